@@ -1,0 +1,67 @@
+# The developer's commands. Each target first makes .venv, or brings it up to date; the machine
+# needs only Python 3.11 or newer with pip (or ensurepip), git and make.
+
+PYTHON ?= python3
+BIN := .venv/bin
+SETUP := .venv/.capset-setup
+
+export NO_MKDOCS_2_WARNING := 1
+export UV_LINK_MODE := copy
+export UV_PROJECT_ENVIRONMENT := .venv
+export UV_PYTHON_DOWNLOADS := never
+unexport VIRTUAL_ENV
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check format bench examples docs clean
+
+help: ## show this list
+	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 18
+
+setup: $(SETUP) ## make .venv with everything in it
+	@echo "setup: .venv is ready"
+
+DIR ?= docs src
+demo: $(SETUP) ## run the main job on real files (DIR=folder for your own)
+	@$(BIN)/capset demo $(DIR)
+
+test: $(SETUP) ## run the tests (ARGS="-k name" to choose)
+	@$(BIN)/pytest $(ARGS)
+
+check: $(SETUP) ## lint, format, types, floors, module size, spec ids
+	@$(BIN)/ruff check
+	@$(BIN)/ruff format --check
+	@$(BIN)/pyright
+	@$(BIN)/lint-imports --no-logo
+	@$(BIN)/python scripts/check_module_size.py
+	@$(BIN)/python scripts/check_spec_ids.py
+
+format: $(SETUP) ## format the code and mend what can be mended
+	@$(BIN)/ruff check --fix
+	@$(BIN)/ruff format
+
+bench: $(SETUP) ## measure, side by side with peers (ARGS="--quick --json")
+	@$(BIN)/python -m benchmarks $(ARGS)
+
+examples: $(SETUP) ## run every example in a fresh folder
+	@$(BIN)/python scripts/run_examples.py
+
+docs: $(SETUP) ## build the documentation into site/
+	@$(BIN)/mkdocs build --strict --quiet
+
+clean: ## remove everything that was built
+	@rm -rf .venv .hypothesis .import_linter_cache .pytest_cache .ruff_cache dist site
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(SETUP): pyproject.toml uv.lock
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "setup: capset needs Python 3.11 or newer; name one with: make PYTHON=python3.12" >&2; exit 1; }
+	@test -x $(BIN)/uv || { \
+	  echo "setup: making .venv"; \
+	  $(PYTHON) -m venv --clear --without-pip .venv && $(PYTHON) -m pip --python $(BIN)/python install -qq uv; \
+	} || { \
+	  echo "setup: trying again with the venv's own pip"; \
+	  $(PYTHON) -m venv --clear .venv && $(BIN)/python -m pip install -qq uv; \
+	}
+	@echo "setup: installing what uv.lock names"
+	@$(BIN)/uv sync --frozen --quiet
+	@touch $@

@@ -1,0 +1,1 @@
+"""The project's own checks; `make check` and `make examples` run them."""

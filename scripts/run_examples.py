@@ -1,0 +1,80 @@
+"""Run every example as a reader would: alone, in a fresh folder, with the project's commands on the PATH.
+
+An example is a `.py` or `.sh` file of examples/; it passes when it ends with 0 within its time.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+SECONDS: Final = 120.0
+
+
+def find(root: Path) -> list[Path]:
+    """Give the examples in order of their names."""
+    return sorted(path for path in (root / "examples").glob("*") if path.suffix in {".py", ".sh"})
+
+
+def environment(home: str) -> dict[str, str]:
+    """Take the caller's environment, less capset's settings, with this Python's commands first."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("CAPSET_")}
+    bin_folder = str(Path(sys.executable).parent)
+    return kept | {"HOME": home, "PATH": os.pathsep.join([bin_folder, kept.get("PATH", os.defpath)])}
+
+
+def run(example: Path, seconds: float = SECONDS) -> str | None:
+    """Run one example; give what went wrong, with all it printed, or None."""
+    program = [sys.executable] if example.suffix == ".py" else ["bash", "-euo", "pipefail"]
+    with tempfile.TemporaryDirectory(prefix="capset-example-") as folder:
+        return _run([*program, str(example)], folder, environment(folder), seconds)
+
+
+def _run(command: list[str], folder: str, env: Mapping[str, str], seconds: float) -> str | None:
+    with subprocess.Popen(
+        command,
+        cwd=folder,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    ) as process:
+        try:
+            printed, _ = process.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)  # what it started goes with it
+            printed, _ = process.communicate()
+            return f"did not end within {seconds:g} s\n{printed.decode(errors='replace')}"
+    if process.returncode != 0:
+        return f"ended with {process.returncode}\n{printed.decode(errors='replace')}"
+    return None
+
+
+def main(root: Path) -> int:
+    """Run all, print a line for each; the exit code is 1 when one failed or there are none."""
+    examples = find(root)
+    failed: list[str] = []
+    for example in examples:
+        started = time.monotonic()
+        wrong = run(example)
+        print(f"{'FAILED' if wrong else 'ok':6}  {example.name}  {time.monotonic() - started:.1f} s", flush=True)
+        if wrong:
+            failed.append(example.name)
+            print(f"{example.name} {wrong}", file=sys.stderr, flush=True)
+    if not examples:
+        print("examples: there are none", file=sys.stderr)
+    if failed:
+        print(f"examples: failed: {', '.join(failed)}", file=sys.stderr)
+    return 1 if failed or not examples else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(__file__).resolve().parents[1]))
