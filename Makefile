@@ -20,11 +20,11 @@ help: ## show this list
 setup: $(SETUP) ## make .venv with everything in it
 	@echo "setup: .venv is ready"
 
-DIR ?= docs src
 demo: $(SETUP) ## run the main job on real files (DIR=folder for your own)
-	@$(BIN)/capset demo $(DIR)
+	@$(BIN)/capset demo $(if $(DIR),"$(DIR)",docs src)
 
 test: $(SETUP) ## run the tests (ARGS="-k name" to choose)
+	@scripts/install_for_tests.sh
 	@$(BIN)/pytest $(ARGS)
 
 check: $(SETUP) ## lint, format, types, floors, module size, spec ids
