@@ -1,0 +1,33 @@
+"""Time, as a value that can be replaced: the kernel never asks the system directly."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Two readings: the wall clock, for records, and a monotonic one, for durations."""
+
+    def time_ns(self) -> int:
+        """Nanoseconds since the Unix epoch, UTC."""
+        ...
+
+    def monotonic_ns(self) -> int:
+        """Nanoseconds from an arbitrary start that never go back."""
+        ...
+
+
+class SystemClock:
+    """The machine's own clocks."""
+
+    time_ns = staticmethod(time.time_ns)
+    monotonic_ns = staticmethod(time.perf_counter_ns)
+
+
+def iso(time_ns: int) -> str:
+    """Format a wall-clock reading as ISO 8601 UTC with microseconds: fixed width, so text order is time order."""
+    seconds, nanoseconds = divmod(time_ns, 1_000_000_000)
+    moment = datetime.fromtimestamp(seconds, UTC)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{nanoseconds // 1000:06d}Z"

@@ -1,0 +1,1 @@
+"""From definitions to one static result; pure (spec 1)."""

@@ -1,0 +1,89 @@
+"""A session's files as a tool sees them: values, one protocol and the grammar of paths (spec 5, P22–P25)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from capset.errors import FileError
+
+MAX_PATH_BYTES: Final = 1024
+MAX_LEVELS: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class FileStat:
+    """What is known of one file or directory. Times are ISO 8601 UTC; ``version`` grows by one with every write."""
+
+    path: str
+    is_directory: bool
+    size_bytes: int
+    version: int
+    created_at: str
+    modified_at: str
+    is_readonly: bool = False
+
+    @property
+    def name(self) -> str:
+        """The last part of the path; ``/`` for the root."""
+        return self.path.rpartition("/")[2] or "/"
+
+
+class Files(Protocol):
+    """The files of one session. Every path is normalised first; one that cannot be raises ``FileError``."""
+
+    async def stat(self, path: str) -> FileStat | None:
+        """Return what is at ``path``, or ``None``."""
+        ...
+
+    async def read(self, path: str) -> tuple[FileStat, bytes]:
+        """Return a file and its content. Raises ``FileError`` if there is none or it is a directory."""
+        ...
+
+    async def write(self, path: str, content: bytes) -> tuple[FileStat, bool]:
+        """Create or replace a file, with its parents; return it and whether it is new."""
+        ...
+
+    async def list(self, path: str = "/", *, recursive: bool = False) -> list[FileStat]:
+        """Return a directory's entries, directories first, then by name; all below it, by path, when recursive.
+
+        Raises ``FileError`` if there is no directory at ``path``.
+        """
+        ...
+
+    async def delete(self, path: str, *, recursive: bool = False) -> int:
+        """Delete a file or directory and return how many entries went; 0 if there was none.
+
+        A full directory needs ``recursive``; ``/`` is emptied and stays.
+        """
+        ...
+
+
+def normalise_path(path: str) -> str:
+    """Return the canonical form of an absolute path: no empty or ``.`` part, no slash at the end.
+
+    Raises ``FileError`` for a path that is relative, holds ``..``, NUL or a lone surrogate, is longer than 1,024
+    bytes of UTF-8 or deeper than 64 levels (spec 5, P22).
+    """
+    if not path.startswith("/"):
+        raise FileError(f"a path must be absolute, such as '/notes.txt'; got {path!r}")
+    parts = [part for part in path.split("/") if part not in ("", ".")]
+    if ".." in parts:
+        raise FileError(f"a path must not hold '..'; got {path!r}")
+    if "\0" in path:
+        raise FileError("a path must not hold a NUL character")
+    clean = "/" + "/".join(parts)
+    try:
+        size = len(clean.encode())
+    except UnicodeEncodeError:
+        raise FileError("a path must be valid Unicode, without lone surrogates") from None
+    if size > MAX_PATH_BYTES:
+        raise FileError(f"a path must be at most {MAX_PATH_BYTES} bytes long; got {size}")
+    if len(parts) > MAX_LEVELS:
+        raise FileError(f"a path must be at most {MAX_LEVELS} levels deep; got {len(parts)}")
+    return clean
+
+
+def parent_of(path: str) -> str:
+    """Return the directory that holds a normalised path; the root's is the root."""
+    return path.rpartition("/")[0] or "/"

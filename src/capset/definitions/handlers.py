@@ -1,0 +1,145 @@
+"""How a function becomes a tool's handler: what it takes, what it gives, and how its docstring describes both."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Mapping
+from dataclasses import dataclass
+from inspect import Parameter
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from pydantic import Field
+from pydantic.fields import FieldInfo
+
+from capset.definitions.contexts import Context
+from capset.definitions.messages import Progress, Reply
+from capset.definitions.schemas import Schema, schema_of, schema_of_fields
+from capset.errors import DefinitionError
+
+Shape = Literal["sync", "async", "stream"]
+_STREAMS = (AsyncIterator, AsyncGenerator, AsyncIterable)
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """What a handler's annotations say. ``parameters`` are in order, the context left out."""
+
+    shape: Shape
+    takes_context: bool
+    parameters: tuple[str, ...]
+    arguments: Schema
+    output: Schema
+
+
+def read_signature(name: str, function: Callable[..., Any], described: Mapping[str, str]) -> Signature:
+    """Read a handler's signature. Raises ``DefinitionError`` naming the tool and the parameter that is at fault."""
+    hints = _hints(name, function)
+    parameters = _parameters(name, function)
+    takes_context = bool(parameters) and hints.get(parameters[0].name) is Context
+    if takes_context and parameters[0].kind not in (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD):
+        raise DefinitionError(f"tool {name!r}, parameter {parameters[0].name!r}: Context is passed by position")
+    fields: dict[str, Any] = {}
+    for parameter in parameters[1:] if takes_context else parameters:
+        fields[parameter.name] = _field(name, parameter, hints, described.get(parameter.name))
+    if unknown := sorted(described.keys() - {one.name for one in parameters}):
+        raise DefinitionError(f"tool {name!r}: the docstring describes {unknown[0]!r}, which is no parameter")
+    shape, produced = _outcome(name, function, hints)
+    return Signature(
+        shape,
+        takes_context,
+        tuple(fields),
+        schema_of_fields(name, fields),
+        schema_of(f"tool {name!r}, its return type", produced, "serialization"),
+    )
+
+
+def read_docstring(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
+    """Return a handler's description, empty if it has no docstring, and those of its parameters."""
+    text = (inspect.getdoc(function) or "").strip()
+    if "\n" not in text:
+        return text, {}
+    # Only docstrings with more than one line pay for the parser.
+    from docstring_parser import parse
+
+    parsed = parse(text)
+    if not parsed.meta:
+        return text, {}
+    gap = "\n\n" if parsed.blank_after_short_description else "\n"
+    description = gap.join(part for part in (parsed.short_description, parsed.long_description) if part)
+    described = {one.arg_name: " ".join((one.description or "").split()) for one in parsed.params}
+    return description, {parameter: words for parameter, words in described.items() if words}
+
+
+def _parameters(name: str, function: Callable[..., Any]) -> list[Parameter]:
+    try:
+        return list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError) as error:
+        raise DefinitionError(f"tool {name!r}: {error}") from None
+
+
+def _hints(name: str, function: Callable[..., Any]) -> dict[str, Any]:
+    try:
+        return get_type_hints(function, include_extras=True)
+    except NameError as error:
+        raise DefinitionError(
+            f"tool {name!r}: the annotation {error.name!r} cannot be resolved",
+            hint="define the types of a tool at module level, and import them at run time, not only for type checking",
+        ) from None
+    except Exception as error:  # an annotation may be any expression
+        raise DefinitionError(f"tool {name!r}: {error}") from None
+
+
+def _field(name: str, parameter: Parameter, hints: Mapping[str, Any], description: str | None) -> Any:
+    where = f"tool {name!r}, parameter {parameter.name!r}"
+    if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
+        raise DefinitionError(f"{where}: only parameters with a name of their own can be described to a model")
+    if parameter.name not in hints:
+        raise DefinitionError(f"{where} needs a type annotation")
+    annotation = hints[parameter.name]
+    if annotation is Context:
+        raise DefinitionError(f"{where}: Context comes first or not at all")
+    bare, *declared = get_args(annotation) if get_origin(annotation) is Annotated else (annotation,)
+    if bare is Any:
+        raise DefinitionError(f"{where}: Any says nothing to a model; use object, or the type that is meant")
+    fields = [note for note in declared if isinstance(note, FieldInfo)]
+    if any(field.alias or field.validation_alias for field in fields):
+        raise DefinitionError(f"{where}: an alias would be another name than its own; rename the parameter instead")
+    notes: dict[str, Any] = {}
+    if description and not any(field.description for field in fields):
+        notes["description"] = description
+    if parameter.default is not parameter.empty:
+        # A mutable default must not be shared between calls; pydantic copies the default of a field.
+        notes["default"] = parameter.default
+    return Annotated[annotation, Field(**notes)] if notes else annotation
+
+
+def _outcome(name: str, function: Callable[..., Any], hints: Mapping[str, Any]) -> tuple[Shape, Any]:
+    if "return" not in hints:
+        raise DefinitionError(f"tool {name!r} needs a return annotation: its result is validated against it")
+    returned = hints["return"]
+    if inspect.isasyncgenfunction(function) or get_origin(returned) in _STREAMS:
+        if inspect.iscoroutinefunction(function):
+            raise DefinitionError(f"tool {name!r}: a streaming handler yields; it does not return an iterator to await")
+        return "stream", _produced(name, _reply_of(name, returned))
+    if inspect.isgeneratorfunction(function):
+        raise DefinitionError(f"tool {name!r}: a streaming handler is an async generator, not a plain one")
+    return ("async" if inspect.iscoroutinefunction(function) else "sync"), _produced(name, returned)
+
+
+def _produced(name: str, returned: Any) -> Any:
+    if returned is Any:
+        raise DefinitionError(f"tool {name!r}: a return annotation of Any promises nothing; use object, or the type")
+    return returned
+
+
+def _reply_of(name: str, returned: Any) -> Any:
+    emitted = (get_args(returned) or (None,))[0]
+    options = get_args(emitted) if get_origin(emitted) in (Union, UnionType) else (emitted,)
+    replies = [option for option in options if (get_origin(option) or option) is Reply]
+    others = [option for option in options if option not in replies and option is not Progress]
+    if others or len(replies) != 1 or not get_args(replies[0]):
+        raise DefinitionError(
+            f"tool {name!r}: a streaming handler returns AsyncIterator[Progress | Reply[T]]; got {returned}"
+        )
+    return get_args(replies[0])[0]

@@ -1,0 +1,55 @@
+"""The grammar of names, checked once, where a definition is made."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from capset.errors import DefinitionError
+
+TOOL: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+"""What model providers accept as a tool's name (spec 3, K1)."""
+CAPABILITY: Final = re.compile(r"[a-z][a-z0-9_:-]{0,49}")
+"""Spec 1, C1."""
+AGENT: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9 _.-]{0,99}")
+POLICY: Final = re.compile(r"[A-Za-z0-9_.:-]{1,100}")
+PERMISSION: Final = re.compile(r"[a-z][a-z0-9_-]*:[a-z][a-z0-9_-]*")
+"""``resource:verb``, matched as an exact string (spec 4, G8)."""
+
+
+def checked(what: str, name: object, grammar: re.Pattern[str]) -> str:
+    """Return ``name`` if it fits ``grammar``; raise ``DefinitionError`` otherwise."""
+    if not isinstance(name, str) or not grammar.fullmatch(name):
+        raise DefinitionError(f"{what} must match {grammar.pattern}; got {name!r}")
+    return name
+
+
+def checked_permissions(owner: str, permissions: Iterable[str]) -> frozenset[str]:
+    """Return the permissions as a frozen set; raise ``DefinitionError`` for one that is not ``resource:verb``."""
+    if isinstance(permissions, str):
+        raise DefinitionError(f"{owner}: permissions must be a set of strings, not the string {permissions!r}")
+    return frozenset(checked(f"{owner}: a permission", permission, PERMISSION) for permission in permissions)
+
+
+def checked_text(what: str, text: object) -> str:
+    """Return ``text`` if it is a string with no lone surrogate (which has no UTF-8); raise otherwise."""
+    if not isinstance(text, str):
+        raise DefinitionError(f"{what} must be text; got {type(text).__name__}")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise DefinitionError(f"{what} holds a lone surrogate at position {error.start}") from None
+    return text
+
+
+def checked_optional(what: str, text: object) -> str | None:
+    """Return ``text`` as ``checked_text`` does, or ``None`` where there is none."""
+    return None if text is None else checked_text(what, text)
+
+
+def checked_texts(what: str, texts: Iterable[str]) -> tuple[str, ...]:
+    """Return the texts trimmed, without the empty ones, in their order; a bare string counts as one text."""
+    entries = [texts] if isinstance(texts, str) else list(texts)
+    trimmed = (checked_text(what, text).strip() for text in entries)
+    return tuple(text for text in trimmed if text)

@@ -1,0 +1,215 @@
+"""Typed schemas: a compiled validator and its JSON Schema, made once (DESIGN §6)."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Set
+from functools import partial
+from typing import Any, Final, Literal, NotRequired, Required, cast
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic.errors import PydanticUserError
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, JsonSchemaValue
+from pydantic_core import SchemaError, from_json, to_json
+from pydantic_core.core_schema import WithDefaultSchema
+from typing_extensions import TypedDict
+
+from capset.errors import DefinitionError
+
+_SCALAR_TYPES: Final = frozenset({"string", "integer", "number", "boolean", "null"})
+_NO_SCHEMAS: Final = frozenset({"default", "const", "enum", "examples", "discriminator"})
+"""The keywords whose values are data, whatever they look like."""
+
+
+_DATA: Final[TypeAdapter[Any]] = TypeAdapter(Any)
+
+
+class _Untitled(GenerateJsonSchema):
+    """JSON Schema without the titles that pydantic makes up from names: they say nothing new (spec 2, F3)."""
+
+    def field_title_should_be_set(self, schema: Any) -> bool:  # pydantic's own union of core schemas is private
+        return False
+
+    def default_schema(self, schema: WithDefaultSchema) -> JsonSchemaValue:
+        """Write a default down; one that is a set sorted, since its own order differs from process to process."""
+        default = schema.get("default")
+        items: Any = cast("Set[Any]", default) if isinstance(default, Set) else [_DATA.dump_python(default)]
+        if any(map(_holds_set, items)):
+            raise ValueError("a default must hold no set deeper down: its order differs from process to process")
+        if isinstance(default, Set):
+            schema = {**schema, "default": sorted(items, key=to_json)}
+        return super().default_schema(schema)
+
+    def emit_warning(self, kind: str, detail: str) -> None:
+        """Refuse what would be left out of the schema, such as a default that is not JSON data."""
+        if kind not in self.ignored_warning_kinds:
+            raise ValueError(detail)
+
+
+class _Rules(TypedDict, total=False):
+    strict: bool
+    extra: Literal["forbid"]
+
+
+class Schema:
+    """One type, ready to validate values of it, to serialise them and to show its JSON Schema.
+
+    ``check(value)`` validates a Python value strictly, ``check_json(text)`` JSON text in strict JSON mode (spec 4,
+    G11); both raise pydantic's ``ValidationError``. ``json_schema`` has every ``required`` sorted and must not be
+    changed. The adapter's type parameter is ``Any``: a schema is built from an annotation at run time.
+    """
+
+    __slots__ = ("_to_json", "check", "check_json", "is_exact", "json_schema", "only_scalars")
+
+    def __init__(self, adapter: TypeAdapter[Any], json_schema: JsonSchemaValue, *, closed: bool) -> None:
+        rules: _Rules = {"strict": True, "extra": "forbid"} if closed else {"strict": True}
+        self._to_json = adapter.serializer.to_json
+        self.check = partial(adapter.validator.validate_python, **rules)
+        self.check_json = partial(adapter.validator.validate_json, **rules)
+        self.json_schema = json_schema
+        self.is_exact = json_schema.get("type") in ("integer", "boolean", "null")
+        self.only_scalars = all(map(_is_scalar, json_schema.get("properties", {}).values()))
+
+    def jsonable(self, value: Any) -> Any:
+        """Return ``value`` as plain JSON data; NaN and infinities, which JSON has not, become null.
+
+        Raises ``ValueError`` if there is no such form (``PydanticSerializationError`` is one).
+        """
+        return from_json(self._to_json(value, warnings="error"))
+
+    @property
+    def names(self) -> list[str]:
+        """The names of an object's fields, in the order of their declaration."""
+        return list(self.json_schema.get("properties", {}))
+
+
+def schema_of(what: str, annotation: Any, mode: JsonSchemaMode) -> Schema:
+    """Compile the schema of one type annotation: in mode ``validation`` of what goes in, else of what comes out.
+
+    What goes in is closed: unknown fields are refused at every depth unless a model says otherwise (spec 4, G12).
+    Raises ``DefinitionError``, beginning with ``what``, if the type has no schema.
+    """
+    try:
+        adapter: TypeAdapter[Any] = TypeAdapter(annotation)
+        json_schema = adapter.json_schema(mode=mode, schema_generator=_Untitled)
+        # What is no JSON (a default of NaN, a lone surrogate) has no hash either: say so here, by its name.
+        json.dumps(json_schema, ensure_ascii=False, allow_nan=False).encode()
+    except PydanticUserError as error:
+        raise DefinitionError(f"{what}: {error.message.splitlines()[0]}") from error
+    except SchemaError as error:
+        raise DefinitionError(f"{what}: {str(error).splitlines()[-1]}") from error
+    except (TypeError, ValueError, NameError, AttributeError) as error:
+        raise DefinitionError(f"{what}: {error}") from error
+    tidy = _tidy(json_schema, getattr(annotation, "__name__", None))
+    if mode == "serialization":
+        return Schema(adapter, tidy, closed=False)
+    objects = [found for found in _objects(tidy) if "properties" in found]
+    silent = [found for found in objects if "additionalProperties" not in found]
+    # Closing is one switch for the whole schema, so it cannot spare one model that is open by its own word.
+    is_open = any(found.get("additionalProperties", False) is not False for found in objects)
+    if silent and is_open:
+        raise DefinitionError(f"{what}: beside a model with extra='allow', every other model must state its own extra")
+    for found in silent:
+        found["additionalProperties"] = False
+    return Schema(adapter, tidy, closed=bool(silent))
+
+
+def schema_of_fields(name: str, fields: Mapping[str, Any]) -> Schema:
+    """Compile the schema of an object with these annotated fields and no others.
+
+    A field whose annotation carries a default (``Annotated[int, Field(default=5)]``) is optional and is filled in.
+    Raises ``DefinitionError`` naming the field that has no schema, or a default that does not fit it.
+    """
+    arguments = cast("Any", TypedDict)(name, {field: _qualified(note) for field, note in fields.items()})
+    arguments.__pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False, validate_default=True)
+    try:
+        schema = schema_of(f"tool {name!r}", arguments, "validation")
+    except DefinitionError:
+        for field, annotation in fields.items():
+            schema_of(f"tool {name!r}, parameter {field!r}", annotation, "validation")
+        raise
+    _check_defaults(name, schema)
+    return schema
+
+
+def _qualified(annotation: Any) -> Any:
+    has_default = any(
+        getattr(note, "is_required", None) is not None and not note.is_required()
+        for note in getattr(annotation, "__metadata__", ())
+    )
+    return NotRequired[annotation] if has_default else Required[annotation]
+
+
+def _check_defaults(name: str, schema: Schema) -> None:
+    """Refuse a default that would fail every call that relies on it."""
+    try:
+        schema.check({})
+    except ValidationError as error:
+        for problem in error.errors(include_url=False):
+            field, *inner = problem["loc"]
+            if inner or problem["type"] != "missing":
+                raise DefinitionError(
+                    f"tool {name!r}, parameter {field!r}: its default does not fit: {problem['msg']}"
+                ) from None
+
+
+def _holds_set(value: Any) -> bool:
+    match value:
+        case Set():
+            return True
+        case Mapping():
+            return any(map(_holds_set, cast("Mapping[Any, Any]", value).values()))
+        case list() | tuple():
+            return any(map(_holds_set, cast("list[Any]", value)))
+        case _:
+            return False
+
+
+def _is_scalar(schema: Mapping[str, Any]) -> bool:
+    options = schema.get("anyOf", [schema])
+    return all(option.get("type") in _SCALAR_TYPES for option in options)
+
+
+def _tidy(schema: Any, name: str | None = None) -> Any:
+    """Sort every ``required``, and drop a title that is only the name of its class."""
+    if isinstance(schema, list):
+        return [_tidy(item) for item in cast("list[Any]", schema)]
+    if not isinstance(schema, dict):
+        return schema
+    tidy: dict[str, Any] = {}
+    for key, value in cast("dict[str, Any]", schema).items():
+        match key:
+            case "title" if name is not None and _is_name(str(value), name):
+                continue
+            case "required":
+                tidy[key] = sorted(value)
+            case "properties":
+                tidy[key] = {field: _tidy(inner) for field, inner in value.items()}
+            case "$defs":
+                tidy[key] = {definition: _tidy(inner, definition) for definition, inner in value.items()}
+            case _:
+                tidy[key] = value if key in _NO_SCHEMAS else _tidy(value)
+    return tidy
+
+
+def _is_name(title: str, name: str) -> bool:
+    plain_title, plain_name = (re.sub(r"[^\w.-]", "_", text) for text in (title, name))
+    # A definition's name may have its module before it.
+    return plain_name == plain_title or plain_name.endswith(f"__{plain_title}")
+
+
+def _objects(schema: Any) -> Iterator[dict[str, Any]]:
+    """Yield every schema inside a JSON Schema, itself first; the names of fields are no keywords."""
+    if isinstance(schema, dict):
+        found = cast("dict[str, Any]", schema)
+        yield found
+        for key, value in found.items():
+            if key in ("properties", "$defs"):
+                for inner in value.values():
+                    yield from _objects(inner)
+            elif key not in _NO_SCHEMAS:
+                yield from _objects(value)
+    elif isinstance(schema, list):
+        for item in cast("list[Any]", schema):
+            yield from _objects(item)

@@ -1,0 +1,165 @@
+"""The atom that executes, and the decorator that makes one of a function."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Concatenate, Generic, Literal, ParamSpec, get_args, overload
+
+from typing_extensions import TypeVar
+
+from capset.definitions.contexts import Context
+from capset.definitions.handlers import Shape, read_docstring, read_signature
+from capset.definitions.messages import Progress, Reply
+from capset.definitions.names import TOOL, checked, checked_permissions, checked_text
+from capset.definitions.policies import Policy
+from capset.definitions.schemas import Schema
+from capset.errors import DefinitionError, PolicyConflict
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Effect = Literal["read", "write", "external", "destructive"]
+
+
+@dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
+class Tool(Generic[P, R]):
+    """What an agent can do: a name, a schema, an effect, gates, and the function that does it.
+
+    Made by ``@tool``; frozen, and told apart by identity. ``P`` and ``R`` are the handler's own parameters and result,
+    so ``session.call(tool, …)`` is typed. ``timeout`` is in seconds and, like the handler, not part of the hash.
+    """
+
+    name: str
+    description: str
+    effect: Effect
+    permissions: frozenset[str]
+    policies: tuple[Policy, ...]
+    timeout: float | None
+    arguments: Schema
+    output: Schema
+    parameters: tuple[str, ...]
+    shape: Shape
+    takes_context: bool
+    handler: Callable[..., Any]
+
+    def __repr__(self) -> str:
+        return f"Tool({self.name!r}, effect={self.effect!r})"
+
+    @property
+    def has_side_effects(self) -> bool:
+        """Whether a call must be on record before the handler starts (spec 4, G23)."""
+        return self.effect != "read"
+
+
+class _Decorator:
+    """``@tool(…)`` waiting for its function; the overloads keep the handler's types."""
+
+    def __init__(self, build: Callable[[Callable[..., Any]], Tool[..., Any]]) -> None:
+        self._build = build
+
+    @overload
+    def __call__(
+        self, handler: Callable[Concatenate[Context, P], AsyncIterator[Progress | Reply[R]]], /
+    ) -> Tool[P, R]: ...
+    @overload
+    def __call__(self, handler: Callable[P, AsyncIterator[Progress | Reply[R]]], /) -> Tool[P, R]: ...
+    @overload
+    def __call__(self, handler: Callable[Concatenate[Context, P], Awaitable[R]], /) -> Tool[P, R]: ...
+    @overload
+    def __call__(self, handler: Callable[P, Awaitable[R]], /) -> Tool[P, R]: ...
+    @overload
+    def __call__(self, handler: Callable[Concatenate[Context, P], R], /) -> Tool[P, R]: ...
+    @overload
+    def __call__(self, handler: Callable[P, R], /) -> Tool[P, R]: ...
+    def __call__(self, handler: Callable[..., Any], /) -> Tool[..., Any]:
+        return self._build(handler)
+
+
+@overload
+def tool(handler: Callable[Concatenate[Context, P], AsyncIterator[Progress | Reply[R]]], /) -> Tool[P, R]: ...
+@overload
+def tool(handler: Callable[P, AsyncIterator[Progress | Reply[R]]], /) -> Tool[P, R]: ...
+@overload
+def tool(handler: Callable[Concatenate[Context, P], Awaitable[R]], /) -> Tool[P, R]: ...
+@overload
+def tool(handler: Callable[P, Awaitable[R]], /) -> Tool[P, R]: ...
+@overload
+def tool(handler: Callable[Concatenate[Context, P], R], /) -> Tool[P, R]: ...
+@overload
+def tool(handler: Callable[P, R], /) -> Tool[P, R]: ...
+@overload
+def tool(
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    effect: Effect = "write",
+    permissions: Iterable[str] = (),
+    policies: Iterable[Policy] = (),
+    timeout: float | None = None,
+) -> _Decorator: ...
+def tool(
+    handler: Callable[..., Any] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    effect: Effect = "write",
+    permissions: Iterable[str] = (),
+    policies: Iterable[Policy] = (),
+    timeout: float | None = None,
+) -> Tool[..., Any] | _Decorator:
+    """Make a tool of a function: sync, async, or an async iterator of ``Progress`` and one ``Reply``.
+
+    The schema comes from the annotations, the descriptions from the docstring; a first parameter annotated
+    ``Context`` is injected and no part of either. A sync function runs in a worker thread.
+
+    Args:
+        name: what the model calls it, ``[A-Za-z0-9_-]{1,64}``; the function's name if left out.
+        description: what it is for; the docstring if left out.
+        effect: ``read`` changes nothing; all others are put on record before they start. ``write`` if left out.
+        permissions: what a principal must hold, all of them.
+        policies: gates of this tool, asked at every call.
+        timeout: seconds that a call may take.
+
+    Raises ``DefinitionError`` naming the tool, and the parameter where one is at fault.
+    """
+
+    def build(function: Callable[..., Any]) -> Tool[..., Any]:
+        own_name = getattr(function, "__name__", None)
+        tool_name = checked("a tool's name", own_name if name is None else name, TOOL)
+        if effect not in get_args(Effect):
+            raise DefinitionError(f"tool {tool_name!r}: effect must be one of {get_args(Effect)}; got {effect!r}")
+        if not (timeout is None or (type(timeout) in (int, float) and timeout > 0)):
+            raise DefinitionError(f"tool {tool_name!r}: timeout must be a positive number of seconds; got {timeout!r}")
+        documented, described = read_docstring(function)
+        text = checked_text(f"tool {tool_name!r}: description", documented if description is None else description)
+        if not text.strip():
+            raise DefinitionError(f"tool {tool_name!r} needs a docstring (or description=): the model chooses by it")
+        signature = read_signature(tool_name, function, described)
+        return Tool(
+            tool_name,
+            text,
+            effect,
+            checked_permissions(f"tool {tool_name!r}", permissions),
+            distinct_policies(f"tool {tool_name!r}", policies),
+            timeout,
+            signature.arguments,
+            signature.output,
+            signature.parameters,
+            signature.shape,
+            signature.takes_context,
+            function,
+        )
+
+    return _Decorator(build) if handler is None else build(handler)
+
+
+def distinct_policies(owner: str, policies: Iterable[Policy]) -> tuple[Policy, ...]:
+    """Return each policy once, in order. Raises ``PolicyConflict`` for two of one id (spec 1, C16)."""
+    kept: dict[str, Policy] = {}
+    for gate in policies:
+        if not isinstance(gate, Policy):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may not be typed
+            raise DefinitionError(f"{owner}: {gate!r} is not a Policy; put @policy on the function")
+        if kept.setdefault(gate.id, gate) is not gate:
+            raise PolicyConflict(f"{owner}: two different policies have the id {gate.id!r}")
+    return tuple(kept.values())

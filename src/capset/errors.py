@@ -1,0 +1,184 @@
+"""Everything capset raises, in one tree.
+
+::
+
+    CapsetError                    code, status, message, retryable, hint
+    ├── DefinitionError            422  a tool, policy, capability, agent or file of them is not well formed
+    │   ├── CapabilityConflict     422  two different capabilities under one name
+    │   ├── ToolNameConflict       422  two different tools under one name
+    │   └── PolicyConflict         422  two different policies under one id
+    ├── NotFound                   404  nothing of that name, here, for this principal
+    ├── PermissionDenied           403  a permission is missing, a policy denied, or a snapshot pruned the tool
+    ├── InvalidArguments           422  the arguments do not fit the tool's schema; every field is listed
+    ├── ToolError                  400  raised by handlers: the model reads the message word for word
+    │   └── FileError              400  a file operation that cannot be done as asked
+    ├── InternalError              500  a handler raised something else; details stay in the log
+    │   ├── InvalidOutput          500  a handler returned or emitted what its schema does not allow
+    │   └── NoOutcome              500  a call needs a reply and the handler gave none
+    ├── DeadlineExceeded           504  the call's time was up
+    └── StoreError                 503  the database is missing, corrupt, newer, full or busy
+
+``message`` is always safe to show to a model or a client: no stack, path of the host or SQL (spec 4, G24).
+``hint`` says what to do next and is for people.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import ClassVar
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field that does not fit: where it is, what was expected, and what was perhaps meant."""
+
+    path: str
+    expected: str
+    did_you_mean: str | None = None
+
+    def __str__(self) -> str:
+        meant = f" (did you mean {self.did_you_mean!r}?)" if self.did_you_mean else ""
+        return f"{self.path}: {self.expected}{meant}"
+
+
+class CapsetError(Exception):
+    """The root of the tree. Subclasses fix ``code`` (snake_case) and ``status`` (400–599, spec 3, K2)."""
+
+    code: str = "error"
+    status: int = 500
+    retryable: bool = False
+    refusal: ClassVar[bool] = False
+    """True where the error means that governance refused a call, not that something failed."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        hint: str | None = None,
+        fields: Iterable[Field] = (),
+        correlation: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.fields = tuple(fields)
+        self.correlation = correlation
+
+
+class DefinitionError(CapsetError):
+    code = "invalid_definition"
+    status = 422
+
+
+class CapabilityConflict(DefinitionError):
+    code = "capability_conflict"
+
+
+class ToolNameConflict(DefinitionError):
+    code = "tool_name_conflict"
+
+
+class PolicyConflict(DefinitionError):
+    code = "policy_conflict"
+
+
+class NotFound(CapsetError):
+    code = "not_found"
+    status = 404
+    refusal = True
+
+
+class PermissionDenied(CapsetError):
+    code = "permission_denied"
+    status = 403
+    refusal = True
+
+
+class InvalidArguments(CapsetError):
+    code = "invalid_arguments"
+    status = 422
+    refusal = True
+
+
+class ToolError(CapsetError):
+    """Raise it in a handler to tell the model, in your own words, why the tool could not do its work.
+
+    ``code`` is snake_case and ``status`` lies in 400–599 (spec 3, K2).
+    """
+
+    code = "tool_error"
+    status = 400
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: str | None = None,
+        status: int | None = None,
+        hint: str | None = None,
+        fields: Iterable[Field] = (),
+    ) -> None:
+        super().__init__(message, hint=hint, fields=fields)
+        if code is not None:
+            if not re.fullmatch("[a-z][a-z0-9_]*", code):
+                raise ValueError(f"a ToolError's code is snake_case, not {code!r}")
+            self.code = code
+        if status is not None:
+            if type(status) is not int or not 400 <= status <= 599:
+                raise ValueError(f"a ToolError's status lies in 400–599, not {status!r}")
+            self.status = status
+
+
+class FileError(ToolError):
+    code = "file_error"
+
+
+class InternalError(CapsetError):
+    code = "internal_error"
+    status = 500
+
+
+class InvalidOutput(InternalError):
+    code = "invalid_output"
+
+
+class NoOutcome(InternalError):
+    code = "no_outcome"
+
+
+class DeadlineExceeded(CapsetError):
+    code = "deadline_exceeded"
+    status = 504
+    retryable = True
+
+
+class StoreError(CapsetError):
+    code = "store_unavailable"
+    status = 503
+    retryable = True
+
+
+def closest(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name most like ``name``, or ``None`` when none is near."""
+    matches = get_close_matches(name, list(known), n=1, cutoff=0.6)
+    return matches[0] if matches else None
+
+
+def unknown(what: str, name: str, known: Iterable[str]) -> str:
+    """Say that ``name`` is unknown, what was perhaps meant, or else what there is."""
+    names = sorted(known)
+    if meant := closest(name, names):
+        return f"unknown {what} {name!r}; did you mean {meant!r}?"
+    there_is = ", ".join(names[:12]) + (", …" if len(names) > 12 else "") if names else "none"
+    return f"unknown {what} {name!r}; there is: {there_is}"
+
+
+def refuse_unknown_keys(what: str, given: Mapping[str, object], known: Iterable[str]) -> None:
+    """Raise ``DefinitionError`` for the first key of ``given`` that is not ``known``."""
+    names = tuple(known)
+    for key in given:
+        if key not in names:
+            raise DefinitionError(f"{what}: {unknown('field', key, names)}")

@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from capset.definitions.files import MAX_LEVELS, MAX_PATH_BYTES, FileStat, normalise_path, parent_of
+from capset.errors import FileError
+
+
+@pytest.mark.spec("P22")
+@pytest.mark.parametrize(
+    ("path", "clean"),
+    [
+        ("/", "/"),
+        ("//", "/"),
+        ("/.", "/"),
+        ("/a", "/a"),
+        ("/a/", "/a"),
+        ("//a///b/./c/", "/a/b/c"),
+        ("/A/a", "/A/a"),
+        ("/.hidden/...", "/.hidden/..."),
+        ("/..a/b..", "/..a/b.."),
+        ("/a b/\u65e5\u672c \U0001f600", "/a b/\u65e5\u672c \U0001f600"),
+        ("/a\\..\\b", "/a\\..\\b"),
+        ("/%2e%2e/a", "/%2e%2e/a"),
+    ],
+)
+def test_a_path_has_one_form(path: str, clean: str) -> None:
+    assert normalise_path(path) == clean
+    assert normalise_path(clean) == clean
+
+
+@pytest.mark.spec("P22")
+@pytest.mark.parametrize(
+    ("path", "problem"),
+    [
+        ("", "absolute"),
+        ("a", "absolute"),
+        ("./a", "absolute"),
+        ("~/a", "absolute"),
+        ("\\a", "absolute"),
+        ("C:/a", "absolute"),
+        ("/..", r"'\.\.'"),
+        ("/a/../b", r"'\.\.'"),
+        ("/a/..", r"'\.\.'"),
+        ("/a\0b", "NUL"),
+        ("/\ud800", "valid Unicode"),
+        ("/" + "a" * MAX_PATH_BYTES, "at most 1024 bytes"),
+        ("/" + "\u65e5" * 342, "at most 1024 bytes"),
+        ("/a" * (MAX_LEVELS + 1), "at most 64 levels"),
+    ],
+)
+def test_any_other_path_is_refused(path: str, problem: str) -> None:
+    with pytest.raises(FileError, match=problem):
+        normalise_path(path)
+
+
+@pytest.mark.spec("P22")
+def test_the_limits_are_allowed_themselves() -> None:
+    assert len(normalise_path("/" + "a" * (MAX_PATH_BYTES - 1))) == MAX_PATH_BYTES
+    assert normalise_path("/a" * MAX_LEVELS).count("/") == MAX_LEVELS
+
+
+@pytest.mark.spec("P22")
+@settings(deadline=None)
+@given(st.text(st.sampled_from("/.a\0\\\u65e5 ")))
+def test_a_normalised_path_stays_inside_and_stays_itself(path: str) -> None:
+    try:
+        clean = normalise_path("/" + path)
+    except FileError:
+        return
+    assert clean.startswith("/")
+    assert normalise_path(clean) == clean
+    assert not {"", ".", ".."} & set(clean[1:].split("/")) or clean == "/"
+    assert parent_of(clean) == "/" or clean.startswith(parent_of(clean) + "/")
+
+
+def test_a_file_knows_its_name() -> None:
+    def named(path: str) -> str:
+        return FileStat(path, False, 0, 1, "", "").name
+
+    assert (named("/"), named("/a"), named("/a/b.txt")) == ("/", "a", "b.txt")

@@ -1,0 +1,157 @@
+"""The hashes of today's definitions are those that were written down: here, and in every other process."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import rfc8785
+
+from tests.golden.regenerate import GOLDEN, committed
+from tests.golden.subjects import TOOLS, fingerprints
+
+ROOT = Path(__file__).parents[2]
+GOLDENS = committed()
+
+
+def payload(name: str) -> dict[str, Any]:
+    return json.loads(GOLDENS[name]["payload"])
+
+
+@pytest.fixture(scope="module")
+def today() -> dict[str, dict[str, str]]:
+    return fingerprints()
+
+
+@pytest.mark.spec("F12")
+@pytest.mark.parametrize("name", GOLDENS)
+def test_each_is_as_it_was(name: str, today: dict[str, dict[str, str]]) -> None:
+    assert today[name] == GOLDENS[name], "a hash moved: read tests/golden/regenerate.py"
+
+
+@pytest.mark.spec("F12")
+def test_none_is_missing_and_all_differ(today: dict[str, dict[str, str]]) -> None:
+    assert today.keys() == GOLDENS.keys()
+    assert len(TOOLS) >= 20
+    assert len({one["hash"] for one in GOLDENS.values()}) == len(GOLDENS)
+
+
+@pytest.mark.spec("F1", "F2")
+@pytest.mark.parametrize("name", GOLDENS)
+def test_anybody_can_compute_a_hash_again_from_its_payload(name: str) -> None:
+    text = GOLDENS[name]["payload"].encode()
+    assert hashlib.sha256(text).hexdigest() == GOLDENS[name]["hash"]
+    if "$int" not in GOLDENS[name]["payload"]:
+        assert rfc8785.dumps(json.loads(text)) == text
+    assert json.loads(text)["kind"] == name.partition(" ")[0]
+
+
+@pytest.mark.spec("F1", "F12")
+@pytest.mark.parametrize("seed", ["0", "1", "4242"])
+def test_another_process_with_another_hash_seed_gives_the_same(seed: str, tmp_path: Path) -> None:
+    environment = os.environ | {"PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT), "TZ": "Asia/Kathmandu", "LC_ALL": "C"}
+    code = "import json; from tests.golden.subjects import fingerprints; print(json.dumps(fingerprints()))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env=environment, check=True, capture_output=True, text=True
+    )
+    assert json.loads(done.stdout) == GOLDENS
+
+
+@pytest.mark.spec("F12")
+def test_writing_the_file_anew_gives_the_committed_bytes(today: dict[str, dict[str, str]]) -> None:
+    written = json.dumps(today, indent=2, ensure_ascii=False, sort_keys=True) + "\n"
+    assert GOLDEN.read_bytes() == written.encode()
+
+
+@pytest.mark.spec("F3")
+def test_a_tools_payload_has_the_keys_of_the_specification() -> None:
+    keys = {
+        "kind", "name", "description", "schema", "output", "instructions", "effect", "idempotent", "permissions",
+        "approval", "limits", "policies",
+    }  # fmt: skip
+    assert payload("tool scalars").keys() == keys
+    assert payload("tool gated").keys() == keys | {"policyBindings"}
+    assert payload("tool gated")["policyBindings"] == [
+        {"id": "office_hours", "executeBinding": "live", "phase": "both"},
+        {"id": "team.billing:v2", "executeBinding": "live", "phase": "both"},
+    ]
+    assert payload("tool permitted")["permissions"] == ["files:delete", "files:write"]
+
+
+@pytest.mark.spec("F3")
+def test_a_schema_has_its_required_sorted_and_no_title_that_was_made_up() -> None:
+    schema = payload("tool scalars")["schema"]
+    assert schema["required"] == ["flag", "nothing", "real", "text", "whole"]
+    titled = {name for name in GOLDENS if name.startswith("tool") and '"title":"' in GOLDENS[name]["payload"]}
+    assert titled == {"tool constrained", "tool open_model"}, "only the titles that somebody wrote"
+
+
+@pytest.mark.spec("F3")
+def test_parameters_named_like_keywords_are_parameters() -> None:
+    schema = payload("tool unlucky_names")["schema"]
+    assert set(schema["properties"]) == {"schema", "properties", "required", "title", "default"}
+    assert schema["required"] == ["properties", "required", "schema", "title"]
+
+
+@pytest.mark.spec("F6")
+def test_a_capabilitys_payload_has_the_keys_of_the_specification() -> None:
+    keys = {
+        "kind", "name", "presets", "config", "instructions", "context", "resources", "state", "files", "policies",
+        "tools", "uses", "dynamicUses",
+    }  # fmt: skip
+    assert payload("capability empty").keys() == keys
+    assert payload("capability versioned").keys() == keys | {"version"}
+    assert payload("capability instructed")["instructions"] == ["Be brief.", "Say \u00ab\u65e5\u672c\u00bb."]
+    tools = payload("capability files:main")["tools"]
+    assert tools == [
+        {"name": name, "hash": GOLDENS[f"tool {name}"]["hash"]} for name in ("described", "no_parameters", "permitted")
+    ]
+
+
+@pytest.mark.spec("F7")
+def test_an_agents_payload_has_its_capabilities_in_order_and_no_name() -> None:
+    found = payload("agent full")
+    assert found == {
+        "kind": "agent",
+        "root": None,
+        "capabilities": [
+            {"name": name, "hash": GOLDENS[f"capability {name}"]["hash"]}
+            for name in ("instructed", "payments", "files:main")
+        ],
+        "systemPrompt": "You are \u65e5\u672c.",
+        "instructions": ["Answer in one line.", "Never guess."],
+    }
+
+
+@pytest.mark.spec("F8")
+def test_a_runtime_payload_has_exactly_the_tools_in_play_by_name() -> None:
+    def in_play(*names: str) -> dict[str, Any]:
+        return {"kind": "runtime", "tools": [{"name": n, "hash": GOLDENS[f"tool {n}"]["hash"]} for n in names]}
+
+    open_to_all = ("described", "no_parameters", "scalars")
+    assert payload("runtime bare") == in_play()
+    assert payload("runtime full, little") == in_play("described", "gated", "no_parameters", "scalars")
+    assert payload("runtime full, much, late") == in_play(
+        *open_to_all[:2], "permitted", "permitted_and_gated", open_to_all[2]
+    )
+
+
+@pytest.mark.spec("F9")
+def test_a_prompt_payload_has_the_prompt_and_the_instructions_in_order() -> None:
+    assert payload("prompt full") == {
+        "kind": "prompt",
+        "systemPrompt": "You are \u65e5\u672c.",
+        "instructions": [
+            "Be brief.",
+            "Say \u00ab\u65e5\u672c\u00bb.",
+            "Pay only what is due.",
+            "Answer in one line.",
+            "Never guess.",
+        ],
+    }
