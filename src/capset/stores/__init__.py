@@ -1,0 +1,1 @@
+"""Where things are kept: the ports, and their implementations in memory and in SQL."""

@@ -1,0 +1,52 @@
+"""A store that keeps everything in this process and nothing after it. It has no threads and waits for nothing."""
+
+from __future__ import annotations
+
+from capset.errors import DefinitionError, StoreError
+from capset.ids import Ids
+from capset.stores.memory.audit import MemoryAudit
+from capset.stores.memory.door import Door
+from capset.stores.memory.files import MemoryFiles
+from capset.stores.memory.sessions import MemorySessions
+
+
+class MemoryStore:
+    """Everything that a kernel keeps, in memory. What is kept outlives ``close()``, for as long as this object does.
+
+    Raises ``DefinitionError`` for a URL other than ``memory://``.
+    """
+
+    def __init__(self, url: str = "memory://") -> None:
+        if url != "memory://":
+            raise DefinitionError(f"the store {url!r} has a name or options", hint="write it as memory://")
+        self._ids = Ids()
+        self._door = Door()
+        self._audit = MemoryAudit(self._door)
+        self._sessions = MemorySessions(self._door)
+        self._files = MemoryFiles(self._door)
+
+    @property
+    def audit(self) -> MemoryAudit:
+        """The log of attempts."""
+        return self._audit
+
+    @property
+    def sessions(self) -> MemorySessions:
+        """The sessions."""
+        return self._sessions
+
+    @property
+    def files(self) -> MemoryFiles:
+        """The sessions' files."""
+        return self._files
+
+    async def open(self) -> None:
+        """Make ready, and close the intents that were open when it was last closed as ``interrupted``."""
+        if self._door.writer:
+            raise StoreError("the store in memory is open already")
+        self._door.writer = self._ids.new()
+        self._audit.close_interrupted()
+
+    async def close(self) -> None:
+        """Take nothing more until it is opened again."""
+        self._door.writer = ""

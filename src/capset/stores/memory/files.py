@@ -1,0 +1,125 @@
+"""The sessions' files in memory: a tree for each session, and the content of all, once by hash within an org."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+
+from capset.definitions.files import FileStat, parent_of
+from capset.stores import filetree
+from capset.stores.filetree import Node
+from capset.stores.memory.door import Door
+
+
+class MemoryFiles:
+    """The files of every session. Content is kept once by hash within an org."""
+
+    def __init__(self, door: Door) -> None:
+        self._door = door
+        self._trees: dict[str, Tree] = {}
+        self._blobs = Blobs()
+
+    async def stat(self, session: str, path: str) -> FileStat | None:
+        """Return what is at ``path``; the root is always there."""
+        return filetree.stat(self._tree(session), path)
+
+    async def read(self, session: str, path: str) -> tuple[FileStat, bytes]:
+        """Return a file and its content. Raises ``FileError`` if there is none or it is a directory."""
+        tree = self._tree(session)
+        stat, digest = filetree.read(tree, path)
+        return stat, self._blobs.get(tree.orgs[path], digest)
+
+    async def write(
+        self, session: str, path: str, content: bytes, *, org: str | None, now: str
+    ) -> tuple[FileStat, bool]:
+        """Create or replace a file, with its parents; return it and whether it is new.
+
+        Raises ``FileError`` if ``path`` is a directory or read-only, or a parent is a file or read-only.
+        """
+        tree = self._tree(session)
+        digest = hashlib.sha256(content).hexdigest()
+        stat, old = filetree.write(tree, path, digest=digest, size=len(content), now=now)
+        self._blobs.keep(org, digest, bytes(content))
+        if old and old.digest:
+            self._blobs.let_go(tree.orgs[path], old.digest)
+        tree.orgs[path] = org
+        return stat, old is None
+
+    async def list(self, session: str, path: str, *, recursive: bool) -> list[FileStat]:
+        """Return a directory's entries: directories first, then by name; all below it by path when recursive."""
+        return filetree.listing(self._tree(session), path, recursive=recursive)
+
+    async def delete(self, session: str, path: str, *, recursive: bool) -> int:
+        """Delete and return how many entries went. Raises ``FileError`` as ``filetree.delete`` says."""
+        tree = self._tree(session)
+        gone = filetree.delete(tree, path, recursive=recursive)
+        for node in gone:
+            if node.digest:
+                self._blobs.let_go(tree.orgs.pop(node.stat.path), node.digest)
+        return len(gone)
+
+    def _tree(self, session: str) -> Tree:
+        self._door.check()
+        return self._trees.setdefault(session, Tree())
+
+
+class Tree:
+    """``filetree.Rows`` in memory, and the org of each file."""
+
+    def __init__(self) -> None:
+        self.orgs: dict[str, str | None] = {}
+        self._nodes: dict[str, Node] = {}
+        self._children: defaultdict[str, set[str]] = defaultdict(set)
+
+    def get(self, path: str) -> Node | None:
+        """Return the row at a path."""
+        return self._nodes.get(path)
+
+    def put(self, node: Node) -> None:
+        """Insert or replace a row."""
+        path = node.stat.path
+        self._nodes[path] = node
+        self._children[parent_of(path)].add(path)
+
+    def children(self, path: str) -> Sequence[Node]:
+        """Return the rows directly below a directory."""
+        return [self._nodes[child] for child in self._children.get(path, ())]
+
+    def descendants(self, path: str) -> Sequence[Node]:
+        """Return all rows below a directory."""
+        found = list(self.children(path))
+        for node in found:  # which grows meanwhile
+            found.extend(self.children(node.stat.path))
+        return found
+
+    def remove(self, paths: Sequence[str]) -> None:
+        """Remove the rows at these paths."""
+        for path in paths:
+            del self._nodes[path]
+            self._children.pop(path, None)
+            if siblings := self._children.get(parent_of(path)):
+                siblings.discard(path)
+
+
+class Blobs:
+    """Content by org and digest, with how many files refer to it."""
+
+    def __init__(self) -> None:
+        self._content: dict[tuple[str | None, str], bytes] = {}
+        self._uses: Counter[tuple[str | None, str]] = Counter()
+
+    def get(self, org: str | None, digest: str) -> bytes:
+        """Return content that is kept."""
+        return self._content[org, digest]
+
+    def keep(self, org: str | None, digest: str, content: bytes) -> None:
+        """Keep content for one more file."""
+        self._content.setdefault((org, digest), content)
+        self._uses[org, digest] += 1
+
+    def let_go(self, org: str | None, digest: str) -> None:
+        """Keep content for one file less; with the last, it goes."""
+        self._uses[org, digest] -= 1
+        if not self._uses[org, digest]:
+            del self._uses[org, digest], self._content[org, digest]

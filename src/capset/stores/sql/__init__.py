@@ -1,0 +1,7 @@
+"""Stores in SQL databases: SQLAlchemy Core for the data, Alembic for the tables. Loaded by entry point only."""
+
+from __future__ import annotations
+
+from capset.stores.sql.sqlite import open_sqlite
+
+__all__ = ["open_sqlite"]

@@ -1,0 +1,90 @@
+"""What the writer took from its queue at once, sorted: write functions, entries as rows, and those who wait for all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from sqlalchemy.exc import DBAPIError
+
+from capset.errors import StoreError
+from capset.stores.base import Entry
+from capset.stores.entries import BadEntry, Row, columns_of
+from capset.stores.sql.problems import store_error
+from capset.stores.sql.transaction import Done
+from capset.stores.sql.waiting import Answer, Barrier, Call, Durable
+
+Item = Entry | Durable | Call | Barrier
+
+
+class Batch:
+    """Items by what they are, each kind in the order of the queue. ``name`` is the database's, for errors.
+
+    ``rows`` are made of ``makers``, one of each. An entry that can become no row is in ``refused``, with the reason.
+    """
+
+    def __init__(self, name: str, items: Iterable[Item]) -> None:
+        self._name = name
+        self.calls: list[Call] = []
+        self.rows: list[Row] = []
+        self._makers: list[Entry | Durable] = []
+        self._barriers: list[Barrier] = []
+        self._refused: list[tuple[Entry | Durable, BadEntry]] = []
+        for item in items:
+            if isinstance(item, Call):
+                self.calls.append(item)
+            elif isinstance(item, Barrier):
+                self._barriers.append(item)
+            else:
+                try:
+                    self.rows.append(columns_of(item.entry if isinstance(item, Durable) else item))
+                    self._makers.append(item)
+                except BadEntry as bad:
+                    self._refused.append((item, bad))
+
+    @property
+    def has_intent(self) -> bool:
+        """Whether a row is an intent."""
+        return any(row["phase"] == "intent" for row in self.rows)
+
+    @property
+    def buffered(self) -> list[Entry]:
+        """The entries that nobody waits for and that can become rows."""
+        return [maker for maker in self._makers if not isinstance(maker, Durable)]
+
+    @property
+    def bad(self) -> list[BadEntry]:
+        """Why buffered entries, which nobody waits for, cannot become records."""
+        return [bad for item, bad in self._refused if not isinstance(item, Durable)]
+
+    def committed(self, done: Done) -> list[Answer]:
+        """Return what to tell after a commit to all but the barriers."""
+        answers: list[Answer] = []
+        for call, (value, error) in zip(self.calls, done.results, strict=True):
+            told = store_error(self._name, error) if isinstance(error, DBAPIError) else error
+            answers.append(Answer(call.waiter, value, told))
+        for maker, bad in zip(self._makers, done.refused, strict=True):
+            if bad:
+                self._refused.append((maker, bad))
+            elif isinstance(maker, Durable):
+                answers.append(Answer(maker.waiter))
+        return answers + self._refusals()
+
+    def failed(self, error: StoreError) -> list[Answer]:
+        """Return what to tell, to all but the barriers, when nothing was committed."""
+        durable = [maker for maker in self._makers if isinstance(maker, Durable)]
+        failures = [Answer(item.waiter, error=_again(error)) for item in (*self.calls, *durable)]
+        return failures + self._refusals()
+
+    def passed(self, error: StoreError | None) -> list[Answer]:
+        """Return what to tell those who wait for all before them."""
+        return [Answer(barrier.waiter, error=error and _again(error)) for barrier in self._barriers]
+
+    def _refusals(self) -> list[Answer]:
+        return [Answer(item.waiter, error=bad) for item, bad in self._refused if isinstance(item, Durable)]
+
+
+def _again(error: StoreError) -> StoreError:
+    """Return the same error for one more task: one that is raised twice would mix their tracebacks."""
+    again = StoreError(error.message, hint=error.hint)
+    again.__cause__ = error.__cause__
+    return again

@@ -1,0 +1,108 @@
+"""The rows of one session's files, and the content that they refer to, within one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from sqlalchemy import ColumnElement, Connection, RowMapping, delete, exists, insert, select, update
+
+from capset.definitions.files import FileStat, parent_of
+from capset.stores.filetree import Node
+from capset.stores.sql.tables import blobs, files
+
+_CHUNK: Final = 500
+"""How many paths a statement names."""
+
+
+class Rows:
+    """``filetree.Rows`` in SQL. New rows belong to ``org``, ``''`` where there is none."""
+
+    def __init__(self, connection: Connection, session: str, org: str = "") -> None:
+        self._connection = connection
+        self._session = files.c.session == session
+        self._own = {"session": session, "org": org}
+        self._freed: set[tuple[str, str]] = set()  # by org and digest: what a row referred to and refers to no more
+
+    def get(self, path: str) -> Node | None:
+        """Return the row at a path."""
+        found = self._select(files.c.path == path)
+        return found[0] if found else None
+
+    def put(self, node: Node) -> None:
+        """Insert or replace a row."""
+        stat = node.stat
+        values = {
+            **self._own,
+            "path": stat.path,
+            "parent": parent_of(stat.path),
+            "is_directory": stat.is_directory,
+            "is_readonly": stat.is_readonly,
+            "size_bytes": stat.size_bytes,
+            "version": stat.version,
+            "created_at": stat.created_at,
+            "modified_at": stat.modified_at,
+            "digest": node.digest,
+        }
+        at = files.c.path == stat.path
+        self._free(at)
+        if not self._connection.execute(update(files).where(self._session, at).values(values)).rowcount:
+            self._connection.execute(insert(files).values(values))
+
+    def children(self, path: str) -> Sequence[Node]:
+        """Return the rows directly below a directory."""
+        return self._select(files.c.parent == path)
+
+    def descendants(self, path: str) -> Sequence[Node]:
+        """Return all rows below a directory: a range of paths, since ``0`` is the character after ``/``."""
+        if path == "/":
+            return self._select(files.c.path > "/")
+        return self._select((files.c.path > f"{path}/") & (files.c.path < f"{path}0"))
+
+    def remove(self, paths: Sequence[str]) -> None:
+        """Remove the rows at these paths."""
+        for start in range(0, len(paths), _CHUNK):
+            at = files.c.path.in_(paths[start : start + _CHUNK])
+            self._free(at)
+            self._connection.execute(delete(files).where(self._session, at))
+
+    def content(self, path: str) -> bytes:
+        """Return the content of a file that exists."""
+        of = (files.c.org == blobs.c.org) & (files.c.digest == blobs.c.digest)
+        asked = select(blobs.c.content).select_from(files.join(blobs, of))
+        return self._connection.execute(asked.where(self._session, files.c.path == path)).scalar_one()
+
+    def keep(self, digest: str, content: bytes) -> None:
+        """Keep content within the org, unless it is there."""
+        key = {"org": self._own["org"], "digest": digest}
+        there = select(blobs.c.digest).filter_by(**key)
+        if self._connection.execute(there).first() is None:
+            self._connection.execute(insert(blobs).values(**key, size=len(content), content=content))
+
+    def let_go(self) -> None:
+        """Remove the content that rows referred to and that no row of any session refers to now."""
+        for org, digest in self._freed:
+            referring = exists().where(files.c.org == blobs.c.org, files.c.digest == blobs.c.digest)
+            self._connection.execute(delete(blobs).where(blobs.c.org == org, blobs.c.digest == digest, ~referring))
+        self._freed.clear()
+
+    def _free(self, at: ColumnElement[bool]) -> None:
+        asked = select(files.c.org, files.c.digest).where(self._session, at, files.c.digest.is_not(None))
+        self._freed.update((row.org, row.digest) for row in self._connection.execute(asked))
+
+    def _select(self, at: ColumnElement[bool]) -> list[Node]:
+        found = self._connection.execute(select(files).where(self._session, at)).mappings()
+        return [_node(row) for row in found]
+
+
+def _node(row: RowMapping) -> Node:
+    stat = FileStat(
+        path=row["path"],
+        is_directory=row["is_directory"],
+        size_bytes=row["size_bytes"],
+        version=row["version"],
+        created_at=row["created_at"],
+        modified_at=row["modified_at"],
+        is_readonly=row["is_readonly"],
+    )
+    return Node(stat, row["digest"])

@@ -1,0 +1,116 @@
+"""Which writers live: each holds a lock on a file of its own for as long as its process does (one host).
+
+The system frees a lock when its process ends, however it ends. So a writer is gone when its file is, or when another
+can lock it; a time-out would take a slow writer for a dead one. A database on a network drive needs locks that work
+there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Generator, Iterable
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def _lock(descriptor: int) -> bool:
+        """Try to lock an open file for this process; say whether that worked."""
+        try:
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        except OSError:
+            return False
+        return True
+else:
+    import fcntl
+
+    def _lock(descriptor: int) -> bool:
+        """Try to lock an open file for this open file description; say whether that worked."""
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+
+class Leases:
+    """The folder of the locks of one database's writers."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._held: tuple[Path, int] | None = None
+
+    def take(self, writer: str) -> None:
+        """Hold this writer's lock from now on, if it is not held already. Raises ``OSError`` if that is impossible."""
+        while self._held is None:
+            path = self._path(writer)
+            self._folder.mkdir(exist_ok=True)
+            with contextlib.suppress(FileNotFoundError):  # another writer, closing, took the empty folder away
+                descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+                # Another's `gone` may have locked and removed the new file in between.
+                if _lock(descriptor) and _is(path, descriptor):
+                    self._held = (path, descriptor)
+                else:
+                    os.close(descriptor)
+
+    def release(self) -> None:
+        """Let go of the lock and remove its file."""
+        if self._held is None:
+            return
+        (path, descriptor), self._held = self._held, None
+        os.close(descriptor)
+        with contextlib.suppress(OSError):  # a file that stays is found unlocked, and removed, by the next `gone`
+            path.unlink()
+            self._folder.rmdir()
+
+    @contextmanager
+    def gone(self, writers: Iterable[str]) -> Generator[list[str]]:
+        """Yield those of ``writers`` that are gone; their locks are held and removed with the block."""
+        found: list[str] = []
+        with ExitStack() as held:
+            for writer in writers:
+                path = self._path(writer)
+                try:
+                    descriptor = os.open(path, os.O_RDWR)
+                except FileNotFoundError:
+                    found.append(writer)
+                except PermissionError:
+                    continue  # another user's: whether it lives is not for this process to say
+                else:
+                    if _lock(descriptor):
+                        found.append(writer)
+                        held.callback(_remove, path, descriptor)
+                    else:
+                        os.close(descriptor)
+            yield found
+
+    def sweep(self) -> None:
+        """Remove the files of writers that are gone. Only for tidiness: who has no open intent is never asked after."""
+        if self._folder.is_dir():
+            with self.gone([path.stem for path in self._folder.glob("*.lock")]):
+                pass
+
+    def _path(self, writer: str) -> Path:
+        return self._folder / f"{writer}.lock"
+
+
+def _is(path: Path, descriptor: int) -> bool:
+    """Whether a path still leads to an open file."""
+    try:
+        return os.path.samestat(path.stat(), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
+
+
+def _remove(path: Path, descriptor: int) -> None:
+    """Remove a file whose lock is held, and let go. Between the two, nobody else may lock the file that goes."""
+    if sys.platform == "win32":  # refuses to remove an open file, and thereby guards the one of a writer
+        os.close(descriptor)
+        with contextlib.suppress(PermissionError):
+            path.unlink(missing_ok=True)
+    else:
+        path.unlink(missing_ok=True)
+        os.close(descriptor)

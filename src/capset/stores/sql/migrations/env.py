@@ -1,0 +1,10 @@
+"""Runs the migrations on the connection that ``schema`` gives, within the transaction that it is in."""
+
+from __future__ import annotations
+
+from alembic import context
+
+from capset.stores.sql.tables import metadata
+
+context.configure(connection=context.config.attributes["connection"], target_metadata=metadata)
+context.run_migrations()

@@ -1,0 +1,42 @@
+"""Reads: on threads, each in a transaction of its own on a pooled connection, so that it sees one moment."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TypeVar
+
+from sqlalchemy import Connection, Engine
+
+from capset.errors import StoreError
+from capset.stores.sql.problems import explained
+
+_T = TypeVar("_T")
+
+
+class Reader:
+    """The readers' door. ``name`` is the database's, for errors."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._engine: Engine | None = None
+
+    def start(self, engine: Engine) -> None:
+        """Read by this engine from now on."""
+        self._engine = engine
+
+    def stop(self) -> None:
+        """Read no more."""
+        self._engine = None
+
+    async def read(self, function: Callable[[Connection], _T]) -> _T:
+        """Run a function that only reads and return its result. What the database raises becomes ``StoreError``."""
+        engine = self._engine
+        if engine is None:
+            raise StoreError(f"the database {self._name!r} is not open")
+
+        def run() -> _T:
+            with explained(self._name), engine.begin() as connection:
+                return function(connection)
+
+        return await asyncio.to_thread(run)

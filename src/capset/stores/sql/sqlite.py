@@ -1,0 +1,99 @@
+"""SQLite: its URL and its engines. WAL, ``synchronous=FULL``, foreign keys, and no waiting for locks without end."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from sqlalchemy import URL, Connection, Engine, create_engine, event
+
+from capset.errors import DefinitionError, StoreError
+from capset.stores.sql.store import SqlStore
+from capset.stores.sql.writer import BOUND
+
+PREFIX: Final = "sqlite:///"
+BUSY_SECONDS: Final = 5.0
+"""How long a statement waits for another process's lock."""
+
+
+def open_sqlite(url: str) -> SqlStore:
+    """Return the store in the SQLite file that ``sqlite:///RELATIVE`` or ``sqlite:////ABSOLUTE`` names, not yet opened.
+
+    The file is made when the store is opened. Raises ``DefinitionError`` for a URL that names no file.
+    """
+    name = url.removeprefix(PREFIX)
+    if not url.startswith(PREFIX) or name in ("", ":memory:"):
+        raise DefinitionError(
+            f"the store {url!r} names no file",
+            hint="write it as sqlite:///capset.db; to keep nothing, use memory://",
+        )
+    if "?" in name or "#" in name or "\0" in name:
+        raise DefinitionError(
+            f"the store {url!r} has options; there are none", hint="a file's name must not hold '?' or '#'"
+        )
+    return SqliteStore(name)
+
+
+class SqliteStore(SqlStore):
+    """A store in one SQLite file. ``name`` is its path as its user gave it, which errors repeat."""
+
+    def __init__(self, name: str, *, busy_seconds: float = BUSY_SECONDS, bound: int = BOUND) -> None:
+        # Resolved, so that two names of one file share its leases, and a later chdir() changes nothing.
+        self._path = Path(name).resolve()
+        self._busy_seconds = busy_seconds
+        super().__init__(name, leases=self._path.with_name(self._path.name + "-writers"), bound=bound)
+
+    def make_engines(self) -> tuple[Engine, Engine]:
+        """Return the writer's engine and the readers'. Raises ``StoreError`` if there cannot be such a file."""
+        if not self._path.parent.is_dir():
+            raise StoreError(f"the folder of the database {self._name!r} does not exist", hint="make the folder first")
+        if self._path.is_dir():
+            raise StoreError(f"the database {self._name!r} is a directory", hint="name a file, such as capset.db in it")
+        writing = make_engine(self._path, "IMMEDIATE", busy_seconds=self._busy_seconds)
+        return writing, make_engine(self._path, "DEFERRED", busy_seconds=self._busy_seconds)
+
+
+def make_engine(path: Path, begin: Literal["IMMEDIATE", "DEFERRED"], *, busy_seconds: float = BUSY_SECONDS) -> Engine:
+    """Return an engine whose transactions begin so: ``IMMEDIATE`` to write, one connection; ``DEFERRED`` to read."""
+    writes = begin == "IMMEDIATE"
+    engine = create_engine(
+        URL.create("sqlite", database=str(path)),
+        connect_args={"timeout": busy_seconds, "isolation_level": None, "check_same_thread": False},
+        pool_size=1 if writes else 4,
+        max_overflow=0 if writes else 28,  # as many as asyncio's threads
+    )
+
+    def connected(raw: sqlite3.Connection, _record: object) -> None:
+        raw.execute("PRAGMA foreign_keys = ON")
+        raw.execute("PRAGMA synchronous = FULL")
+        if writes:
+            _use_wal(raw, deadline=time.monotonic() + busy_seconds)
+        else:
+            raw.execute("PRAGMA query_only = ON")
+
+    def begun(connection: Connection) -> None:
+        # The driver begins no transaction by itself here (isolation_level=None): its own BEGIN would be deferred, and a
+        # deferred transaction that comes to write can fail where an immediate one waits.
+        connection.exec_driver_sql(f"BEGIN {begin}")
+
+    event.listen(engine, "connect", connected)
+    event.listen(engine, "begin", begun)
+    return engine
+
+
+def _use_wal(raw: sqlite3.Connection, *, deadline: float) -> None:
+    """Switch to WAL. SQLite does not wait for a lock here, and two processes may open a new file at once."""
+    while True:
+        try:
+            row: tuple[Any, ...] = raw.execute("PRAGMA journal_mode = WAL").fetchone()
+        except sqlite3.OperationalError as error:
+            busy = error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+            if not busy or time.monotonic() >= deadline:
+                raise
+            time.sleep(0.01)
+        else:
+            if row[0] != "wal":
+                raise StoreError("the database cannot use SQLite's write-ahead log", hint="put it on a local disk")
+            return

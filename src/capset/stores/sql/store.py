@@ -1,0 +1,84 @@
+"""A store in a SQL database: its parts, its opening and closing. Each engine brings its ``make_engines``."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from pathlib import Path
+
+from sqlalchemy import Engine
+
+from capset.errors import StoreError
+from capset.stores.sql.audit import SqlAudit
+from capset.stores.sql.files import SqlFiles
+from capset.stores.sql.leases import Leases
+from capset.stores.sql.problems import explained
+from capset.stores.sql.reader import Reader
+from capset.stores.sql.recovery import close_interrupted
+from capset.stores.sql.schema import prepare
+from capset.stores.sql.sessions import SqlSessions
+from capset.stores.sql.writer import Writer
+
+
+class SqlStore(ABC):
+    """Everything that a kernel keeps, in a database that its user calls ``name``; ``leases`` is a folder beside it."""
+
+    def __init__(self, name: str, *, leases: Path, bound: int) -> None:
+        self._name = name
+        self._leases = Leases(leases)
+        self._writer = Writer(name, self._leases, bound=bound)
+        self._reader = Reader(name)
+        self._engines: tuple[Engine, Engine] | None = None
+        self._audit = SqlAudit(self._writer, self._reader)
+        self._sessions = SqlSessions(self._writer, self._reader)
+        self._files = SqlFiles(self._writer, self._reader)
+
+    @property
+    def audit(self) -> SqlAudit:
+        """The log of attempts."""
+        return self._audit
+
+    @property
+    def sessions(self) -> SqlSessions:
+        """The sessions."""
+        return self._sessions
+
+    @property
+    def files(self) -> SqlFiles:
+        """The sessions' files."""
+        return self._files
+
+    @abstractmethod
+    def make_engines(self) -> tuple[Engine, Engine]:
+        """Return the writer's engine and the readers'. Raises ``StoreError`` if there can be no such database."""
+
+    async def open(self) -> None:
+        """Make ready: create or upgrade what is needed, and close intents whose writer is gone as ``interrupted``."""
+        if self._engines:
+            raise StoreError(f"the database {self._name!r} is open already")
+        self._engines = writing, reading = self.make_engines()
+        try:
+            await asyncio.to_thread(self._prepare, reading, writing)
+            self._writer.start(writing)
+            self._reader.start(reading)
+            await close_interrupted(self._writer, self._reader, self._leases)
+        except BaseException:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        """Write what is still to be written, and let go. Raises ``StoreError`` if something could not be written."""
+        engines, self._engines = self._engines, None
+        if engines is None:
+            return
+        self._reader.stop()
+        lost = await self._writer.stop()
+        self._leases.release()
+        for engine in engines:
+            engine.dispose()
+        if lost:
+            raise StoreError(f"{lost} audit records could not be written to {self._name!r} and are lost")
+
+    def _prepare(self, reading: Engine, writing: Engine) -> None:
+        with explained(self._name):
+            prepare(reading, writing, self._name)

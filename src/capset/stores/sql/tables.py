@@ -1,0 +1,139 @@
+"""The tables, as SQLAlchemy Core knows them. ``migrations`` makes them; a test holds the two equal.
+
+Times are text, ISO 8601 UTC of fixed width (``capset.clock.iso``), so that they are the same on every engine and their
+order is the order of time. ``org`` is ``''`` where there is none, since it is part of keys.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    ForeignKeyConstraint,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Table,
+    Text,
+    UniqueConstraint,
+    text,
+)
+
+metadata: Final = MetaData()
+
+# SQLite keeps a table in the order of a key only if its type is written INTEGER.
+_Sequence: Final = BigInteger().with_variant(Integer, "sqlite")
+
+records: Final = Table(
+    "records",
+    metadata,
+    Column("seq", _Sequence, primary_key=True, autoincrement=False),
+    Column("id", Text, nullable=False),
+    Column("phase", Text, nullable=False),
+    Column("time", Text, nullable=False),
+    Column("correlation", Text, nullable=False),
+    Column("causation", Text),
+    Column("principal", Text, nullable=False),
+    Column("principal_kind", Text, nullable=False),
+    Column("org", Text),
+    Column("session", Text, nullable=False),
+    Column("agent", Text, nullable=False),
+    Column("capability", Text),
+    Column("tool", Text, nullable=False),
+    Column("effect", Text),
+    Column("arguments", Text, nullable=False),
+    Column("arguments_digest", Text, nullable=False),
+    Column("decision", Text),
+    Column("policies", Text, nullable=False),
+    Column("reason", Text),
+    Column("outcome", Text),
+    Column("code", Text),
+    Column("duration_us", BigInteger),
+    Column("tool_hash", Text),
+    Column("static_hash", Text, nullable=False),
+    Column("runtime_hash", Text, nullable=False),
+    Column("prompt_hash", Text, nullable=False),
+    Column("profile", Text, nullable=False),
+    Column("writer", Text, nullable=False),
+    Column("previous", Text, nullable=False),
+    Column("hash", Text, nullable=False),
+    UniqueConstraint("id", "phase", name="uq_records_id_phase"),
+)
+"""The audit log: the columns of ``definitions.records.Record``, in their order."""
+
+IS_OUTCOME: Final = text("phase = 'outcome'")
+"""The condition of the partial indexes below. It is spelled out, not bound, or SQLite would not use them."""
+
+FILTERS: Final = ("tool", "outcome", "principal", "session", "correlation")
+"""The columns of an ``AuditQuery`` that have an index each, in which a page is one range; ``id`` is unique."""
+
+for _name in FILTERS:
+    Index(
+        f"ix_records_{_name}",
+        records.c[_name],
+        records.c.seq,
+        sqlite_where=IS_OUTCOME,
+        postgresql_where=IS_OUTCOME,
+    )
+
+open_intents: Final = Table(
+    "open_intents",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("seq", _Sequence, nullable=False),
+    Column("writer", Text, nullable=False),
+)
+"""The intents without an outcome yet, so that finding them does not read the whole log. Derived from ``records``."""
+
+sessions: Final = Table(
+    "sessions",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("agent", Text, nullable=False),
+    Column("definition", Text, nullable=False),
+    Column("static_hash", Text, nullable=False),
+    Column("principal", Text, nullable=False),
+    Column("org", Text),
+    Column("created_at", Text, nullable=False),
+)
+
+blobs: Final = Table(
+    "blobs",
+    metadata,
+    Column("org", Text, primary_key=True),
+    Column("digest", Text, primary_key=True),
+    Column("size", BigInteger, nullable=False),
+    Column("content", LargeBinary, nullable=False),
+)
+"""The content of files, once by its SHA-256 within an org; it goes with the last file that refers to it."""
+
+files: Final = Table(
+    "files",
+    metadata,
+    Column("session", Text, primary_key=True),
+    Column("path", Text, primary_key=True),
+    Column("parent", Text, nullable=False),
+    Column("is_directory", Boolean, nullable=False),
+    Column("is_readonly", Boolean, nullable=False),
+    Column("size_bytes", BigInteger, nullable=False),
+    Column("version", Integer, nullable=False),
+    Column("created_at", Text, nullable=False),
+    Column("modified_at", Text, nullable=False),
+    Column("org", Text, nullable=False),
+    Column("digest", Text),
+    ForeignKeyConstraint(["org", "digest"], ["blobs.org", "blobs.digest"], name="fk_files_blob"),
+    Index("ix_files_parent", "session", "parent"),
+    Index("ix_files_blob", "org", "digest"),
+)
+
+settings: Final = Table(
+    "settings",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("value", Text, nullable=False),
+)
+"""What a store knows of itself: ``digest_key``, 64 hexadecimal digits."""

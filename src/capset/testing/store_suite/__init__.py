@@ -1,0 +1,27 @@
+"""The suite that every store passes: what the ports of ``capset.stores.base`` promise, each promise a check.
+
+A check takes a function that makes a new store over new, empty storage, not yet opened; it raises ``AssertionError``
+where the store breaks the promise. With pytest::
+
+    @pytest.mark.parametrize("check", store_suite, ids=lambda check: check.__name__)
+    async def test_my_store(check, tmp_path):
+        await check(lambda: MyStore(tmp_path / uuid4().hex))
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from capset.testing.store_suite import file_checks, lifecycle_checks, query_checks, record_checks, session_checks
+from capset.testing.store_suite.support import Check, Make
+
+store_suite: Final[tuple[Check, ...]] = (
+    *lifecycle_checks.CHECKS,
+    *record_checks.CHECKS,
+    *query_checks.CHECKS,
+    *session_checks.CHECKS,
+    *file_checks.CHECKS,
+)
+"""Every check."""
+
+__all__ = ["Check", "Make", "store_suite"]

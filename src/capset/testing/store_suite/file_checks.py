@@ -1,0 +1,155 @@
+"""The sessions' files (spec 5, P22–P25)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from capset.errors import FileError
+from capset.stores.base import Store
+from capset.testing.store_suite.support import LATER, NOW, Check, Make, expect, expect_error, opened
+
+_SESSION: Final = "session-1"
+
+
+async def _write(store: Store, path: str, content: bytes = b"x", *, session: str = _SESSION) -> None:
+    await store.files.write(session, path, content, org=None, now=NOW)
+
+
+async def _paths(store: Store, path: str = "/", *, recursive: bool = False) -> list[str]:
+    return [stat.path for stat in await store.files.list(_SESSION, path, recursive=recursive)]
+
+
+async def a_file_comes_back_as_it_was_written(make: Make) -> None:
+    """Its bytes are kept whatever they are, and its parents are made."""
+    content = bytes(range(256)) * 5000
+    async with opened(make) as store:
+        stat, created = await store.files.write(_SESSION, "/a/b/c.bin", content, org="acme", now=NOW)
+        expect(created, True, "whether the file is new")
+        expect((stat.path, stat.name, stat.size_bytes), ("/a/b/c.bin", "c.bin", len(content)), "the file")
+        expect((stat.version, stat.created_at, stat.modified_at), (1, NOW, NOW), "its version and times")
+        expect(await store.files.read(_SESSION, "/a/b/c.bin"), (stat, content), "the file, read")
+        expect(await store.files.stat(_SESSION, "/a/b/c.bin"), stat, "the file's stat")
+        parent = await store.files.stat(_SESSION, "/a/b")
+        expect(parent and (parent.is_directory, parent.created_at), (True, NOW), "its parent")
+        empty, _ = await store.files.write(_SESSION, "/empty", b"", org="acme", now=NOW)
+        expect(await store.files.read(_SESSION, "/empty"), (empty, b""), "an empty file")
+
+
+async def a_write_makes_a_new_version(make: Make) -> None:
+    """Keep the time that the file was made at."""
+    async with opened(make) as store:
+        await _write(store, "/a.txt", b"one")
+        stat, created = await store.files.write(_SESSION, "/a.txt", b"two!", org=None, now=LATER)
+        expect(created, False, "whether the file is new")
+        expect((stat.version, stat.size_bytes), (2, 4), "its version and size")
+        expect((stat.created_at, stat.modified_at), (NOW, LATER), "its times")
+        expect(await store.files.read(_SESSION, "/a.txt"), (stat, b"two!"), "the file, read")
+
+
+async def concurrent_writes_are_one_after_the_other(make: Make) -> None:
+    """Every write makes a version; the file is one of the contents, whole."""
+    contents = [bytes([number]) * 10_000 for number in range(20)]
+    async with opened(make) as store:
+        await asyncio.gather(*[_write(store, "/a/b.bin", content) for content in contents])
+        stat, content = await store.files.read(_SESSION, "/a/b.bin")
+        expect(stat.version, 20, "the version after 20 writes")
+        expect(content in contents, True, "whether the content is one that was written")
+        expect(await _paths(store, recursive=True), ["/a", "/a/b.bin"], "the entries")
+
+
+async def directories_come_first_in_a_listing(make: Make) -> None:
+    """Then by name, in the order of code points; recursively, by path."""
+    async with opened(make) as store:
+        for path in ("/b.txt", "/Z.txt", "/é", "/d/y/f", "/d/x", "/d-1", "/c/f", "/𐍈", "/\ufb01"):
+            await _write(store, path)
+        expect(await _paths(store), ["/c", "/d", "/Z.txt", "/b.txt", "/d-1", "/é", "/\ufb01", "/𐍈"], "the root")
+        expect(await _paths(store, "/d"), ["/d/y", "/d/x"], "a directory")
+        expect(await _paths(store, "/d", recursive=True), ["/d/x", "/d/y", "/d/y/f"], "a directory, recursively")
+        expect(len(await _paths(store, recursive=True)), 12, "the entries of the root, recursively")
+
+
+async def names_are_no_patterns(make: Make) -> None:
+    """Take a directory's name exactly: no case folding, no wildcards, no prefixes."""
+    names = ("a", "A", "a_", "ab", "a%", "a*", "a.", "a0")
+    async with opened(make) as store:
+        for name in names:
+            await _write(store, f"/{name}/f")
+        for name in names:
+            expect(await _paths(store, f"/{name}", recursive=True), [f"/{name}/f"], f"the tree of {name!r}")
+        expect(await store.files.delete(_SESSION, "/a", recursive=True), 2, "entries of one tree deleted")
+        expect(len(await _paths(store)), len(names) - 1, "the other trees")
+
+
+async def what_is_there_decides_what_can_be_done(make: Make) -> None:
+    """Refuse a file as a directory, a directory as a file, and what is missing, by name."""
+    async with opened(make) as store:
+        files = store.files
+        await _write(store, "/d/f")
+        refused: list[tuple[str, Callable[[], Awaitable[object]], str]] = [
+            ("a file below a file", lambda: _write(store, "/d/f/g"), "/d/f"),
+            ("a file over a directory", lambda: _write(store, "/d"), "/d"),
+            ("a file over the root", lambda: _write(store, "/"), "/"),
+            ("reading a directory", lambda: files.read(_SESSION, "/d"), "/d"),
+            ("reading the root", lambda: files.read(_SESSION, "/"), "/"),
+            ("reading what is missing", lambda: files.read(_SESSION, "/d/g"), "/d/g"),
+            ("listing a file", lambda: files.list(_SESSION, "/d/f", recursive=False), "/d/f"),
+            ("listing what is missing", lambda: files.list(_SESSION, "/g", recursive=True), "/g"),
+            ("deleting a full directory", lambda: files.delete(_SESSION, "/d", recursive=False), "/d"),
+            ("deleting the full root", lambda: files.delete(_SESSION, "/", recursive=False), "/"),
+        ]
+        for what, call, named in refused:
+            error = await expect_error(FileError, call(), what)
+            expect(repr(named) in error.message, True, f"whether {named!r} is named by {error.message!r}")
+        expect(await _paths(store, recursive=True), ["/d", "/d/f"], "the entries after all that")
+        expect(await files.stat(_SESSION, "/g"), None, "the stat of what is missing")
+
+
+async def deleting_says_how_many_entries_went(make: Make) -> None:
+    """Count one for a file; for a directory itself and all that it holds; none for nothing."""
+    async with opened(make) as store:
+        for path in ("/a/b/c", "/a/b/d", "/a/e", "/f"):
+            await _write(store, path)
+        files = store.files
+        expect(await files.delete(_SESSION, "/f", recursive=False), 1, "a file")
+        expect(await files.delete(_SESSION, "/f", recursive=True), 0, "what is missing")
+        expect(await files.delete(_SESSION, "/a/b", recursive=True), 3, "a directory")
+        expect(await files.delete(_SESSION, "/a/e", recursive=True), 1, "the last file of a directory")
+        expect(await files.delete(_SESSION, "/a", recursive=False), 1, "an empty directory")
+        expect(await files.delete(_SESSION, "/", recursive=False), 0, "the empty root")
+
+
+async def the_root_is_always_there(make: Make) -> None:
+    """In a session that has no file, and after it was emptied."""
+    async with opened(make) as store:
+        root = await store.files.stat(_SESSION, "/")
+        expect(root and (root.path, root.name, root.is_directory), ("/", "/", True), "the root of a new session")
+        expect(await _paths(store), [], "the entries of a new session")
+        await _write(store, "/a/b")
+        expect(await store.files.delete(_SESSION, "/", recursive=True), 2, "entries deleted with the root")
+        expect(await store.files.stat(_SESSION, "/"), root, "the root, emptied")
+
+
+async def a_session_never_reaches_anothers_files(make: Make) -> None:
+    """Though they share content."""
+    async with opened(make) as store:
+        await _write(store, "/a.txt", b"shared")
+        await _write(store, "/a.txt", b"shared", session="session-2")
+        await _write(store, "/b.txt", b"other", session="session-2")
+        expect(await _paths(store, recursive=True), ["/a.txt"], "the files of one session")
+        await store.files.delete("session-2", "/", recursive=True)
+        expect((await store.files.read(_SESSION, "/a.txt"))[1], b"shared", "the file of the other session")
+
+
+CHECKS: Final[tuple[Check, ...]] = (
+    a_file_comes_back_as_it_was_written,
+    a_write_makes_a_new_version,
+    concurrent_writes_are_one_after_the_other,
+    directories_come_first_in_a_listing,
+    names_are_no_patterns,
+    what_is_there_decides_what_can_be_done,
+    deleting_says_how_many_entries_went,
+    the_root_is_always_there,
+    a_session_never_reaches_anothers_files,
+)

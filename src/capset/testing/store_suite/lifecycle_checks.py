@@ -1,0 +1,94 @@
+"""Opening and closing: nothing that was taken is lost, and what was left open is closed (spec 4, G19, G23)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from capset.errors import StoreError
+from capset.stores.base import AuditQuery
+from capset.testing.store_suite.support import NOW, Check, Make, entry, expect, expect_error, intent, opened
+
+
+async def what_was_taken_outlives_closing(make: Make) -> None:
+    """``close`` writes what is buffered; a store that is opened again goes on where it was."""
+    store = make()
+    await store.open()
+    store.audit.append(entry("a"))
+    await store.files.write("session-1", "/a.txt", b"kept", org=None, now=NOW)
+    await store.close()
+    await store.open()
+    await store.audit.commit(entry("b"))
+    page = await store.audit.query(AuditQuery())
+    found = await store.audit.verify()
+    _, content = await store.files.read("session-1", "/a.txt")
+    await store.close()
+    expect([(record.seq, record.id) for record in page.items], [(2, "b"), (1, "a")], "the records")
+    expect(found.problem, None, "the chain over both times")
+    expect(len({record.writer for record in page.items}), 2, "the writers: one for each time")
+    expect(content, b"kept", "the file")
+
+
+async def an_open_intent_is_closed_as_interrupted(make: Make) -> None:
+    """Give an intent that its writer left open an outcome at opening, and one that has an outcome no other."""
+    store = make()
+    await store.open()
+    await store.audit.commit(intent("a", correlation="x"))
+    await store.audit.commit(intent("b"))
+    await store.audit.commit(entry("b"))
+    await store.close()
+    for _ in range(2):
+        await store.open()
+        page = await store.audit.query(AuditQuery(id="a"))
+        found = await store.audit.verify()
+        await store.close()
+        expect([record.outcome for record in page.items], ["interrupted"], "the outcomes of the open intent")
+        expect((found.problem, found.checked), (None, 4), "the chain")
+        record = page.items[0]
+        expect((record.code, record.decision, record.correlation), ("interrupted", "allow", "x"), "its columns")
+        expect(record.time > NOW, True, "whether it has a time of its own")
+
+
+async def a_store_that_is_not_open_refuses(make: Make) -> None:
+    """Before ``open`` and after ``close``, everything raises ``StoreError`` and nothing is taken."""
+    store = make()
+    for _ in range(2):
+
+        async def append() -> None:
+            store.audit.append(entry("a"))
+
+        await expect_error(StoreError, append(), "append")
+        await expect_error(StoreError, store.audit.commit(entry("a")), "commit")
+        await expect_error(StoreError, store.audit.flush(), "flush")
+        await expect_error(StoreError, store.audit.query(AuditQuery()), "query")
+        await expect_error(StoreError, store.audit.verify(), "verify")
+        await expect_error(StoreError, store.sessions.get("a"), "sessions.get")
+        await expect_error(StoreError, store.files.stat("a", "/"), "files.stat")
+        await expect_error(StoreError, store.files.delete("a", "/", recursive=True), "files.delete")
+        await store.open()
+        await expect_error(StoreError, store.open(), "open when it is open")
+        await store.close()
+        await store.close()
+
+
+async def the_digest_key_is_made_once(make: Make) -> None:
+    """Keep the same 32 bytes when closed and opened, and others in another store."""
+    store = make()
+    await store.open()
+    first = await store.audit.digest_key()
+    await store.close()
+    await store.open()
+    again = await store.audit.digest_key()
+    await store.close()
+    async with opened(make) as other:
+        another = await other.audit.digest_key()
+    expect(len(first), 32, "the key's bytes")
+    expect(again, first, "the key after opening again")
+    expect(another != first, True, "whether another store has a key of its own")
+
+
+CHECKS: Final[tuple[Check, ...]] = (
+    what_was_taken_outlives_closing,
+    an_open_intent_is_closed_as_interrupted,
+    a_store_that_is_not_open_refuses,
+    the_digest_key_is_made_once,
+)

@@ -1,0 +1,104 @@
+"""What the checks share: an entry, a store that is open for a while, and two ways to say what was expected."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TypeVar
+
+from capset.definitions.records import Columns
+from capset.stores.base import Store
+
+Make = Callable[[], Store]
+"""Makes a new store over new, empty storage, not yet opened."""
+Check = Callable[[Make], Awaitable[None]]
+"""One promise. Raises ``AssertionError`` where the store breaks it."""
+
+NOW = "2026-01-01T00:00:00.000000Z"
+LATER = "2026-01-02T03:04:05.000006Z"
+
+_Error = TypeVar("_Error", bound=Exception)
+
+
+@dataclass(frozen=True, slots=True)
+class SampleEntry:
+    """An entry with these columns."""
+
+    values: Columns
+
+    def columns(self) -> Columns:
+        """Return every column but the writer's."""
+        return self.values
+
+
+class BrokenEntry:
+    """An entry that cannot become a record."""
+
+    def columns(self) -> Columns:
+        """Raise, as a store must survive."""
+        raise ValueError("this entry is broken")
+
+
+def entry(id: str, **changes: str | int | None) -> SampleEntry:
+    """Return an entry with every column filled, some of them by ``changes``."""
+    values: dict[str, str | int | None] = {
+        "id": id,
+        "phase": "outcome",
+        "time": NOW,
+        "correlation": "correlation-1",
+        "causation": None,
+        "principal": "user-1",
+        "principal_kind": "user",
+        "org": None,
+        "session": "session-1",
+        "agent": "scribe",
+        "capability": "notes",
+        "tool": "save_note",
+        "effect": "write",
+        "arguments": '{"text":"Grüße, 世界 🌍"}',
+        "arguments_digest": "0" * 64,
+        "decision": "allow",
+        "policies": "[]",
+        "reason": None,
+        "outcome": "succeeded",
+        "code": None,
+        "duration_us": 12,
+        "tool_hash": "1" * 64,
+        "static_hash": "2" * 64,
+        "runtime_hash": "3" * 64,
+        "prompt_hash": "4" * 64,
+        "profile": "jcs-1",
+    }
+    return SampleEntry(values | changes)
+
+
+def intent(id: str, **changes: str | int | None) -> SampleEntry:
+    """Return the intent of a side-effecting call."""
+    return entry(id, **{"phase": "intent", "outcome": None, "duration_us": None, **changes})
+
+
+@asynccontextmanager
+async def opened(make: Make) -> AsyncGenerator[Store]:
+    """Open a new store, and close it again."""
+    store = make()
+    await store.open()
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+def expect(actual: object, expected: object, what: str) -> None:
+    """Raise ``AssertionError`` unless the two are equal."""
+    if actual != expected:
+        raise AssertionError(f"{what}: expected {expected!r}, got {actual!r}")
+
+
+async def expect_error(error: type[_Error], awaitable: Awaitable[object], what: str) -> _Error:
+    """Raise ``AssertionError`` unless awaiting raises ``error``; return the error."""
+    try:
+        value = await awaitable
+    except error as raised:
+        return raised
+    raise AssertionError(f"{what}: expected {error.__name__}, got {value!r}")

@@ -1,0 +1,102 @@
+"""The chain of records: what a link covers, and what verify finds (spec 4, G20–G22)."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from capset.definitions.records import COLUMNS
+from capset.fingerprint import chain
+from capset.fingerprint.canonical import canonical, digest
+from capset.fingerprint.chain import GENESIS, Verification, link_payload, seal, verify
+from capset.testing.store_suite.support import entry
+
+INTEGERS = ("seq", "duration_us")
+TEXTS = st.one_of(
+    st.none(),
+    st.text(),
+    st.text(st.sampled_from('"\\/\b\f\n\r\t\0\x1f\x7f\u2028\ud7ff\ue000\uffff\U0001f600')),
+)
+
+# A record's columns with any value that the type of each allows.
+columns = st.fixed_dictionaries(
+    {name: st.integers(-(2**53), 2**53) if name in INTEGERS else TEXTS for name in COLUMNS if name != "hash"}
+)
+
+
+def links(count: int) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = []
+    previous = GENESIS
+    for seq in range(1, count + 1):
+        row = {**entry(f"a{seq}").columns(), "seq": seq, "writer": "w", "previous": previous}
+        rows.append(seal(row))
+        previous = row["hash"]
+    return rows
+
+
+@pytest.mark.spec("G20")
+@given(columns)
+def test_the_encoder_of_the_writer_writes_canonical_json(row: dict[str, Any]) -> None:
+    payload = link_payload(row)
+    assert chain._encode(payload).encode() == canonical(payload)
+    assert seal(row)["hash"] == digest(payload)
+
+
+@pytest.mark.spec("G20")
+def test_a_link_covers_every_column_that_is_not_null() -> None:
+    row = links(1)[0]
+    payload = link_payload(row)
+    assert payload.pop("kind") == "record"
+    assert payload == {name: value for name, value in row.items() if value is not None and name != "hash"}
+    assert row["hash"] == hashlib.sha256(canonical({**payload, "kind": "record"})).hexdigest()
+
+
+def test_an_empty_chain_and_a_sound_one_hold() -> None:
+    assert verify([]) == Verification(0)
+    assert verify(links(5)) == Verification(5)
+    assert verify(links(5)).ok
+
+
+@pytest.mark.spec("G22")
+@given(
+    st.integers(0, 4),
+    st.sampled_from(COLUMNS),
+    st.one_of(st.none(), st.text(), st.integers(), st.floats(), st.binary(), st.booleans()),
+)
+def test_a_change_of_any_column_to_anything_is_found(index: int, column: str, value: object) -> None:
+    rows = links(5)
+    if rows[index][column] == value:
+        return
+    rows[index][column] = value
+    found = verify(rows)
+    assert not found.ok
+    assert found.checked == index
+    assert f"record {index + 1} " in str(found.problem)
+
+
+@pytest.mark.spec("G22")
+@given(st.integers(0, 5), st.data())
+def test_a_removal_an_insertion_and_a_reordering_are_found(index: int, data: st.DataObject) -> None:
+    rows = links(6)
+    removed = rows[:index] + rows[index + 1 :]
+    assert verify(removed).ok is (index == 5)  # a removed tail needs a checkpoint
+    inserted = [*rows[:index], rows[data.draw(st.integers(0, 5))], *rows[index:]]
+    assert not verify(inserted).ok
+    other = data.draw(st.integers(0, 5).filter(lambda number: number != index))
+    rows[index], rows[other] = rows[other], rows[index]
+    assert verify(rows).checked == min(index, other)
+    assert not verify(rows).ok
+
+
+@pytest.mark.spec("G22")
+def test_a_chain_that_was_computed_anew_from_the_middle_breaks_where_it_meets_the_old_one() -> None:
+    rows = links(5)
+    rows[2]["tool"] = "another"
+    seal(rows[2])
+    found = verify(rows)
+    assert (found.checked, found.seq) == (3, 4)
+    assert found.problem == "record 4 does not follow the one before it: its 'previous' is another hash"

@@ -1,0 +1,145 @@
+"""The tables and their versions (spec 5, P30)."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import inspect
+
+from capset.definitions.records import COLUMNS
+from capset.errors import StoreError
+from capset.stores.base import SessionRow
+from capset.stores.sql import tables
+from capset.stores.sql.schema import HEAD, KNOWN
+from capset.stores.sql.sqlite import SqliteStore, make_engine
+from capset.testing.store_suite.support import entry
+from tests.stores.sql.support import line_of, opened, process, raw
+
+OPEN = """
+import asyncio, sys
+from capset.stores.base import make_store
+
+async def main():
+    store = make_store("sqlite:///" + sys.argv[1])
+    print("ready", flush=True)
+    sys.stdin.readline()
+    await store.open()
+    await store.close()
+    print("alembic" in sys.modules, flush=True)
+
+asyncio.run(main())
+"""
+
+
+def scripts() -> ScriptDirectory:
+    config = Config()
+    config.set_main_option("script_location", "capset.stores.sql:migrations")
+    return ScriptDirectory.from_config(config)
+
+
+def test_the_head_is_the_last_migration() -> None:
+    assert scripts().get_heads() == [HEAD]
+    assert {script.revision for script in scripts().walk_revisions()} == KNOWN
+
+
+@pytest.mark.spec("P30")
+async def test_the_migrations_make_the_tables_that_the_code_knows(tmp_path: Path) -> None:
+    async with opened(tmp_path / "a.db"):
+        pass
+    engine = make_engine(tmp_path / "a.db", "DEFERRED")
+    with engine.connect() as connection:
+        context = MigrationContext.configure(connection, opts={"compare_type": True, "compare_server_default": True})
+        assert compare_metadata(context, tables.metadata) == []
+        for table in tables.metadata.sorted_tables:
+            primary = inspect(connection).get_pk_constraint(table.name)["constrained_columns"]
+            assert primary == [column.name for column in table.primary_key]
+        made = {index["name"] for index in inspect(connection).get_indexes("records")}
+        partial = connection.exec_driver_sql(
+            "SELECT count(*) FROM sqlite_master WHERE sql LIKE '%(%, seq) WHERE phase = ''outcome'''"
+        ).scalar()
+    engine.dispose()
+    assert len(made) == partial == len(tables.FILTERS)
+    assert tuple(tables.records.c.keys()) == COLUMNS
+    assert tuple(tables.sessions.c.keys()) == tuple(SessionRow.__slots__)
+
+
+@pytest.mark.parametrize("name", [*tables.FILTERS, "id"])
+async def test_every_filter_of_a_query_uses_an_index_in_its_order(tmp_path: Path, name: str) -> None:
+    async with opened(tmp_path / "a.db"):
+        pass
+    with raw(tmp_path / "a.db") as file:
+        query = f"SELECT * FROM records WHERE phase = 'outcome' AND {name} = ? AND seq < ? ORDER BY seq DESC LIMIT 9"
+        plan = " ".join(row[3] for row in file.execute(f"EXPLAIN QUERY PLAN {query}", ("x", 5)))
+    assert "USING INDEX" in plan
+    assert name == "id" or "TEMP B-TREE" not in plan
+
+
+async def test_a_database_of_a_newer_version_is_refused_and_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    async with opened(path) as store:
+        await store.audit.commit(entry("a"))
+    with raw(path) as file:
+        file.execute("UPDATE alembic_version SET version_num = '9999'")
+    with pytest.raises(StoreError, match="made by a newer version of capset") as failure:
+        await SqliteStore(str(path)).open()
+    assert failure.value.hint == "upgrade capset, or name another file"
+    with raw(path) as file:
+        assert file.execute("SELECT count(*) FROM records").fetchone() == (1,)
+
+
+async def test_a_database_of_another_program_is_refused_and_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    with raw(path) as file:
+        file.execute("CREATE TABLE records (name TEXT)")
+    with pytest.raises(StoreError, match="belongs to another program"):
+        await SqliteStore(str(path)).open()
+    with raw(path) as file:
+        assert file.execute("SELECT name FROM sqlite_master").fetchall() == [("records",)]
+
+
+async def test_a_migration_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    store = SqliteStore(str(path))
+    with pytest.MonkeyPatch.context() as patch:
+
+        def fail(*_arguments: object, **_options: object) -> None:
+            raise sqlite3.OperationalError("a failure in the middle")
+
+        patch.setattr("alembic.op.create_index", fail)
+        with pytest.raises(StoreError):
+            await store.open()
+    with raw(path) as file:
+        assert file.execute("SELECT name FROM sqlite_master").fetchall() == []
+    await store.open()
+    await store.audit.commit(entry("a"))
+    await store.close()
+
+
+@pytest.mark.spec("P30")
+def test_processes_that_make_one_database_at_once_all_succeed(tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        children = [stack.enter_context(process(OPEN, tmp_path / "a.db")) for _ in range(4)]
+        for child in children:
+            assert line_of(child) == "ready"
+        for child in children:
+            assert child.stdin is not None
+            child.stdin.write("go\n")
+            child.stdin.flush()
+        for child in children:
+            line_of(child)
+            assert child.wait(60) == 0
+
+
+async def test_alembic_is_imported_only_for_an_upgrade(tmp_path: Path) -> None:
+    for expected in ("True", "False"):
+        with process(OPEN, tmp_path / "a.db") as child:
+            assert line_of(child) == "ready"
+            output, _ = child.communicate("go\n")
+        assert output.strip() == expected

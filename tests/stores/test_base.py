@@ -1,0 +1,45 @@
+"""The ports: which URL leads to which store, and what a query may ask."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from capset.errors import DefinitionError
+from capset.stores.base import AuditQuery, make_store
+from capset.stores.memory import MemoryStore
+
+
+def test_a_scheme_leads_to_its_store() -> None:
+    assert isinstance(make_store("memory://"), MemoryStore)
+    assert type(make_store("sqlite:///a.db")).__name__ == "SqliteStore"
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("sqlit:///a.db", "unknown store 'sqlit'; did you mean 'sqlite'?"),
+        ("a.db", "unknown store 'a.db'"),
+        ("memory://x", "the store 'memory://x' has a name or options"),
+    ],
+)
+def test_a_url_that_leads_nowhere_is_refused(url: str, said: str) -> None:
+    with pytest.raises(DefinitionError) as failure:
+        make_store(url)
+    assert failure.value.message.startswith(said)
+    assert failure.value.hint
+
+
+@pytest.mark.parametrize("limit", [0, -1, 1001])
+def test_a_query_beyond_its_limits_is_refused(limit: int) -> None:
+    with pytest.raises(ValueError, match="1–1,000"):
+        AuditQuery(limit=limit)
+
+
+def test_a_store_in_memory_loads_no_database() -> None:
+    made = "from capset.stores.base import make_store; make_store('memory://')"
+    script = f"import sys; {made}; print('sqlalchemy' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"

@@ -1,0 +1,75 @@
+"""The rules of files that no port can reach yet: what is read-only (spec 5, P23)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from capset.definitions.files import FileStat
+from capset.errors import FileError
+from capset.stores import filetree
+from capset.stores.filetree import Node
+from capset.stores.memory.files import Tree
+
+
+def tree(*, readonly: str) -> Tree:
+    """Return ``/a/b/c`` and ``/a/d``, with one read-only entry."""
+    rows = Tree()
+    for path in ("/a/b/c", "/a/d"):
+        filetree.write(rows, path, digest="0" * 64, size=1, now="now")
+    node = rows.get(readonly)
+    assert node is not None
+    rows.put(Node(replace(node.stat, is_readonly=True), node.digest))
+    return rows
+
+
+def paths(rows: Tree) -> list[str]:
+    return [stat.path for stat in filetree.listing(rows, "/", recursive=True)]
+
+
+ALL = ["/a", "/a/b", "/a/b/c", "/a/d"]
+
+
+@pytest.mark.spec("P23")
+@pytest.mark.parametrize(
+    ("readonly", "path"),
+    [("/a/b/c", "/a/b/c"), ("/a/b", "/a/b/c"), ("/a", "/a/b/c"), ("/a", "/a/new"), ("/a/b", "/a/b/new/deep")],
+)
+def test_a_write_to_what_is_readonly_is_refused(readonly: str, path: str) -> None:
+    rows = tree(readonly=readonly)
+    with pytest.raises(FileError, match=f"cannot write '{path}': '{readonly}' is read-only"):
+        filetree.write(rows, path, digest="1" * 64, size=2, now="later")
+    assert paths(rows) == ALL
+    assert filetree.read(rows, "/a/b/c")[0].version == 1
+
+
+@pytest.mark.spec("P23")
+@pytest.mark.parametrize(
+    ("readonly", "path"), [("/a/b/c", "/a/b/c"), ("/a/b/c", "/a"), ("/a/b/c", "/"), ("/a", "/a/d"), ("/a/b", "/a/b")]
+)
+def test_deleting_what_is_readonly_or_holds_it_is_refused_whole(readonly: str, path: str) -> None:
+    rows = tree(readonly=readonly)
+    with pytest.raises(FileError, match=f"cannot delete '{path}': '{readonly}' is read-only"):
+        filetree.delete(rows, path, recursive=True)
+    assert paths(rows) == ALL
+
+
+def test_what_is_beside_something_readonly_can_be_written_and_deleted() -> None:
+    rows = tree(readonly="/a/b")
+    filetree.write(rows, "/a/d", digest="1" * 64, size=2, now="later")
+    assert len(filetree.delete(rows, "/a/d", recursive=False)) == 1
+
+
+def test_a_write_that_is_refused_makes_no_parents() -> None:
+    rows = tree(readonly="/a/b")
+    with pytest.raises(FileError, match="'/a/d' is a file"):
+        filetree.write(rows, "/a/d/x/y", digest="1" * 64, size=2, now="later")
+    assert paths(rows) == ALL
+
+
+def test_the_replaced_row_comes_back() -> None:
+    rows = tree(readonly="/a/b")
+    stat, old = filetree.write(rows, "/a/d", digest="1" * 64, size=2, now="later")
+    assert old == Node(FileStat("/a/d", False, 1, 1, "now", "now"), "0" * 64)
+    assert stat == FileStat("/a/d", False, 2, 2, "now", "later")

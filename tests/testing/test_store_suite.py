@@ -1,0 +1,80 @@
+"""A suite is worth what it finds: stores that break one promise each fail it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from capset.stores.base import AuditPage, AuditQuery, Entry, Store
+from capset.stores.memory import MemoryStore
+from capset.testing import store_suite
+
+
+def broken(**methods: Callable[..., Any]) -> Callable[[], Store]:
+    """Return a maker of stores in memory, some methods of whose parts are replaced: ``part_method=function(store)``."""
+
+    def make() -> Store:
+        store = MemoryStore()
+        for name, wrap in methods.items():
+            part, _, method = name.partition("_")
+            target = getattr(store, part)
+            setattr(target, method, wrap(getattr(target, method)))
+        return store
+
+    return make
+
+
+def forgets(_append: Callable[[Entry], None]) -> Callable[[Entry], None]:
+    return lambda entry: None
+
+
+def never_ends(query: Callable[[AuditQuery], Any]) -> Callable[[AuditQuery], Any]:
+    async def wrapped(asked: AuditQuery) -> AuditPage:
+        page = await query(asked)
+        return AuditPage(page.items, page.items[-1].seq if page.items else None)
+
+    return wrapped
+
+
+def in_any_order(listing: Callable[..., Any]) -> Callable[..., Any]:
+    async def wrapped(*arguments: Any, **options: Any) -> Any:
+        return sorted(await listing(*arguments, **options), key=lambda stat: stat.path)
+
+    return wrapped
+
+
+def always_recursive(delete: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda session, path, *, recursive: delete(session, path, recursive=True)
+
+
+def failures(make: Callable[[], Store]) -> set[str]:
+    async def run() -> set[str]:
+        found: set[str] = set()
+        for check in store_suite:
+            try:
+                await check(make)
+            except AssertionError:
+                found.add(check.__name__)
+        return found
+
+    return asyncio.run(run())
+
+
+def test_a_store_that_keeps_every_promise_passes() -> None:
+    assert failures(MemoryStore) == set()
+
+
+@pytest.mark.parametrize(
+    ("make", "found_by"),
+    [
+        (broken(audit_append=forgets), "an_appended_entry_is_there_after_flush"),
+        (broken(audit_query=never_ends), "pages_follow_each_other"),
+        (broken(files_list=in_any_order), "directories_come_first_in_a_listing"),
+        (broken(files_delete=always_recursive), "what_is_there_decides_what_can_be_done"),
+    ],
+)
+def test_a_store_that_breaks_a_promise_is_found(make: Callable[[], Store], found_by: str) -> None:
+    assert found_by in failures(make)
