@@ -13,6 +13,11 @@ from capset.definitions.records import Record
 from capset.definitions.tools import Tool, tool
 from capset.errors import CapsetError, DefinitionError, ToolError
 from capset.evaluation.snapshot import Snapshot, Verdict, evaluate
+from capset.kernel.kernel import Kernel
+from capset.kernel.registry import Registry
+from capset.kernel.results import Result
+from capset.kernel.session import Session
+from capset.kernel.streaming import Messages
 
 __all__ = [
     "Agent",
@@ -23,14 +28,19 @@ __all__ = [
     "Decision",
     "DefinitionError",
     "Json",
+    "Kernel",
     "Message",
+    "Messages",
     "Meta",
     "Policy",
     "Principal",
     "Progress",
     "Record",
+    "Registry",
     "Reply",
     "Request",
+    "Result",
+    "Session",
     "Snapshot",
     "Tool",
     "ToolError",

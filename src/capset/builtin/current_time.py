@@ -1,0 +1,94 @@
+"""``current_time``: the time now, in any IANA time zone and three formats (spec 5, P19)."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from difflib import get_close_matches
+from functools import cache
+from importlib.resources import files
+from typing import Annotated, Final, Literal
+from zoneinfo import ZoneInfo
+
+from pydantic import Field
+from typing_extensions import TypedDict
+
+from capset import Capability, ToolError, tool
+
+Format = Literal["iso8601", "unix", "human"]
+
+# strftime's names follow the locale of the process; these do not.
+_DAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+_MONTHS: Final = (
+    *("January", "February", "March", "April", "May", "June"),
+    *("July", "August", "September", "October", "November", "December"),
+)
+_SUGGESTIONS: Final = 5
+
+
+class CurrentTime(TypedDict):
+    time: Annotated[str | int, Field(description="The time: an integer for unix, text for the other formats.")]
+    timezone: Annotated[str, Field(description="The IANA time zone that was asked for.")]
+    format: Annotated[Format, Field(description="The format of `time`.")]
+
+
+@tool(effect="read", permissions=())
+async def get_current_time(timezone: str = "UTC", format: Format = "iso8601") -> CurrentTime:
+    """Get the current date and time.
+
+    Use it whenever an answer depends on today's date or the time of day: you cannot know either by yourself.
+
+    Args:
+        timezone: IANA time zone, such as UTC, Europe/Paris or America/New_York.
+        format: iso8601 with the zone's offset, unix for whole seconds since 1970 as an integer, or human
+            for text to show to a person.
+    """
+    return CurrentTime(time=formatted(datetime.now(zone(timezone)), format), timezone=timezone, format=format)
+
+
+def zone(name: str) -> ZoneInfo:
+    """Return the zone of an exact IANA name. Raises ``ToolError``, with suggestions, if there is none."""
+    # ZoneInfo itself would take any file of the machine's zone folder, such as localtime.
+    if name not in zones():
+        meant = suggestions(name)
+        hint = f"did you mean {', '.join(meant)}?" if meant else "use an IANA name, such as Europe/Paris"
+        raise ToolError(f"unknown time zone {name!r}; {hint}", code="unknown_timezone")
+    return ZoneInfo(name)
+
+
+@cache
+def zones() -> tuple[str, ...]:
+    """Return every zone's name, from the tzdata package, so that all machines know the same."""
+    return tuple(files("tzdata").joinpath("zones").read_text("utf-8").split())
+
+
+def suggestions(name: str) -> list[str]:
+    """Return the zones that ``name`` may stand for, likeliest first: another spelling, a city, a typo."""
+    wanted = "_".join(name.casefold().split())
+    spelled = {known.casefold(): known for known in zones()}
+    cities = {known.rpartition("/")[2]: known for known in spelled}
+    near = get_close_matches(wanted, [*spelled, *cities], n=_SUGGESTIONS, cutoff=0.75)
+    likely = [wanted, cities.get(wanted, wanted), *(cities.get(match, match) for match in near)]
+    return list(dict.fromkeys(spelled[match] for match in likely if match in spelled))[:_SUGGESTIONS]
+
+
+def formatted(moment: datetime, format: Format) -> str | int:
+    """Return an aware moment as text, or as whole Unix seconds for ``unix``."""
+    match format:
+        case "iso8601":
+            return moment.isoformat(timespec="seconds")
+        case "unix":
+            return int(moment.timestamp())
+        case "human":
+            day = f"{_DAYS[moment.weekday()]}, {moment.day} {_MONTHS[moment.month - 1]} {moment.year}"
+            name, offset = moment.tzname(), moment.isoformat(timespec="seconds")[19:]
+            return f"{day}, {moment:%H:%M:%S} {name}" + ("" if name == "UTC" else f" (UTC{offset})")
+
+
+current_time = Capability(
+    "current_time",
+    title="Current Time",
+    description="Tells the date and time in any time zone, for people and for programs.",
+    icon="clock",
+    category="Utilities",
+    tools=[get_current_time],
+)

@@ -1,0 +1,164 @@
+"""What a call's records say, and what they must not say (spec 4, G19, G20, G23)."""
+
+from __future__ import annotations
+
+import hmac
+import re
+from collections.abc import Mapping
+from json import dumps
+from typing import Any, Final, cast
+
+from capset.clock import iso
+from capset.definitions.messages import Json
+from capset.definitions.plain import plain, plain_json
+from capset.definitions.records import Columns, Outcome
+from capset.errors import (
+    CapsetError,
+    DeadlineExceeded,
+    InvalidArguments,
+    NotFound,
+    PermissionDenied,
+    StoreError,
+)
+from capset.fingerprint.canonical import PROFILE, canonical
+from capset.ids import time_of
+from capset.kernel.invocation import Invocation
+
+SECRET_NAMES: Final = frozenset(
+    {"authorization", "credential", "credentials", "password", "passwd", "passphrase", "secret", "token"}
+)
+"""An argument is redacted when a word of its name is one of these, or when it is an ``api_key`` or the like."""
+_KEY_OWNERS: Final = frozenset({"access", "api", "client", "encryption", "private", "secret", "signing"})
+_WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+"""A word of a name in any usual style: ``apiKey``, ``api-key``, ``X-API-Key``, ``OPENAI_API_KEY``."""
+MAX_RECORDED_TEXT: Final = 2_000
+"""Characters of one text that a record keeps; the digest always covers all of it."""
+MAX_RECORDED_BYTES: Final = 16_384
+"""Bytes of JSON that a record keeps of the arguments."""
+
+_OUTCOMES: tuple[tuple[type[CapsetError], Outcome], ...] = (
+    (PermissionDenied, "denied"),
+    (NotFound, "not_found"),
+    (InvalidArguments, "invalid"),
+    (DeadlineExceeded, "timed_out"),
+    (StoreError, "unavailable"),
+)
+
+
+def outcome_of(error: CapsetError | None) -> Outcome:
+    """Return the outcome that an error, or none, stands for."""
+    if error is None:
+        return "succeeded"
+    for kind, outcome in _OUTCOMES:
+        if isinstance(error, kind):
+            return outcome
+    return "failed"
+
+
+class Intent:
+    """The entry that must be durable before a side-effecting handler starts: the call as it was let through."""
+
+    __slots__ = ("_call",)
+
+    def __init__(self, call: Invocation) -> None:
+        self._call = call
+
+    def columns(self) -> Columns:
+        """Return the intent's columns; the audit writer calls this."""
+        columns = _columns(self._call, "intent", time_of(self._call.mark))
+        return {**columns, "decision": "allow", "outcome": None, "code": None, "reason": None, "duration_us": None}
+
+
+class Ended:
+    """The entry of a call that has ended; ``time`` is that of its end."""
+
+    __slots__ = ("_call",)
+
+    def __init__(self, call: Invocation) -> None:
+        self._call = call
+
+    def columns(self) -> Columns:
+        """Return the outcome's columns; the audit writer calls this, off the hot path."""
+        return _columns(self._call, "outcome", time_of(self._call.mark) + self._call.duration_us * 1000)
+
+
+def _columns(call: Invocation, phase: str, time_ns: int) -> dict[str, str | int | None]:
+    place, road = call.place, call.road
+    arguments = _arguments(call)
+    digest = hmac.digest(place.world.digest_key, canonical(arguments), "sha256").hex()
+    return {
+        "id": call.id,
+        "phase": phase,
+        "time": iso(time_ns),
+        "correlation": _storable(call.correlation),
+        "causation": _storable(call.causation),
+        "principal": _storable(place.principal.id),
+        "principal_kind": place.principal.kind,
+        "org": _storable(place.principal.org),
+        "session": place.id,
+        "agent": place.agent.name,
+        "capability": road.capability,
+        "tool": _storable(road.name),
+        "effect": road.tool.effect if road.tool else None,
+        "arguments": _kept(arguments),
+        "arguments_digest": digest,
+        "decision": call.decision,
+        "policies": dumps(call.policies, separators=(",", ":")),
+        "reason": _storable(call.reason),
+        "outcome": call.outcome,
+        "code": _storable(call.error.code if call.error else None),
+        "duration_us": call.duration_us,
+        "tool_hash": road.hash,
+        "static_hash": place.snapshot.static_hash,
+        "runtime_hash": place.snapshot.runtime_hash,
+        "prompt_hash": place.snapshot.prompt_hash,
+        "profile": PROFILE,
+    }
+
+
+def _arguments(call: Invocation) -> Any:
+    """Return the arguments as plain JSON data: as validated, or as they came if they never fitted the schema."""
+    if call.recorded is None and isinstance(call.given, Json):
+        return plain_json(call.given.text)
+    return plain(call.recorded)
+
+
+def _kept(arguments: Any) -> str:
+    """Return what a record keeps of the arguments: redacted, and bounded."""
+    kept = canonical(redacted(arguments))
+    if len(kept) > MAX_RECORDED_BYTES:
+        kept = canonical({"omitted": f"{len(kept)} bytes of arguments"})
+    return kept.decode()
+
+
+def redacted(value: Any, name: str = "") -> Any:
+    """Return plain JSON data with values of secret-looking names replaced, and long texts cut."""
+    if value is not None and _is_secret(name):
+        return "[redacted]"
+    if isinstance(value, str):
+        left = len(value) - MAX_RECORDED_TEXT
+        return f"{value[:MAX_RECORDED_TEXT]}… [{left} more characters]" if left > 0 else value
+    if isinstance(value, Mapping):
+        members = cast("Mapping[str, Any]", value)
+        return {key: redacted(member, key) for key, member in members.items()}
+    if isinstance(value, list):
+        return [redacted(item) for item in cast("list[Any]", value)]
+    return value
+
+
+def _is_secret(name: str) -> bool:
+    if not name:
+        return False
+    words = {word.lower() for word in _WORD.findall(name)}
+    return (
+        not words.isdisjoint(SECRET_NAMES)
+        or ("key" in words and not words.isdisjoint(_KEY_OWNERS))
+        or not words.isdisjoint({"apikey", "accesskey", "secretkey", "privatekey"})
+    )
+
+
+def _storable(text: str | None) -> str | None:
+    """Return text that every database takes: bounded, and without NUL or lone surrogates."""
+    if text is None:
+        return None
+    return text[:MAX_RECORDED_TEXT].replace("\0", "\ufffd").encode(errors="replace").decode()

@@ -1,0 +1,127 @@
+"""One call on its way along its road, and the place where it happens; stages write to it, and its record reads it."""
+
+from __future__ import annotations
+
+from asyncio import Timeout
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from capset.definitions.agents import Agent
+from capset.definitions.capabilities import AnyTool
+from capset.definitions.messages import Json, Message
+from capset.definitions.principals import Principal
+from capset.definitions.records import Outcome
+from capset.definitions.plain import plain
+from capset.errors import CapsetError
+from capset.evaluation.snapshot import Snapshot
+from capset.kernel.files import SessionFiles
+from capset.kernel.world import World
+
+MISSING: Final = object()
+"""The result of a handler that gave none."""
+
+Sink = Callable[[Message], Awaitable[None]]
+"""Where a call's messages go; it returns when there is room for the next."""
+Step = Callable[["Invocation"], Awaitable[None] | None]
+"""What a stage does to one call: raise to refuse it, or change it. Only what suspends is awaitable."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Road:
+    """The steps that one tool needs, in order, and none that it does not; compiled once, by ``binding``."""
+
+    name: str
+    tool: AnyTool | None
+    capability: str | None
+    hash: str | None
+    has_side_effects: bool
+    steps: tuple[Step, ...]
+
+
+@dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
+class Roads:
+    """The roads of a composition: by tool, and by name (``tool`` or ``capability.tool``)."""
+
+    by_tool: Mapping[AnyTool, Road]
+    by_name: Mapping[str, Road]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Place:
+    """Where calls happen: one session's id, snapshot, roads and files, and the kernel's world around it."""
+
+    id: str
+    world: World
+    snapshot: Snapshot
+    roads: Roads
+    files: SessionFiles
+
+    @property
+    def agent(self) -> Agent:
+        """The session's agent."""
+        return self.snapshot.composition.agent
+
+    @property
+    def principal(self) -> Principal:
+        """Who acts."""
+        return self.snapshot.principal
+
+
+class Invocation:
+    """The state of one call. Once ``outcome`` is set, nothing that a record shows changes any more.
+
+    ``arguments``, ``value`` and ``data`` are of the tool's own types: as validated, as the handler gave it, and as
+    plain JSON data. ``recorded`` is a snapshot of the arguments that no handler can reach (DESIGN §6). What most calls
+    never set stands on the class, so that starting a call costs little.
+    """
+
+    arguments: dict[str, Any]
+    recorded: Any = None
+    decision: Literal["allow", "deny"] | None = None
+    policies: tuple[str, ...] = ()
+    reason: str | None = None
+    value: Any = MISSING
+    data: Any = None
+    error: CapsetError | None = None
+    outcome: Outcome | None = None
+    duration_us: int = 0
+    deadline: float | None = None
+    """In the event loop's time."""
+    scope: Timeout | None = None
+    sink: Sink | None = None
+    depth: int = 0
+    """How many calls this one is nested in."""
+    cause: tuple[str, str] | None = None
+    """The correlation and the id of what caused this call."""
+
+    def __init__(self, place: Place, road: Road, given: Mapping[str, Any] | Json) -> None:
+        world = place.world
+        self.place = place
+        self.road = road
+        self.given = given
+        self.mark = world.mark()
+        self.started_ns = world.monotonic_ns()
+
+    @property
+    def id(self) -> str:
+        """The id of the call's record."""
+        return self.place.world.ids.text(self.mark)
+
+    @property
+    def correlation(self) -> str:
+        """The id that ties this call to its cause; its own if nothing caused it."""
+        return self.cause[0] if self.cause else self.id
+
+    @property
+    def causation(self) -> str | None:
+        """The id of the call or the message that caused this call."""
+        return self.cause[1] if self.cause else None
+
+    def end(self, outcome: Outcome) -> None:
+        """Say how the call ended, and when."""
+        if self.recorded is None and not isinstance(self.given, Json):
+            # Never validated, so it may still be the caller's own lists, which the caller may go on to change.
+            self.recorded = plain(self.given)
+        self.outcome = outcome
+        self.duration_us = (self.place.world.monotonic_ns() - self.started_ns) // 1000

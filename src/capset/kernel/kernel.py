@@ -1,0 +1,143 @@
+"""The kernel: a store, a clock, and the sessions that are opened on them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from functools import lru_cache
+from types import TracebackType
+from typing import Any, Final, Self
+
+from capset.clock import Clock, SystemClock, iso
+from capset.composition.compose import Composition, compose
+from capset.definitions.agents import Agent
+from capset.definitions.principals import Principal
+from capset.errors import CapsetError, NotFound
+from capset.evaluation.snapshot import evaluate
+from capset.kernel.binding import bind
+from capset.kernel.files import SessionFiles
+from capset.kernel.invocation import Place, Roads
+from capset.kernel.session import Session
+from capset.kernel.world import World
+from capset.stores.base import AuditLog, SessionRow, Store, make_store
+
+CACHED: Final = 1000
+"""How many compositions a kernel keeps, the most recently used ones."""
+DRAIN_SECONDS: Final = 5.0
+"""How long closing waits for running streams before it cancels them."""
+
+
+class Kernel:
+    """The runtime: ``async with Kernel(store="sqlite:///capset.db") as kernel: …``.
+
+    ``store`` is a URL whose scheme an installed store provides (``sqlite:///FILE``, ``memory://``) or a ``Store``.
+    Entering opens it and leaving writes what is still to be written; both raise ``StoreError``.
+    """
+
+    def __init__(self, store: str | Store = "sqlite:///capset.db", *, clock: Clock | None = None) -> None:
+        self._store = make_store(store) if isinstance(store, str) else store
+        self._clock = clock or SystemClock()
+        self._world: World | None = None
+        self._compose = lru_cache(CACHED)(compose)
+        self._bind = lru_cache(CACHED)(bind)
+
+    async def __aenter__(self) -> Self:
+        """Open the store."""
+        world = World(self._store, self._clock)
+        await self._store.open()
+        try:
+            world.digest_key = await self._store.audit.digest_key()
+        except BaseException:
+            await self._store.close()
+            raise
+        self._world = world
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Wait for running calls, then cancel them; write every record; close the store."""
+        world, self._world = self._entered(), None
+        try:
+            await world.drain(DRAIN_SECONDS)
+        finally:
+            await self._store.close()
+
+    @property
+    def audit(self) -> AuditLog:
+        """The record of every attempt."""
+        return self._entered().store.audit
+
+    def compose(self, agent: Agent) -> Composition:
+        """Return ``compose(agent)``, made once for each agent that is in use."""
+        return self._compose(agent)
+
+    def bind(self, composition: Composition) -> Roads:
+        """Compile every tool's road, once for each composition that is in use."""
+        return self._bind(composition)
+
+    @asynccontextmanager
+    async def open(
+        self,
+        agent: Agent,
+        *,
+        principal: Principal,
+        env: Mapping[str, Any] | None = None,
+        session_id: str | None = None,
+    ) -> AsyncGenerator[Session]:
+        """Open a session: a new one, or the principal's own that ``session_id`` names, with its files.
+
+        ``env`` is what the host says of this environment, in values of its own; policies and handlers read it.
+        Raises ``NotFound`` for a session that is not there or not the principal's, and what ``compose`` raises.
+        """
+        world = self._entered()
+        composition = self.compose(agent)
+        snapshot = await evaluate(composition, principal=principal, env=env)
+        if session_id is None:
+            session_id = await self._create(world, composition, principal)
+        else:
+            self._check_owner(await world.store.sessions.get(session_id), session_id, principal)
+        files = SessionFiles(world, session_id, principal.org)
+        yield Session(Place(session_id, world, snapshot, self.bind(composition), files))
+
+    async def find_session(self, session_id: str) -> SessionRow | None:
+        """Return what is kept of a session, or ``None``."""
+        return await self._entered().store.sessions.get(session_id)
+
+    async def _create(self, world: World, composition: Composition, principal: Principal) -> str:
+        agent, new = composition.agent, world.ids.new()
+        await world.store.sessions.create(
+            SessionRow(
+                id=new,
+                agent=agent.name,
+                definition=_definition(agent),
+                static_hash=composition.static_hash,
+                principal=principal.id,
+                org=principal.org,
+                created_at=iso(world.clock.time_ns()),
+            )
+        )
+        return new
+
+    @staticmethod
+    def _check_owner(row: SessionRow | None, session_id: str, principal: Principal) -> None:
+        if row is None or (row.principal, row.org) != (principal.id, principal.org):
+            raise NotFound(f"there is no session {session_id!r} of {principal.id!r}")
+
+    def _entered(self) -> World:
+        if self._world is None:
+            raise CapsetError("the kernel is not open", hint="use it as: async with Kernel(…) as kernel")
+        return self._world
+
+
+def _definition(agent: Agent) -> str:
+    """Return an agent as the JSON text of an agent file (spec 5, P4), so that a session can be opened again by name."""
+    definition = {
+        "name": agent.name,
+        "description": agent.description,
+        "system_prompt": agent.system_prompt,
+        "instructions": list(agent.instructions),
+        "capabilities": [capability.name for capability in agent.uses],
+    }
+    return json.dumps(definition, ensure_ascii=False)

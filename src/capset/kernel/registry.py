@@ -1,0 +1,97 @@
+"""Everything that is installed and known to a process, immutable; entry points bring it in (spec 5, P1)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from types import MappingProxyType
+from typing import Final, Self
+
+from typing_extensions import TypeVar
+
+from capset.definitions.agents import Agent
+from capset.definitions.capabilities import Capability
+from capset.errors import CapsetError, DefinitionError, NotFound, unknown
+
+CAPABILITIES: Final = "capset.capabilities"
+"""The entry point group of capabilities: each point is one ``Capability`` object."""
+AGENTS: Final = "capset.agents"
+"""The entry point group of agents defined in code: each point is one ``Agent`` object (spec 5, P4)."""
+_log = logging.getLogger("capset.registry")
+T = TypeVar("T", Agent, Capability)
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something installed that could not be loaded, and why."""
+
+    entry_point: str
+    message: str
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Registry:
+    """Capabilities and agents by name, and the problems met: one that is broken does not keep out the rest."""
+
+    capabilities: Mapping[str, Capability]
+    agents: Mapping[str, Agent]
+    problems: tuple[Problem, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        capabilities: Iterable[Capability],
+        agents: Iterable[Agent] = (),
+        problems: Iterable[Problem] = (),
+    ) -> Self:
+        """Return a registry of these. Raises ``DefinitionError`` for two different ones of one name."""
+        return cls(_by_name("capabilities", capabilities), _by_name("agents", agents), tuple(problems))
+
+    @classmethod
+    def installed(cls) -> Self:
+        """Load everything that is installed. Raises ``DefinitionError`` as ``of`` does."""
+        problems: list[Problem] = []
+        capabilities = list(_load_group(CAPABILITIES, Capability, problems))
+        return cls.of(capabilities, _load_group(AGENTS, Agent, problems), problems)
+
+    def get(self, name: str) -> Capability:
+        """Return a capability by its name. Raises ``NotFound`` with the nearest name that there is."""
+        try:
+            return self.capabilities[name]
+        except KeyError:
+            raise NotFound(unknown("capability", name, self.capabilities)) from None
+
+    def get_agent(self, name: str) -> Agent:
+        """Return an agent by its name. Raises ``NotFound`` with the nearest name that there is."""
+        try:
+            return self.agents[name]
+        except KeyError:
+            raise NotFound(unknown("agent", name, self.agents)) from None
+
+
+def _by_name(what: str, definitions: Iterable[T]) -> Mapping[str, T]:
+    known: dict[str, T] = {}
+    for one in definitions:
+        if known.setdefault(one.name, one) is not one:
+            raise DefinitionError(f"two different {what} named {one.name!r} are installed; uninstall one of them")
+    return MappingProxyType(dict(sorted(known.items())))
+
+
+def _load_group(group: str, kind: type[T], problems: list[Problem]) -> list[T]:
+    found: list[T] = []
+    for point in entry_points(group=group):
+        try:
+            loaded = point.load()
+        except CapsetError as error:
+            problems.append(Problem(point.name, error.message))
+        except Exception as error:
+            _log.debug("the entry point %r could not be loaded", point.name, exc_info=error)
+            problems.append(Problem(point.name, f"{type(error).__name__} while loading {point.value}: {error}"))
+        else:
+            if isinstance(loaded, kind):
+                found.append(loaded)
+            else:
+                problems.append(Problem(point.name, f"{point.value} is {type(loaded).__name__}, not {kind.__name__}"))
+    return found

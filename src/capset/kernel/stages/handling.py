@@ -1,0 +1,157 @@
+"""Handling: the handler runs, under its deadline; what it raises becomes an error that is safe to show."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from contextvars import copy_context
+from functools import partial
+from typing import Any, cast
+
+from capset.definitions.capabilities import AnyTool
+from capset.definitions.messages import Progress, Reply
+from capset.errors import CapsetError, DeadlineExceeded, InternalError, InvalidOutput, ToolError
+from capset.kernel.context import CallContext
+from capset.kernel.emission import emit_event, shown
+from capset.kernel.invocation import MISSING, Invocation, Step
+
+Start = Callable[[Invocation], Awaitable[Any]]
+"""Starts a handler; awaiting gives its result, of the tool's own type."""
+
+_log = logging.getLogger("capset.kernel")
+
+
+def handling(tool: AnyTool) -> Step:
+    """Run the handler in the way that its shape needs, with the context if it takes one."""
+    start: Start = {"async": _start_async, "sync": _start_sync, "stream": _start_stream}[tool.shape](tool)
+    timeout = tool.timeout
+
+    def step(call: Invocation) -> Awaitable[None]:
+        call.decision = "allow"
+        if timeout is None and call.deadline is None:
+            return _contained(call, start)
+        return _timed(call, start, timeout)
+
+    return step
+
+
+async def _contained(call: Invocation, start: Start) -> None:
+    """Run, and let out only what is safe to show (spec 4, G4) or is not the handler's own: a cancellation."""
+    try:
+        call.value = await start(call)
+    except (ToolError, InternalError):
+        raise
+    except CapsetError as error:
+        # A refusal of a call that the handler made: its message is safe, but this call was not refused.
+        safe = shown(error, call)
+        raise ToolError(safe.message, code=error.code, status=error.status, fields=error.fields) from error
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        raise _failed(call, error) from error
+    except BaseExceptionGroup as group:
+        _, rest = group.split((Exception, asyncio.CancelledError))
+        if rest is not None:  # what ends the interpreter
+            raise
+        raise _failed(call, group) from group
+    except Exception as error:
+        raise _failed(call, error) from error
+
+
+def _failed(call: Invocation, error: BaseException) -> InternalError:
+    name = call.road.name
+    _log.error("tool %r failed, correlation %s", name, call.correlation, exc_info=error)
+    return InternalError(f"The tool {name!r} failed unexpectedly; the log has the details.")
+
+
+async def _timed(call: Invocation, start: Start, timeout: float | None) -> None:
+    """Run under the sooner of the tool's timeout and the call's deadline (loop time).
+
+    A handler that swallows its cancellation, or fails while it cleans up, is late all the same; a cancellation from
+    outside wins over an expiry (spec 3, K16).
+    """
+    now = asyncio.get_running_loop().time()
+    end = min(end for end in (call.deadline, timeout and now + timeout) if end is not None)
+    if end <= now:
+        raise DeadlineExceeded(f"Deadline exceeded: there was no time left for {call.road.name!r} to start.")
+    scope = asyncio.timeout_at(end)
+    try:
+        async with scope:
+            call.scope = scope
+            await _contained(call, start)
+    except (TimeoutError, CapsetError):
+        if not scope.expired():
+            raise
+    finally:
+        call.scope = None
+    if scope.expired():
+        raise DeadlineExceeded(f"Deadline exceeded: {call.road.name!r} did not finish in time.")
+
+
+def _start_async(tool: AnyTool) -> Start:
+    handler = tool.handler
+    if tool.takes_context:
+        return lambda call: handler(CallContext(call), **call.arguments)
+    return lambda call: handler(**call.arguments)
+
+
+def _start_sync(tool: AnyTool) -> Start:
+    handler, takes_context = tool.handler, tool.takes_context
+
+    async def start(call: Invocation) -> Any:
+        leading = (CallContext(call),) if takes_context else ()
+        context, work = copy_context(), partial(handler, *leading, **call.arguments)
+        running = call.place.world.threads().submit(context.run, _finish, work)
+        try:
+            return await asyncio.wrap_future(running)
+        finally:
+            if not running.done():
+                _log.error("the thread of %r, correlation %s, is abandoned", call.road.name, call.correlation)
+
+    return start
+
+
+def _finish(handler: Callable[[], Any]) -> Any:
+    try:
+        return handler()
+    except StopIteration as error:
+        # No future can carry a StopIteration: the call would never end.
+        raise RuntimeError("the handler raised StopIteration") from error
+
+
+def _start_stream(tool: AnyTool) -> Start:
+    handler, takes_context, name = tool.handler, tool.takes_context, tool.name
+
+    async def start(call: Invocation) -> Any:
+        leading = (CallContext(call),) if takes_context else ()
+        emissions, reply = handler(*leading, **call.arguments), MISSING
+        try:
+            async for emission in emissions:
+                if reply is not MISSING:
+                    raise InvalidOutput(f"The tool {name!r} emitted something after its reply.")
+                if isinstance(emission, Reply):
+                    reply = cast("Reply[Any]", emission).data
+                elif isinstance(emission, Progress):
+                    await emit_event(call, "progress", _progress(emission))
+                else:
+                    emitted = type(emission).__name__
+                    raise InvalidOutput(f"The tool {name!r} emitted {emitted}, neither Progress nor Reply.")
+        finally:
+            # An async generator that is left early must clean up now, not when it is collected.
+            if (close := getattr(emissions, "aclose", None)) is not None:
+                await close()
+        return reply
+
+    return start
+
+
+def _progress(emission: Progress) -> dict[str, Any]:
+    fraction, message = emission.fraction, emission.message
+    # Handlers may not be typed.
+    if not isinstance(fraction, int | float) or not 0 <= fraction <= 1:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidOutput(f"Progress lies between 0.0 and 1.0; got {fraction!r}.")
+    if not isinstance(message, str | None):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidOutput(f"The message of a Progress is text; got {type(message).__name__}.")
+    return {"fraction": float(fraction), "message": message and message.encode(errors="replace").decode()}

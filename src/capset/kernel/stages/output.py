@@ -1,0 +1,33 @@
+"""Output: what the handler gave fits the tool's output schema, or the call failed (spec 3, K9)."""
+
+from __future__ import annotations
+
+import logging
+
+from pydantic import ValidationError
+
+from capset.definitions.capabilities import AnyTool
+from capset.definitions.misfits import misfits
+from capset.errors import InvalidOutput
+from capset.kernel.invocation import MISSING, Invocation, Step
+
+_log = logging.getLogger("capset.kernel")
+
+
+def output(tool: AnyTool) -> Step:
+    """Validate the result strictly; a streaming tool that gave none has nothing to validate."""
+    name, check = tool.name, tool.output.check
+
+    def step(call: Invocation) -> None:
+        if call.value is MISSING:
+            return
+        try:
+            call.value = call.data = check(call.value)
+        except ValidationError as error:
+            # What came out may hold what nobody should see, so only its places are told.
+            paths = [field.path for field in misfits(error, (), call.value)]
+            places = ", ".join("the result" if path == "(arguments)" else path for path in paths)
+            _log.error("tool %r, correlation %s: output does not fit at %s", name, call.correlation, places)
+            raise InvalidOutput(f"The tool {name!r} gave a result that does not fit its schema: {places}.") from None
+
+    return step

@@ -1,0 +1,21 @@
+"""Permission: what the snapshot pruned is 403, with the snapshot's reason (spec 4, G2, G8)."""
+
+from __future__ import annotations
+
+from capset.definitions.capabilities import AnyTool
+from capset.errors import PermissionDenied
+from capset.kernel.invocation import Invocation, Step
+
+
+def permission(tool: AnyTool) -> Step:
+    """Refuse a call of a tool that is not in play for this principal, here and now."""
+    name = tool.name
+
+    def step(call: Invocation) -> None:
+        snapshot = call.place.snapshot
+        if name not in snapshot.tools:
+            verdict = snapshot.verdicts[name]
+            call.decision, call.policies, call.reason = "deny", verdict.policies, verdict.reason
+            raise PermissionDenied(f"Permission denied: {verdict.reason}")
+
+    return step

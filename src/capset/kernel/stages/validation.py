@@ -1,0 +1,43 @@
+"""Validation: arguments fit the schema, defaults are filled into a copy, and a snapshot is kept (spec 4, G11, G12)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import ValidationError
+
+from capset.definitions.capabilities import AnyTool
+from capset.definitions.messages import Json
+from capset.definitions.misfits import misfits
+from capset.definitions.plain import plain, plain_json
+from capset.definitions.schemas import Schema
+from capset.errors import InvalidArguments
+from capset.kernel.invocation import Invocation, Step
+
+
+def validation(tool: AnyTool) -> Step:
+    """Validate strictly: as JSON what came as JSON, as Python what came in process."""
+    name, schema = tool.name, tool.arguments
+    check, check_json, only_scalars = schema.check, schema.check_json, schema.only_scalars
+
+    def step(call: Invocation) -> None:
+        given = call.given
+        try:
+            arguments = check_json(given.text) if type(given) is Json else check(given)
+        except ValidationError as error:
+            as_given = plain_json(given.text) if type(given) is Json else given
+            fields = misfits(error, schema.names, as_given)
+            listed = "; ".join(map(str, fields))
+            raise InvalidArguments(f"Invalid arguments for {name!r}: {listed}", fields=fields) from None
+        call.arguments = arguments
+        # Scalars cannot be changed by a handler, so the validated mapping itself serves as the record's snapshot.
+        call.recorded = arguments if only_scalars else _snapshot(schema, arguments)
+
+    return step
+
+
+def _snapshot(schema: Schema, arguments: dict[str, Any]) -> Any:
+    try:
+        return schema.jsonable(arguments)
+    except (ValueError, RecursionError):
+        return plain(arguments)

@@ -1,0 +1,90 @@
+"""A call seen as a stream of messages: events while it runs, and the reply or error that ends it."""
+
+from __future__ import annotations
+
+import asyncio
+from types import TracebackType
+from typing import Any, Self
+
+from capset.definitions.messages import Message
+from capset.kernel.calling import ended
+from capset.kernel.channel import Channel
+from capset.kernel.emission import outcome_message
+from capset.kernel.invocation import Invocation
+from capset.kernel.pipeline import record_cancelled, travel
+from capset.kernel.results import Result
+from capset.kernel.world import stop
+
+
+class Messages:
+    """A call as it goes: ``async with session.stream(…) as messages: async for message in messages: …``.
+
+    The call starts on entry, in a task of the kernel's. It is never more than one message ahead of its reader (spec 3,
+    K14). Leaving early cancels it, and waits for its cleanup; the record says so.
+    """
+
+    __slots__ = ("_call", "_channel", "_task")
+
+    def __init__(self, call: Invocation) -> None:
+        self._call = call
+        self._channel = Channel()
+        self._task: asyncio.Task[None] | None = None
+        call.sink = self._channel.send
+
+    @property
+    def record(self) -> str:
+        """The id of the call's record."""
+        return self._call.id
+
+    @property
+    def correlation(self) -> str:
+        """The id that ties the call to whatever caused it."""
+        return self._call.correlation
+
+    @property
+    def result(self) -> Result[Any]:
+        """What came of the call, once its messages have been read; its data is of the tool's own type."""
+        if self._call.outcome is None:
+            raise RuntimeError("the call has not ended yet: read its messages first")
+        if self._call.outcome == "cancelled":
+            raise RuntimeError("the call was cancelled, so nothing came of it")
+        return ended(self._call)
+
+    async def __aenter__(self) -> Self:
+        """Start the call."""
+        if self._task is not None:
+            raise RuntimeError("a stream is entered once: each call has a stream of its own")
+        self._task = self._call.place.world.spawn(self._run())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End the call if it has not ended, and wait for its cleanup."""
+        self._channel.leave()
+        if self._task is not None and not self._task.done():
+            await stop({self._task})
+            if self._task.done() and self._call.outcome is None:
+                # Left before the task's first step, so nothing of the call ran; it is an attempt all the same.
+                record_cancelled(self._call)
+
+    def __aiter__(self) -> Self:
+        """Iterate over the messages, once."""
+        return self
+
+    async def __anext__(self) -> Message:
+        """Return the next message. The reply or the error, if there is one, is the last."""
+        if self._task is None:
+            raise RuntimeError("enter the stream first: async with session.stream(…) as messages")
+        message = await self._channel.receive()
+        if message is None:
+            raise StopAsyncIteration
+        return message
+
+    async def _run(self) -> None:
+        last: Message | None = None
+        try:
+            await travel(self._call)
+            last = outcome_message(self._call)
+        finally:
+            self._channel.finish(last)

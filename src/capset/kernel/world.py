@@ -1,0 +1,81 @@
+"""What every call of one kernel shares."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+from capset.clock import Clock
+from capset.ids import Ids
+from capset.stores.base import Store
+
+_log = logging.getLogger("capset.kernel")
+CLEANUP_SECONDS: Final = 5.0
+"""How long a cancelled call may clean up before it is abandoned, and reported (spec 3, K15)."""
+
+
+class World:
+    """The store, the clock, the ids, the tasks and the threads of one kernel. The kernel owns every task it starts."""
+
+    __slots__ = ("_tasks", "_threads", "calls", "clock", "digest_key", "idle", "ids", "mark", "monotonic_ns", "store")
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self.store = store
+        self.clock = clock
+        self.ids = Ids(clock)
+        self.mark = self.ids.mark
+        self.monotonic_ns = clock.monotonic_ns
+        self.digest_key = b""
+        self.calls = 0
+        """How many calls are on their way, in the kernel's tasks or in their callers' own."""
+        self.idle: asyncio.Event | None = None
+        """Set by the last of them, once somebody waits for that."""
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._threads: ThreadPoolExecutor | None = None
+
+    def spawn(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
+        """Start a task that the kernel waits for."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def threads(self) -> ThreadPoolExecutor:
+        """Return the worker threads of sync handlers, made at first use."""
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(thread_name_prefix="capset-handler")
+        return self._threads
+
+    async def drain(self, seconds: float) -> None:
+        """Wait for every call; cancel the kernel's own tasks that are not done in time, and wait for their cleanup.
+
+        A call in its caller's own task is the caller's to cancel: one that is not done in time is reported.
+        """
+        end = asyncio.get_running_loop().time() + seconds
+        running = {*self._tasks}
+        if running:
+            _, late = await asyncio.wait(running, timeout=seconds)
+            await stop(late)
+        if self.calls:
+            self.idle = asyncio.Event()
+            try:
+                async with asyncio.timeout_at(end):
+                    await self.idle.wait()
+            except TimeoutError:
+                _log.error("the kernel was closed while %d calls were still running", self.calls)
+        if self._threads is not None:
+            self._threads.shutdown(wait=False, cancel_futures=True)
+            self._threads = None
+
+
+async def stop(tasks: set[asyncio.Task[None]]) -> None:
+    """Cancel tasks and wait for their cleanup, bounded; what swallows its cancellation is abandoned and reported."""
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        _, abandoned = await asyncio.wait(tasks, timeout=CLEANUP_SECONDS)
+        for task in abandoned:
+            _log.error("a call did not end within %s s of its cancellation and is abandoned: %r", CLEANUP_SECONDS, task)

@@ -1,0 +1,222 @@
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from typing import Any, cast
+
+import pytest
+
+from capset import Session
+from capset.builtin.session_file_system import session_file_system
+from capset.builtin.session_file_system.searching import _content, grep_files
+from capset.errors import FileError, InvalidArguments, PermissionDenied, ToolError
+from capset.ext import Files, FileStat
+from tests.builtin.support import FILES, session_of
+
+READ = FILES[0]
+POEM = "A rose is\r\na Rose is\r\n\r\nnot a röse, rose\r\n"
+
+
+async def fill(session: Session, files: Mapping[str, str | bytes]) -> None:
+    for path, content in files.items():
+        await session.files.write(path, content.encode() if isinstance(content, str) else content)
+
+
+@pytest.mark.spec("P24")
+async def test_matches_have_line_column_and_text() -> None:
+    async with session_of(session_file_system, READ) as session:
+        await fill(session, {"/poems/rose.txt": POEM})
+        found = await session.call(grep_files, pattern="rose")
+    match = {"path": "/poems/rose.txt", "before": [], "after": []}
+    assert found == {
+        "pattern": "rose",
+        "matches": [
+            {**match, "line": 1, "column": 3, "text": "A rose is"},
+            {**match, "line": 4, "column": 13, "text": "not a röse, rose"},
+        ],
+        "match_count": 2,
+        "truncated": False,
+        "files_searched": 1,
+        "files_skipped": 0,
+    }
+
+
+@pytest.mark.spec("P24")
+@pytest.mark.parametrize(
+    ("pattern", "lines"),
+    [
+        ("(?i)rose", [1, 2, 4]),
+        ("^a", [2]),
+        ("is$", [1, 2]),
+        ("^$", [3]),
+        (r"is\s+a", []),
+        ("r.se,", [4]),
+        (r"\bis\b", [1, 2]),
+        ("[^x]+", [1, 2, 4]),
+        ("x*", [1, 2, 3, 4]),
+        ("not|A", [1, 4]),
+    ],
+)
+async def test_patterns_match_within_lines(pattern: str, lines: list[int]) -> None:
+    async with session_of(session_file_system, READ) as session:
+        await fill(session, {"/a": POEM})
+        found = await session.call(grep_files, pattern=pattern)
+    assert [match["line"] for match in found["matches"]] == lines
+
+
+@pytest.mark.spec("P24")
+async def test_context_lines_surround_a_match() -> None:
+    async with session_of(session_file_system, READ) as session:
+        await fill(session, {"/a": "1\n2\nx\n4\nx\n6\n"})
+        found = await session.call(grep_files, pattern="x", context_lines=2)
+    assert [(match["before"], match["after"]) for match in found["matches"]] == [
+        (["1", "2"], ["4", "x"]),
+        (["x", "4"], ["6"]),
+    ]
+
+
+@pytest.mark.spec("P24")
+@pytest.mark.parametrize(("most", "count", "truncated"), [(1, 1, True), (4, 4, True), (5, 5, False), (6, 5, False)])
+async def test_matches_are_bounded(most: int, count: int, truncated: bool) -> None:
+    async with session_of(session_file_system, READ) as session:
+        await fill(session, {"/a": "x\nx\n", "/b": "x\nx\nx", "/c": "y"})
+        found = await session.call(grep_files, pattern="x", max_matches=most)
+    assert (found["match_count"], len(found["matches"]), found["truncated"]) == (count, count, truncated)
+    assert found["files_searched"] == (3 if not truncated else 1 if most == 1 else 2)
+
+
+@pytest.mark.spec("P24")
+@pytest.mark.parametrize(
+    ("glob", "paths"),
+    [
+        (None, ["/a.txt", "/docs/b.txt", "/docs/c.md"]),
+        ("*.txt", ["/a.txt", "/docs/b.txt"]),
+        ("/*.txt", ["/a.txt"]),
+        ("/docs/**", ["/docs/b.txt", "/docs/c.md"]),
+        ("*.json", []),
+    ],
+)
+async def test_a_glob_chooses_the_files(glob: str | None, paths: list[str]) -> None:
+    async with session_of(session_file_system, READ) as session:
+        await fill(session, dict.fromkeys(["/docs/c.md", "/docs/b.txt", "/a.txt"], "x"))
+        found = await session.call(grep_files, pattern="x", path_pattern=glob)
+    assert [match["path"] for match in found["matches"]] == paths
+    assert found["files_searched"] == len(paths)
+
+
+async def test_what_is_not_text_is_passed_over_and_counted() -> None:
+    async with session_of(session_file_system, READ) as session:
+        await fill(session, {"/bin": b"x\xff", "/nul": b"x\0", "/text": "x", "/empty": ""})
+        found = await session.call(grep_files, pattern="x|^$")
+    assert [match["path"] for match in found["matches"]] == ["/text"]
+    assert (found["files_searched"], found["files_skipped"]) == (2, 2)
+
+
+@pytest.mark.spec("P24")
+@pytest.mark.parametrize(
+    ("pattern", "why"),
+    [
+        ("(abc", r"missing \): \(abc"),
+        ("[z-a]", "invalid character class range"),
+        ("(?=a)", "no look-around"),
+        (r"(a)\1", "no back-references"),
+        ("a{1001}", "repetition size"),
+        (r"\pL{999}", "too large"),
+    ],
+)
+async def test_a_bad_pattern_is_an_error_that_the_model_reads(
+    pattern: str, why: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    async with session_of(session_file_system, READ) as session:
+        with pytest.raises(ToolError, match=f"^pattern .*{why}") as refused:
+            await session.call(grep_files, pattern=pattern)
+    assert refused.value.code == "invalid_pattern"
+    assert "(?m)" not in refused.value.message
+    assert capfd.readouterr().err == ""  # RE2 would log it
+
+
+@pytest.mark.parametrize("glob", ["*.{md,txt", "a}", "{a}}", "[z-a]"])
+async def test_a_bad_glob_is_one_too(glob: str) -> None:
+    async with session_of(session_file_system, READ) as session:
+        with pytest.raises(ToolError, match=r"^path_pattern ") as refused:
+            await session.call(grep_files, pattern="x", path_pattern=glob)
+    assert refused.value.code == "invalid_pattern"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"pattern": ""},
+        {"pattern": "x" * 1001},
+        {"pattern": "\ud800"},
+        {"path_pattern": "", "pattern": "x"},
+        {"path_pattern": "\ud800", "pattern": "x"},
+        {"context_lines": 21, "pattern": "x"},
+        {"context_lines": -1, "pattern": "x"},
+        {"max_matches": 0, "pattern": "x"},
+        {"max_matches": 1001, "pattern": "x"},
+    ],
+)
+async def test_arguments_are_bounded(arguments: dict[str, Any]) -> None:
+    async with session_of(session_file_system, READ) as session:
+        with pytest.raises(InvalidArguments, match=next(iter(arguments))):
+            await session.call(grep_files, **arguments)
+
+
+@pytest.mark.spec("P24")
+async def test_hostile_patterns_take_linear_time_and_leave_the_loop_free() -> None:
+    async with session_of(session_file_system, READ) as session:
+        await fill(session, {"/a": "a" * 2_000_000})
+        ticks = 0
+
+        async def tick() -> None:
+            nonlocal ticks
+            while True:
+                await asyncio.sleep(0.001)
+                ticks += 1
+
+        ticking = asyncio.create_task(tick())
+        begun = time.monotonic()
+        for pattern in ("(a+)+$b", "(a|aa)+b", "(?:a?){100}a{100}b"):
+            assert (await session.call(grep_files, pattern=pattern))["match_count"] == 0
+        ticking.cancel()
+    assert time.monotonic() - begun < 20
+    assert ticks > 0
+
+
+@pytest.mark.spec("G10")
+async def test_searching_needs_the_permission_to_read() -> None:
+    async with session_of(session_file_system) as session:
+        with pytest.raises(PermissionDenied, match="session_files:read"):
+            await session.call(grep_files, pattern="x")
+
+
+class Vanishing:
+    """Files of which one is no longer what the listing said."""
+
+    def __init__(self, now: FileStat | None) -> None:
+        self.now = now
+
+    async def read(self, path: str) -> tuple[FileStat, bytes]:
+        raise FileError(f"cannot read {path}")
+
+    async def stat(self, path: str) -> FileStat | None:
+        return self.now
+
+
+@pytest.mark.parametrize(
+    ("now", "raises"),
+    [
+        (None, False),
+        (FileStat("/a", True, 0, 1, "", ""), False),
+        (FileStat("/a", False, 0, 1, "", ""), True),
+    ],
+)
+async def test_a_file_that_goes_during_the_search_is_left_out(now: FileStat | None, raises: bool) -> None:
+    files = cast("Files", Vanishing(now))
+    if raises:
+        with pytest.raises(FileError):
+            await _content(files, "/a")
+    else:
+        assert await _content(files, "/a") is None

@@ -1,0 +1,87 @@
+"""What every built-in says of itself, and how it is found."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib.metadata import entry_points
+
+import pytest
+
+from capset import Agent, Capability, compose
+
+READ, WRITE = frozenset({"session_files:read"}), frozenset({"session_files:write"})
+NONE = frozenset[str]()
+EXPECTED = {
+    "noop": (None, "Testing", {}),
+    "current_time": ("clock", "Utilities", {"get_current_time": ("read", NONE)}),
+    "test_math": (
+        "calculator",
+        "Testing",
+        dict.fromkeys(("add", "subtract", "multiply", "divide"), ("read", NONE)),
+    ),
+    "session_file_system": (
+        "folder",
+        "File Operations",
+        {
+            "read_file": ("read", READ),
+            "write_file": ("write", WRITE),
+            "list_directory": ("read", READ),
+            "grep_files": ("read", READ),
+            "delete_file": ("destructive", WRITE),
+            "stat_file": ("read", READ),
+        },
+    ),
+    "stateless_todo_list": ("list-checks", "Productivity", {"write_todos": ("read", NONE)}),
+}
+WITHOUT_INSTRUCTIONS = {"noop", "current_time"}
+
+
+def installed(name: str) -> Capability:
+    (point,) = entry_points(group="capset.capabilities", name=name)
+    found = point.load()
+    assert isinstance(found, Capability)
+    return found
+
+
+@pytest.mark.spec("G10", "P17")
+@pytest.mark.parametrize("name", EXPECTED)
+def test_each_is_installed_as_it_is_specified(name: str) -> None:
+    capability = installed(name)
+    icon, category, tools = EXPECTED[name]
+    assert capability.name == name
+    assert (capability.status, capability.icon, capability.category) == ("available", icon, category)
+    assert {tool.name: (tool.effect, tool.permissions) for tool in capability.tools} == tools
+    assert capability.title
+    assert capability.description
+    assert bool(capability.instructions) is (name not in WITHOUT_INSTRUCTIONS)
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_a_model_is_told_what_every_parameter_and_result_field_is(name: str) -> None:
+    for tool in installed(name).tools:
+        assert "Use it" in tool.description
+        assert tool.arguments.json_schema["additionalProperties"] is False
+        assert all(field["description"] for field in tool.arguments.json_schema["properties"].values())
+        assert tool.output.json_schema["type"] == "object"
+        assert tool.output.json_schema["properties"]
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_handlers_share_the_event_loop(name: str) -> None:
+    assert {tool.shape for tool in installed(name).tools} <= {"async"}
+
+
+@pytest.mark.spec("P17")
+def test_all_of_them_fit_into_one_agent() -> None:
+    composition = compose(Agent("all", uses=[installed(name) for name in EXPECTED]))
+    assert composition.static_hash
+
+
+def test_loading_them_does_not_load_the_search_engine() -> None:
+    code = (
+        "import sys; from importlib.metadata import entry_points\n"
+        "for point in entry_points(group='capset.capabilities'): point.load()\n"
+        "assert 're2' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

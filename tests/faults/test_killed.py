@@ -1,0 +1,112 @@
+"""SIGKILL while calls run: nothing that was told is lost, and what was open is closed, once (spec 4, G19, G22, G23)."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from capset import Kernel
+from tests.kernel.support import records_of, rows_of
+
+PROGRAM = Path(__file__).with_name("program.py")
+
+
+def run_and_kill(path: Path, calls: int, enough: Callable[[list[list[str]]], bool]) -> list[list[str]]:
+    """Run the program until it has said enough, kill it, and return all that it said."""
+    command = [sys.executable, str(PROGRAM), f"sqlite:///{path}", str(calls)]
+    said: list[list[str]] = []
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        for line in process.stdout:
+            said.append(line.split())
+            if enough(said):
+                break
+        process.send_signal(signal.SIGKILL)
+        said += [line.split() for line in process.stdout if line.endswith("\n")]
+    assert process.returncode == -signal.SIGKILL
+    return said
+
+
+def open_intents(path: Path) -> set[str]:
+    rows = rows_of(path)
+    return {one for one, phase, _ in rows if phase == "intent"} - {one for one, phase, _ in rows if phase == "outcome"}
+
+
+@pytest.mark.spec("G19", "G23")
+async def test_a_call_that_was_killed_has_one_outcome_interrupted(tmp_path: Path) -> None:
+    path = tmp_path / "capset.db"
+    run_and_kill(path, 1, lambda said: said[-1][0] == "started")
+    (lost,) = open_intents(path)
+    for _ in range(2):  # the second opening finds nothing more to do
+        async with Kernel(store=f"sqlite:///{path}") as kernel:
+            (record,) = await records_of(kernel.audit)
+            assert (record.id, record.outcome, record.code) == (lost, "interrupted", "interrupted")
+            assert (record.tool, record.effect, record.decision) == ("act", "write", "allow")
+            assert record.arguments == '{"number":0,"seconds":60}'
+            verified = await kernel.audit.verify()
+            assert (verified.ok, verified.checked) == (True, 2)
+
+
+@pytest.mark.spec("G19", "G22", "G23")
+@pytest.mark.parametrize("told", [0, 1, 40, 150])
+async def test_killed_among_200_concurrent_calls(told: int, tmp_path: Path) -> None:
+    path = tmp_path / "capset.db"
+
+    def enough(said: list[list[str]]) -> bool:
+        return sum(words[0] == "told" for words in said) >= told and any(words[0] == "started" for words in said)
+
+    said = run_and_kill(path, 200, enough)
+    interrupted = open_intents(path)
+    before = rows_of(path)
+    async with Kernel(store=f"sqlite:///{path}") as kernel:
+        records = await records_of(kernel.audit)
+        verified = await kernel.audit.verify()
+        assert verified.ok, verified.problem
+        assert max(Counter(record.id for record in records).values()) == 1
+        assert {record.id for record in records if record.outcome == "interrupted"} == interrupted
+        by_id = {record.id: record for record in records}
+        intents = {one for one, phase, _ in before if phase == "intent"}
+        assert intents <= by_id.keys()
+        # Whoever was told that a side-effecting call succeeded finds it on record; reads may be buffered.
+        for _, record_id, success in (words for words in said if words[0] == "told"):
+            assert success == "True"
+            assert record_id not in by_id or by_id[record_id].outcome == "succeeded"
+        told_of_effects = {words[1] for words in said if words[0] == "told"} & intents
+        assert {by_id[one].outcome for one in told_of_effects} <= {"succeeded"}
+        # Nothing started that has no intent: each of these lines was printed by a handler with side effects.
+        started = sum(words[0] == "started" for words in said)
+        nested = sum(record.tool == "act_through" for record in records if record.id in intents)
+        assert started <= len(intents) - nested
+    assert rows_of(path)[: len(before)] == before
+
+
+@pytest.mark.spec("G19")
+async def test_a_session_of_a_killed_process_goes_on(tmp_path: Path) -> None:
+    path = tmp_path / "capset.db"
+    said = run_and_kill(path, 1, lambda said: said[-1][0] == "started")
+    session_id = next(words[1] for words in said if words[0] == "session")
+    async with Kernel(store=f"sqlite:///{path}") as kernel:
+        row = await kernel.find_session(session_id)
+        assert row
+        assert (row.agent, row.principal) == ("tester", "user-1")
+
+
+@pytest.mark.spec("G19")
+async def test_the_calls_of_a_process_that_lives_are_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "capset.db"
+    command = [sys.executable, str(PROGRAM), f"sqlite:///{path}", "1"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        assert any(line.startswith("started") for line in process.stdout)
+        async with Kernel(store=f"sqlite:///{path}") as kernel:
+            assert await records_of(kernel.audit) == []
+        assert len(open_intents(path)) == 1
+        process.kill()
+    async with Kernel(store=f"sqlite:///{path}") as kernel:
+        assert [one.outcome for one in await records_of(kernel.audit)] == ["interrupted"]

@@ -1,0 +1,152 @@
+"""A session to try things in, a store that can be listened to and made to fail, and ways to read what came of it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager, closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from capset import Agent, Capability, Json, Kernel, Message, Messages, Meta, Principal, Record, Session
+from capset.definitions.capabilities import AnyTool
+from capset.fingerprint.chain import Verification
+from capset.stores.base import AuditLog, AuditPage, AuditQuery, Entry, FileStore, SessionStore, Store, make_store
+
+
+@dataclass(frozen=True)
+class Desk:
+    """An open kernel and a session of it."""
+
+    kernel: Kernel
+    session: Session
+
+    async def records(self, **wanted: Any) -> list[Record]:
+        """Return the outcome records that fit, oldest first."""
+        return await records_of(self.kernel.audit, **wanted)
+
+    async def record(self, **wanted: Any) -> Record:
+        """Return the one outcome record that fits."""
+        (found,) = await self.records(**wanted)
+        return found
+
+
+@asynccontextmanager
+async def desk(
+    *tools: AnyTool,
+    store: str | Store = "memory://",
+    permissions: Iterable[str] = (),
+    env: Mapping[str, Any] | None = None,
+    principal: str = "user-1",
+) -> AsyncGenerator[Desk]:
+    """Open a session of an agent with one capability, ``kit``, of these tools."""
+    agent = Agent("tester", uses=[Capability("kit", tools=tools)])
+    who = Principal(principal, permissions=permissions)
+    async with Kernel(store=store) as kernel, kernel.open(agent, principal=who, env=env) as session:
+        yield Desk(kernel, session)
+
+
+async def records_of(audit: AuditLog, **wanted: Any) -> list[Record]:
+    """Return the outcome records that fit, oldest first."""
+    await audit.flush()
+    found: list[Record] = []
+    before: int | None = None
+    while True:
+        page = await audit.query(AuditQuery(limit=1000, before=before, **wanted))
+        found += page.items
+        if page.next is None:
+            return found[::-1]
+        before = page.next
+
+
+def rows_of(path: Path) -> list[tuple[str, str, str | None]]:
+    """Return id, phase and outcome of every link in a SQLite file, through a connection of its own."""
+    with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
+        return connection.execute("SELECT id, phase, outcome FROM records ORDER BY seq").fetchall()
+
+
+async def read(messages: Messages) -> list[Message]:
+    """Run a call as a stream, to its end."""
+    async with messages as running:
+        return [message async for message in running]
+
+
+async def ask(session: Session, tool: str, arguments: object = None, **meta: Any) -> list[Message]:
+    """Invoke a tool as the wire does, with JSON; text and bytes are sent as they are."""
+    text = arguments if isinstance(arguments, bytes) else json.dumps({} if arguments is None else arguments).encode()
+    kind = session.message(tool, {}).kind
+    about = Meta("sent-1", "2026-01-01T00:00:00.000000Z", "thread-1", **meta) if meta else None
+    return await read(session.invoke(Message(kind, tool, Json(text), about)))
+
+
+async def turns(count: int = 20) -> None:
+    """Let everything run that can."""
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+async def until(happened: Callable[[], object]) -> None:
+    """Wait until something is so, for a bounded time."""
+    async with asyncio.timeout(5):
+        while not happened():  # noqa: ASYNC110  # what is waited for knows nothing of it
+            await asyncio.sleep(0.001)
+
+
+class TappedStore:
+    """A real store whose audit log tells ``tap`` the phase of every entry before it is taken; what that raises goes up.
+
+    An async tap is awaited where the log may wait.
+    """
+
+    def __init__(self, tap: Callable[[str], Awaitable[None] | None], url: str = "memory://") -> None:
+        self.inner = make_store(url)
+        self._audit = TappedAudit(self.inner.audit, tap)
+
+    @property
+    def audit(self) -> TappedAudit:
+        return self._audit
+
+    @property
+    def sessions(self) -> SessionStore:
+        return self.inner.sessions
+
+    @property
+    def files(self) -> FileStore:
+        return self.inner.files
+
+    async def open(self) -> None:
+        await self.inner.open()
+
+    async def close(self) -> None:
+        await self.inner.close()
+
+
+class TappedAudit:
+    def __init__(self, inner: AuditLog, tap: Callable[[str], Awaitable[None] | None]) -> None:
+        self._inner = inner
+        self._tap = tap
+
+    def append(self, entry: Entry) -> None:
+        waiting = self._tap(str(entry.columns()["phase"]))
+        assert waiting is None, "nothing waits for an entry that is appended"
+        self._inner.append(entry)
+
+    async def commit(self, entry: Entry) -> None:
+        if (waiting := self._tap(str(entry.columns()["phase"]))) is not None:
+            await waiting
+        await self._inner.commit(entry)
+
+    async def flush(self) -> None:
+        await self._inner.flush()
+
+    async def query(self, query: AuditQuery) -> AuditPage:
+        return await self._inner.query(query)
+
+    async def verify(self) -> Verification:
+        return await self._inner.verify()
+
+    async def digest_key(self) -> bytes:
+        return await self._inner.digest_key()

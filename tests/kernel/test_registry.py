@@ -1,0 +1,156 @@
+"""What is installed: by real entry points of a package that is made for the test (spec 5, P1)."""
+
+from __future__ import annotations
+
+import sys
+import textwrap
+from collections.abc import Callable, Generator
+from pathlib import Path
+
+import pytest
+
+from capset import Agent, Capability, Registry
+from capset.errors import DefinitionError, NotFound
+
+Install = Callable[[str, str], None]
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Install]:
+    """Return a function that installs a package of one module, ``thirdparty``, with these entry points."""
+    before = set(sys.modules)
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    def write(module: str, entry_points: str) -> None:
+        (tmp_path / "thirdparty.py").write_text(textwrap.dedent(module))
+        info = tmp_path / "thirdparty-1.0.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text("Metadata-Version: 2.1\nName: thirdparty\nVersion: 1.0\n")
+        (info / "entry_points.txt").write_text(textwrap.dedent(entry_points))
+
+    yield write
+    for name in set(sys.modules) - before:
+        if name.startswith("thirdparty"):
+            del sys.modules[name]
+
+
+BUILT_IN = {"noop", "current_time", "test_math", "session_file_system", "stateless_todo_list"}
+
+
+@pytest.mark.spec("P1")
+def test_the_built_ins_are_installed_as_a_third_partys_would_be() -> None:
+    registry = Registry.installed()
+    assert set(registry.capabilities) >= BUILT_IN
+    assert registry.problems == ()
+    assert all(registry.get(name).name == name for name in BUILT_IN)
+
+
+@pytest.mark.spec("P1", "P4")
+def test_a_third_partys_package_is_found_and_its_agents_too(install: Install) -> None:
+    install(
+        """
+        from capset import Agent, Capability
+        weather = Capability("weather")
+        forecaster = Agent("forecaster", uses=[weather])
+        """,
+        """
+        [capset.capabilities]
+        weather = thirdparty:weather
+        [capset.agents]
+        forecaster = thirdparty:forecaster
+        """,
+    )
+    registry = Registry.installed()
+    assert registry.get("weather") is registry.get_agent("forecaster").uses[0]
+    assert set(registry.capabilities) >= BUILT_IN
+
+
+@pytest.mark.spec("P1")
+def test_each_broken_entry_point_is_a_named_problem_and_the_rest_load(install: Install) -> None:
+    install(
+        """
+        from capset import Agent, Capability
+        good = Capability("good")
+        number = 5
+        cls = Capability
+        def maker(): return Capability("made")
+        def __getattr__(name):
+            if name == "refused": return Capability("Not A Name")
+            if name == "crashes": raise ZeroDivisionError("boom")
+            raise AttributeError(name)
+        """,
+        """
+        [capset.capabilities]
+        good = thirdparty:good
+        number = thirdparty:number
+        cls = thirdparty:cls
+        maker = thirdparty:maker
+        missing = thirdparty:nothing
+        nowhere = thirdparty_that_is_not_there:x
+        crashes = thirdparty:crashes
+        refused = thirdparty:refused
+        [capset.agents]
+        capability = thirdparty:good
+        """,
+    )
+    registry = Registry.installed()
+    assert set(registry.capabilities) >= BUILT_IN | {"good"}
+    problems = {problem.entry_point: problem.message for problem in registry.problems}
+    assert set(problems) == {"number", "cls", "maker", "missing", "nowhere", "crashes", "refused", "capability"}
+    assert problems["number"] == "thirdparty:number is int, not Capability"
+    assert problems["capability"] == "thirdparty:good is Capability, not Agent"
+    assert "AttributeError" in problems["missing"]
+    assert "ModuleNotFoundError" in problems["nowhere"]
+    assert "ZeroDivisionError" in problems["crashes"]
+    assert "'Not A Name'" in problems["refused"]
+
+
+@pytest.mark.spec("P1")
+def test_a_package_that_cannot_be_imported_keeps_out_only_itself(install: Install) -> None:
+    install("raise RuntimeError('not today')", "[capset.capabilities]\na = thirdparty:a\nb = thirdparty:b\n")
+    registry = Registry.installed()
+    assert set(registry.capabilities) == BUILT_IN
+    assert [(one.entry_point, "not today" in one.message) for one in registry.problems] == [("a", True), ("b", True)]
+
+
+def test_two_different_capabilities_of_one_name_refuse_to_load(install: Install) -> None:
+    install(
+        "from capset import Capability\nnoop = Capability('noop')",
+        "[capset.capabilities]\nmine = thirdparty:noop\n",
+    )
+    with pytest.raises(DefinitionError, match="two different capabilities named 'noop' are installed"):
+        Registry.installed()
+
+
+def test_one_object_under_two_entry_points_is_no_conflict(install: Install) -> None:
+    install(
+        "from capset import Capability\na = Capability('a')",
+        "[capset.capabilities]\none = thirdparty:a\ntwo = thirdparty:a\n",
+    )
+    assert "a" in Registry.installed().capabilities
+
+
+def test_a_registry_is_immutable_and_its_order_is_by_name() -> None:
+    registry = Registry.of([Capability("b"), Capability("a")], [Agent("z")])
+    assert list(registry.capabilities) == ["a", "b"]
+    with pytest.raises(TypeError):
+        registry.capabilities["c"] = Capability("c")  # pyright: ignore[reportIndexIssue]
+    with pytest.raises(AttributeError):
+        registry.capabilities = {}  # pyright: ignore[reportAttributeAccessIssue]
+
+
+@pytest.mark.parametrize(("agents", "capabilities"), [(True, False), (False, True)])
+def test_duplicates_are_refused(agents: bool, capabilities: bool) -> None:
+    with pytest.raises(DefinitionError, match="two different"):
+        Registry.of(
+            [Capability("a"), Capability("a")] if capabilities else [],
+            [Agent("a"), Agent("a")] if agents else [],
+        )
+
+
+def test_unknown_names_are_refused_with_what_was_perhaps_meant() -> None:
+    registry = Registry.of([Capability("weather")], [Agent("forecaster")])
+    with pytest.raises(NotFound, match="unknown capability 'wether'; did you mean 'weather'"):
+        registry.get("wether")
+    with pytest.raises(NotFound, match="unknown agent 'x'; there is: forecaster"):
+        registry.get_agent("x")

@@ -1,0 +1,165 @@
+"""The doors of a session, and what they have in common (spec 3, K8)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from capset import Json, Message, Progress, Session, tool
+from capset.errors import CapsetError, DeadlineExceeded, InvalidArguments, ToolError
+from tests.kernel.support import ask, desk, read
+
+
+@tool(effect="read")
+async def look(text: str = "x", times: int = 1) -> str:
+    """Look."""
+    if text == "fail":
+        raise ToolError("no")
+    return text * times
+
+
+@tool
+async def act(text: str = "x") -> str:
+    """Act."""
+    return text
+
+
+@tool(effect="read")
+async def wait(seconds: float) -> int:
+    """Wait."""
+    await asyncio.sleep(seconds)
+    return 1
+
+
+@pytest.mark.spec("K8")
+async def test_every_door_leads_to_the_same_reply() -> None:
+    async with desk(look) as opened:
+        session = opened.session
+        assert await session.call(look, "ab", times=2) == "abab"
+        assert (await session.try_call(look, "ab", times=2)).data == "abab"
+        assert (await read(session.stream(look, "ab", times=2)))[-1].data == "abab"
+        assert (await read(session.invoke(Message("query", "look", {"text": "ab", "times": 2}))))[-1].data == "abab"
+        assert (await ask(session, "kit.look", {"text": "ab", "times": 2}))[-1].data == "abab"
+        records = await opened.records()
+        assert len({one.arguments_digest for one in records}) == 1
+        assert [(one.outcome, one.tool) for one in records] == [("succeeded", "look")] * 5
+
+
+@pytest.mark.spec("K8", "K2")
+@pytest.mark.parametrize("arguments", [{"text": "fail"}, {"text": 5}, {"other": 1}])
+async def test_every_door_tells_the_same_error(arguments: dict[str, Any]) -> None:
+    async with desk(look) as opened:
+        session = opened.session
+        told: list[dict[str, object]] = []
+        with pytest.raises(CapsetError) as raised:
+            await session.call(look, **arguments)
+        result = await session.try_call(look, **arguments)
+        assert (result.success, result.data) == (False, None)
+        for error in (raised.value, result.error):
+            assert error
+            told.append({"code": error.code, "status": error.status, "message": error.message})
+        for messages in (session.stream(look, **arguments), session.invoke(Message("query", "look", arguments))):
+            (message,) = await read(messages)
+            assert message.kind == "error"
+            told.append({name: message.data[name] for name in ("code", "status", "message")})
+        assert told[0] == told[1] == told[2] == told[3]
+
+
+@pytest.mark.spec("K2", "G24")
+async def test_the_shape_of_an_errors_data() -> None:
+    async with desk(look) as opened:
+        (message,) = await ask(opened.session, "look", {"tezt": 1})
+        record = await opened.record()
+        assert message.data == {
+            "code": "invalid_arguments",
+            "status": 422,
+            "message": "Invalid arguments for 'look': tezt: no such parameter (did you mean 'text'?)",
+            "retryable": False,
+            "correlation": record.correlation,
+            "fields": [{"path": "tezt", "expected": "no such parameter", "did_you_mean": "text"}],
+        }
+        assert message.meta
+        assert message.meta.correlation == record.correlation
+
+
+@pytest.mark.spec("G24")
+async def test_every_error_carries_the_correlation_of_its_record() -> None:
+    async with desk(look) as opened:
+        for arguments in ({"text": "fail"}, {"text": 5}):
+            result = await opened.session.try_call(look, **arguments)  # pyright: ignore[reportArgumentType]
+            assert result.error
+            assert result.error.correlation == (await opened.records())[-1].correlation
+
+
+async def test_a_result_names_its_record_and_its_snapshot() -> None:
+    async with desk(look) as opened:
+        result = await opened.session.try_call(look)
+        snapshot = opened.session.snapshot
+        assert (result.runtime_hash, result.prompt_hash) == (snapshot.runtime_hash, snapshot.prompt_hash)
+        assert [one.id for one in await opened.records()] == [result.record]
+        assert len(await opened.records(id=result.record)) == 1
+
+
+@pytest.mark.spec("K8")
+async def test_options_leave_the_session_untouched() -> None:
+    async with desk(wait) as opened:
+        hasty = opened.session.options(timeout=0.01)
+        assert isinstance(hasty, Session)
+        assert (hasty.id, hasty.snapshot) == (opened.session.id, opened.session.snapshot)
+        with pytest.raises(DeadlineExceeded):
+            await hasty.call(wait, 5.0)
+        assert await opened.session.call(wait, 0.02) == 1
+        assert await hasty.options(timeout=5).call(wait, 0.02) == 1
+        with pytest.raises(DeadlineExceeded):
+            await hasty.call(wait, 5.0)
+
+
+async def test_the_time_of_options_runs_for_each_call_from_its_start() -> None:
+    async with desk(wait) as opened:
+        hasty = opened.session.options(timeout=0.05)
+        for _ in range(4):
+            assert await hasty.call(wait, 0.02) == 1
+
+
+@pytest.mark.spec("K1")
+async def test_the_message_that_asks_for_a_tool_has_the_right_kind() -> None:
+    async with desk(look, act) as opened:
+        assert opened.session.message("look", {}) == Message("query", "look", {})
+        assert opened.session.message("kit.look", {}) == Message("query", "kit.look", {})
+        assert opened.session.message("act", Json(b"{}")) == Message("command", "act", Json(b"{}"))
+        assert opened.session.message("unknown", {}).kind == "command"
+
+
+@pytest.mark.parametrize("data", [[], [1], "text", 5, True, Progress(0.5)])
+async def test_arguments_are_an_object_or_nothing(data: object) -> None:
+    async with desk(look) as opened:
+        (error,) = await read(opened.session.invoke(Message("query", "look", data)))
+        assert error.data["status"] == 422
+        json.loads((await opened.record()).arguments)
+        (reply,) = await read(opened.session.invoke(Message("query", "look", None)))
+        assert reply.data == "x"
+
+
+async def test_refusals_are_counted_as_such() -> None:
+    async with desk(look) as opened:
+        result = await opened.session.try_call(look, 5)  # pyright: ignore[reportArgumentType]
+        assert isinstance(result.error, InvalidArguments)
+        assert result.error.refusal
+
+
+async def test_sessions_of_one_kernel_run_side_by_side(store: str) -> None:
+    async with desk(act, store=store) as first:
+        agent, who = first.session.snapshot.composition.agent, first.session.snapshot.principal
+        async with first.kernel.open(agent, principal=who) as second:
+            assert first.session.id != second.id
+            both = (first.session, second)
+            await asyncio.gather(*(session.call(act, f"{n}") for n in range(50) for session in both))
+            records = await first.records()
+            assert len(records) == 100
+            for session in both:
+                texts = {json.loads(one.arguments)["text"] for one in records if one.session == session.id}
+                assert texts == {f"{n}" for n in range(50)}
+            assert (await first.kernel.audit.verify()).ok

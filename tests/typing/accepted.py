@@ -1,0 +1,166 @@
+"""What a type checker must know of tools, without anybody saying it again. Checked, never run."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar, assert_type
+
+from pydantic import BaseModel
+
+from capset import (
+    Agent,
+    Capability,
+    Composition,
+    Context,
+    Decision,
+    Kernel,
+    Message,
+    Messages,
+    Policy,
+    Principal,
+    Progress,
+    Reply,
+    Request,
+    Result,
+    Session,
+    Snapshot,
+    Tool,
+    allow,
+    compose,
+    deny,
+    evaluate,
+    policy,
+    tool,
+)
+
+T = TypeVar("T")
+
+
+class Note(BaseModel):
+    text: str
+
+
+@dataclass
+class Found:
+    notes: list[Note]
+
+
+@tool
+def sync(a: int, b: str = "x") -> int:
+    return a
+
+
+@tool
+def sync_with_context(ctx: Context, a: int, *, b: str = "x") -> int | None:
+    return a
+
+
+@tool
+async def awaited(a: int) -> Note:
+    return Note(text=str(a))
+
+
+@tool
+async def awaited_with_context(ctx: Context, note: Note) -> list[Note]:
+    assert_type(await ctx.call(sync, 1, b="y"), int)
+    assert_type(await ctx.call(awaited, a=1), Note)
+    assert_type(ctx.principal, Principal)
+    return [note]
+
+
+@tool
+async def streamed(steps: int = 3) -> AsyncIterator[Progress | Reply[str]]:
+    yield Reply("x")
+
+
+@tool
+async def streamed_with_context(ctx: Context, steps: int) -> AsyncIterator[Progress | Reply[Found]]:
+    yield Progress(0.5)
+    yield Reply(Found([]))
+
+
+@tool
+async def nothing() -> None: ...
+
+
+@tool(effect="read", permissions={"notes:read"}, timeout=5)
+def optioned(ctx: Context, table: Mapping[str, Sequence[int]]) -> dict[str, int]:
+    return {}
+
+
+@tool(name="named")
+async def optioned_awaited(a: int) -> Note:
+    return Note(text="x")
+
+
+@tool(description="Stream.")
+async def optioned_stream(ctx: Context, a: int) -> AsyncIterator[Progress | Reply[Note]]:
+    yield Reply(Note(text="x"))
+
+
+@tool()
+def empty_options(a: int) -> str:
+    return "x"
+
+
+@policy
+def by_day(request: Request) -> bool:
+    return bool(request.env["day"])
+
+
+@policy(id="by_night")
+async def by_night(request: Request) -> Decision:
+    return allow() if request.principal.org else deny("not yours")
+
+
+async def the_doors(session: Session) -> None:
+    assert_type(await session.call(sync, 1), int)
+    assert_type(await session.call(sync, 1, "y"), int)
+    assert_type(await session.call(sync, a=1, b="y"), int)
+    assert_type(await session.call(sync_with_context, 1, b="y"), int | None)
+    assert_type(await session.call(awaited, 1), Note)
+    assert_type(await session.call(awaited_with_context, note=Note(text="x")), list[Note])
+    assert_type(await session.call(streamed), str)
+    assert_type(await session.call(streamed_with_context, steps=3), Found)
+    assert_type(await session.call(optioned, {"a": [1]}), dict[str, int])
+    assert_type(await session.call(optioned_awaited, a=1), Note)
+    assert_type(await session.call(optioned_stream, a=1), Note)
+    assert_type(await session.call(empty_options, a=1), str)
+    assert_type(await session.call(nothing), None)
+    assert_type(await session.options(timeout=5).call(sync, 1), int)
+
+
+async def the_results(session: Session) -> None:
+    result = await session.try_call(awaited_with_context, Note(text="x"))
+    assert_type(result, Result[list[Note]])
+    assert_type(result.data, list[Note] | None)
+    assert_type(result.success, bool)
+    assert_type(await session.try_call(streamed, 3), Result[str])
+
+
+async def the_streams(session: Session) -> None:
+    assert_type(session.stream(streamed, steps=3), Messages)
+    async with session.stream(streamed_with_context, 3) as messages:
+        async for message in messages:
+            assert_type(message, Message)
+    async with session.invoke(session.message("sync", {"a": 1})) as messages:
+        assert_type([message async for message in messages], list[Message])
+
+
+async def whatever_the_tool(session: Session, given: Tool[[int], T]) -> T:
+    return await session.call(given, 1)
+
+
+async def the_whole_way(kernel: Kernel) -> None:
+    capability = Capability("c", tools=[sync, awaited_with_context, streamed, optioned, nothing], instructions="Do.")
+    agent = Agent("a", uses=[capability])
+    composition = compose(agent)
+    assert_type(composition, Composition)
+    principal = Principal("p", permissions={"notes:read"})
+    assert_type(await evaluate(composition, principal=principal, env={"day": True}), Snapshot)
+    assert_type(by_day, Policy)
+    assert_type(by_night, Policy)
+    async with kernel.open(agent, principal=principal) as session:
+        assert_type(session, Session)
+        assert_type(await whatever_the_tool(session, awaited), Note)
