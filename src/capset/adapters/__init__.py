@@ -1,0 +1,1 @@
+"""Other people's shapes, turned into capset's definitions."""

@@ -1,0 +1,47 @@
+"""The command ``capset``: one module for each command or group of them."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from typing import Annotated
+
+import typer
+
+from capset.cli.audit import query_command, verify_command
+from capset.cli.call import call_command
+from capset.cli.compose import compose_command
+from capset.cli.demo import demo_command
+from capset.cli.describe import describe_command
+from capset.cli.listing import list_command
+
+app = typer.Typer(
+    name="capset",
+    help="The capability layer for AI agents: what an agent can do, may do, did, and which exact version that was.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+audit = typer.Typer(help="Read and check the record of every attempt.", no_args_is_help=True)
+app.command("list")(list_command)
+app.command("describe")(describe_command)
+app.command("call")(call_command)
+app.command("compose")(compose_command)
+app.add_typer(audit, name="audit")
+audit.command("query")(query_command)
+audit.command("verify")(verify_command)
+app.command("demo")(demo_command)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"capset {version('capset')}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    show_version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Take the options that belong to no command."""

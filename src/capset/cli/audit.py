@@ -1,0 +1,94 @@
+"""``capset audit``: reading and checking the record of every attempt."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Annotated, get_args
+
+import typer
+
+from capset.cli.exits import Exit, guarded
+from capset.cli.options import AsJson, Db
+from capset.cli.output import cell, err, out, print_json, short, table, verbatim
+from capset.cli.settings import existing_db, load_settings
+from capset.definitions.records import Outcome
+from capset.errors import DefinitionError, unknown
+from capset.fingerprint.chain import Verification
+from capset.stores.base import AuditPage, AuditQuery, Store, make_store
+from capset.wire.audit import audit_page_shape, verification_shape
+
+
+@guarded
+def query_command(
+    tool: Annotated[str | None, typer.Option(help="Only calls of this tool.")] = None,
+    outcome: Annotated[str | None, typer.Option(help="Only calls that ended so, such as denied.")] = None,
+    principal: Annotated[str | None, typer.Option(help="Only calls of this principal.")] = None,
+    session: Annotated[str | None, typer.Option(help="Only calls of this session.")] = None,
+    correlation: Annotated[str | None, typer.Option(help="Only calls with this correlation.")] = None,
+    record: Annotated[str | None, typer.Option(help="Only the record with this id.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="How many records.")] = 50,
+    before: Annotated[int | None, typer.Option(min=1, max=2**63 - 1, help="Only records before this position.")] = None,
+    db: Db = None,
+    as_json: AsJson = False,
+) -> Exit:
+    """Show how calls ended, the newest first."""
+    query = AuditQuery(record, tool, _outcome(outcome), principal, session, correlation, limit, before)
+    page = asyncio.run(_query(existing_db(load_settings(db=db).db), query))
+    if as_json:
+        print_json(audit_page_shape(page).plain())
+        return Exit.DONE
+    rows = table("SEQ", "TIME", "PRINCIPAL", "TOOL", "OUTCOME", "WHY", "ms", "RUNTIME", "HASH")
+    for one in page.items:
+        why = one.reason or one.code or one.decision or "–"
+        texts = (one.time[:19].replace("T", " "), one.principal, one.tool, one.outcome or "–", why)
+        milliseconds = f"{(one.duration_us or 0) / 1000:.1f}"
+        rows.add_row(str(one.seq), *map(cell, texts), milliseconds, short(one.runtime_hash), short(one.hash))
+    out().print(rows)
+    if page.next is not None:
+        err().print(f"[dim]more: --before {page.next}[/]")
+    return Exit.DONE
+
+
+@guarded
+def verify_command(db: Db = None, as_json: AsJson = False) -> Exit:
+    """Check the whole chain of records; the exit code is 3 if it does not hold."""
+    found = asyncio.run(_verify(existing_db(load_settings(db=db).db)))
+    if as_json:
+        print_json(verification_shape(found).plain())
+    elif found.ok:
+        out().print(f"[green]verified:[/] {found.checked} records, every hash holds")
+    else:
+        err().print(f"[red]not verified:[/] {verbatim(found.problem or '')}", soft_wrap=True)
+        err().print(f"[dim]{found.checked} records before it hold[/]")
+    return Exit.DONE if found.ok else Exit.REFUSED
+
+
+def _outcome(named: str | None) -> Outcome | None:
+    if named is None:
+        return None
+    for known in get_args(Outcome):
+        if named == known:
+            return known
+    raise DefinitionError(unknown("outcome", named, get_args(Outcome)))
+
+
+async def _query(url: str, query: AuditQuery) -> AuditPage:
+    async with _opened(url) as store:
+        return await store.audit.query(query)
+
+
+async def _verify(url: str) -> Verification:
+    async with _opened(url) as store:
+        return await store.audit.verify()
+
+
+@asynccontextmanager
+async def _opened(url: str) -> AsyncGenerator[Store]:
+    store = make_store(url)
+    await store.open()
+    try:
+        yield store
+    finally:
+        await store.close()

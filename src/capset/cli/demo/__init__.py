@@ -1,0 +1,86 @@
+"""``capset demo``: the main job, on real files, from an agent to a verified record."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import capset
+from capset.cli.demo.importing import import_folders
+from capset.cli.demo.scenario import Demo, open_demo
+from capset.cli.demo.showing import show_records, show_session
+from capset.cli.exits import Exit, guarded
+from capset.cli.output import cell, err, out, verbatim
+from capset.errors import DefinitionError
+
+
+@guarded
+def demo_command(
+    folders: Annotated[
+        list[Path] | None, typer.Argument(help="Folders of text files; capset's own sources if left out.")
+    ] = None,
+    into: Annotated[Path, typer.Option(help="Where to make a fresh folder for the database and the report.")] = Path(),
+) -> Exit:
+    """Run the main job: import real files into a session, work on them under governance, and verify the record.
+
+    Ends with 0 only if every call ended as it should and the chain of records holds.
+    """
+    sources = folders or [Path(capset.__file__).parent]
+    if missing := [str(folder) for folder in sources if not folder.is_dir()]:
+        raise DefinitionError(f"not a folder: {', '.join(missing)}")
+    names = [folder.resolve().name for folder in sources]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise DefinitionError(f"two folders are named {twice[0]!r}, and files are imported under their folder's name")
+    return asyncio.run(_run(sources, _fresh(into)))
+
+
+async def _run(sources: list[Path], folder: Path) -> Exit:
+    console = out()
+    async with open_demo(f"sqlite:///{folder / 'capset.db'}") as demo:
+        show_session(console, demo.session, folder)
+        console.rule("[bold]1. Import[/]", align="left")
+        imported = await import_folders(demo.session.files, sources)
+        for skipped in imported.skipped:
+            err().print(f"[yellow]skipped[/] {cell(skipped)}", soft_wrap=True)
+        console.print(f"{imported.files} files, {imported.size_bytes:,} bytes in the session's files")
+        console.rule("[bold]2. Governed calls[/]", align="left")
+        report = await demo.run(console)
+        console.rule("[bold]3. The record[/]", align="left")
+        return await _conclude(demo, folder, report)
+
+
+async def _conclude(demo: Demo, folder: Path, report: str) -> Exit:
+    console = out()
+    await demo.kernel.audit.flush()
+    await show_records(console, demo.kernel.audit)
+    verification = await demo.kernel.audit.verify()
+    if verification.ok:
+        console.print(f"[green]verified:[/] {verification.checked} records, every hash holds")
+    else:
+        console.print(f"[red]not verified:[/] {verbatim(verification.problem or '')}")
+    (folder / "report.md").write_text(report, encoding="utf-8")
+    console.print(f"[green]exported:[/] {verbatim(str(folder / 'report.md'))}", soft_wrap=True)
+    console.print(f"look again with: capset audit query --db {verbatim(str(folder / 'capset.db'))}", soft_wrap=True)
+    for surprise in demo.surprises:
+        err().print(f"[red]not as expected:[/] {verbatim(surprise)}", soft_wrap=True)
+    if not verification.ok:
+        return Exit.REFUSED
+    return Exit.FAILED if demo.surprises else Exit.DONE
+
+
+def _fresh(into: Path) -> Path:
+    """Make and return a folder that was not there: ``capset-demo``, or with the first number that is free."""
+    number = 1
+    while True:
+        folder = into / ("capset-demo" if number == 1 else f"capset-demo-{number}")
+        try:
+            folder.mkdir(parents=True)
+        except FileExistsError:
+            number += 1
+        except OSError as error:
+            raise DefinitionError(f"{folder} cannot be made: {error.strerror}") from None
+        else:
+            return folder

@@ -1,0 +1,53 @@
+"""What the demo puts on the screen."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from capset.cli.output import cell, short, table, verbatim
+from capset.kernel.results import Result
+from capset.kernel.session import Session
+from capset.stores.base import AuditLog, AuditQuery
+
+
+def show_session(console: Console, session: Session, folder: Path) -> None:
+    """Say what runs, where, and in which exact version."""
+    snapshot = session.snapshot
+    agent = snapshot.composition.agent
+    capabilities = ", ".join(capability.name for capability in agent.uses)
+    console.print(f"[bold]{verbatim(agent.name)}[/] with {capabilities}, in {verbatim(str(folder))}", soft_wrap=True)
+    for name in ("static_hash", "runtime_hash", "prompt_hash"):
+        console.print(f"[dim]{name:<12}[/] {getattr(snapshot, name)}", soft_wrap=True)
+
+
+def show_call(
+    console: Console, tool: str, arguments: Mapping[str, Any], result: Result[Any], data: Any
+) -> None:  # arguments and data are the tool's own
+    """Show one call in one line: the tool, its arguments, and what came of it."""
+    mark = "[green]✓[/]" if result.success else "[red]✗[/]"
+    came = json.dumps(data, ensure_ascii=False) if result.error is None else result.error.message
+    given = json.dumps(arguments, ensure_ascii=False)
+    line = f"{mark} [bold]{tool}[/] {cell(_cut(given, 60))} [dim]→[/] {cell(came)}"
+    console.print(line, no_wrap=True, overflow="ellipsis", soft_wrap=False)
+
+
+async def show_records(console: Console, audit: AuditLog) -> None:
+    """Show the trail, in the order in which it was written."""
+    rows = table("SEQ", "PRINCIPAL", "TOOL", "DECISION", "OUTCOME", "ms", "TOOL HASH", "RUNTIME", "RECORD HASH")
+    page = await audit.query(AuditQuery(limit=1000))
+    for one in reversed(page.items):
+        milliseconds = f"{(one.duration_us or 0) / 1000:.1f}"
+        hashes = short(one.tool_hash), short(one.runtime_hash), short(one.hash)
+        rows.add_row(
+            str(one.seq), one.principal, one.tool, one.decision or "–", one.outcome or "–", milliseconds, *hashes
+        )
+    console.print(rows)
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else f"{text[: width - 1]}…"

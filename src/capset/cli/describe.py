@@ -1,0 +1,63 @@
+"""``capset describe``: one capability, or one of its tools."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+import typer
+from rich.tree import Tree
+
+from capset.cli.exits import Exit, guarded
+from capset.cli.options import AsJson
+from capset.cli.output import out, print_json, short, verbatim
+from capset.errors import NotFound, unknown
+from capset.kernel.registry import Registry
+from capset.wire.capabilities import CapabilityDetail, ToolShape, capability_detail
+
+
+@guarded
+def describe_command(
+    id: Annotated[str, typer.Argument(help="CAPABILITY or CAPABILITY.TOOL", metavar="ID")],
+    as_json: AsJson = False,
+) -> Exit:
+    """Describe a capability, or one of its tools."""
+    name, _, tool_name = id.partition(".")
+    detail = capability_detail(Registry.installed().get(name))
+    tool = _tool_of(detail, tool_name) if tool_name else None
+    if as_json:
+        print_json((tool or detail).plain())
+        return Exit.DONE
+    if tool is not None:
+        out().print(_tool_tree(tool, full=True))
+        return Exit.DONE
+    tree = Tree(f"[bold]{verbatim(detail.name)}[/] ({detail.id}, {detail.status})")
+    if detail.description:
+        tree.add(verbatim(detail.description))
+    for text in detail.instructions:
+        tree.add("[bold]instructions[/]").add(verbatim(text))
+    for one in detail.tools:
+        tree.add(_tool_tree(one, full=False))
+    out().print(tree)
+    return Exit.DONE
+
+
+def _tool_of(detail: CapabilityDetail, name: str) -> ToolShape:
+    tools = {tool.name: tool for tool in detail.tools}
+    if name not in tools:
+        raise NotFound(unknown(f"tool of {detail.id!r}", name, tools))
+    return tools[name]
+
+
+def _tool_tree(tool: ToolShape, *, full: bool) -> Tree:
+    needs = f", needs {' and '.join(tool.permissions)}" if tool.permissions else ""
+    tree = Tree(f"[bold]{tool.name}[/] [dim]{tool.effect}{needs}, {short(tool.hash)}[/]")
+    tree.add(verbatim(tool.description if full else tool.description.splitlines()[0]))
+    if full:
+        tree.add("[bold]arguments[/]").add(verbatim(_pretty(tool.schema_)))
+        tree.add("[bold]result[/]").add(verbatim(_pretty(tool.output)))
+    return tree
+
+
+def _pretty(schema: dict[str, Any]) -> str:
+    return json.dumps(schema, indent=2, ensure_ascii=False)

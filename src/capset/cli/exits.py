@@ -1,0 +1,99 @@
+"""How a command ends (DESIGN §4, rule 12)."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import sys
+from collections.abc import Callable
+from enum import IntEnum
+from typing import Final, ParamSpec
+
+import typer
+
+from capset.cli.output import print_error
+from capset.errors import CapsetError, DefinitionError, StoreError
+
+P = ParamSpec("P")
+
+
+class Exit(IntEnum):
+    """The exit codes."""
+
+    DONE = 0
+    FAILED = 1
+    BAD_INPUT = 2
+    REFUSED = 3
+
+
+INTERRUPTED: Final = 130
+"""What a shell calls the end by Ctrl-C."""
+
+
+def exit_of(error: CapsetError) -> Exit:
+    """Return how a call that ended with this error ends the command."""
+    return Exit.REFUSED if error.refusal else Exit.FAILED
+
+
+def guarded(command: Callable[P, Exit]) -> Callable[P, None]:
+    """Make a command of a function: whatever it raises becomes one clear message and an exit code, no traceback.
+
+    ``CAPSET_DEBUG=1`` shows the traceback of what nobody expected.
+    """
+
+    @functools.wraps(command)
+    def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            code = int(command(*args, **kwargs))
+        except KeyboardInterrupt:
+            code = INTERRUPTED
+        except BrokenPipeError:
+            _mute()  # the reader has seen enough
+            code = Exit.DONE
+        except Exception as error:
+            code, told = _told(error)
+            _tell(told, as_json=bool(kwargs.get("as_json")))
+            if isinstance(error, OSError):
+                _mute()
+        raise typer.Exit(int(code))
+
+    return run
+
+
+def _told(error: Exception) -> tuple[Exit, CapsetError]:
+    """Return how the command ends, and what to say. Raises an error that nobody expected, if it is to be debugged."""
+    match error:
+        case StoreError():
+            return Exit.FAILED, error
+        case CapsetError():
+            return Exit.BAD_INPUT, error
+        case UnicodeEncodeError():
+            # Texts from inside are checked where they enter; this one came in by the command line.
+            return Exit.BAD_INPUT, DefinitionError(f"{error.object[:100]!r} is not valid UTF-8 text")
+        case OSError():
+            parts = (error.filename, error.strerror or type(error).__name__)
+            return Exit.FAILED, CapsetError(": ".join(str(part) for part in parts if part))
+        case _ if os.environ.get("CAPSET_DEBUG"):
+            raise error
+        case _:
+            message = f"something went wrong that should not: {type(error).__name__}: {error}"
+            return Exit.FAILED, CapsetError(message, hint="CAPSET_DEBUG=1 shows where")
+
+
+def _tell(error: CapsetError, *, as_json: bool) -> None:
+    try:
+        print_error(error, as_json=as_json)
+    except OSError:
+        # Nobody can read it there; people may still see it beside.
+        with contextlib.suppress(OSError):
+            print_error(error, as_json=False)
+        _mute()
+
+
+def _mute() -> None:
+    """Let nothing more out: what a stream did not take, Python would try to write once more when it ends."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError):
+            os.dup2(nowhere, stream.fileno())

@@ -1,0 +1,15 @@
+"""The options that commands share."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
+Db = Annotated[str | None, typer.Option("--db", help="Where records are kept: a URL or a file (or CAPSET_DB).")]
+Who = Annotated[str | None, typer.Option("--principal", help="Who acts (or CAPSET_PRINCIPAL).")]
+Grant = Annotated[
+    list[str] | None,
+    typer.Option("--grant", help="A permission of the principal; may be repeated (or CAPSET_GRANT, with commas)."),
+]

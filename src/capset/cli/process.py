@@ -1,0 +1,36 @@
+"""What the command finds around it: standard streams that may be missing or take few characters, and the log."""
+
+from __future__ import annotations
+
+import io
+import logging
+import os
+import sys
+
+
+def prepare() -> None:
+    """Make the streams take any text, and show errors of the log in one line each.
+
+    A stream that is closed stands for nothing to read, or for nobody who reads. ``CAPSET_DEBUG=1`` shows the whole log,
+    with tracebacks.
+    """
+    # Closed again by the end of the process only, as the streams that they stand in for.
+    sys.stdin = sys.stdin or open(os.devnull, encoding="utf-8")  # noqa: PTH123, SIM115
+    sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
+    sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    if os.environ.get("CAPSET_DEBUG"):
+        logging.basicConfig(level=logging.DEBUG)
+        return
+    handler = logging.StreamHandler()
+    handler.setFormatter(_OneLine())
+    logging.basicConfig(level=logging.ERROR, handlers=[handler])
+
+
+class _OneLine(logging.Formatter):
+    """Leaves tracebacks out."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return f"{record.levelname.lower()}: {record.getMessage()}"

@@ -1,0 +1,82 @@
+"""What a command runs with: flags, then ``CAPSET_*`` variables, then ``capset.toml`` here, then defaults."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from capset.definitions.principals import Principal
+from capset.errors import DefinitionError, refuse_unknown_keys
+
+FILE: Final = "capset.toml"
+DEFAULT_DB: Final = "sqlite:///capset.db"
+_KNOWN: Final = ("db", "principal", "grant")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Where records are kept, and who acts with which permissions."""
+
+    db: str
+    principal: Principal
+
+
+def load_settings(
+    *,
+    db: str | None = None,
+    principal: str | None = None,
+    grant: list[str] | None = None,
+    environ: Mapping[str, str] | None = None,
+    folder: Path | None = None,
+) -> Settings:
+    """Return the settings in force. ``CAPSET_GRANT`` separates permissions by commas.
+
+    ``db`` is a URL, or a file's name, which stands for ``sqlite:///FILE``. Raises ``DefinitionError`` for a settings
+    file that cannot be read or has a key that nobody knows.
+    """
+    variables = os.environ if environ is None else environ
+    file = _read(folder or Path.cwd())
+    named = (variables.get("CAPSET_DB") or file.get("db", DEFAULT_DB)) if db is None else db
+    granted = grant or [one.strip() for one in variables.get("CAPSET_GRANT", "").split(",") if one.strip()]
+    who = (variables.get("CAPSET_PRINCIPAL") or file.get("principal", "local")) if principal is None else principal
+    return Settings(_url(named), Principal(who, permissions=granted or file.get("grant") or ()))
+
+
+def existing_db(url: str) -> str:
+    """Return the URL, or raise ``DefinitionError`` if it names a file that is not there: looking makes no database."""
+    scheme, _, path = url.partition(":///")
+    if scheme == "sqlite" and not Path(path).exists():
+        raise DefinitionError(f"there is no database at {path}", hint="name one with --db or CAPSET_DB")
+    return url
+
+
+def _url(named: str) -> str:
+    return named if "://" in named else f"sqlite:///{named}"
+
+
+def _read(folder: Path) -> dict[str, Any]:
+    path = folder / FILE
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise DefinitionError(f"{FILE} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise DefinitionError(f"{FILE} is not UTF-8 text, at byte {error.start}") from None
+    try:
+        data = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise DefinitionError(f"{FILE} is not TOML: {error}") from None
+    refuse_unknown_keys(FILE, data, _KNOWN)
+    for key in ("db", "principal"):
+        if not isinstance(data.get(key, ""), str):
+            raise DefinitionError(f"{FILE}: {key} must be text; got {data[key]!r}")
+    grant = data.get("grant", [])
+    if not isinstance(grant, list) or not all(isinstance(one, str) for one in grant):  # pyright: ignore[reportUnknownVariableType]
+        raise DefinitionError(f"{FILE}: grant must be a list of permissions; got {grant!r}")
+    return data

@@ -1,0 +1,45 @@
+"""Records on the wire."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Any
+
+from capset.definitions.records import Record
+from capset.fingerprint.chain import Verification
+from capset.stores.base import AuditPage
+from capset.wire.shapes import Shape
+
+
+class AuditPageShape(Shape):
+    """Some records, and where the next page begins, if there is one; a record's values are of every JSON type."""
+
+    items: list[dict[str, Any]]
+    next: int | None = None
+
+
+class VerificationShape(Shape):
+    """Whether the chain holds, how many links do, and the first that does not."""
+
+    ok: bool
+    checked: int
+    problem: str | None = None
+    seq: int | None = None
+
+
+def audit_page_shape(page: AuditPage) -> AuditPageShape:
+    """Return the wire shape of a page of records."""
+    return AuditPageShape(items=[record_data(record) for record in page.items], next=page.next)
+
+
+def record_data(record: Record) -> dict[str, Any]:
+    """Return a record as plain JSON data, with its arguments and policies as JSON, not as text."""
+    return asdict(record) | {"arguments": json.loads(record.arguments), "policies": json.loads(record.policies)}
+
+
+def verification_shape(verification: Verification) -> VerificationShape:
+    """Return the wire shape of a verification."""
+    return VerificationShape(
+        ok=verification.ok, checked=verification.checked, problem=verification.problem, seq=verification.seq
+    )

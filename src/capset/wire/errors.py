@@ -1,0 +1,38 @@
+"""An error on the wire (spec 3, K2; spec 4, G24)."""
+
+from __future__ import annotations
+
+from capset.errors import CapsetError
+from capset.wire.shapes import Shape
+
+
+class FieldShape(Shape):
+    """One field that does not fit."""
+
+    path: str
+    expected: str
+    did_you_mean: str | None = None
+
+
+class ErrorShape(Shape):
+    """What went wrong, in words that are safe to show; ``status`` is 400–599."""
+
+    code: str
+    status: int
+    message: str
+    retryable: bool
+    fields: list[FieldShape] | None = None
+    correlation: str | None = None
+
+
+def error_shape(error: CapsetError) -> ErrorShape:
+    """Return the wire shape of an error."""
+    fields = [FieldShape(path=one.path, expected=one.expected, did_you_mean=one.did_you_mean) for one in error.fields]
+    return ErrorShape(
+        code=error.code,
+        status=error.status,
+        message=error.message,
+        retryable=error.retryable,
+        fields=fields or None,
+        correlation=error.correlation,
+    )

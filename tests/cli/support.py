@@ -1,0 +1,99 @@
+"""The command ``capset``: as a real process, or as a function of its arguments where the process is not the subject."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from typer.testing import CliRunner
+
+from capset.cli.app import app
+
+CAPSET = Path(sys.executable).with_name("capset")
+ADD = ("call", "test_math.add", "--args", '{"a": 2, "b": 3}')
+FILES = ("--grant", "session_files:read", "--grant", "session_files:write")
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """How a command ended, and what it said."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        """The one JSON object of ``--json``: alone on its line, and nothing else beside it."""
+        lines = self.out.splitlines()
+        assert len(lines) == 1, self.out
+        found = json.loads(lines[0])
+        assert isinstance(found, dict)
+        return found
+
+    @property
+    def said(self) -> str:
+        """What people read on stderr, whichever way it was wrapped."""
+        return " ".join(self.err.split())
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """The installed command in a folder of its own, without anybody's settings."""
+
+    folder: Path
+    environ: Mapping[str, str]
+
+    def start(self, *args: str, **options: Any) -> subprocess.Popen[str]:  # Popen's own options
+        """Start it and leave it running."""
+        streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        environ = {**self.environ, **options.pop("env", {})}
+        return subprocess.Popen([CAPSET, *args], cwd=self.folder, env=environ, text=True, **{**streams, **options})
+
+    def __call__(self, *args: str, stdin: str | None = None, timeout: float = 60, **options: Any) -> Done:
+        """Run it to its end; whatever goes wrong, no traceback is shown."""
+        given: dict[str, Any] = {} if stdin is None else {"stdin": subprocess.PIPE}
+        with self.start(*args, **given, **options) as process:
+            try:
+                out, err = process.communicate(stdin, timeout)
+            finally:
+                process.kill()
+        assert "Traceback" not in f"{out}{err}", err
+        return Done(process.returncode, out or "", err or "")
+
+
+def clean_environment(home: Path, **more: str) -> dict[str, str]:
+    """Return the caller's environment without capset's settings, and with a home of its own."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("CAPSET_", "PYTHON"))}
+    return {**kept, "HOME": str(home), **more}
+
+
+Run = Callable[..., Done]
+"""``run(*arguments, stdin=None)``: the command as a function, in this process."""
+
+
+def run_here(*args: str, stdin: str | None = None) -> Done:
+    """Run the command in this process, in the current folder."""
+    result = CliRunner().invoke(app, args, input=stdin)
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    assert "Traceback" not in result.output
+    return Done(result.exit_code, result.stdout, result.stderr)
+
+
+def install(folder: Path, module: str, code: str, **groups: Mapping[str, str]) -> None:
+    """Lay a package with entry points into a folder, as an installer does; the groups are named without ``capset.``."""
+    (folder / f"{module}.py").write_text(code, encoding="utf-8")
+    metadata = folder / f"{module}-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {module}\nVersion: 1.0\n", encoding="utf-8")
+    sections = [
+        "\n".join([f"[capset.{group}]", *(f"{name} = {target}" for name, target in points.items())])
+        for group, points in groups.items()
+    ]
+    (metadata / "entry_points.txt").write_text("\n".join(sections), encoding="utf-8")

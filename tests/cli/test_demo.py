@@ -1,0 +1,162 @@
+"""``capset demo``: the main job on real files, whatever the files are."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from tests.cli.support import Command, Done
+from tests.cli.test_databases import heed_permissions
+
+TIMEOUT = 60
+
+
+def demo(capset: Command, *folders: str, **options: Any) -> Done:
+    """Run the demo to its end, which is a good one."""
+    done = capset("demo", *folders, timeout=TIMEOUT, **options)
+    assert done.code == 0, done.err
+    return done
+
+
+def records_of(capset: Command, folder: str = "capset-demo") -> list[dict[str, object]]:
+    """Return the records of a run, once its chain is verified."""
+    database = f"{folder}/capset.db"
+    assert capset("audit", "verify", "--db", database).code == 0
+    return capset("audit", "query", "--limit", "1000", "--db", database, "--json").json["items"]
+
+
+def test_by_itself_it_reads_real_files_and_proves_what_it_did(capset: Command) -> None:
+    done = demo(capset)
+    for said in ("verified: ", "every hash holds", "exported: capset-demo/report.md", "Permission denied: visitor"):
+        assert said in done.out
+    records = records_of(capset)
+    codes = [record["code"] for record in records if record["code"]]
+    assert sorted(map(str, codes)) == ["invalid_arguments", "permission_denied"], "one 422, one 403"
+    assert len(records) >= 14, "a dozen calls, and two that are refused"
+    assert {str(record["tool"]) for record in records} >= {
+        *("list_directory", "stat_file", "grep_files", "read_file", "write_file", "add", "divide", "write_todos"),
+    }
+    for record in records:
+        assert str(record["tool"]) in done.out
+        assert str(record["hash"])[:12] in done.out
+    report = (capset.folder / "capset-demo" / "report.md").read_text(encoding="utf-8")
+    assert report.startswith("# What is in these files")
+    assert "The word *hash* stands in" in report
+    assert demo(capset).out.startswith("librarian with"), "once more, beside the first"
+    assert (capset.folder / "capset-demo-2" / "report.md").is_file()
+    assert len(records_of(capset)) == len(records), "and the first stays as it was"
+
+
+def odd_folder(folder: Path) -> Path:
+    """Make a folder with everything that a folder should not hold."""
+    folder.mkdir()
+    (folder / "good.md").write_text("# Heading\na hash\n", encoding="utf-8")
+    (folder / "ünï cødé 😀.txt").write_text("hash", encoding="utf-8")
+    (folder / "new\nline [red]x :smile: \x1b[31m.txt").write_text("hash", encoding="utf-8")
+    (folder / ("n" * 255)).write_text("hash", encoding="utf-8")
+    (folder / "binary.dat").write_bytes(bytes(range(256)))
+    (folder / "nul.txt").write_bytes(b"a\0b")
+    (folder / "huge.txt").write_bytes(b"x" * 1_000_001)
+    (folder / "empty.md").touch()
+    (folder / os.fsdecode(b"latin-\xe9.txt")).touch()
+    (folder / ".hidden").write_text("hash", encoding="utf-8")
+    (folder / "link").symlink_to("/etc")
+    (folder / "loop").symlink_to(folder)
+    os.mkfifo(folder / "pipe")
+    (folder / "a[").mkdir()
+    (folder / "a[" / "b].txt").write_text("hash", encoding="utf-8")
+    (folder / "locked").mkdir()
+    (folder / "locked" / "in.txt").write_text("hash", encoding="utf-8")
+    (folder / "locked").chmod(0)
+    (folder / "secret.txt").write_text("hash", encoding="utf-8")
+    (folder / "secret.txt").chmod(0)
+    deep = folder
+    for _ in range(70):
+        deep /= "d"
+    deep.mkdir(parents=True)
+    (deep / "f.txt").write_text("hash", encoding="utf-8")
+    return folder
+
+
+def test_what_cannot_be_read_is_skipped_by_name(capset: Command) -> None:
+    odd = odd_folder(capset.folder / "odd")
+    try:
+        done = demo(capset, "odd", preexec_fn=heed_permissions)
+    finally:
+        (odd / "locked").chmod(0o755)
+    skipped = dict(line.removeprefix("skipped odd/").split(": ", 1) for line in done.err.splitlines())
+    assert skipped == {
+        "d/" * 70 + "f.txt": "a path must be at most 64 levels deep; got 72",
+        "binary.dat": "not UTF-8 text",
+        "nul.txt": "not text: it holds NUL",
+        "huge.txt": "1,000,001 bytes are more than 1,000,000",
+        "locked": "Permission denied",
+        "secret.txt": "Permission denied",
+        "latin-\\udce9.txt": "a path must be valid Unicode, without lone surrogates",
+    }
+    assert "6 files, " in done.out
+    records_of(capset)
+
+
+def test_on_a_terminal_the_names_of_files_are_no_markup(capset: Command) -> None:
+    (capset.folder / "odd" / "a[").mkdir(parents=True)
+    (capset.folder / "odd" / "a[" / "b].txt").write_text("hash", encoding="utf-8")
+    ours, theirs = pty.openpty()
+    with capset.start("demo", "odd", stderr=theirs) as process:
+        os.close(theirs)
+        out, _ = process.communicate(timeout=TIMEOUT)
+    os.close(ours)
+    assert process.returncode == 0
+    assert "1 files, 4 bytes" in out
+
+
+def test_folders_of_nearly_endless_depth(capset: Command) -> None:
+    folder = os.open(capset.folder, os.O_RDONLY)
+    for name in ("abyss", *["d"] * 1_500):
+        os.mkdir(name, dir_fd=folder)
+        inner = os.open(name, os.O_RDONLY, dir_fd=folder)
+        os.close(folder)
+        folder = inner
+    os.close(folder)
+    try:
+        assert "0 files, 0 bytes" in demo(capset, "abyss").out
+    finally:
+        subprocess.run(["rm", "-rf", capset.folder / "abyss"], check=True)  # too deep for shutil, and so for pytest
+
+
+def test_an_empty_folder_is_worked_on_all_the_same(capset: Command) -> None:
+    (capset.folder / "empty" / "inner").mkdir(parents=True)
+    assert "0 files, 0 bytes" in demo(capset, "empty").out
+    assert len(records_of(capset)) >= 10
+    assert "0 files." in (capset.folder / "capset-demo" / "report.md").read_text(encoding="utf-8")
+
+
+def test_several_folders_and_a_place_for_the_result(capset: Command) -> None:
+    for name in ("one", "two"):
+        (capset.folder / name).mkdir()
+        (capset.folder / name / "a.txt").write_text("hash", encoding="utf-8")
+    done = demo(capset, "one", "two", "--into", "here/and there")
+    assert "2 files, 8 bytes" in done.out
+    assert "exported: here/and there/capset-demo/report.md" in done.out
+    report = (capset.folder / "here/and there/capset-demo/report.md").read_text(encoding="utf-8")
+    assert "/one/a.txt" in report
+    assert "/two/a.txt" in report
+
+
+def test_folders_that_cannot_be_used_are_refused_before_anything_is_made(capset: Command) -> None:
+    (capset.folder / "file.txt").touch()
+    for folder in ("one/same", "two/same"):
+        (capset.folder / folder).mkdir(parents=True)
+    for folders, told in (
+        (["missing"], "not a folder: missing"),
+        (["file.txt", "missing", "one"], "not a folder: file.txt, missing"),
+        (["one/same", "two/same"], "two folders are named 'same'"),
+        (["one", "--into", "file.txt"], "file.txt/capset-demo cannot be made: Not a directory"),
+    ):
+        done = capset("demo", *folders)
+        assert (done.code, done.out) == (2, "")
+        assert told in done.said
+    assert not (capset.folder / "capset-demo").exists()

@@ -1,0 +1,101 @@
+"""The command among other processes: pipes that close, streams that fail, signals."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.support import ADD, Command
+
+WAIT = ("call", "workshop.wait", "--args", '{"seconds": 60}')
+
+
+def closed(number: int) -> dict[str, Any]:
+    """Popen's options for a process that starts with one of its streams closed."""
+    name = ("stdin", "stdout", "stderr")[number]
+    return {name: None, "preexec_fn": lambda: os.close(number)}
+
+
+def test_a_reader_that_has_seen_enough_is_no_failure(capset: Command) -> None:
+    for arguments in (("list",), ("list", "--json"), ("describe", "session_file_system"), ADD):
+        reading, writing = os.pipe()
+        os.close(reading)
+        with capset.start(*arguments, stdout=writing) as process:
+            os.close(writing)
+            _, err = process.communicate(timeout=60)
+        # Beside the result, a call says its record.
+        assert (process.returncode, err.partition("record ")[0]) == (0, ""), arguments
+
+
+def test_what_was_bad_input_stays_so_when_nobody_reads_it(capset: Command) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with capset.start("describe", "nobody", "--json", stdout=writing) as process:
+        os.close(writing)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 2
+    assert err.startswith("error: unknown capability 'nobody'")
+
+
+@pytest.mark.parametrize("flags", [(), ("--json",)])
+def test_an_output_without_room_is_one_line_and_1(flags: tuple[str, ...], capset: Command) -> None:
+    with Path("/dev/full").open("w") as full, capset.start("list", *flags, stdout=full) as process:
+        _, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (1, "error: No space left on device\n")
+
+
+def test_streams_that_are_closed_are_nobody(capset: Command) -> None:
+    assert capset("list", **closed(1)) == capset("list", "--json", **closed(1))
+    assert capset("list", **closed(1)).code == 0
+    assert capset("describe", "nobody", **closed(2)).code == 2
+
+
+def test_a_stream_of_few_characters_takes_every_text(capset: Command) -> None:
+    (capset.folder / "a.yaml").write_text("name: a\nsystem_prompt: “Ünïcode” 😀\n", encoding="utf-8")
+    narrow = {"PYTHONIOENCODING": "ascii"}
+    text = capset("compose", "a.yaml", env=narrow)
+    assert text.code == 0
+    assert "\\u201c\\xdcn\\xefcode\\u201d \\U0001f600" in text.out
+    program = capset("compose", "a.yaml", "--json", env=narrow)
+    assert program.json["system_prompt"] == "“Ünïcode” 😀"
+
+
+def started(workshop: Command) -> subprocess.Popen[str]:
+    """Start a call that waits, and return once its intent is on record."""
+    process = workshop.start(*WAIT)
+    deadline = time.monotonic() + 30
+    while process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.1)
+        folder = workshop.folder / "capset.db-writers"
+        if folder.is_dir() and any(folder.iterdir()):  # the lease that a writer takes for its first intent
+            time.sleep(0.3)
+            return process
+    raise AssertionError(process.communicate())
+
+
+@pytest.mark.spec("G19", "K15")
+def test_ctrl_c_cancels_the_call_and_says_so_on_record(workshop: Command) -> None:
+    with started(workshop) as process:
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=30)
+    assert (process.returncode, out) == (130, "")
+    assert "Traceback" not in err
+    (record,) = workshop("audit", "query", "--json").json["items"]
+    assert (record["outcome"], record["tool"]) == ("cancelled", "wait")
+    assert workshop("audit", "verify", "--json").json == {"ok": True, "checked": 2}
+
+
+@pytest.mark.spec("G19", "G23")
+def test_a_killed_call_is_interrupted_on_record(workshop: Command) -> None:
+    with started(workshop) as process:
+        process.kill()
+        process.communicate(timeout=30)
+    (record,) = workshop("audit", "query", "--json").json["items"]
+    assert (record["outcome"], record["tool"]) == ("interrupted", "wait")
+    assert workshop("audit", "verify", "--json").json == {"ok": True, "checked": 2}

@@ -1,0 +1,122 @@
+"""Settings come from flags, then from variables, then from the folder's file, then from the defaults."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from capset.cli.settings import load_settings
+from capset.errors import DefinitionError
+from tests.cli.support import Run
+
+
+def written(folder: Path, text: str) -> Path:
+    (folder / "capset.toml").write_text(text, encoding="utf-8")
+    return folder
+
+
+FILE = 'db = "file.db"\nprincipal = "filed"\ngrant = ["file:read", "file:write"]\n'
+ENVIRON = {"CAPSET_DB": "env.db", "CAPSET_PRINCIPAL": "environed", "CAPSET_GRANT": "env:read, env:write,"}
+
+
+def test_the_nearer_source_wins_and_the_others_fill_in(tmp_path: Path) -> None:
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    default = load_settings(environ={}, folder=empty)
+    assert (default.db, default.principal.id, default.principal.permissions) == ("sqlite:///capset.db", "local", set())
+    folder = written(tmp_path, FILE)
+    filed = load_settings(environ={}, folder=folder)
+    assert (filed.db, filed.principal.id) == ("sqlite:///file.db", "filed")
+    assert filed.principal.permissions == {"file:read", "file:write"}
+    environed = load_settings(environ=ENVIRON, folder=folder)
+    assert (environed.db, environed.principal.id) == ("sqlite:///env.db", "environed")
+    assert environed.principal.permissions == {"env:read", "env:write"}
+    flagged = load_settings(db="memory://", principal="flagged", grant=["a:b", "c:d"], environ=ENVIRON, folder=folder)
+    assert (flagged.db, flagged.principal.id) == ("memory://", "flagged")
+    assert flagged.principal.permissions == {"a:b", "c:d"}
+    mixed = load_settings(principal="flagged", environ={"CAPSET_GRANT": "env:read"}, folder=folder)
+    assert (mixed.db, mixed.principal.id, mixed.principal.permissions) == ("sqlite:///file.db", "flagged", {"env:read"})
+
+
+def test_a_variable_that_is_empty_is_not_set(tmp_path: Path) -> None:
+    environ = dict.fromkeys(ENVIRON, "")
+    settings = load_settings(environ=environ, folder=written(tmp_path, FILE))
+    assert (settings.db, settings.principal.id) == ("sqlite:///file.db", "filed")
+    assert settings.principal.permissions == {"file:read", "file:write"}
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("db = [", "capset.toml is not TOML: Invalid value (at end of document)"),
+        ("db = \n", "(at line 1, column 6)"),
+        ("a = " + "[" * 100_000, "capset.toml is not TOML"),
+        ("a = " + "9" * 5_000, "capset.toml is not TOML"),
+        ('dbb = "x"', "capset.toml: unknown field 'dbb'; did you mean 'db'?"),
+        ("db = 5", "capset.toml: db must be text; got 5"),
+        ("principal = []", "capset.toml: principal must be text; got []"),
+        ('grant = "a:b"', "capset.toml: grant must be a list of permissions; got 'a:b'"),
+        ("grant = [1]", "capset.toml: grant must be a list of permissions; got [1]"),
+        ('grant = ["*"]', "a permission must match"),
+        ('principal = ""', "a principal's id must be printable text, and not empty"),
+    ],
+)
+def test_a_settings_file_that_is_wrong_is_refused_by_name(text: str, told: str, tmp_path: Path) -> None:
+    with pytest.raises(DefinitionError) as refused:
+        load_settings(environ={}, folder=written(tmp_path, text))
+    assert told in refused.value.message
+
+
+def test_a_settings_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "capset.toml").write_bytes(b'db = "\xff"')
+    with pytest.raises(DefinitionError, match=r"capset\.toml is not UTF-8 text, at byte 6"):
+        load_settings(environ={}, folder=tmp_path)
+    (tmp_path / "capset.toml").unlink()
+    (tmp_path / "capset.toml").mkdir()
+    with pytest.raises(DefinitionError, match=r"capset\.toml cannot be read: Is a directory"):
+        load_settings(environ={}, folder=tmp_path)
+
+
+WRITE = ("call", "session_file_system.write_file", "--args", '{"path": "/a.txt", "content": "x"}', "--json")
+
+
+@pytest.mark.spec("G8")
+def test_a_call_runs_with_exactly_the_permissions_granted(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run(*WRITE).json["error"]["status"] == 403
+    assert run(*WRITE, "--grant", "session_files:read").code == 3
+    assert run(*WRITE, "--grant", "session_files:read", "--grant", "session_files:write").code == 0
+    monkeypatch.setenv("CAPSET_GRANT", "session_files:read,session_files:write")
+    assert run(*WRITE).code == 0
+    monkeypatch.delenv("CAPSET_GRANT")
+    written(tmp_path, 'grant = ["session_files:write"]')
+    assert run(*WRITE).code == 0
+    assert run(*WRITE, "--grant", "session_files:read").code == 3, "a flag stands in the file's place"
+
+
+def test_the_record_names_the_principal(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    run(*WRITE)
+    monkeypatch.setenv("CAPSET_PRINCIPAL", "environed")
+    run(*WRITE)
+    run(*WRITE, "--principal", "[red]flagged[/]")
+    items = run("audit", "query", "--json").json["items"]
+    assert [item["principal"] for item in items] == ["[red]flagged[/]", "environed", "local"]
+    assert len(run("audit", "query", "--principal", "environed", "--json").json["items"]) == 1
+
+
+def test_an_empty_flag_is_refused_not_ignored(run: Run) -> None:
+    assert "and not empty" in run(*WRITE, "--principal", "").json["error"]["message"]
+    assert "names no file" in run(*WRITE, "--db", "").json["error"]["message"]
+    assert "a permission must match" in run(*WRITE, "--grant", "").json["error"]["message"]
+    assert not Path("capset.db").exists()
+
+
+def test_every_command_reads_the_database_that_is_set(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CAPSET_DB", "mine.db")
+    assert run(*WRITE).code == 3
+    assert len(run("audit", "query", "--json").json["items"]) == 1
+    assert run("audit", "verify", "--db", "sqlite:///mine.db", "--json").json["checked"] == 1
+    assert run("audit", "verify", "--db", str(Path.cwd() / "mine.db"), "--json").json["checked"] == 1
+    assert not Path("capset.db").exists()

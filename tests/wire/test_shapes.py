@@ -1,0 +1,191 @@
+"""The shapes that leave the process."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from capset import Agent, Capability, Kernel, Message, Principal, compose, evaluate, policy, tool
+from capset.errors import (
+    CapsetError,
+    DeadlineExceeded,
+    Field,
+    InternalError,
+    InvalidArguments,
+    PermissionDenied,
+    ToolError,
+)
+from capset.fingerprint.chain import Verification
+from capset.kernel.results import Result
+from capset.stores.base import AuditQuery
+from capset.wire.agents import AgentShape
+from capset.wire.audit import AuditPageShape, VerificationShape, audit_page_shape, verification_shape
+from capset.wire.calls import CallShape, call_shape
+from capset.wire.capabilities import (
+    CapabilityDetail,
+    CapabilityShape,
+    ToolShape,
+    capability_detail,
+    capability_shape,
+    tool_shape,
+)
+from capset.wire.errors import ErrorShape, error_shape
+from capset.wire.shapes import Shape
+from capset.wire.snapshots import SnapshotShape, snapshot_shape
+
+
+@policy
+def never(request: object) -> bool:
+    return False
+
+
+@tool(effect="read", permissions={"notes:read"})
+async def read(limit: int | None = None) -> str | None:
+    """Read."""
+    return str(limit)
+
+
+@tool(effect="destructive", policies=[never])
+async def burn(path: str) -> dict[str, int | None]:
+    """Burn."""
+    return {path: None}
+
+
+NOTES = Capability("notes", description="Notes.", icon="note", version="1.2", instructions="Keep.", tools=[read, burn])
+IDS = {"record": "r", "session": "s", "runtime_hash": "0" * 64, "prompt_hash": "1" * 64}
+
+
+def returns(shape: Shape) -> dict[str, Any]:
+    """Return a shape's JSON, after making the same shape of it again."""
+    text = json.dumps(shape.plain(), allow_nan=False)
+    assert type(shape).model_validate_json(text) == shape
+    assert type(shape).model_validate(shape.plain()).plain() == shape.plain()
+    return json.loads(text)
+
+
+def ended(data: object = None, error: CapsetError | None = None) -> Result[object]:
+    return Result(error is None, data, error, "r", "0" * 64, "1" * 64)
+
+
+@pytest.mark.parametrize("data", [5, "x", [], {}, {"a": None}, [None], False, 0, "", None])
+def test_a_call_that_succeeded_has_data_whatever_it_is(data: object) -> None:
+    assert returns(call_shape(ended(data), data, "s")) == {"success": True, "data": data, **IDS}
+
+
+@pytest.mark.parametrize("error", [ToolError("no"), PermissionDenied("Permission denied: no"), InternalError("…")])
+def test_a_call_that_failed_has_an_error_and_no_data(error: CapsetError) -> None:
+    shape = returns(call_shape(ended(error=error), None, "s"))
+    assert set(shape) == {"success", "error", *IDS}
+    assert shape["success"] is False
+    assert shape["error"]["code"] == error.code
+
+
+@pytest.mark.spec("K2", "G24")
+def test_an_error_says_what_a_client_needs_and_nothing_else() -> None:
+    fields = [Field("a.0", "required, but missing"), Field("pth", "no such parameter", "path")]
+    error = InvalidArguments("Invalid arguments", fields=fields, correlation="c", hint="for people only")
+    error.__cause__ = RuntimeError("SELECT secret FROM /etc/passwd")
+    assert returns(error_shape(error)) == {
+        "code": "invalid_arguments",
+        "status": 422,
+        "message": "Invalid arguments",
+        "retryable": False,
+        "fields": [
+            {"path": "a.0", "expected": "required, but missing"},
+            {"path": "pth", "expected": "no such parameter", "did_you_mean": "path"},
+        ],
+        "correlation": "c",
+    }
+    assert returns(error_shape(DeadlineExceeded("late"))) == {
+        "code": "deadline_exceeded",
+        "status": 504,
+        "message": "late",
+        "retryable": True,
+    }
+    assert returns(error_shape(ToolError("busy", code="busy", status=423)))["status"] == 423
+
+
+def test_a_shape_has_exactly_its_own_fields_and_does_not_change() -> None:
+    shape = call_shape(ended(1), 1, "s")
+    with pytest.raises(ValidationError, match="frozen"):
+        setattr(shape, "success", False)  # noqa: B010 - the type checker would refuse an assignment
+    with pytest.raises(ValidationError, match="extra_forbidden"):
+        CallShape.model_validate({**shape.plain(), "extra": 1})
+    with pytest.raises(ValidationError, match="missing"):
+        ErrorShape.model_validate({"code": "x"})
+
+
+def test_a_capability_is_shown_with_what_it_brings() -> None:
+    listed = returns(capability_shape(NOTES))
+    assert listed == {
+        "id": "notes",
+        "name": "Notes",
+        "description": "Notes.",
+        "status": "available",
+        "icon": "note",
+    }
+    detail = returns(capability_detail(NOTES))
+    assert detail.items() >= {**listed, "version": "1.2"}.items()
+    assert detail["instructions"] == ["Keep."]
+    assert [one["name"] for one in detail["tools"]] == ["read", "burn"]
+    CapabilityShape.model_validate(listed)
+    CapabilityDetail.model_validate(detail)
+
+
+def test_a_tool_is_shown_with_its_schemas_as_they_are_hashed() -> None:
+    shape = returns(tool_shape(read))
+    assert shape["schema"] == read.arguments.json_schema
+    assert shape["schema"]["properties"]["limit"]["default"] is None, "null in a schema is a value"
+    assert shape["output"] == read.output.json_schema
+    assert (shape["effect"], shape["permissions"], shape["policies"]) == ("read", ["notes:read"], [])
+    assert returns(tool_shape(burn))["policies"] == ["never"]
+    assert ToolShape.model_validate(shape).plain() == shape
+
+
+@pytest.mark.spec("F22")
+async def test_a_snapshot_says_why_a_tool_is_not_in_play() -> None:
+    composition = compose(Agent("scribe", system_prompt="Keep.", uses=[NOTES]))
+    shape = returns(snapshot_shape(await evaluate(composition, principal=Principal("ann"))))
+    assert set(shape) == set(SnapshotShape.model_fields)
+    told = {one["name"]: (one["in_play"], one["reason"]) for one in shape["tools"]}
+    assert told == {"burn": (False, "policy 'never' says no"), "read": (False, "ann lacks the permission notes:read")}
+    allowed = await evaluate(composition, principal=Principal("ann", permissions={"notes:read"}))
+    tools = {one.name: one.in_play for one in snapshot_shape(allowed).tools}
+    assert tools == {"burn": False, "read": True}
+
+
+async def test_records_keep_every_column_and_show_json_as_json() -> None:
+    agent = Agent("scribe", uses=[NOTES])
+    principal = Principal("ann", permissions={"notes:read"})
+    async with Kernel(store="memory://") as kernel:
+        async with kernel.open(agent, principal=principal) as session:
+            await session.try_call(read, limit=3)
+            async with session.invoke(Message("command", "burn", {"path": "/x"})) as messages:
+                assert [message.kind async for message in messages] == ["error"]
+        await kernel.audit.flush()
+        page = await kernel.audit.query(AuditQuery(limit=1))
+        shape = returns(audit_page_shape(page))
+        whole = audit_page_shape(await kernel.audit.query(AuditQuery())).plain()
+    assert shape["next"] == page.next == 2
+    (denied,) = shape["items"]
+    assert (denied["arguments"], denied["policies"], denied["decision"]) == ({"path": "/x"}, ["never"], "deny")
+    assert denied["org"] is None, "a column without a value is null, and there"
+    assert "next" not in whole
+    AuditPageShape.model_validate(whole)
+
+
+def test_a_verification() -> None:
+    assert returns(verification_shape(Verification(7))) == {"ok": True, "checked": 7}
+    broken = returns(verification_shape(Verification(2, "record 3 was changed", 3)))
+    assert broken == {"ok": False, "checked": 2, "problem": "record 3 was changed", "seq": 3}
+    VerificationShape.model_validate(broken)
+
+
+def test_an_agent_takes_plain_ids_and_gives_them_back() -> None:
+    shape = AgentShape(name="a", capabilities=["noop"])
+    assert returns(shape)["capabilities"] == ["noop"]
+    mixed = AgentShape.model_validate({"name": "a", "capabilities": ["noop", {"id": "memory"}]})
+    assert mixed.capability_ids() == ["noop", "memory"]
