@@ -1,0 +1,50 @@
+"""The benchmarks print what they document; how fast anything is, no test says."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.row import Row
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.timeout(300)
+def test_the_quick_run_prints_one_json_list() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks", "--quick", "--json"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(done.stdout)
+    names = [row["name"] for row in rows]
+    assert len(names) == len(set(names))
+    assert [name for name in names if name.startswith("governed call")]
+    assert "import capset" in names
+    for row in rows:
+        assert set(row) == {"name", "value", "unit", "target", "direction", "met", "peers"}
+        assert row["direction"] in ("at most", "at least")
+        assert row["value"] > 0
+        assert row["met"] is (
+            row["value"] <= row["target"] if row["direction"] == "at most" else row["value"] >= row["target"]
+        )
+        assert row["peers"], "a value alone says little: what was measured beside it stands with it"
+
+
+@pytest.mark.parametrize(
+    ("value", "direction", "met"),
+    [(5, "at most", True), (6, "at most", True), (7, "at most", False), (7, "at least", True), (5, "at least", False)],
+)
+def test_a_target_is_met_or_not(value: float, direction: str, met: bool) -> None:
+    assert direction in ("at most", "at least")
+    row = Row("x", value, "times", 6, "at most" if direction == "at most" else "at least")
+    assert row.plain()["met"] is met
