@@ -10,9 +10,9 @@ from typing import Any, Final, Literal
 from capset.definitions.agents import Agent
 from capset.definitions.capabilities import AnyTool
 from capset.definitions.messages import Json, Message
+from capset.definitions.plain import plain
 from capset.definitions.principals import Principal
 from capset.definitions.records import Outcome
-from capset.definitions.plain import plain
 from capset.errors import CapsetError
 from capset.evaluation.snapshot import Snapshot
 from capset.kernel.files import SessionFiles
