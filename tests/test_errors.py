@@ -52,7 +52,7 @@ def test_every_error_has_a_code_and_a_status(error: type[CapsetError]) -> None:
 @pytest.mark.spec("G4")
 def test_a_refusal_is_told_apart_from_a_failure() -> None:
     assert {one.__name__ for one in TREE if one.refusal} == {"NotFound", "PermissionDenied", "InvalidArguments"}
-    assert {one.__name__ for one in TREE if one.retryable} == {"DeadlineExceeded", "StoreError"}
+    assert {one.__name__ for one in TREE if one.retryable} == {"Cancelled", "DeadlineExceeded", "StoreError"}
 
 
 def test_an_error_keeps_what_it_is_told() -> None:

@@ -16,6 +16,7 @@
     │   ├── InvalidOutput          500  a handler returned or emitted what its schema does not allow
     │   └── NoOutcome              500  a call needs a reply and the handler gave none
     ├── DeadlineExceeded           504  the call's time was up
+    ├── Cancelled                  503  the call was cancelled before it ended
     └── StoreError                 503  the database is missing, corrupt, newer, full or busy
 
 ``message`` is always safe to show to a model or a client: no stack, path of the host or SQL (spec 4, G24).
@@ -152,6 +153,12 @@ class NoOutcome(InternalError):
 class DeadlineExceeded(CapsetError):
     code = "deadline_exceeded"
     status = 504
+    retryable = True
+
+
+class Cancelled(CapsetError):
+    code = "cancelled"
+    status = 503
     retryable = True
 
 

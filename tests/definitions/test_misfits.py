@@ -98,3 +98,11 @@ def test_what_is_no_json_object_is_refused_as_a_whole(text: str) -> None:
 def test_a_path_is_a_place_of_what_was_sent(annotation: Any, given: Any, path: str, words: list[str]) -> None:
     found = told(schema_of_fields("do", {"a": annotation, "b": int}), {"a": given, "b": 1})
     assert all(word in found[path] for word in words), found
+
+
+@pytest.mark.spec("G12")
+def test_thousands_of_wrong_fields_give_no_megabytes_back() -> None:
+    schema = schema_of_fields("do", {"limit": int})
+    shown = told(schema, {"limit": 1, **{f"wrong{number}": 0 for number in range(5000)}})
+    assert len(shown) == 101
+    assert shown["…"] == "4900 more do not fit"

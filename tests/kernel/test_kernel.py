@@ -106,7 +106,15 @@ async def test_a_session_of_another_is_as_if_it_were_not_there(who: Principal, s
             assert raised.value.message == f"there is no session {wanted!r} of {principal.id!r}"
 
 
-@pytest.mark.parametrize("id", ["", " ", "x", "' OR 1=1 --", "%", "\0", "../..", "x" * 100_000])
+async def test_a_session_is_not_opened_by_another_agent(store: str) -> None:
+    async with Kernel(store=store) as kernel, kernel.open(AGENT, principal=ME) as session:
+        other = Agent("another", uses=AGENT.uses)
+        with pytest.raises(NotFound, match="is one of the agent 'tester', not of 'another'"):
+            async with kernel.open(other, principal=ME, session_id=session.id):
+                pass
+
+
+@pytest.mark.parametrize("id", ["", " ", "x", "\ud800", "' OR 1=1 --", "%", "\0", "../..", "x" * 100_000])
 async def test_no_id_of_a_session_is_too_strange_to_be_refused(id: str, store: str) -> None:
     async with Kernel(store=store) as kernel:
         with pytest.raises(NotFound):
@@ -245,6 +253,7 @@ async def test_closing_cancels_streams_that_do_not_end_in_time(store: str, monke
     async with asyncio.timeout(5), kernel, kernel.open(AGENT, principal=ME) as session:
         readings = [await start(session, read_on=read_on) for read_on in (True, False)]
     assert ENDED == ["slow", "slow"]
+    assert await readings[0] == ["event", "error"]  # the reader is told, and does not take it for the end
     readings[1].cancel()
     await asyncio.wait(readings)
     async with kernel:

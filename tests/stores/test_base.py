@@ -38,6 +38,12 @@ def test_a_query_beyond_its_limits_is_refused(limit: int) -> None:
         AuditQuery(limit=limit)
 
 
+@pytest.mark.parametrize("name", ["id", "tool", "principal", "session", "correlation"])
+def test_a_query_for_what_no_database_can_hold_is_refused(name: str) -> None:
+    with pytest.raises(DefinitionError, match=f"{name} holds a lone surrogate"):
+        AuditQuery(**{name: "\ud800"})  # pyright: ignore[reportArgumentType]
+
+
 def test_a_store_in_memory_loads_no_database() -> None:
     made = "from capset.stores.base import make_store; make_store('memory://')"
     script = f"import sys; {made}; print('sqlalchemy' in sys.modules)"

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from pydantic import ValidationError
 
 from capset.errors import Field, closest
+
+MAX_LISTED: Final = 100
+"""A caller who sends thousands of wrong fields gets no megabytes back."""
 
 
 def misfits(error: ValidationError, known: Sequence[str], given: Any) -> list[Field]:
     """List every field that pydantic refused, without echoing any value (spec 4, G12).
 
     ``known`` are the names of the top level, ``given`` is what was validated, of whatever type it came as. A field that
-    fits none of several types is listed once, with all that was expected.
+    fits none of several types is listed once, with all that was expected. Beyond 100 fields only their number is told.
     """
     expected: dict[str, list[str]] = {}
     meant: dict[str, str | None] = {}
-    for problem in error.errors(include_url=False, include_input=False, include_context=False):
+    problems = error.errors(include_url=False, include_input=False, include_context=False)
+    for problem in problems[:MAX_LISTED]:
         place = _place(problem["loc"], given, is_named=problem["type"] in ("missing", "extra_forbidden"))
         path = ".".join(map(str, place)) or "(arguments)"
         match problem["type"]:
@@ -32,7 +36,9 @@ def misfits(error: ValidationError, known: Sequence[str], given: Any) -> list[Fi
         expected.setdefault(path, [])
         if words not in expected[path]:
             expected[path].append(words)
-    return [Field(path, " or ".join(words), meant.get(path)) for path, words in expected.items()]
+    fields = [Field(path, " or ".join(words), meant.get(path)) for path, words in expected.items()]
+    left = len(problems) - MAX_LISTED
+    return [*fields, Field("…", f"{left} more do not fit")] if left > 0 else fields
 
 
 def _place(location: Sequence[int | str], given: Any, *, is_named: bool) -> list[int | str]:

@@ -6,7 +6,7 @@ other with it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final, cast
 
 from pydantic import BaseModel
@@ -18,7 +18,7 @@ _MAX_DIGITS: Final = 4000
 
 
 def plain(value: Any) -> Any:
-    """Return any value as plain JSON data; NaN and infinities become null."""
+    """Return a validated value as plain JSON data; NaN and infinities become null."""
     try:
         return from_json(to_json(value, fallback=_named, inf_nan_mode="null"))
     except (ValueError, RecursionError):
@@ -32,6 +32,11 @@ def plain_json(text: bytes) -> Any:
         return plain(from_json(text, allow_inf_nan=False))
     except (ValueError, RecursionError):
         return {"unreadable": f"{len(text)} bytes that are not JSON"}
+
+
+def plain_unvalidated(value: Any) -> Any:
+    """Return any value as plain JSON data; what would be used up by looking, such as a generator, is only named."""
+    return _plain(value, 0)
 
 
 def _plain(value: Any, level: int) -> Any:
@@ -51,6 +56,8 @@ def _plain(value: Any, level: int) -> Any:
             return {_plain(str(key), level): _plain(member, level + 1) for key, member in members.items()}
         case list() | tuple() | set() | frozenset():
             return [_plain(item, level + 1) for item in cast("list[Any]", value)]
+        case Iterator():
+            return _named(cast("object", value))
         case _:
             try:
                 return from_json(to_json(value, fallback=_named, inf_nan_mode="null"))

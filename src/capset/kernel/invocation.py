@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 from capset.definitions.agents import Agent
 from capset.definitions.capabilities import AnyTool
 from capset.definitions.messages import Json, Message
-from capset.definitions.plain import plain
+from capset.definitions.plain import plain_unvalidated
 from capset.definitions.principals import Principal
 from capset.definitions.records import Outcome
 from capset.errors import CapsetError
@@ -119,9 +119,13 @@ class Invocation:
         return self.cause[1] if self.cause else None
 
     def end(self, outcome: Outcome) -> None:
-        """Say how the call ended, and when."""
+        """Say how the call ended, and when; it was counted in ``world.calls`` when it began."""
         if self.recorded is None and not isinstance(self.given, Json):
             # Never validated, so it may still be the caller's own lists, which the caller may go on to change.
-            self.recorded = plain(self.given)
+            self.recorded = plain_unvalidated(self.given)
         self.outcome = outcome
-        self.duration_us = (self.place.world.monotonic_ns() - self.started_ns) // 1000
+        world = self.place.world
+        self.duration_us = (world.monotonic_ns() - self.started_ns) // 1000
+        world.calls -= 1
+        if world.idle is not None and not world.calls:
+            world.idle.set()

@@ -89,7 +89,8 @@ class Kernel:
         """Open a session: a new one, or the principal's own that ``session_id`` names, with its files.
 
         ``env`` is what the host says of this environment, in values of its own; policies and handlers read it.
-        Raises ``NotFound`` for a session that is not there or not the principal's, and what ``compose`` raises.
+        Raises ``NotFound`` for a session that is not there, not the principal's or not the agent's, and what
+        ``compose`` raises.
         """
         world = self._entered()
         composition = self.compose(agent)
@@ -97,13 +98,14 @@ class Kernel:
         if session_id is None:
             session_id = await self._create(world, composition, principal)
         else:
-            self._check_owner(await world.store.sessions.get(session_id), session_id, principal)
+            self._check_owner(await self.find_session(session_id), session_id, agent, principal)
         files = SessionFiles(world, session_id, principal.org)
         yield Session(Place(session_id, world, snapshot, self.bind(composition), files))
 
     async def find_session(self, session_id: str) -> SessionRow | None:
         """Return what is kept of a session, or ``None``."""
-        return await self._entered().store.sessions.get(session_id)
+        world = self._entered()
+        return await world.store.sessions.get(session_id) if session_id.isprintable() else None
 
     async def _create(self, world: World, composition: Composition, principal: Principal) -> str:
         agent, new = composition.agent, world.ids.new()
@@ -121,9 +123,11 @@ class Kernel:
         return new
 
     @staticmethod
-    def _check_owner(row: SessionRow | None, session_id: str, principal: Principal) -> None:
+    def _check_owner(row: SessionRow | None, session_id: str, agent: Agent, principal: Principal) -> None:
         if row is None or (row.principal, row.org) != (principal.id, principal.org):
             raise NotFound(f"there is no session {session_id!r} of {principal.id!r}")
+        if row.agent != agent.name:
+            raise NotFound(f"the session {session_id!r} is one of the agent {row.agent!r}, not of {agent.name!r}")
 
     def _entered(self) -> World:
         if self._world is None:

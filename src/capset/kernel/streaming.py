@@ -46,8 +46,6 @@ class Messages:
         """What came of the call, once its messages have been read; its data is of the tool's own type."""
         if self._call.outcome is None:
             raise RuntimeError("the call has not ended yet: read its messages first")
-        if self._call.outcome == "cancelled":
-            raise RuntimeError("the call was cancelled, so nothing came of it")
         return ended(self._call)
 
     async def __aenter__(self) -> Self:
@@ -66,6 +64,7 @@ class Messages:
             await stop({self._task})
             if self._task.done() and self._call.outcome is None:
                 # Left before the task's first step, so nothing of the call ran; it is an attempt all the same.
+                self._call.place.world.calls += 1
                 record_cancelled(self._call)
 
     def __aiter__(self) -> Self:
@@ -82,9 +81,7 @@ class Messages:
         return message
 
     async def _run(self) -> None:
-        last: Message | None = None
         try:
             await travel(self._call)
-            last = outcome_message(self._call)
         finally:
-            self._channel.finish(last)
+            self._channel.finish(outcome_message(self._call))

@@ -8,6 +8,7 @@ from importlib.metadata import entry_points
 from typing import Any, Protocol, cast
 
 from capset.definitions.files import FileStat
+from capset.definitions.names import checked_optional
 from capset.definitions.records import Columns, Outcome, Record
 from capset.errors import DefinitionError, unknown
 from capset.fingerprint.chain import Verification
@@ -41,9 +42,11 @@ class AuditQuery:
     before: int | None = None
 
     def __post_init__(self) -> None:
-        """Raise ``ValueError`` for a limit beyond 1–1,000."""
+        """Raise ``ValueError`` for a limit beyond 1–1,000 and ``DefinitionError`` for text that has no UTF-8."""
         if not 1 <= self.limit <= 1000:
             raise ValueError(f"the limit of a query is 1–1,000, not {self.limit}")
+        for name in ("id", "tool", "principal", "session", "correlation"):
+            checked_optional(f"an audit query's {name}", getattr(self, name))
 
 
 @dataclass(frozen=True, slots=True)
