@@ -63,7 +63,7 @@ class CapsetError(Exception):
         correlation: str | None = None,
     ) -> None:
         super().__init__(message)
-        self.message = message
+        self.message = str(message)
         self.hint = hint
         self.fields = tuple(fields)
         self.correlation = correlation

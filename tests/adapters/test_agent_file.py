@@ -43,9 +43,10 @@ def test_every_format_says_the_same(name: str, text: str, mark: bytes, tmp_path:
     assert (agent.description, agent.instructions) == ("", ())
 
 
-def test_the_order_of_capabilities_is_kept() -> None:
+def test_everything_that_a_file_says_is_kept_in_its_order() -> None:
     data = {"name": "a", "capabilities": ["test_math", "memory", "noop"], "instructions": [" one ", "", "two"]}
-    agent = build_agent(data, REGISTRY, "here")
+    agent = build_agent({**data, "description": "About it."}, REGISTRY, "here")
+    assert agent.description == "About it."
     assert [capability.name for capability in agent.uses] == ["test_math", "memory", "noop"]
     assert agent.instructions == ("one", "two")
 

@@ -100,7 +100,9 @@ def test_arguments_without_end_are_refused_before_they_are_parsed(run: Run, tmp_
 
 def test_what_is_no_text_is_bad_input(capset: Command) -> None:
     noise = os.fsdecode(b"\xff\xfe")
+    assert capset("call", "test_math.add", "--args", '{"a": 1, "b": 2}').code == 0, "there is a database to look in"
     for arguments in (
+        ("audit", "query", "--tool", noise, "--json"),
         (*ADD, f'{{"a": "{noise}"}}'),
         ("call", f"{noise}.add", "--json"),
         ("call", "test_math.add", "--session", noise, "--json"),

@@ -8,7 +8,10 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from tests.cli.support import Command, Done
+import pytest
+
+from capset import Capability, Registry, ToolError, tool
+from tests.cli.support import Command, Done, Run
 from tests.cli.test_databases import heed_permissions
 
 TIMEOUT = 60
@@ -41,13 +44,38 @@ def test_by_itself_it_reads_real_files_and_proves_what_it_did(capset: Command) -
     }
     for record in records:
         assert str(record["tool"]) in done.out
-        assert str(record["hash"])[:12] in done.out
+        assert str(record["hash"])[:8] in done.out
+    header = next(line.split() for line in done.out.splitlines() if line.startswith("SEQ"))
+    assert header == ["SEQ", "PRINCIPAL", "TOOL", "DECISION", "OUTCOME", "ms", "RUNTIME", "HASH"]
     report = (capset.folder / "capset-demo" / "report.md").read_text(encoding="utf-8")
     assert report.startswith("# What is in these files")
     assert "The word *hash* stands in" in report
     assert demo(capset).out.startswith("librarian with"), "once more, beside the first"
     assert (capset.folder / "capset-demo-2" / "report.md").is_file()
     assert len(records_of(capset)) == len(records), "and the first stays as it was"
+
+
+def test_a_call_that_fails_is_told_and_what_there_is_is_concluded(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    @tool(effect="read")
+    async def divide(a: float, b: float) -> dict[str, float]:
+        """Fail."""
+        raise ToolError(f"[b]no[/] division of {a} by {b} today")
+
+    @tool(effect="read")
+    async def add(a: float, b: float) -> dict[str, float]:
+        """Add."""
+        return {"result": a + b}
+
+    others = [one for name, one in Registry.installed().capabilities.items() if name != "test_math"]
+    registry = Registry.of([*others, Capability("test_math", tools=[add, divide])])
+    monkeypatch.setattr(Registry, "installed", lambda: registry)
+    Path("empty").mkdir()
+    done = run("demo", "empty")
+    assert done.code == 1
+    assert done.err == "not as expected: test_math.divide failed: [b]no[/] division of 0.0 by 1.0 today\n"
+    assert "verified: 3 records, every hash holds" in done.out
+    assert "exported" not in done.out, "there is no report yet"
+    assert run("audit", "query", "--db", "capset-demo/capset.db", "--json").json["items"][0]["outcome"] == "failed"
 
 
 def odd_folder(folder: Path) -> Path:
@@ -64,6 +92,7 @@ def odd_folder(folder: Path) -> Path:
     (folder / os.fsdecode(b"latin-\xe9.txt")).touch()
     (folder / ".hidden").write_text("hash", encoding="utf-8")
     (folder / "link").symlink_to("/etc")
+    (folder / "alias.md").symlink_to("good.md")
     (folder / "loop").symlink_to(folder)
     os.mkfifo(folder / "pipe")
     (folder / "a[").mkdir()

@@ -60,6 +60,13 @@ def test_what_is_broken_is_named_and_the_rest_works(workshop: Command) -> None:
     listed = workshop("list", "--json")
     statuses = {item["id"]: item["status"] for item in listed.json["items"]}
     assert statuses["test_math"] == "available"
+    problems = {problem["entry_point"]: problem["message"] for problem in listed.json["problems"]}
+    assert problems == {name: problem.replace("\\x1b", "\x1b") for name, problem in warnings.items()}
+    (workshop.folder / "a.yaml").write_text("name: a\ncapabilities: [number]\n", encoding="utf-8")
+    for line in (("describe", "number"), ("call", "number.x"), ("compose", "a.yaml")):
+        told = workshop(*line)
+        assert told.code == 2
+        assert "capability 'number' is installed, but could not be loaded: half:number is int" in told.said
     assert workshop(*ADD).code == 0
     assert workshop("call", "raises.anything").code == 2
 
@@ -84,7 +91,9 @@ def test_two_capabilities_of_one_name_are_refused_by_name(workshop: Command) -> 
     install(workshop.folder / "packages", "twin", code, capabilities={"noop": "twin:noop"})
     done = workshop("list")
     assert done.code == 2
-    assert "two different capabilities named 'noop' are installed" in done.err
+    assert "two different capabilities named 'noop' are installed: noop = " in done.err
+    assert "noop = twin:noop of twin" in done.err
+    assert " of capset" in done.err
 
 
 @pytest.mark.spec("C15")
@@ -106,6 +115,65 @@ parrot = Capability("parrot", tools=[echo])
         assert (done.code, done.json["error"]["code"]) == (2, "tool_name_conflict")
         assert "workshop.echo and parrot.echo are two different tools" in done.json["error"]["message"]
     assert "rename one" in workshop("compose", "a.yaml").err
+
+
+POLITE = """
+import os
+
+from capset import Capability, policy, tool
+
+print("imported")
+
+
+@policy
+def for_pros(request: object) -> bool:
+    return request.env.get("tier") == "pro" and request.env.get("seats", 0) > 1
+
+
+@tool(effect="read", policies=[for_pros])
+async def chatty() -> str:
+    \"\"\"Print a lot.\"\"\"
+    print("printed by a handler")
+    return "result"
+
+
+@tool(effect="read")
+async def leave() -> str:
+    \"\"\"End the process, or try to.\"\"\"
+    raise SystemExit(0)
+
+
+polite = Capability("polite", tools=[chatty, leave])
+"""
+PRO = ("--env", "tier=pro", "--env", "seats=2")
+
+
+def test_what_a_handler_prints_is_beside_the_result(workshop: Command) -> None:
+    install(workshop.folder / "packages", "polite", POLITE, capabilities={"polite": "polite:polite"})
+    done = workshop("call", "polite.chatty", *PRO, "--json")
+    assert (done.code, done.json["data"]) == (0, "result")
+    assert done.err.splitlines() == ["imported", "printed by a handler"]
+    assert workshop("call", "polite.chatty", *PRO).out == "result\n"
+
+
+def test_policies_read_the_environment_of_the_flags_and_of_the_file(workshop: Command) -> None:
+    install(workshop.folder / "packages", "polite", POLITE, capabilities={"polite": "polite:polite"})
+    (workshop.folder / "a.yaml").write_text("name: a\ncapabilities: [polite]\n", encoding="utf-8")
+    assert workshop("call", "polite.chatty").code == 3
+    assert workshop("call", "polite.chatty", "--env", "tier=pro", "--env", 'seats="x"').code == 3
+    assert "● chatty" in workshop("compose", "a.yaml", *PRO).out
+    assert "○ chatty" in workshop("compose", "a.yaml").out
+    (workshop.folder / "capset.toml").write_text('[env]\ntier = "pro"\nseats = 2\n', encoding="utf-8")
+    assert "● chatty" in workshop("compose", "a.yaml").out
+    assert workshop("call", "polite.chatty").code == 0
+    assert workshop("call", "polite.chatty", "--env", "tier=free").code == 3
+
+
+def test_a_tool_cannot_end_its_host(workshop: Command) -> None:
+    install(workshop.folder / "packages", "polite", POLITE, capabilities={"polite": "polite:polite"})
+    done = workshop("call", "polite.leave", "--json")
+    assert (done.code, done.json["error"]["code"]) == (1, "internal_error")
+    assert workshop("audit", "query", "--json").json["items"][0]["outcome"] == "failed"
 
 
 def test_progress_is_told_to_people_and_kept_from_programs(workshop: Command) -> None:

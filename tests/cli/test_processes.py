@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sqlite3
 import subprocess
 import time
 from pathlib import Path
@@ -22,24 +23,35 @@ def closed(number: int) -> dict[str, Any]:
     return {name: None, "preexec_fn": lambda: os.close(number)}
 
 
-def test_a_reader_that_has_seen_enough_is_no_failure(capset: Command) -> None:
-    for arguments in (("list",), ("list", "--json"), ("describe", "session_file_system"), ADD):
-        reading, writing = os.pipe()
-        os.close(reading)
-        with capset.start(*arguments, stdout=writing) as process:
-            os.close(writing)
-            _, err = process.communicate(timeout=60)
-        # Beside the result, a call says its record.
-        assert (process.returncode, err.partition("record ")[0]) == (0, ""), arguments
+def unread(capset: Command, *arguments: str) -> tuple[int, str]:
+    """Return the exit code and stderr of a command that nobody reads."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    with capset.start(*arguments, stdout=writing) as process:
+        os.close(writing)
+        _, err = process.communicate(timeout=60)
+    return process.returncode, err
+
+
+def test_what_nobody_reads_is_1_and_nothing_is_said(capset: Command) -> None:
+    for arguments in (("list",), ("list", "--json"), ("describe", "session_file_system")):
+        assert unread(capset, *arguments) == (1, ""), arguments
+
+
+def test_what_has_come_to_its_end_keeps_its_meaning_when_nobody_reads_it(capset: Command) -> None:
+    refused = ("call", "test_math.add", "--json")
+    assert unread(capset, *ADD)[0] == unread(capset, *ADD, "--json")[0] == 0
+    assert unread(capset, *refused) == (3, "")
+    assert unread(capset, "audit", "verify") == unread(capset, "audit", "verify", "--json") == (0, "")
+    with sqlite3.connect(capset.folder / "capset.db") as database:
+        database.execute("UPDATE records SET arguments = '{}' WHERE seq = 1")
+    database.close()
+    assert unread(capset, "audit", "verify", "--json") == (3, "")
 
 
 def test_what_was_bad_input_stays_so_when_nobody_reads_it(capset: Command) -> None:
-    reading, writing = os.pipe()
-    os.close(reading)
-    with capset.start("describe", "nobody", "--json", stdout=writing) as process:
-        os.close(writing)
-        _, err = process.communicate(timeout=60)
-    assert process.returncode == 2
+    code, err = unread(capset, "describe", "nobody", "--json")
+    assert code == 2
     assert err.startswith("error: unknown capability 'nobody'")
 
 
@@ -68,7 +80,8 @@ def test_a_stream_of_few_characters_takes_every_text(capset: Command) -> None:
 
 def started(workshop: Command) -> subprocess.Popen[str]:
     """Start a call that waits, and return once its intent is on record."""
-    process = workshop.start(*WAIT)
+    # Whoever runs the tests in the background of a shell hands down that Ctrl-C is ignored.
+    process = workshop.start(*WAIT, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
     deadline = time.monotonic() + 30
     while process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.1)

@@ -18,6 +18,7 @@ def written(folder: Path, text: str) -> Path:
 
 FILE = 'db = "file.db"\nprincipal = "filed"\ngrant = ["file:read", "file:write"]\n'
 ENVIRON = {"CAPSET_DB": "env.db", "CAPSET_PRINCIPAL": "environed", "CAPSET_GRANT": "env:read, env:write,"}
+WRITE = ("call", "session_file_system.write_file", "--args", '{"path": "/a.txt", "content": "x"}', "--json")
 
 
 def test_the_nearer_source_wins_and_the_others_fill_in(tmp_path: Path) -> None:
@@ -39,11 +40,52 @@ def test_the_nearer_source_wins_and_the_others_fill_in(tmp_path: Path) -> None:
     assert (mixed.db, mixed.principal.id, mixed.principal.permissions) == ("sqlite:///file.db", "flagged", {"env:read"})
 
 
-def test_a_variable_that_is_empty_is_not_set(tmp_path: Path) -> None:
-    environ = dict.fromkeys(ENVIRON, "")
-    settings = load_settings(environ=environ, folder=written(tmp_path, FILE))
-    assert (settings.db, settings.principal.id) == ("sqlite:///file.db", "filed")
-    assert settings.principal.permissions == {"file:read", "file:write"}
+def test_a_variable_that_is_empty_is_not_ignored(tmp_path: Path) -> None:
+    folder = written(tmp_path, FILE)
+    for nothing in ("", " , "):
+        settings = load_settings(environ={"CAPSET_GRANT": nothing}, folder=folder)
+        assert (settings.principal.id, settings.principal.permissions) == ("filed", set())
+    assert load_settings(grant=["a:b"], environ={"CAPSET_GRANT": ""}, folder=folder).principal.permissions == {"a:b"}
+    with pytest.raises(DefinitionError, match="a principal's id must be printable text, and not empty"):
+        load_settings(environ={"CAPSET_PRINCIPAL": ""}, folder=folder)
+
+
+@pytest.mark.parametrize("line", [WRITE, ("audit", "query", "--json"), ("audit", "verify", "--json")])
+def test_an_empty_name_of_the_database_is_refused(
+    line: tuple[str, ...], run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written(tmp_path, 'db = "file.db"')
+    monkeypatch.setenv("CAPSET_DB", "")
+    done = run(*line)
+    assert (done.code, "names no file" in done.json["error"]["message"]) == (2, True)
+
+
+def test_the_environment_is_the_files_with_the_flags_over_it(tmp_path: Path) -> None:
+    folder = written(tmp_path, '[env]\ntier = "free"\nregion = "eu"\nlimits = {day = 5}\n')
+    assert load_settings(environ={}, folder=folder).env == {"tier": "free", "region": "eu", "limits": {"day": 5}}
+    given = ["tier=pro", 'limits={"day": 6}', "on=true", "n=1.5", "none=null", "text=a=b", "empty=", "odd=NaN", 'q="1"']
+    assert load_settings(env=given, environ={}, folder=folder).env == {
+        "tier": "pro",
+        "region": "eu",
+        "limits": {"day": 6},
+        "on": True,
+        "n": 1.5,
+        "none": None,
+        "text": "a=b",
+        "empty": "",
+        "odd": "NaN",
+        "q": "1",
+    }
+    assert load_settings(env=["a=1", "a=2"], environ={}, folder=folder).env["a"] == 2, "the last one counts"
+
+
+@pytest.mark.parametrize("given", ["tier", "", "=pro"])
+def test_an_environment_that_is_no_pair_is_refused(given: str, run: Run) -> None:
+    Path("a.yaml").write_text("name: a\n", encoding="utf-8")
+    for line in (("compose", "a.yaml"), ("call", "noop.noop")):
+        done = run(*line, "--env", given, "--json")
+        assert done.code == 2
+        assert "--env must be KEY=VALUE, such as tier=pro" in done.json["error"]["message"]
 
 
 @pytest.mark.parametrize(
@@ -58,6 +100,7 @@ def test_a_variable_that_is_empty_is_not_set(tmp_path: Path) -> None:
         ("principal = []", "capset.toml: principal must be text; got []"),
         ('grant = "a:b"', "capset.toml: grant must be a list of permissions; got 'a:b'"),
         ("grant = [1]", "capset.toml: grant must be a list of permissions; got [1]"),
+        ('env = "tier"', "capset.toml: env must be a table, such as [env]; got 'tier'"),
         ('grant = ["*"]', "a permission must match"),
         ('principal = ""', "a principal's id must be printable text, and not empty"),
     ],
@@ -76,9 +119,6 @@ def test_a_settings_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
     (tmp_path / "capset.toml").mkdir()
     with pytest.raises(DefinitionError, match=r"capset\.toml cannot be read: Is a directory"):
         load_settings(environ={}, folder=tmp_path)
-
-
-WRITE = ("call", "session_file_system.write_file", "--args", '{"path": "/a.txt", "content": "x"}', "--json")
 
 
 @pytest.mark.spec("G8")

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
+import logging
+import os
+import pty
+import sqlite3
+import struct
+import termios
 
 import pytest
 from rich.console import Console
 from rich.text import Text
 
 from capset.cli.output import cell, verbatim, visible
+from capset.cli.process import OneLine
 from tests.cli.support import ADD, FILES, Command, Run
 
 TRICKY = ["[red]x[/]", "[/]", "[/b] \\[x]", ":smile: :x:", "a\\b", "\\[red]", "[link=http://x]y[/link]", "100%", "{x}"]
@@ -25,7 +34,75 @@ def test_markup_in_data_is_no_markup(text: str) -> None:
 def test_control_characters_are_spelled_out() -> None:
     assert visible("a\x1b[31m\r\x00\x7f\x9b b\n\tc") == "a\\x1b[31m\\x0d\\x00\\x7f\\x9b b\n\tc"
     assert visible("“ünï” 😀") == "“ünï” 😀"
+    assert visible("a\u202eb\u2028c\u200d\u00ad\U000e0001\u00a0d") == "a\\u202eb\\u2028c\\u200d\\xad\\U000e0001\u00a0d"
     assert cell("two\nlines") == "two\\nlines"
+
+
+def test_the_log_shows_one_line_without_control_characters() -> None:
+    record = logging.LogRecord("x", logging.ERROR, "", 0, "tool %r\nfailed\x1b[31m \u202e", ("t",), None)
+    assert OneLine().format(record) == "error: tool 't'\\nfailed\\x1b[31m \\u202e"
+
+
+@pytest.mark.parametrize("text", ["\x1b[31mred", "[/b][/b][/b]", "\u202egnp"])
+def test_a_hash_that_was_tampered_with_is_shown_as_it_is(text: str, run: Run) -> None:
+    run(*ADD)
+    tamper(f"UPDATE records SET hash = '{text}', runtime_hash = '{text}'")
+    assert cell(text[:8]).replace("\\[", "[") in run("audit", "query").out
+    assert "\x1b" not in run("audit", "query").out
+
+
+@pytest.mark.parametrize("column", ["arguments", "policies"])
+@pytest.mark.parametrize("value", ["{", "", "[" * 100_000])
+def test_a_record_that_is_no_json_any_more_is_said_to_be_changed(column: str, value: str, run: Run) -> None:
+    run(*ADD)
+    tamper(f"UPDATE records SET {column} = '{value}'")
+    done = run("audit", "query", "--json")
+    assert done.code == 1
+    assert done.json["error"]["message"] == f"record 1 was changed: its {column} are not JSON"
+    assert run("audit", "query").code == 0, "the table shows neither"
+
+
+def tamper(statement: str) -> None:
+    with sqlite3.connect("capset.db") as database:
+        database.execute(statement)
+    database.close()
+
+
+def on_a_terminal(command: Command, *arguments: str) -> list[str]:
+    """Return the lines that a command shows on a terminal of 80 columns, without colours."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    with command.start(*arguments, stdout=theirs, env={"TERM": "xterm"}) as process:
+        os.close(theirs)
+        shown = b""
+        with contextlib.suppress(OSError):  # how a terminal ends
+            while part := os.read(ours, 65536):
+                shown += part
+        os.close(ours)
+        assert process.wait(60) == 0
+    return Text.from_ansi(shown.decode().replace("\r\n", "\n")).plain.splitlines()
+
+
+def test_eighty_columns_show_what_matters_uncut(workshop: Command) -> None:
+    workshop("call", "current_time.get_current_time")
+    workshop("call", "session_file_system.list_directory", "--args", '{"path": "/"}', "--principal", "somebody@example")
+    workshop(*ADD, "--principal", "p" * 100)
+    listed = on_a_terminal(workshop, "list")
+    assert all(len(line.rstrip()) <= 80 for line in listed)
+    names = {line.split()[0] for line in listed if line[:1].strip()}
+    assert names >= {"current_time", "session_file_system", "stateless_todo_list", "workshop"}
+    queried = on_a_terminal(workshop, "audit", "query")
+    assert all(len(line.rstrip()) <= 80 for line in queried)
+    rows = [line.split() for line in queried if line[:1].strip()]
+    assert [row[0] for row in rows] == ["SEQ", "3", "2", "1"]
+    for row, tool, outcome in zip(
+        rows[1:], ("add", "list_directory", "get_current_time"), ("succeeded", "denied", "succeeded"), strict=True
+    ):
+        assert {tool, outcome} <= set(row)
+    workshop("call", f"test_math.{'q' * 60}")
+    folded = on_a_terminal(workshop, "audit", "query")
+    assert [line.split()[0] for line in folded if line[:1].strip()] == ["SEQ", "4", "3", "2", "1"]
+    assert "".join(folded).count("q") == 60, "a name of any length is all there, in more lines"
 
 
 def test_a_result_that_is_text_is_printed_as_it_is(workshop: Command) -> None:
@@ -58,7 +135,7 @@ def test_the_list_shows_what_there_is(workshop: Command) -> None:
     assert [
         name for name in ("read_file", "delete_file", "stat_file") if name not in lines["session_file_system"]
     ] == []
-    assert "[red]Workshop[/] :smile:" in lines["workshop"]
+    assert lines["ID"].split() == ["ID", "STATUS", "CATEGORY", "TOOLS"]
     assert "[i]Tests[/i]" in lines["workshop"]
 
 

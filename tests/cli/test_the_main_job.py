@@ -64,6 +64,7 @@ def test_the_same_for_people(capset: Command) -> None:
     for said in ("a: required, but missing", "b: Input should be a finite number", "c: no such parameter"):
         assert said in refused.err
     table = capset("audit", "query", "--record", record[1])
+    assert len(table.out.splitlines()) == 2, "a head, and the one record that was asked for"
     assert [name for name in ("SEQ", "add", "succeeded", "local") if name not in table.out] == []
     assert capset("audit", "verify").out == "verified: 2 records, every hash holds\n"
 

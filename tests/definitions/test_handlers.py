@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import functools
 import types
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Generator,
+    Iterable,
+    Iterator,
+    Sequence,
+)
 from typing import Annotated, Any, NoReturn
 
 import pytest
@@ -29,16 +39,20 @@ WORDS = {
     "Annotated": Annotated,
     "Any": Any,
     "AsyncGenerator": AsyncGenerator,
+    "AsyncIterable": AsyncIterable,
     "AsyncIterator": AsyncIterator,
     "Awaitable": Awaitable,
     "Callable": Callable,
     "Context": Context,
     "Field": Field,
+    "Generator": Generator,
+    "Iterable": Iterable,
     "Iterator": Iterator,
     "NoReturn": NoReturn,
     "Plain": Plain,
     "Progress": Progress,
     "Reply": Reply,
+    "Sequence": Sequence,
     "Sized": Sized,
     "Tagged": Tagged,
 }
@@ -245,8 +259,12 @@ def test_what_is_no_function_is_refused(wrong: Any) -> None:
 
 
 def test_what_has_no_signature_is_refused() -> None:
-    for wrong in (int, len, classmethod(function())):
-        with pytest.raises(DefinitionError, match="tool 'do'"):
+    for wrong, problem in (
+        (int, "@tool takes a function; got"),
+        (len, "tool 'do'"),
+        (5, "@tool takes a function; got"),
+    ):
+        with pytest.raises(DefinitionError, match=problem):
             tool(name="do", description="Do.")(wrong)  # pyright: ignore[reportArgumentType, reportCallIssue]
 
 
@@ -281,6 +299,42 @@ def test_a_wrapped_function_is_read_through_its_wrapper() -> None:
 
     made = tool(wrapper)
     assert (made.name, made.shape, made.takes_context, made.parameters) == ("do", "async", True, ("a",))
+
+
+def test_an_async_function_in_a_sync_wrapper_is_refused() -> None:
+    @functools.wraps(inner := function(prefix="async "))
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        return inner(*args, **kwargs)
+
+    with pytest.raises(DefinitionError, match="tool 'do': an async function is wrapped in one that is not") as refused:
+        tool(wrapper)
+    assert "async def" in str(refused.value.hint)
+
+
+def test_a_stream_may_come_through_a_sync_wrapper() -> None:
+    @functools.wraps(inner := function(returns="AsyncIterator[Reply[int]]", **STREAM))
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        return inner(*args, **kwargs)
+
+    assert tool(wrapper).shape == "stream"
+
+
+@pytest.mark.spec("G11")
+@pytest.mark.parametrize(
+    "annotation",
+    [
+        *("Iterable", "Iterable[int]", "Iterator[int]", "Generator[int, None, None]", "AsyncIterable[int]"),
+        *("AsyncIterator[int]", "AsyncGenerator[int, None]", "Annotated[Iterable[int], Field(description='x')]"),
+        *("list[Iterable[int]]", "Iterable[int] | None", "dict[str, list[Iterator[int]]]"),
+    ],
+)
+def test_a_parameter_that_reading_uses_up_is_refused_with_advice(annotation: str) -> None:
+    with pytest.raises(DefinitionError, match=r"tool 'do', parameter 'a': what is .* use list or Sequence"):
+        define(f"b: int, a: {annotation}")
+
+
+def test_a_sequence_is_no_lazy_type() -> None:
+    assert define("a: Sequence[int]", "list[int]").arguments.check_json(b'{"a": [1]}') == {"a": [1]}
 
 
 def test_a_type_that_only_a_function_knows_is_refused_with_advice() -> None:

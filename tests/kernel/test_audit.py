@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import BaseModel
+from pydantic import BaseModel, SecretBytes, SecretStr
 
 from capset import Context, Json, Message, Meta, tool
 from capset.fingerprint.canonical import canonical
@@ -143,6 +143,26 @@ async def test_secrets_of_refused_calls_are_redacted_too(text: str) -> None:
             "signingKey",
             "ssh private key",
             "credentials",
+            "passwords",
+            "api_keys",
+            "apiKeys",
+            "apikeys",
+            "access_tokens",
+            "refreshTokens",
+            "accesstoken",
+            "session_token",
+            "session_key",
+            "cookie",
+            "Set-Cookie",
+            "cookies",
+            "auth",
+            "proxy_auth",
+            "basicAuth",
+            "pwd",
+            "DB_PWD",
+            "bearer",
+            "bearerToken",
+            "max_password",
             "Authorization",
             "AUTHORIZATION",
         ),
@@ -163,7 +183,19 @@ def test_names_of_secrets_in_every_style(name: str) -> None:
         "monkey",
         "tokens",
         "max_tokens",
+        "maxTokens",
+        "prompt_tokens",
+        "token_count",
+        "tokenCount",
+        "page_token_limit",
+        "api_key_count",
         "tokenizer",
+        "auth_type",
+        "authors",
+        "keys",
+        "primary_key",
+        "access",
+        "session",
         "author",
         "secretary",
         "passage",
@@ -173,6 +205,27 @@ def test_names_of_secrets_in_every_style(name: str) -> None:
 )
 def test_names_that_only_look_alike_are_kept(name: str) -> None:
     assert redacted({name: "x"}) == {name: "x"}
+
+
+@pytest.mark.spec("G20")
+async def test_a_digest_tells_masked_secrets_apart_and_the_record_does_not(store: str) -> None:
+    @tool(effect="read")
+    async def unlock(pin: SecretStr, salt: SecretBytes) -> int:
+        """Unlock."""
+        return len(pin) + len(salt)
+
+    async with desk(unlock, store=store) as opened:
+        await opened.session.call(unlock, SecretStr("hunter1"), SecretBytes(b""))
+        await opened.session.call(unlock, SecretStr("hunter2"), SecretBytes(b"\xffx"))
+        await ask(opened.session, "unlock", {"pin": "hunter1", "salt": ""})
+        records = await opened.records()
+        key = await opened.kernel.audit.digest_key()
+    whole = {"pin": "hunter1", "salt": ""}
+    digests = [one.arguments_digest for one in records]
+    assert digests[0] == digests[2] == hmac.digest(key, canonical(whole), "sha256").hex()
+    assert digests[0] != digests[1]
+    assert {json.loads(one.arguments)["pin"] for one in records} == {"**********"}
+    assert "hunter" not in repr(records)
 
 
 PLAIN = st.recursive(

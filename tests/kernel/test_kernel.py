@@ -92,6 +92,7 @@ async def test_a_session_goes_on_with_its_files_in_the_same_kernel_and_the_next(
         Principal("user-1", org="org-2"),
         Principal("user-1"),
         Principal("USER-1", org="org-1"),
+        Principal("user-1", org="org-1", kind="agent"),
         Principal("user-1 ", org="org-1"),
     ],
     ids=repr,

@@ -334,3 +334,36 @@ async def test_a_recursion_without_end_is_ended_and_every_attempt_is_on_record(e
         assert {one.outcome for one in records} == {"failed"}
         assert len(records) == 52
         assert (await opened.kernel.audit.verify()).ok
+
+
+@pytest.mark.spec("G19", "G23")
+async def test_a_write_whose_outcome_is_not_on_record_is_not_to_be_repeated() -> None:
+    def fail(phase: str) -> None:
+        if phase == "outcome":
+            raise StoreError("the disk is full")
+
+    @tool
+    async def pay() -> int:
+        """Pay."""
+        return 1
+
+    async with desk(pay, store=TappedStore(fail)) as opened:
+        error = (await opened.session.try_call(pay)).error
+        assert error is not None
+        assert (error.status, error.retryable) == (503, False)
+        assert "ran, but its outcome could not be put on record" in error.message
+
+
+async def test_one_error_that_two_calls_raise_keeps_each_its_own_correlation() -> None:
+    shared = ToolError("no")
+
+    @tool(effect="read")
+    async def fail() -> int:
+        """Fail."""
+        raise shared
+
+    async with desk(fail) as opened:
+        first, second = [(await opened.session.try_call(fail)).error for _ in range(2)]
+        assert first is not None
+        assert second is not None
+        assert first.correlation != second.correlation

@@ -113,13 +113,30 @@ def test_a_package_that_cannot_be_imported_keeps_out_only_itself(install: Instal
     assert [(one.entry_point, "not today" in one.message) for one in registry.problems] == [("a", True), ("b", True)]
 
 
+@pytest.mark.spec("P1")
+def test_what_could_not_be_loaded_is_not_called_unknown(install: Install) -> None:
+    points = "[capset.capabilities]\na = thirdparty:a\n[capset.agents]\nb = thirdparty:b\n"
+    install("raise RuntimeError('not today')", points)
+    registry = Registry.installed()
+    with pytest.raises(
+        NotFound, match=r"capability 'a' is installed, but could not be loaded: RuntimeError .*not today"
+    ):
+        registry.get("a")
+    with pytest.raises(NotFound, match=r"agent 'b' is installed, but could not be loaded: RuntimeError .*not today"):
+        registry.get_agent("b")
+    with pytest.raises(NotFound, match="unknown capability 'b'"):
+        registry.get("b")
+
+
 def test_two_different_capabilities_of_one_name_refuse_to_load(install: Install) -> None:
     install(
         "from capset import Capability\nnoop = Capability('noop')",
         "[capset.capabilities]\nmine = thirdparty:noop\n",
     )
-    with pytest.raises(DefinitionError, match="two different capabilities named 'noop' are installed"):
+    with pytest.raises(DefinitionError, match="named 'noop' are installed") as refused:
         Registry.installed()
+    assert "mine = thirdparty:noop of thirdparty" in refused.value.message
+    assert " of capset" in refused.value.message
 
 
 def test_one_object_under_two_entry_points_is_no_conflict(install: Install) -> None:

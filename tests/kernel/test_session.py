@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from capset import Json, Message, Progress, Session, tool
+from capset import Json, Message, Meta, Progress, Session, tool
 from capset.errors import CapsetError, DeadlineExceeded, InvalidArguments, ToolError
 from tests.kernel.support import ask, desk, read
 
@@ -163,3 +163,12 @@ async def test_sessions_of_one_kernel_run_side_by_side(store: str) -> None:
                 texts = {json.loads(one.arguments)["text"] for one in records if one.session == session.id}
                 assert texts == {f"{n}" for n in range(50)}
             assert (await first.kernel.audit.verify()).ok
+
+
+@pytest.mark.parametrize("meta", [Meta(5, "t", "c"), Meta("i", "t", 7), Meta("i", "t", "c", deadline="soon")], ids=repr)  # pyright: ignore[reportArgumentType]
+async def test_a_message_whose_meta_is_not_what_it_should_be_is_refused_and_on_record(meta: Meta) -> None:
+    async with desk(look) as opened:
+        for name in ("look", "lok"):
+            (error,) = await read(opened.session.invoke(Message("query", name, {}, meta)))
+            assert error.data["status"] in (422, 404)
+        assert [one.outcome for one in await opened.records()] == ["invalid", "not_found"]

@@ -189,3 +189,17 @@ def test_an_agent_takes_plain_ids_and_gives_them_back() -> None:
     assert returns(shape)["capabilities"] == ["noop"]
     mixed = AgentShape.model_validate({"name": "a", "capabilities": ["noop", {"id": "memory"}]})
     assert mixed.capability_ids() == ["noop", "memory"]
+
+
+@pytest.mark.parametrize(
+    ("entry", "places"),
+    [
+        ({"id": "noop", "policy": 1}, {("policy", "extra_forbidden")}),
+        ({"name": "noop"}, {("id", "missing"), ("name", "extra_forbidden")}),
+        (5, {("an id", "string_type")}),
+    ],
+)
+def test_an_entry_that_does_not_fit_is_told_as_what_it_is(entry: object, places: set[tuple[str, str]]) -> None:
+    with pytest.raises(ValidationError) as refused:
+        AgentShape.model_validate({"name": "a", "capabilities": [entry]})
+    assert {(str(one["loc"][-1]), one["type"]) for one in refused.value.errors()} == places

@@ -9,11 +9,11 @@ from typing import Annotated, get_args
 
 import typer
 
-from capset.cli.exits import Exit, guarded
+from capset.cli.exits import Exit, ended, guarded
 from capset.cli.options import AsJson, Db
 from capset.cli.output import cell, err, out, print_json, short, table, verbatim
 from capset.cli.settings import existing_db, load_settings
-from capset.definitions.records import Outcome
+from capset.definitions.records import Outcome, Record
 from capset.errors import DefinitionError, unknown
 from capset.fingerprint.chain import Verification
 from capset.stores.base import AuditPage, AuditQuery, Store, make_store
@@ -39,13 +39,8 @@ def query_command(
     if as_json:
         print_json(audit_page_shape(page).plain())
         return Exit.DONE
-    rows = table("SEQ", "TIME", "PRINCIPAL", "TOOL", "OUTCOME", "WHY", "ms", "RUNTIME", "HASH")
-    for one in page.items:
-        why = one.reason or one.code or one.decision or "–"
-        texts = (one.time[:19].replace("T", " "), one.principal, one.tool, one.outcome or "–", why)
-        milliseconds = f"{(one.duration_us or 0) / 1000:.1f}"
-        rows.add_row(str(one.seq), *map(cell, texts), milliseconds, short(one.runtime_hash), short(one.hash))
-    out().print(rows)
+    columns = ("SEQ", "TIME", "PRINCIPAL", "TOOL", "OUTCOME", "WHY", "HASH")
+    out().print(table(*columns, rows=map(_row, page.items), folds=("PRINCIPAL", "WHY")))
     if page.next is not None:
         err().print(f"[dim]more: --before {page.next}[/]")
     return Exit.DONE
@@ -55,14 +50,22 @@ def query_command(
 def verify_command(db: Db = None, as_json: AsJson = False) -> Exit:
     """Check the whole chain of records; the exit code is 3 if it does not hold."""
     found = asyncio.run(_verify(existing_db(load_settings(db=db).db)))
-    if as_json:
-        print_json(verification_shape(found).plain())
-    elif found.ok:
-        out().print(f"[green]verified:[/] {found.checked} records, every hash holds")
-    else:
-        err().print(f"[red]not verified:[/] {verbatim(found.problem or '')}", soft_wrap=True)
-        err().print(f"[dim]{found.checked} records before it hold[/]")
+    with ended():
+        if as_json:
+            print_json(verification_shape(found).plain())
+        elif found.ok:
+            held = f"{found.checked} records, every hash holds" if found.checked else "there are no records"
+            out().print(f"[green]verified:[/] {held}")
+        else:
+            err().print(f"[red]not verified:[/] {verbatim(found.problem or '')}", soft_wrap=True)
+            err().print(f"[dim]{found.checked} records before it hold[/]")
     return Exit.DONE if found.ok else Exit.REFUSED
+
+
+def _row(record: Record) -> list[str]:
+    why = record.reason or record.code or record.decision or "–"
+    texts = (record.time[:19].replace("T", " "), record.principal, record.tool, record.outcome or "–", why)
+    return [str(record.seq), *map(cell, texts), short(record.hash)]
 
 
 def _outcome(named: str | None) -> Outcome | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import json
+import contextlib
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,9 +13,9 @@ import typer
 from pydantic_core import from_json
 
 from capset.adapters.agent_file import build_agent, read_agent_file
-from capset.cli.exits import Exit, exit_of, guarded
-from capset.cli.options import AsJson, Db, Grant, Who
-from capset.cli.output import cell, err, print_error, print_json, visible
+from capset.cli.exits import Exit, ended, exit_of, guarded
+from capset.cli.options import AsJson, Db, Env, Grant, Who
+from capset.cli.output import cell, err, pretty, print_error, print_json, visible
 from capset.cli.settings import Settings, existing_db, load_settings
 from capset.definitions.agents import Agent
 from capset.definitions.messages import Json, Message
@@ -38,6 +38,7 @@ def call_command(
     agent: Annotated[str | None, typer.Option(help="An agent file, or the name of an installed agent.")] = None,
     session: Annotated[str | None, typer.Option(help="The id of a session to go on with.")] = None,
     grant: Grant = None,
+    env: Env = None,
     timeout: Annotated[float | None, typer.Option(help="Seconds that the call may take.")] = None,
     principal: Who = None,
     db: Db = None,
@@ -47,25 +48,27 @@ def call_command(
 
     Without --agent or --session the call runs in a new session of an agent with the named capability alone.
     """
-    settings = load_settings(db=db, principal=principal, grant=grant)
+    settings = load_settings(db=db, principal=principal, grant=grant, env=env)
     data = Json(_read_arguments(arguments))
     if agent is not None and session is not None:
         raise DefinitionError("a session has its agent: give --agent or --session, not both")
     if timeout is not None and not timeout > 0:
         raise DefinitionError(f"--timeout must be a positive number of seconds; got {timeout}")
     target = Target(tool, agent, session)
-    result, shape = asyncio.run(_call(settings, target, data, timeout, quiet=as_json))
-    if as_json:
-        print_json(shape)
-    elif result.error is not None:
-        if isinstance(result.error, PermissionDenied):
-            result.error.hint = "permissions of the principal are given with --grant"
-        print_error(result.error, as_json=False)
-    else:
-        value = shape["data"]
-        print(visible(value if isinstance(value, str) else _pretty(value)), flush=True)
-    if not as_json:
-        err().print(f"[dim]record {result.record}  session {shape['session']}[/]", soft_wrap=True)
+    with contextlib.redirect_stdout(sys.stderr):  # what a handler prints is not the result
+        result, shape = asyncio.run(_call(settings, target, data, timeout, quiet=as_json))
+    with ended():
+        if as_json:
+            print_json(shape)
+        elif result.error is not None:
+            if isinstance(result.error, PermissionDenied) and "lacks the permission" in result.error.message:
+                result.error.hint = "permissions of the principal are given with --grant"
+            print_error(result.error, as_json=False)
+        else:
+            value = shape["data"]
+            print(visible(value if isinstance(value, str) else pretty(value)), flush=True)
+        if not as_json:
+            err().print(f"[dim]record {result.record}  session {shape['session']}[/]", soft_wrap=True)
     return Exit.DONE if result.error is None else exit_of(result.error)
 
 
@@ -86,7 +89,8 @@ async def _call(
     named = _agent(registry, target) if target.session is None else None
     async with Kernel(store=settings.db if named else existing_db(settings.db)) as kernel:
         agent = named or await _agent_of_session(kernel, registry, target.session or "")
-        async with kernel.open(agent, principal=settings.principal, session_id=target.session) as opened:
+        who = settings.principal
+        async with kernel.open(agent, principal=who, env=settings.env, session_id=target.session) as opened:
             session = opened.options(timeout=timeout) if timeout else opened
             return await _run(session, target.tool, data, quiet=quiet)
 
@@ -147,7 +151,3 @@ def _read_arguments(given: str) -> bytes:
     if not isinstance(value, dict):
         raise DefinitionError(f"--args must be a JSON object, such as {{}}; got {type(value).__name__}")
     return text
-
-
-def _pretty(value: Any) -> str:
-    return json.dumps(value, indent=2, ensure_ascii=False)

@@ -11,7 +11,7 @@ from rich.tree import Tree
 
 from capset.adapters.agent_file import read_agent_file
 from capset.cli.exits import Exit, guarded
-from capset.cli.options import AsJson, Grant, Who
+from capset.cli.options import AsJson, Env, Grant, Who
 from capset.cli.output import err, out, print_json, verbatim
 from capset.cli.settings import load_settings
 from capset.composition.compose import compose
@@ -24,13 +24,14 @@ from capset.wire.snapshots import SnapshotShape, snapshot_shape
 def compose_command(
     agent: Annotated[Path, typer.Argument(help="An agent file: YAML, JSON or TOML.")],
     grant: Grant = None,
+    env: Env = None,
     principal: Who = None,
     as_json: AsJson = False,
 ) -> Exit:
     """Compose an agent file and show its prompt, its tools, why some are not in play, and its three hashes."""
-    settings = load_settings(principal=principal, grant=grant)
+    settings = load_settings(principal=principal, grant=grant, env=env)
     composition = compose(read_agent_file(agent, Registry.installed()))
-    shape = snapshot_shape(asyncio.run(evaluate(composition, principal=settings.principal)))
+    shape = snapshot_shape(asyncio.run(evaluate(composition, principal=settings.principal, env=settings.env)))
     if as_json:
         print_json(shape.plain())
         return Exit.DONE

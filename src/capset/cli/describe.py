@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.tree import Tree
 
 from capset.cli.exits import Exit, guarded
 from capset.cli.options import AsJson
-from capset.cli.output import out, print_json, short, verbatim
+from capset.cli.output import out, pretty, print_json, short, verbatim
 from capset.errors import NotFound, unknown
 from capset.kernel.registry import Registry
 from capset.wire.capabilities import CapabilityDetail, ToolShape, capability_detail
@@ -43,10 +42,11 @@ def describe_command(
 
 
 def _tool_of(detail: CapabilityDetail, name: str) -> ToolShape:
-    tools = {tool.name: tool for tool in detail.tools}
-    if name not in tools:
-        raise NotFound(unknown(f"tool of {detail.id!r}", name, tools))
-    return tools[name]
+    tools = {f"{detail.id}.{tool.name}": tool for tool in detail.tools}
+    wanted = f"{detail.id}.{name}"
+    if wanted not in tools:
+        raise NotFound(unknown("tool", wanted, tools))
+    return tools[wanted]
 
 
 def _tool_tree(tool: ToolShape, *, full: bool) -> Tree:
@@ -54,10 +54,6 @@ def _tool_tree(tool: ToolShape, *, full: bool) -> Tree:
     tree = Tree(f"[bold]{tool.name}[/] [dim]{tool.effect}{needs}, {short(tool.hash)}[/]")
     tree.add(verbatim(tool.description if full else tool.description.splitlines()[0]))
     if full:
-        tree.add("[bold]arguments[/]").add(verbatim(_pretty(tool.schema_)))
-        tree.add("[bold]result[/]").add(verbatim(_pretty(tool.output)))
+        tree.add("[bold]arguments[/]").add(verbatim(pretty(tool.schema_)))
+        tree.add("[bold]result[/]").add(verbatim(pretty(tool.output)))
     return tree
-
-
-def _pretty(schema: dict[str, Any]) -> str:
-    return json.dumps(schema, indent=2, ensure_ascii=False)

@@ -6,7 +6,7 @@ import contextlib
 import functools
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from enum import IntEnum
 from typing import Final, ParamSpec
 
@@ -49,8 +49,8 @@ def guarded(command: Callable[P, Exit]) -> Callable[P, None]:
         except KeyboardInterrupt:
             code = INTERRUPTED
         except BrokenPipeError:
-            _mute()  # the reader has seen enough
-            code = Exit.DONE
+            _mute()
+            code = Exit.FAILED
         except Exception as error:
             code, told = _told(error)
             _tell(told, as_json=bool(kwargs.get("as_json")))
@@ -59,6 +59,15 @@ def guarded(command: Callable[P, Exit]) -> Callable[P, None]:
         raise typer.Exit(int(code))
 
     return run
+
+
+@contextlib.contextmanager
+def ended() -> Generator[None]:
+    """Print what a command has come to: that nobody reads it any more changes nothing about its exit code."""
+    try:
+        yield
+    except BrokenPipeError:
+        _mute()
 
 
 def _told(error: Exception) -> tuple[Exit, CapsetError]:

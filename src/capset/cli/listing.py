@@ -25,11 +25,11 @@ def list_command(
     for problem in registry.problems:
         err().print(f"[yellow]warning:[/] {verbatim(problem.entry_point)}: {verbatim(problem.message)}", soft_wrap=True)
     if as_json:
-        print_json({"items": [one.plain() for one in shapes], "total": len(shapes)})
+        problems = [{"entry_point": one.entry_point, "message": one.message} for one in registry.problems]
+        listed = {"items": [one.plain() for one in shapes], "total": len(shapes)}
+        print_json(listed | {"problems": problems} if problems else listed)
         return Exit.DONE
-    rows = table("ID", "NAME", "STATUS", "CATEGORY", "TOOLS")
-    for one in shapes:
-        tools = ", ".join(tool.name for tool in registry.capabilities[one.id].tools)
-        rows.add_row(one.id, cell(one.name), one.status, cell(one.category or "–"), tools or "–")
-    out().print(rows)
+    names = {one.id: ", ".join(tool.name for tool in registry.capabilities[one.id].tools) for one in shapes}
+    rows = ((one.id, one.status, cell(one.category or "–"), names[one.id] or "–") for one in shapes)
+    out().print(table("ID", "STATUS", "CATEGORY", "TOOLS", rows=rows, folds=("CATEGORY", "TOOLS")))
     return Exit.DONE

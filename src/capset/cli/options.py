@@ -13,3 +13,7 @@ Grant = Annotated[
     list[str] | None,
     typer.Option("--grant", help="A permission of the principal; may be repeated (or CAPSET_GRANT, with commas)."),
 ]
+Env = Annotated[
+    list[str] | None,
+    typer.Option("--env", metavar="KEY=VALUE", help="What policies read as request.env; may be repeated."),
+]

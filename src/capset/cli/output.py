@@ -4,19 +4,39 @@ from __future__ import annotations
 
 import json
 import sys
+import unicodedata
+from collections.abc import Iterable
 from typing import Any, Final
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from capset.errors import CapsetError
 from capset.wire.errors import error_shape
 
 PIPE_WIDTH: Final = 160
 """Columns of text when it goes to a file or another program."""
-_CONTROLS: Final = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\n\t"}
-"""What could move a terminal's cursor, or change what is seen."""
+LONGEST_WORD: Final = 24
+"""Columns of a table that hold no longer text than this stay whole."""
+_HIDDEN: Final = ("Cc", "Cf", "Zl", "Zp")
+"""The categories of what could move a terminal's cursor, or change what is seen: controls, formats, separators."""
+
+
+class _Spelling(dict[int, str]):
+    """What each character is shown as, for ``str.translate``; filled as characters are met."""
+
+    def __missing__(self, code: int) -> str:
+        shown = chr(code)
+        if shown not in "\n\t" and unicodedata.category(shown) in _HIDDEN:
+            shown = f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+        self[code] = shown
+        return shown
+
+
+_SPELLING: Final = _Spelling()
 
 
 class _Console(Console):
@@ -52,9 +72,19 @@ def print_error(error: CapsetError, *, as_json: bool) -> None:
         console.print(f"[dim]hint:[/]  {verbatim(error.hint)}", soft_wrap=True)
 
 
+def pretty(value: Any) -> str:  # plain JSON data
+    """Return JSON as people read it."""
+    return json.dumps(value, indent=2, ensure_ascii=False)
+
+
 def visible(text: str) -> str:
-    """Return text with its control characters spelled out, but for new lines and tabs."""
-    return text.translate(_CONTROLS)
+    """Return text with its control and format characters spelled out, but for new lines and tabs."""
+    return text.translate(_SPELLING)
+
+
+def one_line(text: str) -> str:
+    """Return text as ``visible`` does, with its new lines spelled out too."""
+    return visible(text).replace("\n", "\\n")
 
 
 def verbatim(text: str) -> str:
@@ -64,17 +94,24 @@ def verbatim(text: str) -> str:
 
 def cell(text: str) -> str:
     """Return other people's text for one line of a console, such as a table's row."""
-    return verbatim(text.replace("\n", "\\n"))
+    return escape(one_line(text))
 
 
-def table(*columns: str) -> Table:
-    """Return an empty table in the house style."""
-    made = Table(box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        made.add_column(column, no_wrap=True)
+def table(*columns: str, rows: Iterable[Iterable[str]], folds: Iterable[str]) -> Table:
+    """Return a table in the house style, of rows of markup.
+
+    On a narrow terminal the columns ``folds`` give way, and those with a text longer than ``LONGEST_WORD``.
+    """
+    made = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1, 0, 0))
+    lines = [list(row) for row in rows]
+    for position, column in enumerate(columns):
+        longest = max((cell_len(Text.from_markup(line[position]).plain) for line in lines), default=0)
+        made.add_column(column, no_wrap=column not in folds and longest <= LONGEST_WORD, overflow="fold")
+    for line in lines:
+        made.add_row(*line)
     return made
 
 
 def short(digest: str | None) -> str:
-    """Return the first twelve digits of a hash."""
-    return (digest or "–")[:12]
+    """Return the first eight digits of a hash, for one line of a console."""
+    return cell((digest or "–")[:8])

@@ -7,6 +7,8 @@ import logging
 import os
 import sys
 
+from capset.cli.output import one_line
+
 
 def prepare() -> None:
     """Make the streams take any text, and show errors of the log in one line each.
@@ -25,12 +27,12 @@ def prepare() -> None:
         logging.basicConfig(level=logging.DEBUG)
         return
     handler = logging.StreamHandler()
-    handler.setFormatter(_OneLine())
+    handler.setFormatter(OneLine())
     logging.basicConfig(level=logging.ERROR, handlers=[handler])
 
 
-class _OneLine(logging.Formatter):
-    """Leaves tracebacks out."""
+class OneLine(logging.Formatter):
+    """Leaves tracebacks out, and spells out what is not for a terminal."""
 
     def format(self, record: logging.LogRecord) -> str:
-        return f"{record.levelname.lower()}: {record.getMessage()}"
+        return f"{record.levelname.lower()}: {one_line(record.getMessage())}"

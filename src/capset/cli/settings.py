@@ -9,20 +9,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from pydantic_core import from_json
+
 from capset.definitions.principals import Principal
 from capset.errors import DefinitionError, refuse_unknown_keys
 
 FILE: Final = "capset.toml"
 DEFAULT_DB: Final = "sqlite:///capset.db"
-_KNOWN: Final = ("db", "principal", "grant")
+_KNOWN: Final = ("db", "principal", "grant", "env")
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Where records are kept, and who acts with which permissions."""
+    """Where records are kept, who acts with which permissions, and what policies may read of the environment."""
 
     db: str
     principal: Principal
+    env: Mapping[str, Any]
 
 
 def load_settings(
@@ -30,20 +33,25 @@ def load_settings(
     db: str | None = None,
     principal: str | None = None,
     grant: list[str] | None = None,
+    env: list[str] | None = None,
     environ: Mapping[str, str] | None = None,
     folder: Path | None = None,
 ) -> Settings:
-    """Return the settings in force. ``CAPSET_GRANT`` separates permissions by commas.
+    """Return the settings in force. ``CAPSET_GRANT`` separates permissions by commas; an empty one grants nothing.
 
-    ``db`` is a URL, or a file's name, which stands for ``sqlite:///FILE``. Raises ``DefinitionError`` for a settings
-    file that cannot be read or has a key that nobody knows.
+    ``db`` is a URL, or a file's name, which stands for ``sqlite:///FILE``. Each ``env`` is ``KEY=VALUE``, with a
+    value in JSON or else a text, and wins over the file's of that key. Raises ``DefinitionError`` for a settings file
+    that cannot be read or has a key that nobody knows.
     """
     variables = os.environ if environ is None else environ
     file = _read(folder or Path.cwd())
-    named = (variables.get("CAPSET_DB") or file.get("db", DEFAULT_DB)) if db is None else db
-    granted = grant or [one.strip() for one in variables.get("CAPSET_GRANT", "").split(",") if one.strip()]
-    who = (variables.get("CAPSET_PRINCIPAL") or file.get("principal", "local")) if principal is None else principal
-    return Settings(_url(named), Principal(who, permissions=granted or file.get("grant") or ()))
+    named = variables.get("CAPSET_DB", str(file.get("db", DEFAULT_DB))) if db is None else db
+    who = variables.get("CAPSET_PRINCIPAL", str(file.get("principal", "local"))) if principal is None else principal
+    granted = grant or file.get("grant", [])
+    if not grant and "CAPSET_GRANT" in variables:
+        granted = [one.strip() for one in variables["CAPSET_GRANT"].split(",") if one.strip()]
+    environment = file.get("env", {}) | dict(map(_entry, env or ()))
+    return Settings(_url(named), Principal(who, permissions=granted), environment)
 
 
 def existing_db(url: str) -> str:
@@ -52,6 +60,16 @@ def existing_db(url: str) -> str:
     if scheme == "sqlite" and not Path(path).exists():
         raise DefinitionError(f"there is no database at {path}", hint="name one with --db or CAPSET_DB")
     return url
+
+
+def _entry(given: str) -> tuple[str, Any]:
+    key, separator, value = given.partition("=")
+    if not separator or not key:
+        raise DefinitionError(f"--env must be KEY=VALUE, such as tier=pro; got {given!r}")
+    try:
+        return key, from_json(value, allow_inf_nan=False)
+    except ValueError:
+        return key, value
 
 
 def _url(named: str) -> str:
@@ -79,4 +97,6 @@ def _read(folder: Path) -> dict[str, Any]:
     grant = data.get("grant", [])
     if not isinstance(grant, list) or not all(isinstance(one, str) for one in grant):  # pyright: ignore[reportUnknownVariableType]
         raise DefinitionError(f"{FILE}: grant must be a list of permissions; got {grant!r}")
+    if not isinstance(data.get("env", {}), dict):
+        raise DefinitionError(f"{FILE}: env must be a table, such as [env]; got {data['env']!r}")
     return data

@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Mapping
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Callable,
+    Generator,
+    Iterable,
+    Iterator,
+    Mapping,
+)
 from dataclasses import dataclass
 from inspect import Parameter
 from types import UnionType
@@ -19,6 +28,7 @@ from capset.errors import DefinitionError
 
 Shape = Literal["sync", "async", "stream"]
 _STREAMS = (AsyncIterator, AsyncGenerator, AsyncIterable)
+_LAZY = (*_STREAMS, Generator, Iterable, Iterator)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +112,10 @@ def _field(name: str, parameter: Parameter, hints: Mapping[str, Any], descriptio
     bare, *declared = get_args(annotation) if get_origin(annotation) is Annotated else (annotation,)
     if bare is Any:
         raise DefinitionError(f"{where}: Any says nothing to a model; use object, or the type that is meant")
+    if (lazy := _lazy(annotation)) is not None:
+        raise DefinitionError(
+            f"{where}: what is {lazy.__name__} is read only once, and not checked before; use list or Sequence"
+        )
     fields = [note for note in declared if isinstance(note, FieldInfo)]
     if any(field.alias or field.validation_alias for field in fields):
         raise DefinitionError(f"{where}: an alias would be another name than its own; rename the parameter instead")
@@ -114,9 +128,23 @@ def _field(name: str, parameter: Parameter, hints: Mapping[str, Any], descriptio
     return Annotated[annotation, Field(**notes)] if notes else annotation
 
 
+def _lazy(annotation: Any) -> type | None:
+    """Return the type inside an annotation whose values are used up by reading them, if there is one."""
+    origin = get_origin(annotation) or annotation
+    for lazy in _LAZY:
+        if origin is lazy:
+            return lazy
+    return next(filter(None, map(_lazy, get_args(annotation))), None)
+
+
 def _outcome(name: str, function: Callable[..., Any], hints: Mapping[str, Any]) -> tuple[Shape, Any]:
     if "return" not in hints:
         raise DefinitionError(f"tool {name!r} needs a return annotation: its result is validated against it")
+    if inspect.iscoroutinefunction(inspect.unwrap(function)) and not inspect.iscoroutinefunction(function):
+        raise DefinitionError(
+            f"tool {name!r}: an async function is wrapped in one that is not",
+            hint="make the wrapper, the inner function of the decorator, async def, and await the function in it",
+        )
     returned = hints["return"]
     if inspect.isasyncgenfunction(function) or get_origin(returned) in _STREAMS:
         if inspect.iscoroutinefunction(function):

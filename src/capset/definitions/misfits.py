@@ -3,25 +3,51 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from ipaddress import AddressValueError, NetmaskValueError
 from typing import Any, Final, cast
 
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
 from capset.errors import Field, closest
 
 MAX_LISTED: Final = 100
 """A caller who sends thousands of wrong fields gets no megabytes back."""
 
+_OWN_WORDS: Final[Mapping[str, str]] = {
+    "base64_decode": "Input should be valid base64",
+    "byte_size_unit": "Input should be a number of bytes with a known unit",
+    "bytes_invalid_encoding": "Data should be valid {encoding}",
+    "datetime_object_invalid": "Input should be a valid datetime",
+    "get_attribute_error": "Input should have attributes that can be read",
+    "import_error": "Input should be a valid python path",
+    "iteration_error": "Input should be iterable",
+    "mapping_type": "Input should be a valid mapping",
+    "timezone_offset": "Timezone offset of {tz_expected} required",
+    "union_tag_invalid": "Input should have as tag, by {discriminator}, one of: {expected_tags}",
+    "uuid_parsing": "Input should be a valid UUID",
+    "zoneinfo_str": "Input should be a valid timezone",
+}
+"""For the errors whose words pydantic takes from the input, or from an exception that may quote it."""
+_EMAIL: Final = "value is not a valid email address"
+"""What pydantic says of an address before it quotes from it; the type of the error is that of any ``ValueError``."""
+
+_RAISED: Final = frozenset({"assertion_error", "value_error"})
+"""Of exceptions: the library's own, such as that of ``int("x")``, quote what they were given."""
+_MIN_QUOTE: Final = 4
+
 
 def misfits(error: ValidationError, known: Sequence[str], given: Any) -> list[Field]:
     """List every field that pydantic refused, without echoing any value (spec 4, G12).
+
+    What a tool's own validator says is kept, unless it quotes the text that it refused.
 
     ``known`` are the names of the top level, ``given`` is what was validated, of whatever type it came as. A field that
     fits none of several types is listed once, with all that was expected. Beyond 100 fields only their number is told.
     """
     expected: dict[str, list[str]] = {}
     meant: dict[str, str | None] = {}
-    problems = error.errors(include_url=False, include_input=False, include_context=False)
+    problems = error.errors(include_url=False)
     for problem in problems[:MAX_LISTED]:
         place = _place(problem["loc"], given, is_named=problem["type"] in ("missing", "extra_forbidden"))
         path = ".".join(map(str, place)) or "(arguments)"
@@ -32,13 +58,31 @@ def misfits(error: ValidationError, known: Sequence[str], given: Any) -> list[Fi
                 words = "no such parameter"
                 meant[path] = closest(str(place[-1]), known) if len(place) == 1 else None
             case _:
-                words = problem["msg"]
+                words = _words(problem)
         expected.setdefault(path, [])
         if words not in expected[path]:
             expected[path].append(words)
     fields = [Field(path, " or ".join(words), meant.get(path)) for path, words in expected.items()]
     left = len(problems) - MAX_LISTED
     return [*fields, Field("…", f"{left} more do not fit")] if left > 0 else fields
+
+
+def _words(problem: ErrorDetails) -> str:
+    message, given, context = problem["msg"], problem["input"], problem.get("ctx", {})
+    if message.startswith(_EMAIL):
+        return _EMAIL
+    if own := _OWN_WORDS.get(problem["type"]):
+        return own.format_map(context)
+    if isinstance(context.get("error"), AddressValueError | NetmaskValueError):
+        return "Input should be a valid IP address"
+    if problem["type"] in _RAISED and isinstance(given, str) and (repr(given) in message or _quotes(message, given)):
+        return "Input does not fit"
+    return message
+
+
+def _quotes(message: str, given: str) -> bool:
+    """Whether a message holds the input; a few letters may stand in any."""
+    return len(given) >= _MIN_QUOTE and given in message
 
 
 def _place(location: Sequence[int | str], given: Any, *, is_named: bool) -> list[int | str]:

@@ -1,28 +1,49 @@
 """Any value as plain JSON data, for a record of what may fit no schema. Nothing here raises, and nothing hides.
 
 A value that JSON cannot carry keeps its place and becomes something that can be read, so that one odd argument takes no
-other with it.
+other with it. What is too deep, too much or a cycle ends in "…".
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from enum import Enum
+from math import isfinite
+from types import NoneType
 from typing import Any, Final, cast
+from uuid import UUID
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Secret, SecretBytes, SecretStr
 from pydantic_core import from_json, to_json
 
 _MAX_LEVELS: Final = 100
+_MAX_VALUES: Final = 10_000
+"""Values that are looked at; a few lists that hold each other twice have more places than there is time."""
 _MAX_DIGITS: Final = 4000
 """Python writes no integer of more than 4,300 decimal digits."""
+_MAX_NAME: Final = 100
+_LEFT_OUT: Final = "…"
+_LEAVES: Final = frozenset(
+    {
+        *(NoneType, bool, int, float, str, bytes, datetime, date, time, timedelta, Decimal, UUID),
+        *(SecretStr, SecretBytes),
+    }
+)
+"""Types that pydantic writes by itself, with no code of anybody else."""
 
 
 def plain(value: Any) -> Any:
-    """Return a validated value as plain JSON data; NaN and infinities become null."""
+    """Return a validated value as plain JSON data; NaN and infinities become null, secrets stay masked."""
     try:
-        return from_json(to_json(value, fallback=_named, inf_nan_mode="null"))
+        if _is_tree(value, set()):
+            return from_json(to_json(value, inf_nan_mode="null"))
     except (ValueError, RecursionError):
-        return _plain(value, 0)
+        pass
+    return plain_unvalidated(value)
 
 
 def plain_json(text: bytes) -> Any:
@@ -36,34 +57,113 @@ def plain_json(text: bytes) -> Any:
 
 def plain_unvalidated(value: Any) -> Any:
     """Return any value as plain JSON data; what would be used up by looking, such as a generator, is only named."""
-    return _plain(value, 0)
+    return _Look().at(value)
 
 
-def _plain(value: Any, level: int) -> Any:
-    if level > _MAX_LEVELS:
-        return "…"
+def unmasked(value: Any) -> Any:
+    """Return data with the secrets that pydantic would mask as they are: for a keyed digest, and for nothing else."""
     match value:
-        case str():
-            return value.encode(errors="backslashreplace").decode()
-        case bytes() | bytearray():
-            return f"bytes {value.hex()}"
-        case int() if not isinstance(value, bool):
-            return int(value) if value.bit_length() < _MAX_DIGITS * 3 else hex(value)
-        case BaseModel():
-            return _plain(dict(value), level)
-        case Mapping():
-            members = cast("Mapping[Any, Any]", value)
-            return {_plain(str(key), level): _plain(member, level + 1) for key, member in members.items()}
-        case list() | tuple() | set() | frozenset():
-            return [_plain(item, level + 1) for item in cast("list[Any]", value)]
-        case Iterator():
-            return _named(cast("object", value))
+        case SecretStr() | SecretBytes() | Secret():
+            return cast("Secret[Any]", value).get_secret_value()
+        case dict():
+            return {key: unmasked(member) for key, member in cast("dict[Any, Any]", value).items()}
+        case list():
+            return [unmasked(item) for item in cast("list[Any]", value)]
         case _:
-            try:
+            return value
+
+
+def _is_tree(value: Any, seen: set[int]) -> bool:
+    """Whether a value is made of plain types, with texts as keys, and holds no part twice: then to write it is safe."""
+    kind = cast("type[Any]", type(value))
+    if kind in _LEAVES:
+        return True
+    if kind not in (dict, list) or id(value) in seen:
+        return False
+    seen.add(id(value))
+    if kind is list:
+        return all(_is_tree(item, seen) for item in value)
+    return all(type(key) is str and _is_tree(member, seen) for key, member in value.items())
+
+
+class _Look:
+    """One look at a value, whatever its own code does; ``above`` are the ids of what holds the value looked at."""
+
+    def __init__(self) -> None:
+        self._left = _MAX_VALUES
+        self._above: set[int] = set()
+
+    def at(self, value: Any) -> Any:
+        if self._left <= 0 or len(self._above) > _MAX_LEVELS or id(value) in self._above:
+            return _LEFT_OUT
+        self._left -= 1
+        self._above.add(id(value))
+        try:
+            return self._told(value)
+        except Exception:  # an object may raise anything, even when it is asked for its type
+            return _named(value)
+        finally:
+            self._above.discard(id(value))
+
+    def _told(self, value: Any) -> Any:
+        match value:
+            case None | True | False:
+                return value
+            case str():
+                return _text(value)
+            case bytes() | bytearray():
+                return f"bytes {value.hex()}"
+            case Enum():
+                return self.at(value.value)
+            case int():
+                return int(value) if value.bit_length() < _MAX_DIGITS * 3 else hex(value)
+            case float():
+                return float(value) if isfinite(value) else None
+            case BaseModel():
+                return self._members(dict(value))
+            case Mapping():
+                return self._members(cast("Mapping[Any, Any]", value))
+            case list() | tuple() | set() | frozenset() | deque():
+                return self._items(cast("list[Any]", value))
+            case Iterator():
+                return _named(cast("object", value))
+            case _ if is_dataclass(value) and not isinstance(value, type):
+                return self._members({field.name: getattr(value, field.name) for field in fields(value)})
+            case _:
                 return from_json(to_json(value, fallback=_named, inf_nan_mode="null"))
-            except (ValueError, RecursionError):
-                return _named(value)
+
+    def _members(self, members: Mapping[Any, Any]) -> dict[str, Any]:
+        told: dict[str, Any] = {}
+        for key, member in members.items():
+            if self._left <= 0:
+                told[_LEFT_OUT] = _LEFT_OUT
+                break
+            name = _text(key) if isinstance(key, str) else self._key(key)
+            while name in told:  # 1 and "1" are two keys
+                name = f"{name} #{len(told) + 1}"
+            told[name] = self.at(member)
+        return told
+
+    def _key(self, key: Any) -> str:
+        told = self.at(key)
+        return told if isinstance(told, str) else to_json(told).decode()
+
+    def _items(self, items: list[Any]) -> list[Any]:
+        told: list[Any] = []
+        for item in items:
+            if self._left <= 0:
+                told.append(_LEFT_OUT)
+                break
+            told.append(self.at(item))
+        return told
+
+
+def _text(text: str) -> str:
+    return str.encode(text, errors="backslashreplace").decode()
 
 
 def _named(value: object) -> str:
-    return type(value).__name__
+    try:
+        return _text(type(value).__name__[:_MAX_NAME])
+    except Exception:  # a metaclass may raise anything too
+        return "object"

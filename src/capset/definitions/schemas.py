@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterator, Mapping, Set
+from dataclasses import is_dataclass
 from functools import partial
 from typing import Any, Final, Literal, NotRequired, Required, cast
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from pydantic.errors import PydanticUserError
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, JsonSchemaValue
 from pydantic_core import SchemaError, from_json, to_json
@@ -47,6 +49,9 @@ class _Untitled(GenerateJsonSchema):
             raise ValueError(detail)
 
 
+_VALUES: Final = frozenset({"enum", "const"})
+
+
 class _Rules(TypedDict, total=False):
     strict: bool
     extra: Literal["forbid"]
@@ -60,7 +65,7 @@ class Schema:
     changed. The adapter's type parameter is ``Any``: a schema is built from an annotation at run time.
     """
 
-    __slots__ = ("_to_json", "check", "check_json", "is_exact", "json_schema", "only_scalars")
+    __slots__ = ("_has_numbers", "_to_json", "check", "check_json", "is_exact", "json_schema", "only_scalars")
 
     def __init__(self, adapter: TypeAdapter[Any], json_schema: JsonSchemaValue, *, closed: bool) -> None:
         rules: _Rules = {"strict": True, "extra": "forbid"} if closed else {"strict": True}
@@ -68,14 +73,18 @@ class Schema:
         self.check = partial(adapter.validator.validate_python, **rules)
         self.check_json = partial(adapter.validator.validate_json, **rules)
         self.json_schema = json_schema
-        self.is_exact = json_schema.get("type") in ("integer", "boolean", "null")
+        self.is_exact = json_schema.get("type") in ("integer", "boolean", "null") and _VALUES.isdisjoint(json_schema)
+        self._has_numbers = any(not found or found.get("type") == "number" for found in _objects(json_schema))
         self.only_scalars = all(map(_is_scalar, json_schema.get("properties", {}).values()))
 
     def jsonable(self, value: Any) -> Any:
-        """Return ``value`` as plain JSON data; NaN and infinities, which JSON has not, become null.
+        """Return ``value`` as plain JSON data.
 
-        Raises ``ValueError`` if there is no such form (``PydanticSerializationError`` is one).
+        Raises ``ValueError`` (``PydanticSerializationError`` is one) if there is no such form. NaN and infinities, for
+        which pydantic would write null, have none.
         """
+        if self._has_numbers and not _is_finite(value):
+            raise ValueError("JSON has no NaN and no infinities")
         return from_json(self._to_json(value, warnings="error"))
 
     @property
@@ -164,6 +173,21 @@ def _holds_set(value: Any) -> bool:
             return any(map(_holds_set, cast("list[Any]", value)))
         case _:
             return False
+
+
+def _is_finite(value: Any) -> bool:
+    """Whether no number inside a value is NaN or an infinity."""
+    match value:
+        case float():
+            return math.isfinite(value)
+        case Mapping():
+            return all(map(_is_finite, cast("Mapping[Any, Any]", value).values()))
+        case list() | tuple() | set() | frozenset():
+            return all(map(_is_finite, cast("list[Any]", value)))
+        case BaseModel():
+            return all(map(_is_finite, vars(value).values()))
+        case _:
+            return not is_dataclass(value) or all(map(_is_finite, vars(value).values()))
 
 
 def _is_scalar(schema: Mapping[str, Any]) -> bool:

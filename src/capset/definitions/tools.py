@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Concatenate, Generic, Literal, ParamSpec, get_args, overload
@@ -125,6 +126,8 @@ def tool(
     """
 
     def build(function: Callable[..., Any]) -> Tool[..., Any]:
+        if inspect.isclass(function) or not callable(function):
+            raise DefinitionError(f"@tool takes a function; got {function!r}")
         own_name = getattr(function, "__name__", None)
         tool_name = checked("a tool's name", own_name if name is None else name, TOOL)
         if effect not in get_args(Effect):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-from asyncio import CancelledError, current_task
 from collections.abc import Iterable
 
 from capset.definitions.policies import Decision, Policy, Request, allow, deny
+from capset.evaluation.containment import is_contained
 
 _log = logging.getLogger("capset.policies")
 _FAILED = deny("the policy failed, so it denies")
@@ -24,14 +24,9 @@ async def ask_each(policies: Iterable[Policy], request: Request) -> list[tuple[P
             answer = policy.evaluate(request)
             if type(answer) is not Decision and not isinstance(answer, (Decision, bool)):
                 answer = await answer
-        except CancelledError:
-            task = current_task()
-            if task is None or task.cancelling():
+        except BaseException as error:
+            if not is_contained(error):
                 raise
-            # Nobody cancelled this call: the policy raised it by itself.
-            _log.exception("policy %r failed", policy.id)
-            answer = _FAILED
-        except Exception:
             _log.exception("policy %r failed", policy.id)
             answer = _FAILED
         answers.append((policy, answer if type(answer) is Decision else _decided(policy, answer)))

@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 
 from capset.clock import iso
 from capset.definitions.messages import Json
-from capset.definitions.plain import plain, plain_json
+from capset.definitions.plain import plain, plain_json, unmasked
 from capset.definitions.records import Columns, Outcome
 from capset.errors import (
     CapsetError,
@@ -25,10 +25,16 @@ from capset.ids import time_of
 from capset.kernel.invocation import Invocation
 
 SECRET_NAMES: Final = frozenset(
-    {"authorization", "credential", "credentials", "password", "passwd", "passphrase", "secret", "token"}
+    {"authorization", "bearer", "cookie", "credential", "passphrase", "passwd", "password", "pwd", "secret"}
 )
-"""An argument is redacted when a word of its name is one of these, or when it is an ``api_key`` or the like."""
-_KEY_OWNERS: Final = frozenset({"access", "api", "client", "encryption", "private", "secret", "signing"})
+"""An argument is redacted when a word of its name is one of these or its plural; ``_is_secret`` has the whole rule."""
+_OWNERS: Final = frozenset(
+    {"access", "api", "auth", "client", "encryption", "private", "refresh", "secret", "session", "signing"}
+)
+_JOINED: Final = frozenset({"accesskey", "accesstoken", "apikey", "authtoken", "privatekey", "secretkey"})
+_MEASURES: Final = frozenset(
+    {"budget", "count", "length", "limit", "max", "maximum", "min", "minimum", "total", "usage"}
+)
 _WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 """A word of a name in any usual style: ``apiKey``, ``api-key``, ``X-API-Key``, ``OPENAI_API_KEY``."""
 MAX_RECORDED_TEXT: Final = 2_000
@@ -85,7 +91,7 @@ class Ended:
 def _columns(call: Invocation, phase: str, time_ns: int) -> dict[str, str | int | None]:
     place, road = call.place, call.road
     arguments = _arguments(call)
-    digest = hmac.digest(place.world.digest_key, canonical(arguments), "sha256").hex()
+    digest = hmac.digest(place.world.digest_key, canonical(_whole(call, arguments)), "sha256").hex()
     return {
         "id": call.id,
         "phase": phase,
@@ -123,6 +129,12 @@ def _arguments(call: Invocation) -> Any:
     return plain(call.recorded)
 
 
+def _whole(call: Invocation, arguments: Any) -> Any:
+    """Return what the digest covers: the arguments, with masked secrets as they are, since they tell calls apart."""
+    bare = unmasked(call.recorded)
+    return arguments if bare == call.recorded else plain(bare)
+
+
 def _kept(arguments: Any) -> str:
     """Return what a record keeps of the arguments: redacted, and bounded."""
     kept = canonical(redacted(arguments))
@@ -147,14 +159,20 @@ def redacted(value: Any, name: str = "") -> Any:
 
 
 def _is_secret(name: str) -> bool:
-    if not name:
+    """Whether the words of a name are those of a secret, in the singular or the plural.
+
+    One of ``SECRET_NAMES`` always is, and so is a name that ends in ``auth``. A ``token`` is one; ``tokens`` and keys
+    are only with the word of an owner, such as ``api_keys``, since models count tokens and mappings have keys. Where a
+    name says how many (``max_tokens``, ``page_token_limit``), neither is one.
+    """
+    words = [word.lower() for word in _WORD.findall(name)]
+    singulars = {word.removesuffix("s") for word in words}
+    if not singulars.isdisjoint(SECRET_NAMES) or words[-1:] == ["auth"]:
+        return True
+    if not _MEASURES.isdisjoint(words):
         return False
-    words = {word.lower() for word in _WORD.findall(name)}
-    return (
-        not words.isdisjoint(SECRET_NAMES)
-        or ("key" in words and not words.isdisjoint(_KEY_OWNERS))
-        or not words.isdisjoint({"apikey", "accesskey", "secretkey", "privatekey"})
-    )
+    is_owned = not _OWNERS.isdisjoint(words) and not singulars.isdisjoint({"key", "token"})
+    return is_owned or "token" in words or not singulars.isdisjoint(_JOINED)
 
 
 def _storable(text: str | None) -> str | None:

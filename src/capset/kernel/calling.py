@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from capset.definitions.capabilities import AnyTool
-from capset.errors import InternalError, NoOutcome
+from capset.definitions.tools import Tool
+from capset.errors import DefinitionError, InternalError, NoOutcome
 from capset.kernel.invocation import MISSING, Invocation, Place, Road
 from capset.kernel.pipeline import travel
 from capset.kernel.results import Result
@@ -33,7 +34,13 @@ async def call_from(
 
 def road_of(place: Place, tool: AnyTool) -> Road:
     """Return the road of one tool object; of one that the agent has not, a road to its refusal."""
-    return place.roads.by_tool.get(tool) or unknown_road(tool.name)
+    road = place.roads.by_tool.get(tool)
+    if road is None and not isinstance(tool, Tool):  # pyright: ignore[reportUnnecessaryIsInstance]  # untyped callers
+        raise DefinitionError(
+            f"a call takes a Tool object; got {tool!r}",
+            hint="to call by name: session.invoke(session.message(name, …))",
+        )
+    return road or unknown_road(tool.name)
 
 
 def road_named(place: Place, name: str) -> Road:

@@ -44,14 +44,12 @@ class Kernel:
 
     async def __aenter__(self) -> Self:
         """Open the store."""
-        world = World(self._store, self._clock)
         await self._store.open()
         try:
-            world.digest_key = await self._store.audit.digest_key()
+            self._world = World(self._store, self._clock, await self._store.audit.digest_key())
         except BaseException:
             await self._store.close()
             raise
-        self._world = world
         return self
 
     async def __aexit__(
@@ -116,6 +114,7 @@ class Kernel:
                 definition=_definition(agent),
                 static_hash=composition.static_hash,
                 principal=principal.id,
+                principal_kind=principal.kind,
                 org=principal.org,
                 created_at=iso(world.clock.time_ns()),
             )
@@ -124,7 +123,8 @@ class Kernel:
 
     @staticmethod
     def _check_owner(row: SessionRow | None, session_id: str, agent: Agent, principal: Principal) -> None:
-        if row is None or (row.principal, row.org) != (principal.id, principal.org):
+        owner = principal.id, principal.kind, principal.org
+        if row is None or (row.principal, row.principal_kind, row.org) != owner:
             raise NotFound(f"there is no session {session_id!r} of {principal.id!r}")
         if row.agent != agent.name:
             raise NotFound(f"the session {session_id!r} is one of the agent {row.agent!r}, not of {agent.name!r}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from copy import copy
 
 from capset.errors import Cancelled, CapsetError, InternalError, StoreError
 from capset.kernel.audit import Ended, outcome_of
@@ -26,6 +27,8 @@ async def travel(call: Invocation) -> None:
         call.end("succeeded")
     except CapsetError as error:
         call.error = shown(error, call)
+        if call.error.correlation is not None:
+            call.error = copy(call.error)  # one error, raised by two calls
         call.end(outcome_of(error))
     except Exception as error:
         # A defect of a stage, not of the tool: it fails this call, closed and named, and no other.
@@ -37,28 +40,35 @@ async def travel(call: Invocation) -> None:
         record_cancelled(call)
         raise
     is_durable = call.road.has_side_effects and call.decision == "allow"
-    if is_durable or _append(call) is not None:
-        try:
-            await call.place.world.store.audit.commit(Ended(call))
-        except StoreError as failure:
-            # The call may have run, but nothing says so yet: its caller must know, and its intent stays open.
-            call.error = shown(failure, call)
+    audit = call.place.world.audit
+    try:
+        if is_durable:
+            await audit.commit(Ended(call))
+        else:
+            try:
+                audit.append(Ended(call))
+            except StoreError:  # no room: wait for it
+                await audit.commit(Ended(call))
+    except StoreError as failure:
+        call.error = _unrecorded(failure, call) if is_durable else shown(failure, call)
     if call.error is not None:
+        if is_durable:
+            call.error.retryable = False  # it may have had its effects
         call.error.correlation = call.correlation
+
+
+def _unrecorded(failure: StoreError, call: Invocation) -> StoreError:
+    """Say that a call ran and nothing vouches for its outcome; its intent stays open until the next start."""
+    told = StoreError("The call ran, but its outcome could not be put on record; the log has the details.")
+    told.__cause__ = shown(failure, call)
+    return told
 
 
 def record_cancelled(call: Invocation) -> None:
     """Say that a call was cancelled, and put that on record. The cancellation itself is the caller's to go on with."""
     call.error = Cancelled("The call was cancelled before it ended.", correlation=call.correlation)
     call.end("cancelled")
-    if (failure := _append(call)) is not None:
-        _log.error("the cancelled call %s is not on record: %s", call.id, failure.message)
-
-
-def _append(call: Invocation) -> StoreError | None:
-    """Buffer the outcome. Return why it was not taken, if it was not: whoever can wait commits it instead."""
     try:
-        call.place.world.store.audit.append(Ended(call))
+        call.place.world.audit.append(Ended(call))
     except StoreError as failure:
-        return failure
-    return None
+        _log.error("the cancelled call %s is not on record: %s", call.id, failure.message)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from types import MappingProxyType
 from typing import Final, Self
 
@@ -29,6 +29,7 @@ class Problem:
 
     entry_point: str
     message: str
+    group: str
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -57,18 +58,24 @@ class Registry:
         return cls.of(capabilities, _load_group(AGENTS, Agent, problems), problems)
 
     def get(self, name: str) -> Capability:
-        """Return a capability by its name. Raises ``NotFound`` with the nearest name that there is."""
+        """Return a capability by its name. Raises ``NotFound`` with the nearest name, or why it did not load."""
         try:
             return self.capabilities[name]
         except KeyError:
-            raise NotFound(unknown("capability", name, self.capabilities)) from None
+            raise self._not_found("capability", name, CAPABILITIES, self.capabilities) from None
 
     def get_agent(self, name: str) -> Agent:
-        """Return an agent by its name. Raises ``NotFound`` with the nearest name that there is."""
+        """Return an agent by its name. Raises ``NotFound`` with the nearest name, or why it did not load."""
         try:
             return self.agents[name]
         except KeyError:
-            raise NotFound(unknown("agent", name, self.agents)) from None
+            raise self._not_found("agent", name, AGENTS, self.agents) from None
+
+    def _not_found(self, what: str, name: str, group: str, known: Iterable[str]) -> NotFound:
+        for problem in self.problems:
+            if (problem.group, problem.entry_point) == (group, name):
+                return NotFound(f"{what} {name!r} is installed, but could not be loaded: {problem.message}")
+        return NotFound(unknown(what, name, known))
 
 
 def _by_name(what: str, definitions: Iterable[T]) -> Mapping[str, T]:
@@ -80,18 +87,30 @@ def _by_name(what: str, definitions: Iterable[T]) -> Mapping[str, T]:
 
 
 def _load_group(group: str, kind: type[T], problems: list[Problem]) -> list[T]:
-    found: list[T] = []
+    found: dict[str, tuple[T, EntryPoint]] = {}
     for point in entry_points(group=group):
         try:
             loaded = point.load()
         except CapsetError as error:
-            problems.append(Problem(point.name, error.message))
+            problems.append(Problem(point.name, error.message, group))
         except Exception as error:
             _log.debug("the entry point %r could not be loaded", point.name, exc_info=error)
-            problems.append(Problem(point.name, f"{type(error).__name__} while loading {point.value}: {error}"))
+            problems.append(Problem(point.name, f"{type(error).__name__} while loading {point.value}: {error}", group))
         else:
-            if isinstance(loaded, kind):
-                found.append(loaded)
-            else:
-                problems.append(Problem(point.name, f"{point.value} is {type(loaded).__name__}, not {kind.__name__}"))
-    return found
+            if not isinstance(loaded, kind):
+                message = f"{point.value} is {type(loaded).__name__}, not {kind.__name__}"
+                problems.append(Problem(point.name, message, group))
+                continue
+            first, origin = found.setdefault(loaded.name, (loaded, point))
+            if first is not loaded:
+                what = group.removeprefix("capset.")
+                both = f"{_origin(origin)} and {_origin(point)}"
+                raise DefinitionError(
+                    f"two different {what} named {loaded.name!r} are installed: {both}; uninstall one of them"
+                )
+    return [one for one, _ in found.values()]
+
+
+def _origin(point: EntryPoint) -> str:
+    package = f" of {point.dist.name}" if point.dist else ""
+    return f"{point.name} = {point.value}{package}"

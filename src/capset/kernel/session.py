@@ -68,7 +68,7 @@ class Session:
         Raises ``NotFound``, ``PermissionDenied``, ``InvalidArguments`` or ``StoreError`` if the call is refused;
         ``ToolError``, ``DeadlineExceeded``, ``InternalError`` or ``NoOutcome`` if the tool failed.
         """
-        call = self._start(road_of(self._place, tool), bound(tool, args, kwargs))
+        call = self._start(road_of(self._place, tool), bound(tool, args, kwargs) if args else kwargs)
         await travel(call)
         return result_of(call)
 
@@ -89,12 +89,13 @@ class Session:
         ``read``, commands for all others (spec 3, K1). A correlation and a deadline in ``meta`` are kept.
         """
         road, meta = road_named(self._place, message.type), message.meta
-        if road.tool is not None and (wrong := _misfit(road.tool, message)):
+        wrong = road.tool and _misfit(road.tool, message)
+        if road.tool is not None and wrong:
             road = refusing_road(road, road.tool, InvalidArguments(f"Invalid message: {wrong}"))
         call = self._start(road, {} if message.data is None else message.data)
         if meta is not None:
-            call.cause = meta.correlation, meta.id
-            if meta.deadline is not None:
+            call.cause = str(meta.correlation), str(meta.id)
+            if road.tool is not None and not wrong and meta.deadline is not None:
                 left = meta.deadline - self._place.world.clock.time_ns() / 1e9
                 end = asyncio.get_running_loop().time() + left
                 call.deadline = end if call.deadline is None else min(end, call.deadline)
@@ -120,7 +121,11 @@ def _misfit(tool: AnyTool, message: Message) -> str | None:
     expected = "command" if tool.has_side_effects else "query"
     if message.kind != expected:
         return f"{tool.name!r} takes a {expected}, not a {message.kind}"
-    deadline = message.meta.deadline if message.meta else None
-    if deadline is not None and not isfinite(deadline):
-        return f"a deadline is a finite number of seconds, not {deadline}"
+    if (meta := message.meta) is None:
+        return None
+    for name in ("id", "correlation"):
+        if not isinstance(getattr(meta, name), str):
+            return f"the {name} of a message is text, not {type(getattr(meta, name)).__name__}"
+    if meta.deadline is not None and not (isinstance(meta.deadline, int | float) and isfinite(meta.deadline)):  # pyright: ignore[reportUnnecessaryIsInstance]  # untyped callers
+        return f"a deadline is a finite number of seconds, not {meta.deadline!r}"
     return None

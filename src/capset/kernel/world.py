@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Coroutine
-from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from capset.clock import Clock
 from capset.ids import Ids
+from capset.kernel.threads import Threads
 from capset.stores.base import Store
 
 _log = logging.getLogger("capset.kernel")
@@ -20,21 +20,34 @@ CLEANUP_SECONDS: Final = 5.0
 class World:
     """The store, the clock, the ids, the tasks and the threads of one kernel. The kernel owns every task it starts."""
 
-    __slots__ = ("_tasks", "_threads", "calls", "clock", "digest_key", "idle", "ids", "mark", "monotonic_ns", "store")
+    __slots__ = (
+        "_tasks",
+        "audit",
+        "calls",
+        "clock",
+        "digest_key",
+        "idle",
+        "ids",
+        "mark",
+        "monotonic_ns",
+        "store",
+        "threads",
+    )
 
-    def __init__(self, store: Store, clock: Clock) -> None:
+    def __init__(self, store: Store, clock: Clock, digest_key: bytes) -> None:
         self.store = store
+        self.audit = store.audit
         self.clock = clock
         self.ids = Ids(clock)
         self.mark = self.ids.mark
         self.monotonic_ns = clock.monotonic_ns
-        self.digest_key = b""
+        self.digest_key = digest_key
+        self.threads = Threads()
         self.calls = 0
         """How many calls are on their way, in the kernel's tasks or in their callers' own."""
         self.idle: asyncio.Event | None = None
         """Set by the last of them, once somebody waits for that."""
         self._tasks: set[asyncio.Task[None]] = set()
-        self._threads: ThreadPoolExecutor | None = None
 
     def spawn(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
         """Start a task that the kernel waits for."""
@@ -42,12 +55,6 @@ class World:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
-
-    def threads(self) -> ThreadPoolExecutor:
-        """Return the worker threads of sync handlers, made at first use."""
-        if self._threads is None:
-            self._threads = ThreadPoolExecutor(thread_name_prefix="capset-handler")
-        return self._threads
 
     async def drain(self, seconds: float) -> None:
         """Wait for every call; cancel the kernel's own tasks that are not done in time, and wait for their cleanup.
@@ -66,9 +73,6 @@ class World:
                     await self.idle.wait()
             except TimeoutError:
                 _log.error("the kernel was closed while %d calls were still running", self.calls)
-        if self._threads is not None:
-            self._threads.shutdown(wait=False, cancel_futures=True)
-            self._threads = None
 
 
 async def stop(tasks: set[asyncio.Task[None]]) -> None:

@@ -94,6 +94,7 @@ class SessionRow:
     definition: str
     static_hash: str
     principal: str
+    principal_kind: str
     org: str | None
     created_at: str
 

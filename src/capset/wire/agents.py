@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import Discriminator, Field, Tag
 
 from capset.wire.shapes import Shape
 
@@ -13,6 +16,16 @@ class CapabilityEntry(Shape):
     id: str
 
 
+def _kind(entry: Any) -> str:  # whatever a file holds there
+    return "an entry" if isinstance(entry, Mapping | CapabilityEntry) else "an id"
+
+
+Entry = Annotated[
+    Annotated[str, Tag("an id")] | Annotated[CapabilityEntry, Tag("an entry")],
+    Discriminator(_kind),  # so that an error speaks of the one that was meant
+]
+
+
 class AgentShape(Shape):
     """What an agent file holds. The order of ``capabilities`` is their priority."""
 
@@ -20,7 +33,7 @@ class AgentShape(Shape):
     description: str = ""
     system_prompt: str = ""
     instructions: list[str] = Field(default_factory=list)
-    capabilities: list[str | CapabilityEntry] = Field(default_factory=list[str | CapabilityEntry])
+    capabilities: list[Entry] = Field(default_factory=list[Entry])
 
     def capability_ids(self) -> list[str]:
         """Return the ids of the capabilities, in order."""

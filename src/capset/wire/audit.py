@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from capset.definitions.records import Record
+from capset.errors import StoreError
 from capset.fingerprint.chain import Verification
 from capset.stores.base import AuditPage
 from capset.wire.shapes import Shape
@@ -34,8 +35,20 @@ def audit_page_shape(page: AuditPage) -> AuditPageShape:
 
 
 def record_data(record: Record) -> dict[str, Any]:
-    """Return a record as plain JSON data, with its arguments and policies as JSON, not as text."""
-    return asdict(record) | {"arguments": json.loads(record.arguments), "policies": json.loads(record.policies)}
+    """Return a record as plain JSON data, with its arguments and policies as JSON, not as text.
+
+    Raises ``StoreError`` if they are none: then somebody changed the record.
+    """
+    return asdict(record) | {name: _parsed(record, name) for name in ("arguments", "policies")}
+
+
+def _parsed(record: Record, name: str) -> Any:  # JSON of every type
+    try:
+        return json.loads(getattr(record, name))
+    except (ValueError, TypeError, RecursionError):
+        raise StoreError(
+            f"record {record.seq} was changed: its {name} are not JSON", hint="capset audit verify says more"
+        ) from None
 
 
 def verification_shape(verification: Verification) -> VerificationShape:

@@ -45,7 +45,7 @@ async def test_a_tools_timeout_ends_it_with_504() -> None:
     async with desk(wait) as opened:
         with pytest.raises(DeadlineExceeded) as raised:
             await opened.session.call(wait)
-        assert (raised.value.status, raised.value.retryable) == (504, True)
+        assert (raised.value.status, raised.value.retryable) == (504, False)  # it may have had its effects
         assert (await ask(opened.session, "wait"))[0].data["status"] == 504
         await check_late(opened, runs=2)
         assert (await opened.records())[0].duration_us or SOON * 1e6 <= 0

@@ -242,3 +242,50 @@ async def test_a_call_that_is_cancelled_in_a_policy_never_ran_and_has_no_decisio
             await call
         record = await opened.record()
         assert (record.outcome, record.decision) == ("cancelled", None)
+
+
+@pytest.mark.spec("F15", "F20")
+async def test_what_one_policy_does_to_the_arguments_the_next_does_not_see() -> None:
+    def clear(request: Request) -> bool:
+        (request.arguments or {})["paths"].clear()
+        return True
+
+    def no_secrets(request: Request) -> bool:
+        return "/etc" not in (request.arguments or {})["paths"]
+
+    @tool(effect="read", policies=[at_calls(clear, "clear"), at_calls(no_secrets, "no-secrets")])
+    async def look(paths: list[str]) -> list[str]:
+        """Look."""
+        return paths
+
+    async with desk(look) as opened:
+        result = await opened.session.try_call(look, ["/etc"])
+        assert isinstance(result.error, PermissionDenied)
+        assert await opened.session.call(look, ["/home"]) == ["/home"]
+
+
+@pytest.mark.spec("F15", "K13")
+@pytest.mark.parametrize(
+    "error", [SystemExit(0), BaseExceptionGroup("x", [asyncio.CancelledError()]), asyncio.CancelledError()], ids=repr
+)
+async def test_a_policy_that_ends_what_is_not_its_own_denies(error: BaseException) -> None:
+    def end(_: Request) -> bool:
+        raise error
+
+    work = gated(at_calls(end))
+    async with desk(work) as opened:
+        await refusal(opened, work)
+
+
+@pytest.mark.spec("G19")
+async def test_a_policy_that_hangs_ends_with_the_calls_deadline() -> None:
+    async def hang(_: Request) -> bool:
+        await asyncio.sleep(30)
+        return True
+
+    work = gated(at_calls(hang))
+    async with desk(work) as opened:
+        result = await opened.session.options(timeout=0.02).try_call(work, 1)
+        assert result.error is not None
+        assert result.error.status == 504
+        assert (await opened.record()).outcome == "timed_out"

@@ -47,12 +47,12 @@ async def _run(sources: list[Path], folder: Path) -> Exit:
             err().print(f"[yellow]skipped[/] {cell(skipped)}", soft_wrap=True)
         console.print(f"{imported.files} files, {imported.size_bytes:,} bytes in the session's files")
         console.rule("[bold]2. Governed calls[/]", align="left")
-        report = await demo.run(console)
+        await demo.run(console)
         console.rule("[bold]3. The record[/]", align="left")
-        return await _conclude(demo, folder, report)
+        return await _conclude(demo, folder)
 
 
-async def _conclude(demo: Demo, folder: Path, report: str) -> Exit:
+async def _conclude(demo: Demo, folder: Path) -> Exit:
     console = out()
     await demo.kernel.audit.flush()
     await show_records(console, demo.kernel.audit)
@@ -61,8 +61,9 @@ async def _conclude(demo: Demo, folder: Path, report: str) -> Exit:
         console.print(f"[green]verified:[/] {verification.checked} records, every hash holds")
     else:
         console.print(f"[red]not verified:[/] {verbatim(verification.problem or '')}")
-    (folder / "report.md").write_text(report, encoding="utf-8")
-    console.print(f"[green]exported:[/] {verbatim(str(folder / 'report.md'))}", soft_wrap=True)
+    if demo.report:
+        (folder / "report.md").write_text(demo.report, encoding="utf-8")
+        console.print(f"[green]exported:[/] {verbatim(str(folder / 'report.md'))}", soft_wrap=True)
     console.print(f"look again with: capset audit query --db {verbatim(str(folder / 'capset.db'))}", soft_wrap=True)
     for surprise in demo.surprises:
         err().print(f"[red]not as expected:[/] {verbatim(surprise)}", soft_wrap=True)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
 from typing import Any, Final
 
 from rich.console import Console
@@ -27,18 +27,27 @@ _STEPS: Final = (
 )
 
 
+class _Stopped(Exception):
+    """A call failed that the next ones build on; the surprises name it."""
+
+
 class Demo:
-    """One run: a session that may write, one that may not, and whatever did not go as it should."""
+    """One run: a session that may write, one that may not, its report, and whatever did not go as it should."""
 
     def __init__(self, kernel: Kernel, session: Session, visitor: Session) -> None:
         self.kernel = kernel
         self.session = session
+        self.report = ""
         self.surprises: list[str] = []
         self._visitor = visitor
 
-    async def run(self, console: Console) -> str:
-        """Make every call, showing each; return the report that they gave."""
+    async def run(self, console: Console) -> None:
+        """Make every call, showing each; the first that fails, but should not, is the last."""
         self._console = console
+        with contextlib.suppress(_Stopped):
+            await self._work()
+
+    async def _work(self) -> None:
         await self._ask("stateless_todo_list.write_todos", todos=_todos(0))
         listing = await self._ask("session_file_system.list_directory", path="/", recursive=True)
         files = [entry for entry in listing["entries"] if not entry["is_directory"]]
@@ -54,19 +63,19 @@ class Demo:
         notes = await self._ask("session_file_system.grep_files", pattern="^#+ ", path_pattern="*.md", max_matches=20)
         opening = await self._ask("session_file_system.read_file", path=largest, limit=5) if files else {"content": ""}
         await self._ask("stateless_todo_list.write_todos", todos=_todos(2))
-        report = render_report(Findings(files, total, mean, hits, notes, opening["content"]))
-        await self._ask("session_file_system.write_file", path="/report.md", content=report)
+        self.report = render_report(Findings(files, total, mean, hits, notes, opening["content"]))
+        await self._ask("session_file_system.write_file", path="/report.md", content=self.report)
         kept = await self._ask("session_file_system.read_file", path="/report.md")
+        self.report = kept["content"]
         await self._ask("stateless_todo_list.write_todos", todos=_todos(3))
         await self._refused(self._visitor, 403, "session_file_system.write_file", path="/x.md", content="mine now")
         await self._refused(self.session, 422, "session_file_system.stat_file", path=7, pth="/report.md")
-        return kept["content"]
 
     async def _ask(self, tool: str, **arguments: Any) -> Any:  # JSON data, of whatever shape the tool has
         result, data = await self._call(self.session, tool, arguments)
         if result.error is not None:
             self.surprises.append(f"{tool} failed: {result.error.message}")
-            raise result.error
+            raise _Stopped
         return data
 
     async def _refused(self, session: Session, status: int, tool: str, **arguments: Any) -> None:
@@ -83,7 +92,7 @@ class Demo:
         return messages.result, data
 
 
-@asynccontextmanager
+@contextlib.asynccontextmanager
 async def open_demo(store: str) -> AsyncGenerator[Demo]:
     """Open the demo's agent twice on one store: for a principal that may write, and for one that may only read."""
     registry = Registry.installed()

@@ -10,6 +10,7 @@ from typing import Any
 from rich.console import Console
 
 from capset.cli.output import cell, short, table, verbatim
+from capset.definitions.records import Record
 from capset.kernel.results import Result
 from capset.kernel.session import Session
 from capset.stores.base import AuditLog, AuditQuery
@@ -38,15 +39,15 @@ def show_call(
 
 async def show_records(console: Console, audit: AuditLog) -> None:
     """Show the trail, in the order in which it was written."""
-    rows = table("SEQ", "PRINCIPAL", "TOOL", "DECISION", "OUTCOME", "ms", "TOOL HASH", "RUNTIME", "RECORD HASH")
+    columns = ("SEQ", "PRINCIPAL", "TOOL", "DECISION", "OUTCOME", "ms", "RUNTIME", "HASH")
     page = await audit.query(AuditQuery(limit=1000))
-    for one in reversed(page.items):
-        milliseconds = f"{(one.duration_us or 0) / 1000:.1f}"
-        hashes = short(one.tool_hash), short(one.runtime_hash), short(one.hash)
-        rows.add_row(
-            str(one.seq), one.principal, one.tool, one.decision or "–", one.outcome or "–", milliseconds, *hashes
-        )
-    console.print(rows)
+    console.print(table(*columns, rows=map(_row, reversed(page.items)), folds=("TOOL",)))
+
+
+def _row(record: Record) -> list[str]:
+    texts = (record.principal, record.tool, record.decision or "–", record.outcome or "–")
+    milliseconds = f"{(record.duration_us or 0) / 1000:.1f}"
+    return [str(record.seq), *map(cell, texts), milliseconds, short(record.runtime_hash), short(record.hash)]
 
 
 def _cut(text: str, width: int) -> str:

@@ -5,13 +5,24 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from contextvars import copy_context
 from functools import partial
 from typing import Any, cast
 
 from capset.definitions.capabilities import AnyTool
 from capset.definitions.messages import Progress, Reply
-from capset.errors import CapsetError, DeadlineExceeded, InternalError, InvalidOutput, ToolError
+from capset.errors import (
+    Cancelled,
+    CapsetError,
+    DeadlineExceeded,
+    InternalError,
+    InvalidArguments,
+    InvalidOutput,
+    NotFound,
+    PermissionDenied,
+    StoreError,
+    ToolError,
+)
+from capset.evaluation.containment import is_contained
 from capset.kernel.context import CallContext
 from capset.kernel.emission import emit_event, shown
 from capset.kernel.invocation import MISSING, Invocation, Step
@@ -19,6 +30,8 @@ from capset.kernel.invocation import MISSING, Invocation, Step
 Start = Callable[[Invocation], Awaitable[Any]]
 """Starts a handler; awaiting gives its result, of the tool's own type."""
 
+_SAFE = (Cancelled, DeadlineExceeded, InvalidArguments, NotFound, PermissionDenied, StoreError)
+"""What a call inside the handler may end with, in words of the kernel's own."""
 _log = logging.getLogger("capset.kernel")
 
 
@@ -42,21 +55,15 @@ async def _contained(call: Invocation, start: Start) -> None:
         call.value = await start(call)
     except (ToolError, InternalError):
         raise
-    except CapsetError as error:
+    except _SAFE as error:
         # A refusal of a call that the handler made: its message is safe, but this call was not refused.
         safe = shown(error, call)
-        raise ToolError(safe.message, code=error.code, status=error.status, fields=error.fields) from error
-    except asyncio.CancelledError as error:
-        task = asyncio.current_task()
-        if task is None or task.cancelling():
+        told = ToolError(safe.message, code=error.code, status=error.status, hint=error.hint, fields=error.fields)
+        told.retryable = error.retryable
+        raise told from error
+    except BaseException as error:
+        if not is_contained(error):
             raise
-        raise _failed(call, error) from error
-    except BaseExceptionGroup as group:
-        _, rest = group.split((Exception, asyncio.CancelledError))
-        if rest is not None:  # what ends the interpreter
-            raise
-        raise _failed(call, group) from group
-    except Exception as error:
         raise _failed(call, error) from error
 
 
@@ -102,23 +109,14 @@ def _start_sync(tool: AnyTool) -> Start:
 
     async def start(call: Invocation) -> Any:
         leading = (CallContext(call),) if takes_context else ()
-        context, work = copy_context(), partial(handler, *leading, **call.arguments)
-        running = call.place.world.threads().submit(context.run, _finish, work)
         try:
-            return await asyncio.wrap_future(running)
-        finally:
-            if not running.done():
+            return await call.place.world.threads.run(partial(handler, *leading, **call.arguments))
+        except asyncio.CancelledError as error:
+            if not is_contained(error):
                 _log.error("the thread of %r, correlation %s, is abandoned", call.road.name, call.correlation)
+            raise
 
     return start
-
-
-def _finish(handler: Callable[[], Any]) -> Any:
-    try:
-        return handler()
-    except StopIteration as error:
-        # No future can carry a StopIteration: the call would never end.
-        raise RuntimeError("the handler raised StopIteration") from error
 
 
 def _start_stream(tool: AnyTool) -> Start:

@@ -13,6 +13,6 @@ def intent(tool: AnyTool) -> Step | None:
         return None
 
     async def step(call: Invocation) -> None:
-        await call.place.world.store.audit.commit(Intent(call))
+        await call.place.world.audit.commit(Intent(call))
 
     return step

@@ -24,10 +24,11 @@ def output(tool: AnyTool) -> Step:
         try:
             call.value = call.data = check(call.value)
         except ValidationError as error:
-            # What came out may hold what nobody should see, so only its places are told.
-            paths = [field.path for field in misfits(error, (), call.value)]
-            places = ", ".join("the result" if path == "(arguments)" else path for path in paths)
-            _log.error("tool %r, correlation %s: output does not fit at %s", name, call.correlation, places)
+            # What came out may hold what nobody should see, so only its places are told, and no value is logged.
+            fields = misfits(error, (), call.value)
+            places = ", ".join(field.path for field in fields).replace("(arguments)", "the result")
+            expected = "; ".join(map(str, fields))
+            _log.error("tool %r, correlation %s: its result does not fit: %s", name, call.correlation, expected)
             raise InvalidOutput(f"The tool {name!r} gave a result that does not fit its schema: {places}.") from None
 
     return step

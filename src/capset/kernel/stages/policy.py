@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable
 from copy import deepcopy
 from types import MappingProxyType
 
+from typing_extensions import TypeVar
+
 from capset.definitions.capabilities import AnyTool
-from capset.definitions.policies import Request
-from capset.errors import PermissionDenied
+from capset.definitions.policies import Decision, Policy, Request
+from capset.errors import DeadlineExceeded, PermissionDenied
 from capset.evaluation.policies import ask_each, denials
 from capset.kernel.invocation import Invocation, Step
+
+T = TypeVar("T")
 
 
 def policy(tool: AnyTool) -> Step | None:
@@ -20,15 +26,34 @@ def policy(tool: AnyTool) -> Step | None:
     ids = tuple(one.id for one in policies)
     only_scalars = tool.arguments.only_scalars
 
+    async def answers_to(call: Invocation) -> list[tuple[Policy, Decision]]:
+        env, principal, arguments = call.place.snapshot.env, call.place.principal, call.arguments
+        if only_scalars:
+            return await ask_each(policies, Request(env, principal, tool, MappingProxyType(arguments)))
+        # What one policy does to a list or a model that it is shown reaches neither the next nor the handler.
+        answers: list[tuple[Policy, Decision]] = []
+        for one in policies:
+            seen = MappingProxyType(deepcopy(arguments))
+            answers += await ask_each((one,), Request(env, principal, tool, seen))
+        return answers
+
     async def step(call: Invocation) -> None:
-        place = call.place
-        # What a policy does to a list or a model that it is shown must not reach the handler: it is not on record.
-        seen = call.arguments if only_scalars else deepcopy(call.arguments)
-        request = Request(place.snapshot.env, place.principal, tool, MappingProxyType(seen))
-        if refused := denials(await ask_each(policies, request)):
+        if call.deadline is None:
+            answers = await answers_to(call)
+        else:
+            answers = await _in_time(call, answers_to(call))
+        if refused := denials(answers):
             call.decision, call.policies = "deny", tuple(one.id for one, _ in refused)
             call.reason = "; ".join(decision.reason or one.id for one, decision in refused)
             raise PermissionDenied(f"Permission denied: {call.reason}")
         call.policies = ids
 
     return step
+
+
+async def _in_time(call: Invocation, asking: Awaitable[T]) -> T:
+    try:
+        async with asyncio.timeout_at(call.deadline):
+            return await asking
+    except TimeoutError:
+        raise DeadlineExceeded(f"Deadline exceeded: the policies of {call.road.name!r} took too long.") from None

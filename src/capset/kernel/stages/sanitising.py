@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from capset.definitions.capabilities import AnyTool
 from capset.errors import InvalidOutput
 from capset.kernel.invocation import MISSING, Invocation, Step
 
+MAX_INTEGER: Final = 10**4000
+"""Python writes no integer of more than 4,300 decimal digits."""
+
 
 def sanitising(tool: AnyTool) -> Step | None:
-    """Turn the result into JSON data; integers, booleans and null are that already."""
+    """Turn the result into JSON data; booleans, null and integers that can be written are that already."""
+    name = tool.name
     if tool.output.is_exact:
-        return None
-    name, jsonable = tool.name, tool.output.jsonable
+        return _bounded(name) if tool.output.json_schema["type"] == "integer" else None
+    jsonable = tool.output.jsonable
 
     def step(call: Invocation) -> None:
         if call.value is MISSING:
@@ -20,5 +26,13 @@ def sanitising(tool: AnyTool) -> Step | None:
             call.data = jsonable(call.value)
         except (ValueError, RecursionError):
             raise InvalidOutput(f"The tool {name!r} gave a result that JSON cannot carry.") from None
+
+    return step
+
+
+def _bounded(name: str) -> Step:
+    def step(call: Invocation) -> None:
+        if call.value is not MISSING and not -MAX_INTEGER < call.value < MAX_INTEGER:
+            raise InvalidOutput(f"The tool {name!r} gave an integer that is too long to write.")
 
     return step

@@ -97,6 +97,7 @@ sessions: Final = Table(
     Column("definition", Text, nullable=False),
     Column("static_hash", Text, nullable=False),
     Column("principal", Text, nullable=False),
+    Column("principal_kind", Text, nullable=False),
     Column("org", Text),
     Column("created_at", Text, nullable=False),
 )

@@ -10,7 +10,7 @@ from capset.testing.store_suite.support import NOW, Check, Make, expect, expect_
 
 
 def _row(id: str, org: str | None = None) -> SessionRow:
-    return SessionRow(id, "scribe", '{"name":"scribe"}', "1" * 64, "user-1", org, NOW)
+    return SessionRow(id, "scribe", '{"name":"scribe"}', "1" * 64, "user-1", "user", org, NOW)
 
 
 async def a_session_comes_back_as_it_was_given(make: Make) -> None:

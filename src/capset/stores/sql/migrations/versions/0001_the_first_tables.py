@@ -69,6 +69,7 @@ def upgrade() -> None:
         sa.Column("definition", sa.Text, nullable=False),
         sa.Column("static_hash", sa.Text, nullable=False),
         sa.Column("principal", sa.Text, nullable=False),
+        sa.Column("principal_kind", sa.Text, nullable=False),
         sa.Column("org", sa.Text),
         sa.Column("created_at", sa.Text, nullable=False),
     )

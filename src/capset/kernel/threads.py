@@ -1,0 +1,74 @@
+"""Threads for sync handlers (spec 3, K15): bounded; an abandoned one keeps neither its place nor the process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextvars import copy_context
+from threading import Thread
+from typing import Any, Final
+
+AT_ONCE: Final = 32
+"""How many sync handlers run at once; more wait for their turn."""
+
+
+class Threads:
+    """Runs each function in a daemon thread of its own. A pool would be blocked by threads that never end."""
+
+    __slots__ = ("_turns",)
+
+    def __init__(self) -> None:
+        self._turns = asyncio.Semaphore(AT_ONCE)
+
+    async def run(self, function: Callable[[], Any]) -> Any:
+        """Run a function and return its result, of its own type, or raise what it raised.
+
+        A cancelled caller leaves its thread behind, and its turn to the next.
+        """
+        async with self._turns:
+            loop = asyncio.get_running_loop()
+            future: asyncio.Future[Any] = loop.create_future()
+            context = copy_context()
+            work = _Work(function, loop, future)
+            Thread(target=context.run, args=(work.run,), name="capset-handler", daemon=True).start()
+            return await future
+
+
+class _Work:
+    """One function on its thread, and the way of its outcome back to the event loop."""
+
+    __slots__ = ("_function", "_future", "_loop")
+
+    def __init__(
+        self, function: Callable[[], Any], loop: asyncio.AbstractEventLoop, future: asyncio.Future[Any]
+    ) -> None:
+        self._function = function
+        self._loop = loop
+        self._future = future
+
+    def run(self) -> None:
+        try:
+            result = self._function()
+        except StopIteration as error:
+            # No future can carry a StopIteration: the call would never end.
+            failure = RuntimeError("the handler raised StopIteration")
+            failure.__cause__ = error
+            self._tell(None, failure)
+        except BaseException as error:
+            self._tell(None, error)
+        else:
+            self._tell(result, None)
+
+    def _tell(self, result: Any, error: BaseException | None) -> None:
+        try:
+            self._loop.call_soon_threadsafe(self._resolve, result, error)
+        except RuntimeError:
+            return  # the loop is closed: the call was abandoned long ago, and said so
+
+    def _resolve(self, result: Any, error: BaseException | None) -> None:
+        if self._future.done():
+            return
+        if error is None:
+            self._future.set_result(result)
+        else:
+            self._future.set_exception(error)
