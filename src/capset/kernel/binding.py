@@ -6,7 +6,7 @@ from capset.composition.compose import Composition
 from capset.definitions.capabilities import AnyTool
 from capset.fingerprint.hashes import tool_hash
 from capset.kernel.invocation import Road, Roads
-from capset.kernel.stages import STAGES
+from capset.kernel.stages.order import STAGES
 
 
 def bind(composition: Composition) -> Roads:
