@@ -156,6 +156,16 @@ def test_folders_of_nearly_endless_depth(capset: Command) -> None:
         subprocess.run(["rm", "-rf", capset.folder / "abyss"], check=True)  # too deep for shutil, and so for pytest
 
 
+def test_as_json_it_is_one_object_that_says_what_was_done(capset: Command) -> None:
+    (capset.folder / "texts").mkdir()
+    (capset.folder / "texts" / "a.txt").write_text("a hash\n")
+    shape = demo(capset, "texts", "--json").json
+    assert (shape["folder"], shape["report"]) == ("capset-demo", "capset-demo/report.md")
+    assert (shape["files"], shape["size_bytes"], shape["skipped"], shape["surprises"]) == (1, 7, [], [])
+    assert shape["verification"]["ok"] is True
+    assert shape["records"]["items"] == records_of(capset)
+
+
 def test_an_empty_folder_is_worked_on_all_the_same(capset: Command) -> None:
     (capset.folder / "empty" / "inner").mkdir(parents=True)
     assert "0 files, 0 bytes" in demo(capset, "empty").out

@@ -7,14 +7,19 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
 
 import capset
-from capset.cli.demo.importing import import_folders
+from capset.cli.demo.importing import Imported, import_folders
 from capset.cli.demo.scenario import Demo, open_demo
 from capset.cli.demo.showing import show_records, show_session
 from capset.cli.exits import Exit, guarded
-from capset.cli.output import cell, err, out, verbatim
+from capset.cli.options import AsJson
+from capset.cli.output import cell, err, out, print_json, verbatim
 from capset.errors import DefinitionError
+from capset.stores.base import AuditQuery
+from capset.wire.audit import audit_page_shape, verification_shape
+from capset.wire.demo import DemoShape
 
 
 @guarded
@@ -23,6 +28,7 @@ def demo_command(
         list[Path] | None, typer.Argument(help="Folders of text files; capset's own sources if left out.")
     ] = None,
     into: Annotated[Path, typer.Option(help="Where to make a fresh folder for the database and the report.")] = Path(),
+    as_json: AsJson = False,
 ) -> Exit:
     """Run the main job: import real files into a session, work on them under governance, and verify the record.
 
@@ -34,11 +40,15 @@ def demo_command(
     names = [folder.resolve().name for folder in sources]
     if twice := [name for name in names if names.count(name) > 1]:
         raise DefinitionError(f"two folders are named {twice[0]!r}, and files are imported under their folder's name")
-    return asyncio.run(_run(sources, _fresh(into)))
+    done = asyncio.run(_run(err() if as_json else out(), sources, _fresh(into)))
+    if as_json:
+        print_json(done.plain())
+    if not done.verification.ok:
+        return Exit.REFUSED
+    return Exit.FAILED if done.surprises else Exit.DONE
 
 
-async def _run(sources: list[Path], folder: Path) -> Exit:
-    console = out()
+async def _run(console: Console, sources: list[Path], folder: Path) -> DemoShape:
     async with open_demo(f"sqlite:///{folder / 'capset.db'}") as demo:
         show_session(console, demo.session, folder)
         console.rule("[bold]1. Import[/]", align="left")
@@ -49,13 +59,13 @@ async def _run(sources: list[Path], folder: Path) -> Exit:
         console.rule("[bold]2. Governed calls[/]", align="left")
         await demo.run(console)
         console.rule("[bold]3. The record[/]", align="left")
-        return await _conclude(demo, folder)
+        return await _conclude(console, demo, imported, folder)
 
 
-async def _conclude(demo: Demo, folder: Path) -> Exit:
-    console = out()
+async def _conclude(console: Console, demo: Demo, imported: Imported, folder: Path) -> DemoShape:
     await demo.kernel.audit.flush()
-    await show_records(console, demo.kernel.audit)
+    page = await demo.kernel.audit.query(AuditQuery(limit=1000))
+    show_records(console, page)
     verification = await demo.kernel.audit.verify()
     if verification.ok:
         console.print(f"[green]verified:[/] {verification.checked} records, every hash holds")
@@ -67,9 +77,16 @@ async def _conclude(demo: Demo, folder: Path) -> Exit:
     console.print(f"look again with: capset audit query --db {verbatim(str(folder / 'capset.db'))}", soft_wrap=True)
     for surprise in demo.surprises:
         err().print(f"[red]not as expected:[/] {verbatim(surprise)}", soft_wrap=True)
-    if not verification.ok:
-        return Exit.REFUSED
-    return Exit.FAILED if demo.surprises else Exit.DONE
+    return DemoShape(
+        folder=str(folder),
+        report=str(folder / "report.md") if demo.report else None,
+        files=imported.files,
+        size_bytes=imported.size_bytes,
+        skipped=imported.skipped,
+        records=audit_page_shape(page),
+        verification=verification_shape(verification),
+        surprises=demo.surprises,
+    )
 
 
 def _fresh(into: Path) -> Path:

@@ -13,7 +13,7 @@ from capset.cli.output import cell, short, table, verbatim
 from capset.definitions.records import Record
 from capset.kernel.results import Result
 from capset.kernel.session import Session
-from capset.stores.base import AuditLog, AuditQuery
+from capset.stores.base import AuditPage
 
 
 def show_session(console: Console, session: Session, folder: Path) -> None:
@@ -37,10 +37,9 @@ def show_call(
     console.print(line, no_wrap=True, overflow="ellipsis", soft_wrap=False)
 
 
-async def show_records(console: Console, audit: AuditLog) -> None:
+def show_records(console: Console, page: AuditPage) -> None:
     """Show the trail, in the order in which it was written."""
     columns = ("SEQ", "PRINCIPAL", "TOOL", "DECISION", "OUTCOME", "ms", "RUNTIME", "HASH")
-    page = await audit.query(AuditQuery(limit=1000))
     console.print(table(*columns, rows=map(_row, reversed(page.items)), folds=("TOOL",)))
 
 
