@@ -224,8 +224,21 @@ async def test_a_digest_tells_masked_secrets_apart_and_the_record_does_not(store
     digests = [one.arguments_digest for one in records]
     assert digests[0] == digests[2] == hmac.digest(key, canonical(whole), "sha256").hex()
     assert digests[0] != digests[1]
-    assert {json.loads(one.arguments)["pin"] for one in records} == {"**********"}
+    assert {json.loads(one.arguments)["pin"] for one in records} == {"[redacted]"}
     assert "hunter" not in repr(records)
+
+
+@pytest.mark.spec("G20")
+async def test_what_is_a_secret_by_its_type_is_not_on_record_even_if_the_call_is_refused() -> None:
+    @tool(effect="read")
+    async def unlock(pin: SecretStr, door: int, other: SecretStr | None = None) -> int:
+        """Unlock."""
+        return len(pin)
+
+    async with desk(unlock) as opened:
+        await ask(opened.session, "unlock", {"pin": "hunter2", "other": "hunter3", "door": "x"})
+        record = await opened.record()
+        assert json.loads(record.arguments) == {"pin": "[redacted]", "other": "[redacted]", "door": "x"}
 
 
 PLAIN = st.recursive(

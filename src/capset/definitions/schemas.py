@@ -62,10 +62,19 @@ class Schema:
 
     ``check(value)`` validates a Python value strictly, ``check_json(text)`` JSON text in strict JSON mode (spec 4,
     G11); both raise pydantic's ``ValidationError``. ``json_schema`` has every ``required`` sorted and must not be
-    changed. The adapter's type parameter is ``Any``: a schema is built from an annotation at run time.
+    changed. ``write_only`` names the fields that are secrets by their types. The adapter's type parameter is ``Any``: a schema is built from an annotation at run time.
     """
 
-    __slots__ = ("_has_numbers", "_to_json", "check", "check_json", "is_exact", "json_schema", "only_scalars")
+    __slots__ = (
+        "_has_numbers",
+        "_to_json",
+        "check",
+        "check_json",
+        "is_exact",
+        "json_schema",
+        "only_scalars",
+        "write_only",
+    )
 
     def __init__(self, adapter: TypeAdapter[Any], json_schema: JsonSchemaValue, *, closed: bool) -> None:
         rules: _Rules = {"strict": True, "extra": "forbid"} if closed else {"strict": True}
@@ -75,7 +84,9 @@ class Schema:
         self.json_schema = json_schema
         self.is_exact = json_schema.get("type") in ("integer", "boolean", "null") and _VALUES.isdisjoint(json_schema)
         self._has_numbers = any(not found or found.get("type") == "number" for found in _objects(json_schema))
-        self.only_scalars = all(map(_is_scalar, json_schema.get("properties", {}).values()))
+        fields: dict[str, Any] = json_schema.get("properties", {})
+        self.only_scalars = all(map(_is_scalar, fields.values()))
+        self.write_only = frozenset(name for name, inner in fields.items() if _is_write_only(inner))
 
     def jsonable(self, value: Any) -> Any:
         """Return ``value`` as plain JSON data.
@@ -188,6 +199,11 @@ def _is_finite(value: Any) -> bool:
             return all(map(_is_finite, vars(value).values()))
         case _:
             return not is_dataclass(value) or all(map(_is_finite, vars(value).values()))
+
+
+def _is_write_only(schema: Mapping[str, Any]) -> bool:
+    """Whether a field is a secret by its type, such as ``SecretStr``, or may be one."""
+    return any(option.get("writeOnly", False) for option in schema.get("anyOf", [schema]))
 
 
 def _is_scalar(schema: Mapping[str, Any]) -> bool:

@@ -106,7 +106,7 @@ def _columns(call: Invocation, phase: str, time_ns: int) -> dict[str, str | int 
         "capability": road.capability,
         "tool": _storable(road.name),
         "effect": road.tool.effect if road.tool else None,
-        "arguments": _kept(arguments),
+        "arguments": _kept(arguments, road.tool.arguments.write_only if road.tool else frozenset()),
         "arguments_digest": digest,
         "decision": call.decision,
         "policies": dumps(call.policies, separators=(",", ":")),
@@ -135,8 +135,11 @@ def _whole(call: Invocation, arguments: Any) -> Any:
     return arguments if bare == call.recorded else plain(bare)
 
 
-def _kept(arguments: Any) -> str:
-    """Return what a record keeps of the arguments: redacted, and bounded."""
+def _kept(arguments: Any, secrets: frozenset[str]) -> str:
+    """Return what a record keeps of the arguments: redacted, and bounded. ``secrets`` are so by their types."""
+    if secrets and isinstance(arguments, Mapping):
+        members = cast("Mapping[str, Any]", arguments)
+        arguments = {name: "[redacted]" if name in secrets else value for name, value in members.items()}
     kept = canonical(redacted(arguments))
     if len(kept) > MAX_RECORDED_BYTES:
         kept = canonical({"omitted": f"{len(kept)} bytes of arguments"})
