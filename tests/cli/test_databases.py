@@ -77,7 +77,6 @@ def test_a_name_that_names_no_store_is_refused(named: str, code: int, told: str,
     assert told in done.json["error"]["message"]
 
 
-@pytest.mark.spec("P30")
 def test_a_newer_database_is_refused_and_unchanged(run: Run, tmp_path: Path) -> None:
     assert run(*ADD).code == 0
     with sqlite3.connect(tmp_path / "capset.db") as database:

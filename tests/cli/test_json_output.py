@@ -38,7 +38,6 @@ def test_a_command_that_came_to_no_call(run: Run) -> None:
         assert done.err == ""
 
 
-@pytest.mark.spec("P17")
 def test_the_list(run: Run) -> None:
     listed = run("list", "--json").json
     assert set(listed) == {"items", "total"}

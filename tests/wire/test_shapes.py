@@ -145,7 +145,6 @@ def test_a_tool_is_shown_with_its_schemas_as_they_are_hashed() -> None:
     assert ToolShape.model_validate(shape).plain() == shape
 
 
-@pytest.mark.spec("F22")
 async def test_a_snapshot_says_why_a_tool_is_not_in_play() -> None:
     composition = compose(Agent("scribe", system_prompt="Keep.", uses=[NOTES]))
     shape = returns(snapshot_shape(await evaluate(composition, principal=Principal("ann"))))

@@ -62,7 +62,8 @@ class Schema:
 
     ``check(value)`` validates a Python value strictly, ``check_json(text)`` JSON text in strict JSON mode (spec 4,
     G11); both raise pydantic's ``ValidationError``. ``json_schema`` has every ``required`` sorted and must not be
-    changed. ``write_only`` names the fields that are secrets by their types. The adapter's type parameter is ``Any``: a schema is built from an annotation at run time.
+    changed. ``write_only`` names the fields that are secrets by their types. The adapter's type parameter is ``Any``:
+    a schema is built from an annotation at run time.
     """
 
     __slots__ = (
