@@ -191,3 +191,8 @@ def test_aliases_cannot_grow_without_end(tmp_path: Path) -> None:
     text = "\n".join(["l0: &l0 [x, x]", *levels, "name: a", "instructions: *l11"])
     assert "instructions.0: Input should be a valid string" in refused(tmp_path, "a.yaml", text)
     assert "instructions.0" in refused(tmp_path, "b.yaml", "name: a\ninstructions: &own [*own]")
+
+
+def test_a_capability_that_stands_twice_is_refused() -> None:
+    with pytest.raises(DefinitionError, match=r"capabilities\.2: 'noop' stands there twice"):
+        build_agent({"name": "a", "capabilities": ["noop", "memory", {"id": "noop"}]}, REGISTRY, "here")

@@ -171,3 +171,13 @@ def test_unknown_names_are_refused_with_what_was_perhaps_meant() -> None:
         registry.get("wether")
     with pytest.raises(NotFound, match="unknown agent 'x'; there is: forecaster"):
         registry.get_agent("x")
+
+
+@pytest.mark.spec("P1")
+def test_a_package_that_would_end_its_host_keeps_out_only_itself(install: Install) -> None:
+    install("import sys; sys.exit(7)", "[capset.capabilities]\nweather = thirdparty:weather\n")
+    registry = Registry.installed()
+    assert set(registry.capabilities) >= BUILT_IN
+    assert [(one.entry_point, one.message) for one in registry.problems] == [
+        ("weather", "SystemExit while loading thirdparty:weather: 7")
+    ]

@@ -75,6 +75,9 @@ def _capabilities(ids: list[str], registry: Registry, where: str) -> list[Capabi
     found: list[Capability] = []
     missing: list[Field] = []
     for position, name in enumerate(ids):
+        if name in ids[:position]:
+            missing.append(Field(f"capabilities.{position}", f"{name!r} stands there twice"))
+            continue
         try:
             found.append(registry.get(name))
         except NotFound as error:

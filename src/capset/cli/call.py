@@ -88,7 +88,7 @@ async def _call(
     # Found first, so that a misspelt name makes no database.
     named = _agent(registry, target) if target.session is None else None
     async with Kernel(store=settings.db if named else existing_db(settings.db)) as kernel:
-        agent = named or await _agent_of_session(kernel, registry, target.session or "")
+        agent = named or await _agent_of_session(kernel, registry, target.session or "", settings.principal.id)
         who = settings.principal
         async with kernel.open(agent, principal=who, env=settings.env, session_id=target.session) as opened:
             session = opened.options(timeout=timeout) if timeout else opened
@@ -107,10 +107,12 @@ def _agent(registry: Registry, target: Target) -> Agent:
     return Agent(name.replace(":", "-"), uses=[registry.get(name)])
 
 
-async def _agent_of_session(kernel: Kernel, registry: Registry, session: str) -> Agent:
+async def _agent_of_session(kernel: Kernel, registry: Registry, session: str, principal: str) -> Agent:
     row = await kernel.find_session(session)
     if row is None:
-        raise NotFound(f"there is no session {session!r}", hint="leave --session out to start one; its id is printed")
+        # In the kernel's own words for a session of somebody else: neither tells whether it exists.
+        hint = "leave --session out to start one; its id is printed"
+        raise NotFound(f"there is no session {session!r} of {principal!r}", hint=hint)
     return build_agent(from_json(row.definition), registry, f"session {session}")
 
 

@@ -93,7 +93,7 @@ def _load_group(group: str, kind: type[T], problems: list[Problem]) -> list[T]:
             loaded = point.load()
         except CapsetError as error:
             problems.append(Problem(point.name, error.message, group))
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             _log.debug("the entry point %r could not be loaded", point.name, exc_info=error)
             problems.append(Problem(point.name, f"{type(error).__name__} while loading {point.value}: {error}", group))
         else:
