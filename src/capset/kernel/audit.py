@@ -5,6 +5,7 @@ from __future__ import annotations
 import hmac
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from json import dumps
 from typing import Any, Final, cast
 
@@ -89,14 +90,14 @@ class Ended:
 
 
 def _columns(call: Invocation, phase: str, time_ns: int) -> dict[str, str | int | None]:
-    place, road = call.place, call.road
+    place, road, own_id = call.place, call.road, call.id
     arguments = _arguments(call)
     digest = hmac.digest(place.world.digest_key, canonical(_whole(call, arguments)), "sha256").hex()
     return {
-        "id": call.id,
+        "id": own_id,
         "phase": phase,
         "time": iso(time_ns),
-        "correlation": _storable(call.correlation),
+        "correlation": _storable(call.cause[0]) if call.cause else own_id,
         "causation": _storable(call.causation),
         "principal": _storable(place.principal.id),
         "principal_kind": place.principal.kind,
@@ -161,6 +162,7 @@ def redacted(value: Any, name: str = "") -> Any:
     return value
 
 
+@lru_cache(4096)
 def _is_secret(name: str) -> bool:
     """Whether the words of a name are those of a secret, in the singular or the plural.
 
