@@ -7,6 +7,7 @@ import time
 
 from capset.clock import iso
 from capset.definitions.records import Record
+from capset.fingerprint.canonical import NotCanonical
 from capset.fingerprint.chain import GENESIS, Verification, seal, verify
 from capset.stores.base import AuditPage, AuditQuery, Entry
 from capset.stores.entries import BadEntry, Row, columns_of, interrupted
@@ -77,7 +78,7 @@ class MemoryAudit:
         row |= {"seq": len(self._rows) + 1, "writer": writer, "previous": previous}
         try:
             seal(row)
-        except UnicodeEncodeError as error:
+        except NotCanonical as error:
             raise BadEntry("a record could not be made of its call: it holds a lone surrogate") from error
         self._rows.append(row)
         self._keys.add(key)

@@ -13,6 +13,7 @@ from sqlalchemy.exc import DataError, IntegrityError, InterfaceError, Programmin
 
 from capset.definitions.records import COLUMNS
 from capset.errors import StoreError
+from capset.fingerprint.canonical import NotCanonical
 from capset.fingerprint.chain import GENESIS, seal
 from capset.stores.entries import BadEntry, Row
 
@@ -41,7 +42,7 @@ def extend(connection: Connection, writer: str, rows: Sequence[Row], open_ids: s
         row |= {"seq": seq + 1, "writer": writer, "previous": previous}
         try:
             seal(row)
-        except UnicodeEncodeError as error:
+        except NotCanonical as error:
             refused.append(_because("a record could not be made of its call: it holds a lone surrogate", error))
         else:
             sealed.append(row)
