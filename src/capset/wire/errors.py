@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from capset.errors import CapsetError
+from capset.kernel.emission import error_data
 from capset.wire.shapes import Shape
 
 
@@ -26,13 +27,5 @@ class ErrorShape(Shape):
 
 
 def error_shape(error: CapsetError) -> ErrorShape:
-    """Return the wire shape of an error."""
-    fields = [FieldShape(path=one.path, expected=one.expected, did_you_mean=one.did_you_mean) for one in error.fields]
-    return ErrorShape(
-        code=error.code,
-        status=error.status,
-        message=error.message,
-        retryable=error.retryable,
-        fields=fields or None,
-        correlation=error.correlation,
-    )
+    """Return the wire shape of an error: the data of the kernel's error message, and nothing else."""
+    return ErrorShape.model_validate(error_data(error))

@@ -274,7 +274,8 @@ async def test_a_policy_that_ends_what_is_not_its_own_denies(error: BaseExceptio
 
     work = gated(at_calls(end))
     async with desk(work) as opened:
-        await refusal(opened, work)
+        assert "the policy failed" in (await refusal(opened, work)).message
+        assert (await opened.record()).outcome == "denied"
 
 
 @pytest.mark.spec("G19")
