@@ -63,5 +63,5 @@ $(SETUP): pyproject.toml uv.lock
 	  $(PYTHON) -m venv --clear .venv && $(BIN)/python -m pip install -qq uv; \
 	}
 	@echo "setup: installing what uv.lock names"
-	@$(BIN)/uv sync --frozen --quiet
+	@$(BIN)/uv sync --frozen --quiet --extra server --extra mcp --extra agent
 	@touch $@
