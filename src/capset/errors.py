@@ -7,11 +7,15 @@
     │   ├── CapabilityConflict     422  two different capabilities under one name
     │   ├── ToolNameConflict       422  two different tools under one name
     │   └── PolicyConflict         422  two different policies under one id
+    ├── Unauthenticated        401  no API key, or one that is unknown, expired or revoked
+    ├── Conflict               409  what is there does not allow it: read-only, archived, under way
+    │   └── Outdated           412  it has been changed since the version that was expected
     ├── NotFound                   404  nothing of that name, here, for this principal
     ├── PermissionDenied           403  a permission is missing, a policy denied, or a snapshot pruned the tool
     ├── InvalidArguments           422  the arguments do not fit the tool's schema; every field is listed
     ├── ToolError                  400  raised by handlers: the model reads the message word for word
-    │   └── FileError              400  a file operation that cannot be done as asked
+    │   └── FileError              400  a file operation that cannot be done as asked; 404 where there is no such file
+    │       └── VersionMismatch    412  the file is not in the version that was expected
     ├── InternalError              500  a handler raised something else; details stay in the log
     │   ├── InvalidOutput          500  a handler returned or emitted what its schema does not allow
     │   └── NoOutcome              500  a call needs a reply and the handler gave none
@@ -86,6 +90,22 @@ class PolicyConflict(DefinitionError):
     code = "policy_conflict"
 
 
+class Unauthenticated(CapsetError):
+    code = "unauthenticated"
+    status = 401
+    refusal = True
+
+
+class Conflict(CapsetError):
+    code = "conflict"
+    status = 409
+
+
+class Outdated(Conflict):
+    code = "outdated"
+    status = 412
+
+
 class NotFound(CapsetError):
     code = "not_found"
     status = 404
@@ -135,6 +155,11 @@ class ToolError(CapsetError):
 
 class FileError(ToolError):
     code = "file_error"
+
+
+class VersionMismatch(FileError):
+    code = "version_mismatch"
+    status = 412
 
 
 class InternalError(CapsetError):

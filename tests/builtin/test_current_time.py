@@ -75,7 +75,8 @@ def test_days_and_months_have_their_english_names(month: int) -> None:
 @given(st.integers(0, 2**35), st.integers(0, 999_999), st.sampled_from(["UTC", "Europe/Paris", "Asia/Kathmandu"]))
 def test_iso8601_and_unix_tell_the_same_second(second: int, microsecond: int, zone: str) -> None:
     moment = datetime.fromtimestamp(second, ZoneInfo(zone)).replace(microsecond=microsecond)
-    assert datetime.fromisoformat(str(formatted(moment, "iso8601"))) == moment.replace(microsecond=0)
+    # By timestamp: in an hour that comes twice, Python takes no two times of different zones for equal.
+    assert datetime.fromisoformat(str(formatted(moment, "iso8601"))).timestamp() == second
     assert formatted(moment, "unix") == second
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from capset.stores.sql.schema import HEAD
 from tests.cli.support import ADD, FILES, Command, Run
 
 PR_CAPBSET_DROP = 24
@@ -88,7 +89,7 @@ def test_a_newer_database_is_refused_and_unchanged(run: Run, tmp_path: Path) -> 
         assert "was made by a newer version of capset (its revision is '9999')" in done.err
         assert "upgrade capset" in done.err
     with sqlite3.connect(tmp_path / "capset.db") as database:
-        database.execute("UPDATE alembic_version SET version_num = '0001'")
+        database.execute("UPDATE alembic_version SET version_num = ?", (HEAD,))
     database.close()
     assert run("audit", "verify", "--json").json == {"ok": True, "checked": 1}
 

@@ -47,7 +47,7 @@ def in_any_order(listing: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def always_recursive(delete: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda session, path, *, recursive: delete(session, path, recursive=True)
+    return lambda session, path, *, recursive, **more: delete(session, path, recursive=True, **more)
 
 
 def failures(make: Callable[[], Store]) -> set[str]:

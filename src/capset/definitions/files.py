@@ -40,8 +40,11 @@ class Files(Protocol):
         """Return a file and its content. Raises ``FileError`` if there is none or it is a directory."""
         ...
 
-    async def write(self, path: str, content: bytes) -> tuple[FileStat, bool]:
-        """Create or replace a file, with its parents; return it and whether it is new."""
+    async def write(self, path: str, content: bytes, *, version: int | None = None) -> tuple[FileStat, bool]:
+        """Create or replace a file, with its parents; return it and whether it is new.
+
+        With ``version``, only if the file has just this one, 0 being that of none; else it raises ``VersionMismatch``.
+        """
         ...
 
     async def list(self, path: str = "/", *, recursive: bool = False) -> list[FileStat]:
@@ -51,10 +54,10 @@ class Files(Protocol):
         """
         ...
 
-    async def delete(self, path: str, *, recursive: bool = False) -> int:
+    async def delete(self, path: str, *, recursive: bool = False, version: int | None = None) -> int:
         """Delete a file or directory and return how many entries went; 0 if there was none.
 
-        A full directory needs ``recursive``; ``/`` is emptied and stays.
+        A full directory needs ``recursive``; ``/`` is emptied and stays. ``version`` is as for ``write``.
         """
         ...
 

@@ -63,6 +63,11 @@ class Kernel:
             await self._store.close()
 
     @property
+    def store(self) -> Store:
+        """Everything that is kept; what is done here is not governed, and not on record."""
+        return self._entered().store
+
+    @property
     def audit(self) -> AuditLog:
         """The record of every attempt."""
         return self._entered().store.audit
@@ -74,6 +79,14 @@ class Kernel:
     def bind(self, composition: Composition) -> Roads:
         """Compile every tool's road, once for each composition that is in use."""
         return self._bind(composition)
+
+    def now(self) -> str:
+        """Return the time by the kernel's clock, ISO 8601 UTC."""
+        return iso(self._clock.time_ns())
+
+    def new_id(self) -> str:
+        """Return a fresh UUIDv7 by the kernel's clock."""
+        return self._entered().ids.new()
 
     @asynccontextmanager
     async def open(
@@ -90,49 +103,56 @@ class Kernel:
         Raises ``NotFound`` for a session that is not there, not the principal's or not the agent's, and what
         ``compose`` raises.
         """
-        world = self._entered()
-        composition = self.compose(agent)
-        snapshot = await evaluate(composition, principal=principal, env=env)
         if session_id is None:
-            session_id = await self._create(world, composition, principal)
+            row = self.new_session(agent, principal)
+            session = await self.enter(row, agent, principal=principal, env=env)  # first: a bad agent leaves no session
+            await self._entered().store.sessions.create(row)
         else:
-            self._check_owner(await self.find_session(session_id), session_id, agent, principal)
-        files = SessionFiles(world, session_id, principal.org)
-        yield Session(Place(session_id, world, snapshot, self.bind(composition), files))
+            row = await self.find_session(session_id)
+            if row is None:
+                raise _no_session(session_id, principal)
+            session = await self.enter(row, agent, principal=principal, env=env)
+        yield session
+
+    async def enter(
+        self, row: SessionRow, agent: Agent, *, principal: Principal, env: Mapping[str, Any] | None = None
+    ) -> Session:
+        """Return the session that ``row`` keeps, as ``open`` does; for hosts that found or made its row themselves."""
+        if (row.principal, row.principal_kind, row.org) != (principal.id, principal.kind, principal.org):
+            raise _no_session(row.id, principal)
+        if row.agent != agent.name:
+            raise NotFound(f"the session {row.id!r} is one of the agent {row.agent!r}, not of {agent.name!r}")
+        world, composition = self._entered(), self.compose(agent)
+        snapshot = await evaluate(composition, principal=principal, env=env)
+        files = SessionFiles(world, row.id, principal.org)
+        return Session(Place(row.id, world, snapshot, self.bind(composition), files))
 
     async def find_session(self, session_id: str) -> SessionRow | None:
         """Return what is kept of a session, or ``None``."""
         world = self._entered()
         return await world.store.sessions.get(session_id) if session_id.isprintable() else None
 
-    async def _create(self, world: World, composition: Composition, principal: Principal) -> str:
-        agent, new = composition.agent, world.ids.new()
-        await world.store.sessions.create(
-            SessionRow(
-                id=new,
-                agent=agent.name,
-                definition=_definition(agent),
-                static_hash=composition.static_hash,
-                principal=principal.id,
-                principal_kind=principal.kind,
-                org=principal.org,
-                created_at=iso(world.clock.time_ns()),
-            )
+    def new_session(self, agent: Agent, principal: Principal) -> SessionRow:
+        """Return what is to be kept of a new session; ``store.sessions`` keeps it. Raises what ``compose`` raises."""
+        return SessionRow(
+            id=self.new_id(),
+            agent=agent.name,
+            definition=_definition(agent),
+            static_hash=self.compose(agent).static_hash,
+            principal=principal.id,
+            principal_kind=principal.kind,
+            org=principal.org,
+            created_at=self.now(),
         )
-        return new
-
-    @staticmethod
-    def _check_owner(row: SessionRow | None, session_id: str, agent: Agent, principal: Principal) -> None:
-        owner = principal.id, principal.kind, principal.org
-        if row is None or (row.principal, row.principal_kind, row.org) != owner:
-            raise NotFound(f"there is no session {session_id!r} of {principal.id!r}")
-        if row.agent != agent.name:
-            raise NotFound(f"the session {session_id!r} is one of the agent {row.agent!r}, not of {agent.name!r}")
 
     def _entered(self) -> World:
         if self._world is None:
             raise CapsetError("the kernel is not open", hint="use it as: async with Kernel(…) as kernel")
         return self._world
+
+
+def _no_session(id: str, principal: Principal) -> NotFound:
+    return NotFound(f"there is no session {id!r} of {principal.id!r}")
 
 
 def _definition(agent: Agent) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from capset.definitions.files import FileStat, parent_of
-from capset.errors import FileError
+from capset.errors import FileError, VersionMismatch
 
 ROOT: Final = FileStat(
     path="/",
@@ -70,7 +70,7 @@ def read(rows: Rows, path: str) -> tuple[FileStat, str]:
     if path == "/" or (node and node.digest is None):
         raise FileError(f"{path!r} is a directory, not a file")
     if node is None or node.digest is None:
-        raise FileError(f"there is no file {path!r}")
+        raise FileError(f"there is no file {path!r}", status=404)
     return node.stat, node.digest
 
 
@@ -81,7 +81,7 @@ def listing(rows: Rows, path: str, *, recursive: bool) -> list[FileStat]:
     """
     found = stat(rows, path)
     if found is None:
-        raise FileError(f"there is no directory {path!r}")
+        raise FileError(f"there is no directory {path!r}", status=404)
     if not found.is_directory:
         raise FileError(f"{path!r} is a file, not a directory")
     if recursive:
@@ -90,10 +90,13 @@ def listing(rows: Rows, path: str, *, recursive: bool) -> list[FileStat]:
     return sorted(entries, key=lambda entry: (not entry.is_directory, entry.name))
 
 
-def write(rows: Rows, path: str, *, digest: str, size: int, now: str) -> tuple[FileStat, Node | None]:
+def write(
+    rows: Rows, path: str, *, digest: str, size: int, now: str, version: int | None = None
+) -> tuple[FileStat, Node | None]:
     """Create or replace a file, with its parents. Return it, and the row that it replaced.
 
-    Raises ``FileError`` if ``path`` is a directory or read-only, or a parent is a file or read-only.
+    Raises ``FileError`` if ``path`` is a directory or read-only, or a parent is a file or read-only, and
+    ``VersionMismatch`` if the file has another version than the one expected, 0 where there is none.
     """
     if path == "/":
         raise FileError("'/' is a directory, not a file")
@@ -108,6 +111,7 @@ def write(rows: Rows, path: str, *, digest: str, size: int, now: str) -> tuple[F
         if old.digest is None:
             raise FileError(f"{path!r} is a directory, not a file")
         _refuse_readonly("write", path, old)
+    _check_version(path, old, version)
     for parent in parents:
         if parent not in found:
             rows.put(Node(FileStat(parent, True, 0, 1, now, now), None))
@@ -117,13 +121,14 @@ def write(rows: Rows, path: str, *, digest: str, size: int, now: str) -> tuple[F
     return new, old
 
 
-def delete(rows: Rows, path: str, *, recursive: bool) -> Sequence[Node]:
+def delete(rows: Rows, path: str, *, recursive: bool, version: int | None = None) -> Sequence[Node]:
     """Delete what is at ``path`` and return the rows that went: none if there was nothing.
 
     A full directory needs ``recursive``; ``/`` is emptied and stays. Raises ``FileError`` otherwise, or if something
-    in the tree, or above it, is read-only.
+    in the tree, or above it, is read-only, and ``VersionMismatch`` as ``write`` does.
     """
     top = rows.get(path) if path != "/" else None
+    _check_version(path, top, version)
     if top is None and path != "/":
         return []
     is_directory = top is None or top.stat.is_directory
@@ -142,6 +147,13 @@ def _parents(path: str) -> Iterator[str]:
     """Yield the directories that hold a path, nearest first, without the root."""
     while (path := parent_of(path)) != "/":
         yield path
+
+
+def _check_version(path: str, node: Node | None, expected: int | None) -> None:
+    found = node.stat.version if node else 0
+    if expected is not None and found != expected:
+        has = f"has the version {found}" if found else "is not there"
+        raise VersionMismatch(f"{path!r} {has}, not the version {expected}" if expected else f"{path!r} {has} already")
 
 
 def _refuse_readonly(verb: str, path: str, node: Node) -> None:

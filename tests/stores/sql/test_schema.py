@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
@@ -15,7 +16,7 @@ from sqlalchemy import inspect
 
 from capset.definitions.records import COLUMNS
 from capset.errors import StoreError
-from capset.stores.base import SessionRow
+from capset.stores.base import AgentQuery, SessionQuery, SessionRow
 from capset.stores.sql import tables
 from capset.stores.sql.schema import HEAD, KNOWN
 from capset.stores.sql.sqlite import SqliteStore, make_engine
@@ -42,6 +43,22 @@ def scripts() -> ScriptDirectory:
     config = Config()
     config.set_main_option("script_location", "capset.stores.sql:migrations")
     return ScriptDirectory.from_config(config)
+
+
+async def test_a_database_of_the_version_before_is_brought_up_to_date(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    with make_engine(path, "IMMEDIATE").begin() as connection:
+        config = Config(attributes={"connection": connection})
+        config.set_main_option("script_location", "capset.stores.sql:migrations")
+        command.upgrade(config, "0001")
+        connection.exec_driver_sql(
+            "INSERT INTO sessions VALUES ('s', 'scribe', '{}', 'hash', 'user-1', 'user', NULL, '2026')"
+        )
+    async with opened(path) as store:
+        row = SessionRow("s", "scribe", "{}", "hash", "user-1", "user", None, "2026")
+        assert await store.sessions.get("s") == row
+        assert (await store.sessions.list(SessionQuery(None))).items == (row,)
+        assert (await store.agents.list(AgentQuery(None))).total == 0
 
 
 def test_the_head_is_the_last_migration() -> None:

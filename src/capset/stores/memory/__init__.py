@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from capset.errors import DefinitionError, StoreError
 from capset.ids import Ids
+from capset.stores.memory.agents import MemoryAgents
 from capset.stores.memory.audit import MemoryAudit
 from capset.stores.memory.door import Door
 from capset.stores.memory.files import MemoryFiles
+from capset.stores.memory.keys import MemoryKeys
 from capset.stores.memory.sessions import MemorySessions
 
 
@@ -22,8 +24,10 @@ class MemoryStore:
         self._ids = Ids()
         self._door = Door()
         self._audit = MemoryAudit(self._door)
-        self._sessions = MemorySessions(self._door)
         self._files = MemoryFiles(self._door)
+        self._sessions = MemorySessions(self._door, self._files)
+        self._agents = MemoryAgents(self._door)
+        self._keys = MemoryKeys(self._door)
 
     @property
     def audit(self) -> MemoryAudit:
@@ -39,6 +43,16 @@ class MemoryStore:
     def files(self) -> MemoryFiles:
         """The sessions' files."""
         return self._files
+
+    @property
+    def agents(self) -> MemoryAgents:
+        """The agents that were made here."""
+        return self._agents
+
+    @property
+    def keys(self) -> MemoryKeys:
+        """The API keys."""
+        return self._keys
 
     async def open(self) -> None:
         """Make ready, and close the intents that were open when it was last closed as ``interrupted``."""

@@ -13,7 +13,7 @@ from capset.stores.base import AuditPage, AuditQuery, Entry
 from capset.stores.entries import BadEntry, Row, columns_of, interrupted
 from capset.stores.memory.door import Door
 
-_FILTERS = ("id", "tool", "outcome", "principal", "session", "correlation")
+_FILTERS = ("id", "tool", "outcome", "principal", "session", "correlation", "org")
 
 
 class MemoryAudit:
@@ -42,6 +42,8 @@ class MemoryAudit:
         """Return outcome records, newest first."""
         self._door.check()
         wanted = {name: value for name in _FILTERS if (value := getattr(query, name)) is not None}
+        if query.org == "":
+            wanted["org"] = None
         wanted["phase"] = "outcome"
         end = len(self._rows) if query.before is None else max(0, query.before - 1)
         found: list[Record] = []

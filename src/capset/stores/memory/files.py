@@ -31,15 +31,15 @@ class MemoryFiles:
         return stat, self._blobs.get(tree.orgs[path], digest)
 
     async def write(
-        self, session: str, path: str, content: bytes, *, org: str | None, now: str
+        self, session: str, path: str, content: bytes, *, org: str | None, now: str, version: int | None = None
     ) -> tuple[FileStat, bool]:
         """Create or replace a file, with its parents; return it and whether it is new.
 
-        Raises ``FileError`` if ``path`` is a directory or read-only, or a parent is a file or read-only.
+        Raises ``FileError`` as ``filetree.write`` says.
         """
         tree = self._tree(session)
         digest = hashlib.sha256(content).hexdigest()
-        stat, old = filetree.write(tree, path, digest=digest, size=len(content), now=now)
+        stat, old = filetree.write(tree, path, digest=digest, size=len(content), now=now, version=version)
         self._blobs.keep(org, digest, bytes(content))
         if old and old.digest:
             self._blobs.let_go(tree.orgs[path], old.digest)
@@ -50,14 +50,21 @@ class MemoryFiles:
         """Return a directory's entries: directories first, then by name; all below it by path when recursive."""
         return filetree.listing(self._tree(session), path, recursive=recursive)
 
-    async def delete(self, session: str, path: str, *, recursive: bool) -> int:
+    async def delete(self, session: str, path: str, *, recursive: bool, version: int | None = None) -> int:
         """Delete and return how many entries went. Raises ``FileError`` as ``filetree.delete`` says."""
         tree = self._tree(session)
-        gone = filetree.delete(tree, path, recursive=recursive)
+        gone = filetree.delete(tree, path, recursive=recursive, version=version)
         for node in gone:
             if node.digest:
                 self._blobs.let_go(tree.orgs.pop(node.stat.path), node.digest)
         return len(gone)
+
+    def drop(self, session: str) -> None:
+        """Forget the files of a session that is deleted."""
+        tree = self._trees.pop(session, Tree())
+        for node in tree.descendants("/"):
+            if node.digest:
+                self._blobs.let_go(tree.orgs[node.stat.path], node.digest)
 
     def _tree(self, session: str) -> Tree:
         self._door.check()

@@ -2,26 +2,67 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from capset.errors import StoreError
-from capset.stores.base import SessionRow
+from capset.stores.base import SessionPage, SessionQuery, SessionRow
 from capset.stores.memory.door import Door
+from capset.stores.memory.files import MemoryFiles
 
 
 class MemorySessions:
     """The sessions, by id."""
 
-    def __init__(self, door: Door) -> None:
+    def __init__(self, door: Door, files: MemoryFiles) -> None:
         self._door = door
+        self._files = files
         self._rows: dict[str, SessionRow] = {}
+        self._doors: dict[str, str] = {}
 
     async def create(self, row: SessionRow) -> None:
         """Keep a new session. Raises ``StoreError`` if there is one of its id."""
         self._door.check()
-        if row.id in self._rows:
+        if row.id in self._rows or (row.door is not None and row.door in self._doors):
             raise StoreError(f"there is a session {row.id!r} already")
         self._rows[row.id] = row
+        if row.door is not None:
+            self._doors[row.door] = row.id
+
+    async def ensure(self, row: SessionRow) -> SessionRow:
+        """Keep a new session with a ``door``, or bring up to date the one that has that door."""
+        self._door.check()
+        if row.door is None or (there := self._doors.get(row.door)) is None:
+            await self.create(row)
+            return row
+        kept = replace(row, id=there, created_at=self._rows[there].created_at)
+        self._rows[there] = kept
+        return kept
 
     async def get(self, id: str) -> SessionRow | None:
         """Return a session, or ``None``."""
         self._door.check()
         return self._rows.get(id)
+
+    async def list(self, query: SessionQuery) -> SessionPage:
+        """Return sessions, newest first."""
+        self._door.check()
+        names = ("principal", "principal_kind", "agent_id")
+        wanted = {name: value for name in names if (value := getattr(query, name)) is not None}
+        found = [
+            row
+            for row in sorted(self._rows.values(), key=lambda row: row.id, reverse=True)
+            if row.org == query.org
+            and (query.before is None or row.id < query.before)
+            and all(getattr(row, name) == value for name, value in wanted.items())
+        ]
+        items = tuple(found[: query.limit])
+        return SessionPage(items, items[-1].id if len(found) > query.limit else None)
+
+    async def delete(self, id: str) -> bool:
+        """Delete a session with its files, and return whether there was one."""
+        self._door.check()
+        row = self._rows.pop(id, None)
+        if row is not None and row.door is not None:
+            del self._doors[row.door]
+        self._files.drop(id)
+        return row is not None

@@ -44,6 +44,8 @@ class SqlAudit:
         for name in _FILTERS:
             if (value := getattr(query, name)) is not None:
                 wanted = wanted.where(records.c[name] == value)
+        if query.org is not None:
+            wanted = wanted.where(records.c.org == query.org if query.org else records.c.org.is_(None))
         if query.before is not None:
             wanted = wanted.where(records.c.seq < query.before)
 

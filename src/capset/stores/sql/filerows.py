@@ -66,6 +66,13 @@ class Rows:
             self._free(at)
             self._connection.execute(delete(files).where(self._session, at))
 
+    def remove_all(self) -> None:
+        """Remove every row, with the content that nobody else refers to."""
+        everything = files.c.path.is_not(None)
+        self._free(everything)
+        self._connection.execute(delete(files).where(self._session, everything))
+        self.let_go()
+
     def content(self, path: str) -> bytes:
         """Return the content of a file that exists."""
         of = (files.c.org == blobs.c.org) & (files.c.digest == blobs.c.digest)

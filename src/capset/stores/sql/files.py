@@ -40,18 +40,18 @@ class SqlFiles:
         return await self._reader.read(read)
 
     async def write(
-        self, session: str, path: str, content: bytes, *, org: str | None, now: str
+        self, session: str, path: str, content: bytes, *, org: str | None, now: str, version: int | None = None
     ) -> tuple[FileStat, bool]:
         """Create or replace a file, with its parents; return it and whether it is new.
 
-        Raises ``FileError`` if ``path`` is a directory or read-only, or a parent is a file or read-only.
+        Raises ``FileError`` as ``filetree.write`` says.
         """
         digest = await _sha256(content)
 
         def write(connection: Connection) -> tuple[FileStat, bool]:
             rows = Rows(connection, session, org or "")
             rows.keep(digest, content)
-            stat, old = filetree.write(rows, path, digest=digest, size=len(content), now=now)
+            stat, old = filetree.write(rows, path, digest=digest, size=len(content), now=now, version=version)
             rows.let_go()
             return stat, old is None
 
@@ -63,12 +63,12 @@ class SqlFiles:
             lambda connection: filetree.listing(Rows(connection, session), path, recursive=recursive)
         )
 
-    async def delete(self, session: str, path: str, *, recursive: bool) -> int:
+    async def delete(self, session: str, path: str, *, recursive: bool, version: int | None = None) -> int:
         """Delete and return how many entries went. Raises ``FileError`` as ``filetree.delete`` says."""
 
         def write(connection: Connection) -> int:
             rows = Rows(connection, session)
-            gone = filetree.delete(rows, path, recursive=recursive)
+            gone = filetree.delete(rows, path, recursive=recursive, version=version)
             rows.let_go()
             return len(gone)
 

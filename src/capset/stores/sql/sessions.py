@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
-from sqlalchemy import Connection, insert, select
+from sqlalchemy import Connection, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from capset.errors import StoreError
-from capset.stores.base import SessionRow
+from capset.stores.base import SessionPage, SessionQuery, SessionRow
+from capset.stores.sql.filerows import Rows
 from capset.stores.sql.reader import Reader
 from capset.stores.sql.tables import sessions
 from capset.stores.sql.writer import Writer
@@ -23,14 +24,22 @@ class SqlSessions:
 
     async def create(self, row: SessionRow) -> None:
         """Keep a new session. Raises ``StoreError`` if there is one of its id."""
+        await self._writer.write(lambda connection: _insert(connection, row))
 
-        def write(connection: Connection) -> None:
-            try:
-                connection.execute(insert(sessions).values(asdict(row)))
-            except IntegrityError as error:
-                raise StoreError(f"there is a session {row.id!r} already") from error
+    async def ensure(self, row: SessionRow) -> SessionRow:
+        """Keep a new session with a ``door``, or bring up to date the one that has that door."""
 
-        await self._writer.write(write)
+        def write(connection: Connection) -> SessionRow:
+            own = sessions.c.door == row.door
+            found = connection.execute(select(sessions.c.id, sessions.c.created_at).where(own)).one_or_none()
+            if found is None:
+                _insert(connection, row)
+                return row
+            kept = replace(row, id=found.id, created_at=found.created_at)
+            connection.execute(update(sessions).where(own).values(asdict(kept)))
+            return kept
+
+        return await self._writer.write(write)
 
     async def get(self, id: str) -> SessionRow | None:
         """Return a session, or ``None``."""
@@ -40,3 +49,36 @@ class SqlSessions:
             return SessionRow(**found) if found else None
 
         return await self._reader.read(read)
+
+    async def list(self, query: SessionQuery) -> SessionPage:
+        """Return sessions, newest first."""
+        of_org = sessions.c.org == query.org if query.org is not None else sessions.c.org.is_(None)
+        wanted = select(sessions).where(of_org).order_by(sessions.c.id.desc()).limit(query.limit + 1)
+        for name in ("principal", "principal_kind", "agent_id"):
+            if (value := getattr(query, name)) is not None:
+                wanted = wanted.where(sessions.c[name] == value)
+        if query.before is not None:
+            wanted = wanted.where(sessions.c.id < query.before)
+
+        def read(connection: Connection) -> SessionPage:
+            found = [SessionRow(**row) for row in connection.execute(wanted).mappings()]
+            items = tuple(found[: query.limit])
+            return SessionPage(items, items[-1].id if len(found) > query.limit else None)
+
+        return await self._reader.read(read)
+
+    async def delete(self, id: str) -> bool:
+        """Delete a session with its files, and return whether there was one."""
+
+        def write(connection: Connection) -> bool:
+            Rows(connection, id).remove_all()
+            return bool(connection.execute(delete(sessions).where(sessions.c.id == id)).rowcount)
+
+        return await self._writer.write(write)
+
+
+def _insert(connection: Connection, row: SessionRow) -> None:
+    try:
+        connection.execute(insert(sessions).values(asdict(row)))
+    except IntegrityError as error:
+        raise StoreError(f"there is a session {row.id!r} already") from error

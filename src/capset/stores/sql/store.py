@@ -9,8 +9,10 @@ from pathlib import Path
 from sqlalchemy import Engine
 
 from capset.errors import StoreError
+from capset.stores.sql.agents import SqlAgents
 from capset.stores.sql.audit import SqlAudit
 from capset.stores.sql.files import SqlFiles
+from capset.stores.sql.keys import SqlKeys
 from capset.stores.sql.leases import Leases
 from capset.stores.sql.problems import explained
 from capset.stores.sql.reader import Reader
@@ -32,6 +34,8 @@ class SqlStore(ABC):
         self._audit = SqlAudit(self._writer, self._reader)
         self._sessions = SqlSessions(self._writer, self._reader)
         self._files = SqlFiles(self._writer, self._reader)
+        self._agents = SqlAgents(self._writer, self._reader)
+        self._keys = SqlKeys(self._writer, self._reader)
 
     @property
     def audit(self) -> SqlAudit:
@@ -47,6 +51,16 @@ class SqlStore(ABC):
     def files(self) -> SqlFiles:
         """The sessions' files."""
         return self._files
+
+    @property
+    def agents(self) -> SqlAgents:
+        """The agents that were made here."""
+        return self._agents
+
+    @property
+    def keys(self) -> SqlKeys:
+        """The API keys."""
+        return self._keys
 
     @abstractmethod
     def make_engines(self) -> tuple[Engine, Engine]:

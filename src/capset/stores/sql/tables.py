@@ -12,6 +12,7 @@ from sqlalchemy import (
     BigInteger,
     Boolean,
     Column,
+    ForeignKey,
     ForeignKeyConstraint,
     Index,
     Integer,
@@ -68,7 +69,7 @@ records: Final = Table(
 IS_OUTCOME: Final = text("phase = 'outcome'")
 """The condition of the partial indexes below. It is spelled out, not bound, or SQLite would not use them."""
 
-FILTERS: Final = ("tool", "outcome", "principal", "session", "correlation")
+FILTERS: Final = ("tool", "outcome", "principal", "session", "correlation", "org")
 """The columns of an ``AuditQuery`` that have an index each, in which a page is one range; ``id`` is unique."""
 
 for _name in FILTERS:
@@ -100,7 +101,63 @@ sessions: Final = Table(
     Column("principal_kind", Text, nullable=False),
     Column("org", Text),
     Column("created_at", Text, nullable=False),
+    Column("agent_id", Text),
+    Column("agent_version", Integer),
+    Column("door", Text),
+    Index("ix_sessions_org", "org", "id"),
+    Index("ix_sessions_principal", "org", "principal", "id"),
+    Index("ix_sessions_agent_id", "agent_id", "id"),
+    Index("uq_sessions_door", "door", unique=True),
 )
+
+agents: Final = Table(
+    "agents",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("org", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("description", Text, nullable=False),
+    Column("system_prompt", Text, nullable=False),
+    Column("instructions", Text, nullable=False),
+    Column("tags", Text, nullable=False),
+    Column("status", Text, nullable=False),
+    Column("version", Integer, nullable=False),
+    Column("static_hash", Text, nullable=False),
+    Column("created_at", Text, nullable=False),
+    Column("updated_at", Text, nullable=False),
+    Index("ix_agents_org", "org", "id"),
+    Index("ix_agents_status", "org", "status", "id"),
+    Index("ix_agents_name", "org", "name", "id"),
+)
+"""The stored agents; ``instructions`` and ``tags`` are JSON lists of texts."""
+
+agent_capabilities: Final = Table(
+    "agent_capabilities",
+    metadata,
+    Column("agent_id", Text, ForeignKey("agents.id", name="fk_agent_capabilities_agent"), primary_key=True),
+    Column("position", Integer, primary_key=True, autoincrement=False),
+    Column("capability_id", Text, nullable=False),
+    UniqueConstraint("agent_id", "capability_id", name="uq_agent_capabilities"),
+)
+"""Which capabilities a stored agent has, in the order of their priority."""
+
+api_keys: Final = Table(
+    "api_keys",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("name", Text, nullable=False),
+    Column("digest", Text, nullable=False),
+    Column("org", Text),
+    Column("principal", Text, nullable=False),
+    Column("principal_kind", Text, nullable=False),
+    Column("permissions", Text, nullable=False),
+    Column("scopes", Text, nullable=False),
+    Column("created_at", Text, nullable=False),
+    Column("expires_at", Text),
+    Column("revoked_at", Text),
+    UniqueConstraint("digest", name="uq_api_keys_digest"),
+)
+"""The API keys, hashed; ``permissions`` and ``scopes`` are JSON lists of texts."""
 
 blobs: Final = Table(
     "blobs",

@@ -12,7 +12,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from capset.testing.store_suite import file_checks, lifecycle_checks, query_checks, record_checks, session_checks
+from capset.testing.store_suite import (
+    agent_checks,
+    file_checks,
+    key_checks,
+    lifecycle_checks,
+    query_checks,
+    record_checks,
+    session_checks,
+)
 from capset.testing.store_suite.support import Check, Make
 
 store_suite: Final[tuple[Check, ...]] = (
@@ -21,6 +29,8 @@ store_suite: Final[tuple[Check, ...]] = (
     *query_checks.CHECKS,
     *session_checks.CHECKS,
     *file_checks.CHECKS,
+    *agent_checks.CHECKS,
+    *key_checks.CHECKS,
 )
 """Every check."""
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from capset.errors import FileError
+from capset.errors import FileError, VersionMismatch
 from capset.stores.base import Store
 from capset.testing.store_suite.support import LATER, NOW, Check, Make, expect, expect_error, opened
 
@@ -142,8 +142,29 @@ async def a_session_never_reaches_anothers_files(make: Make) -> None:
         expect((await store.files.read(_SESSION, "/a.txt"))[1], b"shared", "the file of the other session")
 
 
+async def an_expected_version_is_held_to(make: Make) -> None:
+    """Write and delete only what has it; 0 is that of a file that is not there."""
+    async with opened(make) as store:
+        files = store.files
+
+        async def write(version: int) -> object:
+            return await files.write(_SESSION, "/a.txt", b"x", org=None, now=NOW, version=version)
+
+        await expect_error(VersionMismatch, write(1), "a version of a file that is not there")
+        await write(0)
+        await expect_error(VersionMismatch, write(0), "no version of a file that is there")
+        await write(1)
+        for wrong in (0, 1, 3):
+            gone = files.delete(_SESSION, "/a.txt", recursive=False, version=wrong)
+            await expect_error(VersionMismatch, gone, f"deleting version {wrong}")
+        expect(await files.delete(_SESSION, "/a.txt", recursive=False, version=2), 1, "deleting the right version")
+        gone = files.delete(_SESSION, "/a.txt", recursive=False, version=2)
+        await expect_error(VersionMismatch, gone, "deleting it again")
+
+
 CHECKS: Final[tuple[Check, ...]] = (
     a_file_comes_back_as_it_was_written,
+    an_expected_version_is_held_to,
     a_write_makes_a_new_version,
     concurrent_writes_are_one_after_the_other,
     directories_come_first_in_a_listing,

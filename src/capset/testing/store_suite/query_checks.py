@@ -28,6 +28,7 @@ async def every_filter_of_a_query_counts(make: Make) -> None:
         "principal": "user-2",
         "session": "session-2",
         "correlation": "correlation-2",
+        "org": "acme",
     }
     async with opened(make) as store:
         await store.audit.commit(entry("a"))
@@ -38,6 +39,8 @@ async def every_filter_of_a_query_counts(make: Make) -> None:
             expect([record.id for record in page.items], ["b"], f"records by {name}")
         page = await store.audit.query(AuditQuery(**filters))
         expect([record.id for record in page.items], ["b"], "records by all filters")
+        page = await store.audit.query(AuditQuery(org=""))
+        expect([record.id for record in page.items], ["c", "a"], "records of no organisation")
         filters["tool"] = "save_note"
         page = await store.audit.query(AuditQuery(**filters))
         expect(page.items, (), "records by filters that exclude each other")

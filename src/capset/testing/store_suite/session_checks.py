@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from capset.errors import StoreError
-from capset.stores.base import SessionRow
-from capset.testing.store_suite.support import NOW, Check, Make, expect, expect_error, opened
+from capset.stores.base import SessionQuery, SessionRow
+from capset.testing.store_suite.support import LATER, NOW, Check, Make, expect, expect_error, opened
 
 
 def _row(id: str, org: str | None = None) -> SessionRow:
@@ -31,4 +32,63 @@ async def a_second_session_of_an_id_is_refused(make: Make) -> None:
         expect(await store.sessions.get("a"), _row("a"), "the first session")
 
 
-CHECKS: Final[tuple[Check, ...]] = (a_session_comes_back_as_it_was_given, a_second_session_of_an_id_is_refused)
+async def a_door_keeps_one_session(make: Make) -> None:
+    """Keep its id, its files and its time, and take the new definition; other doors have sessions of their own."""
+    async with opened(make) as store:
+        first = replace(_row("a"), door="x", agent_id="agent-1", agent_version=1)
+        expect(await store.sessions.ensure(first), first, "the first session of a door")
+        await store.files.write("a", "/x.txt", b"kept", org=None, now=NOW)
+        later = replace(first, id="b", created_at=LATER, definition='{"name":"other"}', agent_version=2)
+        kept = replace(later, id="a", created_at=NOW)
+        expect(await store.sessions.ensure(later), kept, "what the door keeps")
+        expect(await store.sessions.get("a"), kept, "the session of the door")
+        expect(await store.sessions.get("b"), None, "a second session of the door")
+        expect((await store.files.read("a", "/x.txt"))[1], b"kept", "its file")
+        other = replace(first, id="c", door="y")
+        expect(await store.sessions.ensure(other), other, "the session of another door")
+
+
+async def sessions_are_listed_newest_first_by_org(make: Make) -> None:
+    """Page by page, and only those that were asked for."""
+    async with opened(make) as store:
+        rows = [_row(f"id-{number}", org="acme" if number % 2 else None) for number in range(6)]
+        rows[5] = replace(rows[5], principal="user-2", agent_id="agent-1")
+        for row in rows:
+            await store.sessions.create(row)
+        page = await store.sessions.list(SessionQuery(None, limit=2))
+        expect(page.items, (rows[4], rows[2]), "the first page")
+        page = await store.sessions.list(SessionQuery(None, limit=2, before=page.next))
+        expect((page.items, page.next), ((rows[0],), None), "the last page")
+        for query, items in (
+            (SessionQuery("acme"), (rows[5], rows[3], rows[1])),
+            (SessionQuery("acme", principal="user-2"), (rows[5],)),
+            (SessionQuery("acme", principal="user-1", principal_kind="user"), (rows[3], rows[1])),
+            (SessionQuery("acme", principal="user-1", principal_kind="agent"), ()),
+            (SessionQuery("acme", agent_id="agent-1"), (rows[5],)),
+            (SessionQuery("other"), ()),
+        ):
+            expect((await store.sessions.list(query)).items, items, f"what {query} finds")
+
+
+async def a_deleted_session_takes_its_files_with_it(make: Make) -> None:
+    """Leave those of others, though their content be the same."""
+    async with opened(make) as store:
+        for one in ("a", "b"):
+            await store.sessions.create(replace(_row(one), door=one))
+            await store.files.write(one, "/in/x.txt", b"same", org=None, now=NOW)
+        expect(await store.sessions.delete("a"), True, "deleting a session")
+        expect(await store.sessions.delete("a"), False, "deleting it again")
+        expect(await store.sessions.get("a"), None, "the deleted session")
+        expect(await store.files.list("a", "/", recursive=True), [], "its files")
+        expect((await store.files.read("b", "/in/x.txt"))[1], b"same", "the other session's file")
+        again = replace(_row("c"), door="a")
+        expect(await store.sessions.ensure(again), again, "a new session of the deleted one's door")
+
+
+CHECKS: Final[tuple[Check, ...]] = (
+    a_session_comes_back_as_it_was_given,
+    a_second_session_of_an_id_is_refused,
+    a_door_keeps_one_session,
+    sessions_are_listed_newest_first_by_org,
+    a_deleted_session_takes_its_files_with_it,
+)

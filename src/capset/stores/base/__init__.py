@@ -1,0 +1,32 @@
+"""The ports: what the kernel needs kept, whoever keeps it. ``capset.testing.store_suite`` checks an implementation."""
+
+from __future__ import annotations
+
+from capset.stores.base.agents import AgentPage, AgentQuery, AgentRow, AgentStatus, AgentStore
+from capset.stores.base.audit import AuditLog, AuditPage, AuditQuery, Entry
+from capset.stores.base.files import FileStore
+from capset.stores.base.keys import KeyRow, KeyStore
+from capset.stores.base.sessions import SessionPage, SessionQuery, SessionRow, SessionStore
+from capset.stores.base.store import GROUP, Store, make_store
+
+__all__ = [
+    "GROUP",
+    "AgentPage",
+    "AgentQuery",
+    "AgentRow",
+    "AgentStatus",
+    "AgentStore",
+    "AuditLog",
+    "AuditPage",
+    "AuditQuery",
+    "Entry",
+    "FileStore",
+    "KeyRow",
+    "KeyStore",
+    "SessionPage",
+    "SessionQuery",
+    "SessionRow",
+    "SessionStore",
+    "Store",
+    "make_store",
+]

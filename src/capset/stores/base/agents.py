@@ -1,0 +1,75 @@
+"""The port of the agents that were made through capset, not in code (spec 5, P4)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+AgentStatus = Literal["active", "archived"]
+
+
+@dataclass(frozen=True, slots=True)
+class AgentRow:
+    """One agent. ``capabilities`` are ids in the order of their priority; ``version`` counts its changes from 1.
+
+    ``static_hash`` is that of its composition when this version was written. Times are ISO 8601 UTC.
+    """
+
+    id: str
+    org: str | None
+    name: str
+    description: str
+    system_prompt: str
+    instructions: tuple[str, ...]
+    capabilities: tuple[str, ...]
+    tags: tuple[str, ...]
+    status: AgentStatus
+    version: int
+    static_hash: str
+    created_at: str
+    updated_at: str
+
+
+@dataclass(frozen=True, slots=True)
+class AgentQuery:
+    """Which agents of one org, newest first. ``limit`` is 1–1,000; ``before`` is the id that the page ends before."""
+
+    org: str | None
+    status: AgentStatus | None = None
+    name: str | None = None
+    limit: int = 50
+    before: str | None = None
+
+    def __post_init__(self) -> None:
+        """Raise ``ValueError`` for a limit beyond 1–1,000."""
+        if not 1 <= self.limit <= 1000:
+            raise ValueError(f"the limit of a query is 1–1,000, not {self.limit}")
+
+
+@dataclass(frozen=True, slots=True)
+class AgentPage:
+    """Some agents, how many there are on all pages, and the ``before`` of the next page, if there is one."""
+
+    items: tuple[AgentRow, ...]
+    total: int
+    next: str | None
+
+
+class AgentStore(Protocol):
+    """The agents. An agent of another org is not there."""
+
+    async def create(self, row: AgentRow) -> None:
+        """Keep a new agent. Raises ``StoreError`` if there is one of its id."""
+        ...
+
+    async def get(self, org: str | None, id: str) -> AgentRow | None:
+        """Return an agent, or ``None``."""
+        ...
+
+    async def list(self, query: AgentQuery) -> AgentPage:
+        """Return agents, newest first."""
+        ...
+
+    async def replace(self, row: AgentRow) -> bool:
+        """Write the next version of an agent, and return whether the one before it was the last until now."""
+        ...

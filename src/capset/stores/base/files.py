@@ -1,0 +1,41 @@
+"""The port of the sessions' files."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from capset.definitions.files import FileStat
+
+
+class FileStore(Protocol):
+    """The files of every session. Paths are normalised already; ``now`` is ISO 8601 UTC.
+
+    Content is kept once by hash within an org (spec 5, P25). Every method is one transaction. ``FileError`` is raised
+    as ``definitions.files.Files`` says.
+    """
+
+    async def stat(self, session: str, path: str) -> FileStat | None:
+        """Return what is at ``path``; the root is always there."""
+        ...
+
+    async def read(self, session: str, path: str) -> tuple[FileStat, bytes]:
+        """Return a file and its content."""
+        ...
+
+    async def write(
+        self, session: str, path: str, content: bytes, *, org: str | None, now: str, version: int | None = None
+    ) -> tuple[FileStat, bool]:
+        """Create or replace a file, with its parents; return it and whether it is new.
+
+        With ``version``, only if the file has just this one, or if there is none and it is 0; else it raises
+        ``VersionMismatch``.
+        """
+        ...
+
+    async def list(self, session: str, path: str, *, recursive: bool) -> list[FileStat]:
+        """Return a directory's entries: directories first, then by name; all below it by path when recursive."""
+        ...
+
+    async def delete(self, session: str, path: str, *, recursive: bool, version: int | None = None) -> int:
+        """Delete and return how many entries went. ``version`` is as for ``write``."""
+        ...

@@ -1,0 +1,46 @@
+"""The port of the API keys (spec 5, P14)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRow:
+    """One API key, without the key: ``digest`` is its SHA-256 in hexadecimal. Times are ISO 8601 UTC.
+
+    ``permissions`` are those of the principal that acts by it, ``scopes`` what it may ask of the API.
+    """
+
+    id: str
+    name: str
+    digest: str
+    org: str | None
+    principal: str
+    principal_kind: str
+    permissions: tuple[str, ...]
+    scopes: tuple[str, ...]
+    created_at: str
+    expires_at: str | None = None
+    revoked_at: str | None = None
+
+
+class KeyStore(Protocol):
+    """The API keys of every org."""
+
+    async def create(self, row: KeyRow) -> None:
+        """Keep a new key. Raises ``StoreError`` if there is one of its id or digest."""
+        ...
+
+    async def find(self, digest: str) -> KeyRow | None:
+        """Return the key with this digest, expired and revoked ones too, or ``None``."""
+        ...
+
+    async def list(self) -> list[KeyRow]:
+        """Return every key, newest first."""
+        ...
+
+    async def revoke(self, id: str, now: str) -> KeyRow | None:
+        """Revoke a key, unless it is already, and return it as it is now; ``None`` if there is none."""
+        ...

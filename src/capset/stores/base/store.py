@@ -1,0 +1,72 @@
+"""The port of a whole store, and the way to one by its URL."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.metadata import entry_points
+from typing import Any, Protocol, cast
+
+from capset.errors import DefinitionError, unknown
+from capset.stores.base.agents import AgentStore
+from capset.stores.base.audit import AuditLog
+from capset.stores.base.files import FileStore
+from capset.stores.base.keys import KeyStore
+from capset.stores.base.sessions import SessionStore
+
+GROUP = "capset.stores"
+"""The entry point group of stores: the name is the URL's scheme, the object a function of the URL."""
+
+
+class Store(Protocol):
+    """Everything that a kernel keeps."""
+
+    @property
+    def audit(self) -> AuditLog:
+        """The log of attempts."""
+        ...
+
+    @property
+    def sessions(self) -> SessionStore:
+        """The sessions."""
+        ...
+
+    @property
+    def files(self) -> FileStore:
+        """The sessions' files."""
+        ...
+
+    @property
+    def agents(self) -> AgentStore:
+        """The agents that were made here."""
+        ...
+
+    @property
+    def keys(self) -> KeyStore:
+        """The API keys."""
+        ...
+
+    async def open(self) -> None:
+        """Make ready: create or upgrade what is needed, and close intents whose writer is gone as ``interrupted``.
+
+        Raises ``StoreError`` for what is missing, corrupt, newer than this version, full or busy.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Write what is still to be written, and let go. Raises ``StoreError`` if something could not be written."""
+        ...
+
+
+def make_store(url: str) -> Store:
+    """Return the store that a URL names, such as ``sqlite:///capset.db`` or ``memory://``, not yet opened.
+
+    The scheme is looked up in the entry point group ``capset.stores``. Raises ``DefinitionError`` for a scheme that
+    nothing installed provides.
+    """
+    scheme, separator, _ = url.partition("://")
+    found = {point.name: point for point in entry_points(group=GROUP)}
+    if not separator or scheme not in found:
+        raise DefinitionError(unknown("store", scheme or url, found), hint="write it as sqlite:///FILE or memory://")
+    # An entry point is code of an unknown type; the protocol says what it must be.
+    make = cast("Callable[[str], Any]", found[scheme].load())
+    return cast("Store", make(url))

@@ -1,0 +1,44 @@
+"""The API keys in memory."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from capset.errors import StoreError
+from capset.stores.base import KeyRow
+from capset.stores.memory.door import Door
+
+
+class MemoryKeys:
+    """The keys, by id and by digest."""
+
+    def __init__(self, door: Door) -> None:
+        self._door = door
+        self._rows: dict[str, KeyRow] = {}
+        self._ids: dict[str, str] = {}  # by digest
+
+    async def create(self, row: KeyRow) -> None:
+        """Keep a new key. Raises ``StoreError`` if there is one of its id or digest."""
+        self._door.check()
+        if row.id in self._rows or row.digest in self._ids:
+            raise StoreError(f"there is a key {row.id!r} already")
+        self._rows[row.id] = row
+        self._ids[row.digest] = row.id
+
+    async def find(self, digest: str) -> KeyRow | None:
+        """Return the key with this digest, expired and revoked ones too, or ``None``."""
+        self._door.check()
+        return self._rows.get(self._ids.get(digest, ""))
+
+    async def list(self) -> list[KeyRow]:
+        """Return every key, newest first."""
+        self._door.check()
+        return sorted(self._rows.values(), key=lambda row: row.id, reverse=True)
+
+    async def revoke(self, id: str, now: str) -> KeyRow | None:
+        """Revoke a key, unless it is already, and return it as it is now; ``None`` if there is none."""
+        self._door.check()
+        row = self._rows.get(id)
+        if row is not None and row.revoked_at is None:
+            row = self._rows[id] = replace(row, revoked_at=now)
+        return row

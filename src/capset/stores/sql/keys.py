@@ -1,0 +1,72 @@
+"""The API keys."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, RowMapping, insert, select, update
+from sqlalchemy.exc import IntegrityError
+
+from capset.errors import StoreError
+from capset.stores.base import KeyRow
+from capset.stores.sql.reader import Reader
+from capset.stores.sql.tables import api_keys
+from capset.stores.sql.writer import Writer
+
+_LISTS = ("permissions", "scopes")
+
+
+class SqlKeys:
+    """The keys, one row each."""
+
+    def __init__(self, writer: Writer, reader: Reader) -> None:
+        self._writer = writer
+        self._reader = reader
+
+    async def create(self, row: KeyRow) -> None:
+        """Keep a new key. Raises ``StoreError`` if there is one of its id or digest."""
+        values = asdict(row) | {name: json.dumps(getattr(row, name)) for name in _LISTS}
+
+        def write(connection: Connection) -> None:
+            try:
+                connection.execute(insert(api_keys).values(values))
+            except IntegrityError as error:
+                raise StoreError(f"there is a key {row.id!r} already") from error
+
+        await self._writer.write(write)
+
+    async def find(self, digest: str) -> KeyRow | None:
+        """Return the key with this digest, expired and revoked ones too, or ``None``."""
+        return await self._reader.read(lambda connection: _one(connection, api_keys.c.digest == digest))
+
+    async def list(self) -> list[KeyRow]:
+        """Return every key, newest first."""
+
+        def read(connection: Connection) -> list[KeyRow]:
+            found = connection.execute(select(api_keys).order_by(api_keys.c.id.desc())).mappings()
+            return [_row(one) for one in found]
+
+        return await self._reader.read(read)
+
+    async def revoke(self, id: str, now: str) -> KeyRow | None:
+        """Revoke a key, unless it is already, and return it as it is now; ``None`` if there is none."""
+
+        def write(connection: Connection) -> KeyRow | None:
+            open_key = (api_keys.c.id == id) & api_keys.c.revoked_at.is_(None)
+            connection.execute(update(api_keys).where(open_key).values(revoked_at=now))
+            return _one(connection, api_keys.c.id == id)
+
+        return await self._writer.write(write)
+
+
+def _one(connection: Connection, at: ColumnElement[bool]) -> KeyRow | None:
+    found = connection.execute(select(api_keys).where(at)).mappings().one_or_none()
+    return _row(found) if found else None
+
+
+def _row(found: RowMapping) -> KeyRow:
+    values: dict[str, Any] = dict(found)
+    values.update({name: tuple(json.loads(values[name])) for name in _LISTS})
+    return KeyRow(**values)

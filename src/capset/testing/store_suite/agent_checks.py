@@ -1,0 +1,75 @@
+"""The stored agents."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from capset.errors import StoreError
+from capset.stores.base import AgentQuery, AgentRow
+from capset.testing.store_suite.support import LATER, NOW, Check, Make, expect, expect_error, opened
+
+_AGENT: Final = AgentRow(
+    id="id-0",
+    org="acme",
+    name="scribe",
+    description="Keeps notes.",
+    system_prompt="Keep tidy notes.",
+    instructions=("Be brief.", "Grüße, 世界 🌍"),
+    capabilities=("b", "a"),
+    tags=("x", "y"),
+    status="active",
+    version=1,
+    static_hash="1" * 64,
+    created_at=NOW,
+    updated_at=NOW,
+)
+
+
+async def an_agent_comes_back_as_it_was_given(make: Make) -> None:
+    """To its org, and to no other."""
+    async with opened(make) as store:
+        bare = replace(_AGENT, id="id-1", org=None, instructions=(), capabilities=(), tags=())
+        await store.agents.create(_AGENT)
+        await store.agents.create(bare)
+        expect(await store.agents.get("acme", "id-0"), _AGENT, "the agent")
+        expect(await store.agents.get(None, "id-1"), bare, "the agent without an org")
+        for org, one in ((None, "id-0"), ("other", "id-0"), ("acme", "id-1"), ("acme", "id-2")):
+            expect(await store.agents.get(org, one), None, f"the agent {one} for {org}")
+        await expect_error(StoreError, store.agents.create(replace(_AGENT, org=None)), "a second agent of an id")
+        expect(await store.agents.get("acme", "id-0"), _AGENT, "the first agent")
+
+
+async def agents_are_listed_newest_first_by_org(make: Make) -> None:
+    """Page by page, with how many there are on all pages."""
+    async with opened(make) as store:
+        rows = [replace(_AGENT, id=f"id-{number}", name=f"agent-{number % 2}") for number in range(5)]
+        rows[4] = replace(rows[4], status="archived")
+        for row in (*rows, replace(_AGENT, id="id-9", org=None)):
+            await store.agents.create(row)
+        page = await store.agents.list(AgentQuery("acme", limit=3))
+        expect((page.items, page.total), ((rows[4], rows[3], rows[2]), 5), "the first page")
+        page = await store.agents.list(AgentQuery("acme", limit=3, before=page.next))
+        expect((page.items, page.total, page.next), ((rows[1], rows[0]), 5, None), "the last page")
+        page = await store.agents.list(AgentQuery("acme", status="active", name="agent-0"))
+        expect((page.items, page.total), ((rows[2], rows[0]), 2), "those that were asked for")
+
+
+async def an_agent_is_replaced_by_its_next_version_only(make: Make) -> None:
+    """With its capabilities; nobody else's."""
+    async with opened(make) as store:
+        await store.agents.create(_AGENT)
+        second = replace(_AGENT, version=2, capabilities=("a", "c"), status="archived", updated_at=LATER)
+        for wrong in (replace(second, version=1), replace(second, version=3), replace(second, org="other")):
+            expect(await store.agents.replace(wrong), False, "a version that is not the next")
+        expect(await store.agents.get("acme", "id-0"), _AGENT, "the first version")
+        expect(await store.agents.replace(second), True, "the next version")
+        expect(await store.agents.replace(second), False, "the same version again")
+        expect(await store.agents.get("acme", "id-0"), second, "the second version")
+
+
+CHECKS: Final[tuple[Check, ...]] = (
+    an_agent_comes_back_as_it_was_given,
+    agents_are_listed_newest_first_by_org,
+    an_agent_is_replaced_by_its_next_version_only,
+)
