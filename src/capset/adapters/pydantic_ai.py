@@ -1,0 +1,142 @@
+"""A session as a toolset of pydantic-ai: ``Agent(model, toolsets=[CapsetToolset(session)])`` (extra ``agent``)."""
+
+from __future__ import annotations
+
+import json
+import time
+from copy import deepcopy
+from dataclasses import replace
+from typing import Any, Final, cast
+from uuid import uuid4
+
+from pydantic import JsonValue
+from pydantic_core import from_json, to_jsonable_python
+
+from capset.clock import iso
+from capset.definitions.messages import Json, Meta
+from capset.errors import CapsetError
+from capset.evaluation.snapshot import Snapshot
+from capset.fingerprint.hashes import ToolRef
+from capset.kernel.session import Session
+
+try:
+    from pydantic_ai import AbstractToolset, InstructionPart, RunContext, ToolDefinition, ToolFailed, ToolsetTool
+except ModuleNotFoundError as missing:
+    if missing.name != "pydantic_ai":
+        raise
+    raise ModuleNotFoundError(
+        "capset.adapters.pydantic_ai needs pydantic-ai: pip install 'capset[agent]'", name=missing.name
+    ) from None
+
+_NO_OBJECT: Final = "(not a JSON object)"
+"""A name that no tool's parameter has, for arguments that have no names."""
+
+
+class CapsetToolset(AbstractToolset[object]):
+    """The tools in play in a session, for any agent of pydantic-ai, whatever its dependencies.
+
+    Calls enter by ``session.invoke()`` as JSON; the kernel alone validates, decides and records them. Their records
+    have the run's id as their correlation and the tool call's as their causation. What is refused or fails is a failed
+    tool result that the model reads, and costs no retries; ``UsageLimits`` stop a model that goes on asking.
+
+    An approval on pydantic-ai's side lets a call come as far as capset, and never counts as an approval of capset's.
+    """
+
+    def __init__(self, session: Session, *, include_instructions: bool = True, id: str | None = None) -> None:
+        """Give an agent what ``session.snapshot`` has.
+
+        ``include_instructions`` tells the model the session's system text, of which every record has the
+        ``prompt_hash``. ``id`` names the toolset among the agent's others. ``session.options(timeout=…)`` holds here.
+        """
+        self._session = session
+        self._id = id
+        self._text = session.snapshot.composition.system_text if include_instructions else ""
+        # In the order of their names, so that whoever has the same runtime hash shows a model the same list.
+        self._definitions = [_definition(session.snapshot, ref) for ref in session.snapshot.tool_refs]
+
+    @property
+    def id(self) -> str | None:
+        """What tells this toolset from others of the same agent."""
+        return self._id
+
+    async def get_instructions(self, ctx: RunContext[object]) -> InstructionPart | None:
+        """Return the session's system text, which stays the same for as long as the session does."""
+        return InstructionPart(self._text, dynamic=False) if self._text else None
+
+    async def get_tools(self, ctx: RunContext[object]) -> dict[str, ToolsetTool[object]]:
+        """Return exactly the tools that are in play."""
+        return {
+            definition.name: ToolsetTool(
+                toolset=self, tool_def=definition, max_retries=ctx.max_retries, args_validator=_AnyArguments()
+            )
+            for definition in self._definitions
+        }
+
+    async def call_tool(
+        self,
+        name: str,
+        tool_args: dict[str, Any],  # any JSON: the kernel validates it
+        ctx: RunContext[object],
+        tool: ToolsetTool[object],
+    ) -> JsonValue:
+        """Return the reply's data, or ``None`` if the tool ended without a reply. Raises ``ToolFailed`` if it failed.
+
+        Cancelling this cancels the call, and the record says so.
+        """
+        data = Json(json.dumps(tool_args, default=to_jsonable_python).encode())
+        message = replace(self._session.message(name, data), meta=_meta(ctx))
+        reply: JsonValue = None
+        async with self._session.invoke(message) as messages:
+            async for message in messages:
+                if message.kind == "reply":
+                    reply = message.data
+        if (error := messages.result.error) is not None:
+            raise ToolFailed(_told(error))
+        return reply
+
+
+class _AnyArguments:
+    """The validator that pydantic-ai asks for. It lets all arguments through, so that the kernel judges every attempt.
+
+    Those that are no JSON object get a name that the kernel refuses.
+    """
+
+    def validate_json(self, input: str | bytes | bytearray, **_: object) -> dict[str, Any]:
+        try:
+            value: object = from_json(input)
+        except ValueError:
+            value = None
+        return self.validate_python(cast("object", value) if isinstance(value, dict) else f"{len(input)} characters")
+
+    def validate_python(self, input: object, **_: object) -> dict[str, Any]:
+        return cast("dict[str, Any]", input) if isinstance(input, dict) else {_NO_OBJECT: input}
+
+
+def _definition(snapshot: Snapshot, ref: ToolRef) -> ToolDefinition:
+    installed = snapshot.tools[ref.name]
+    tool = installed.tool
+    return ToolDefinition(
+        name=tool.name,
+        description=tool.description,
+        # Copies, because functions that prepare tools for a step may change what they are given.
+        parameters_json_schema=deepcopy(tool.arguments.json_schema),
+        return_schema=deepcopy(tool.output.json_schema),
+        metadata={"capability": installed.capability.name, "effect": tool.effect, "tool_hash": ref.hash},
+    )
+
+
+def _meta(ctx: RunContext[object]) -> Meta:
+    """Return what ties a call to its run; a context that belongs to no run gets ids of its own."""
+    return Meta(
+        id=ctx.tool_call_id or str(uuid4()),
+        timestamp=iso(time.time_ns()),
+        correlation=ctx.run_id or str(uuid4()),
+        deadline=ctx.deadline.timestamp() if ctx.deadline else None,
+    )
+
+
+def _told(error: CapsetError) -> str:
+    """Return an error as text for the model: its message, then whatever is not yet said in it."""
+    lines = [error.message, *(f"- {field}" for field in error.fields if str(field) not in error.message)]
+    again = ", may be tried again" if error.retryable else ""
+    return "\n".join([*lines, f"({error.code}{again}; correlation {error.correlation})"])

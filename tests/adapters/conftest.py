@@ -1,0 +1,16 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Give the URL of a fresh store of each kind."""
+    return "memory://" if request.param == "memory" else f"sqlite:///{tmp_path}/capset.db"
