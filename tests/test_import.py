@@ -115,3 +115,16 @@ def test_defining_a_tool_with_a_docstring_of_one_line_loads_no_parser(tmp_path: 
         "assert 'docstring_parser' in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)
+
+
+def test_the_command_line_loads_no_door_before_it_is_asked_for(tmp_path: Path) -> None:
+    code = (
+        "import sys, capset.cli.app\n"
+        "assert not {'mcp', 'mcp_types', 'starlette', 'fastapi', 'uvicorn', 'capset.server.mcp'} & set(sys.modules)\n"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)
+
+
+def test_the_mcp_door_needs_nothing_of_the_rest_of_the_server(tmp_path: Path) -> None:
+    code = "import sys\nsys.modules['fastapi'] = sys.modules['structlog'] = None\nimport capset.server.mcp"
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)

@@ -58,6 +58,11 @@ def build_agent(data: Any, registry: Registry, where: str) -> Agent:  # data is 
         fields = misfits(error, list(AgentShape.model_fields), data)
         listed = "\n".join(f"  {field}" for field in fields)
         raise DefinitionError(f"{where}: not an agent file:\n{listed}", fields=fields) from None
+    return make_agent(shape, registry, where)
+
+
+def make_agent(shape: AgentShape, registry: Registry, where: str) -> Agent:
+    """Return the agent of a shape. Raises ``DefinitionError``, naming every capability that cannot be had."""
     capabilities = _capabilities(shape.capability_ids(), registry, where)
     try:
         return Agent(

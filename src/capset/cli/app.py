@@ -12,7 +12,11 @@ from capset.cli.call import call_command
 from capset.cli.compose import compose_command
 from capset.cli.demo import demo_command
 from capset.cli.describe import describe_command
+from capset.cli.key import create_command, revoke_command
+from capset.cli.key import list_command as list_keys_command
 from capset.cli.listing import list_command
+from capset.cli.mcp import mcp_command
+from capset.cli.serve import serve_command
 
 app = typer.Typer(
     name="capset",
@@ -22,10 +26,17 @@ app = typer.Typer(
     add_completion=False,
 )
 audit = typer.Typer(help="Read and check the record of every attempt.", no_args_is_help=True)
+key = typer.Typer(help="Make, list and revoke API keys for the server.", no_args_is_help=True)
 app.command("list")(list_command)
 app.command("describe")(describe_command)
 app.command("call")(call_command)
 app.command("compose")(compose_command)
+app.command("mcp")(mcp_command)
+app.command("serve")(serve_command)
+app.add_typer(key, name="key")
+key.command("create")(create_command)
+key.command("list")(list_keys_command)
+key.command("revoke")(revoke_command)
 app.add_typer(audit, name="audit")
 audit.command("query")(query_command)
 audit.command("verify")(verify_command)

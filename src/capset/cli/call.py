@@ -12,15 +12,14 @@ from typing import Annotated, Any
 import typer
 from pydantic_core import from_json
 
-from capset.adapters.agent_file import build_agent, read_agent_file
 from capset.cli.exits import Exit, ended, exit_of, guarded
+from capset.cli.opening import find_agent, open_session, refuse_both
 from capset.cli.options import AsJson, Db, Env, Grant, Who
 from capset.cli.output import cell, err, pretty, print_error, print_json, visible
-from capset.cli.settings import Settings, existing_db, load_settings
+from capset.cli.settings import Settings, load_settings
 from capset.definitions.agents import Agent
 from capset.definitions.messages import Json, Message
-from capset.errors import DefinitionError, NotFound, PermissionDenied
-from capset.kernel.kernel import Kernel
+from capset.errors import DefinitionError, PermissionDenied
 from capset.kernel.registry import Registry
 from capset.kernel.results import Result
 from capset.kernel.session import Session
@@ -50,8 +49,7 @@ def call_command(
     """
     settings = load_settings(db=db, principal=principal, grant=grant, env=env)
     data = Json(_read_arguments(arguments))
-    if agent is not None and session is not None:
-        raise DefinitionError("a session has its agent: give --agent or --session, not both")
+    refuse_both(agent, session)
     if timeout is not None and not timeout > 0:
         raise DefinitionError(f"--timeout must be a positive number of seconds; got {timeout}")
     target = Target(tool, agent, session)
@@ -86,34 +84,20 @@ async def _call(
 ) -> tuple[Result[Any], dict[str, Any]]:
     registry = Registry.installed()
     # Found first, so that a misspelt name makes no database.
-    named = _agent(registry, target) if target.session is None else None
-    async with Kernel(store=settings.db if named else existing_db(settings.db)) as kernel:
-        agent = named or await _agent_of_session(kernel, registry, target.session or "", settings.principal.id)
-        who = settings.principal
-        async with kernel.open(agent, principal=who, env=settings.env, session_id=target.session) as opened:
-            session = opened.options(timeout=timeout) if timeout else opened
-            return await _run(session, target.tool, data, quiet=quiet)
+    agent = _agent(registry, target) if target.session is None else None
+    async with open_session(settings, registry, agent, target.session) as opened:
+        session = opened.options(timeout=timeout) if timeout else opened
+        return await _run(session, target.tool, data, quiet=quiet)
 
 
 def _agent(registry: Registry, target: Target) -> Agent:
     """Return the agent that is asked for, or one of the tool's capability alone."""
     if target.agent is not None:
-        path = Path(target.agent)
-        is_name = target.agent in registry.agents or not path.suffix
-        return registry.get_agent(target.agent) if is_name else read_agent_file(path, registry)
+        return find_agent(registry, target.agent)
     name, dot, _ = target.tool.partition(".")
     if not dot:
         raise DefinitionError(f"say which capability's tool: CAPABILITY.TOOL; got {target.tool!r}")
     return Agent(name.replace(":", "-"), uses=[registry.get(name)])
-
-
-async def _agent_of_session(kernel: Kernel, registry: Registry, session: str, principal: str) -> Agent:
-    row = await kernel.find_session(session)
-    if row is None:
-        # In the kernel's own words for a session of somebody else: neither tells whether it exists.
-        hint = "leave --session out to start one; its id is printed"
-        raise NotFound(f"there is no session {session!r} of {principal!r}", hint=hint)
-    return build_agent(from_json(row.definition), registry, f"session {session}")
 
 
 async def _run(session: Session, tool: str, data: Json, *, quiet: bool) -> tuple[Result[Any], dict[str, Any]]:

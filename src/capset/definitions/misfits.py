@@ -45,9 +45,13 @@ def misfits(error: ValidationError, known: Sequence[str], given: Any) -> list[Fi
     ``known`` are the names of the top level, ``given`` is what was validated, of whatever type it came as. A field that
     fits none of several types is listed once, with all that was expected. Beyond 100 fields only their number is told.
     """
+    return misfits_of(error.errors(include_url=False), known, given)
+
+
+def misfits_of(problems: Sequence[ErrorDetails], known: Sequence[str], given: Any) -> list[Field]:
+    """Do as ``misfits`` does with the problems that a pydantic error lists."""
     expected: dict[str, list[str]] = {}
     meant: dict[str, str | None] = {}
-    problems = error.errors(include_url=False)
     for problem in problems[:MAX_LISTED]:
         place = _place(problem["loc"], given, is_named=problem["type"] in ("missing", "extra_forbidden"))
         path = ".".join(map(str, place)) or "(arguments)"

@@ -10,9 +10,10 @@ from typing import Any, ParamSpec, Self
 
 from typing_extensions import TypeVar
 
+from capset.clock import iso
 from capset.definitions.capabilities import AnyTool
 from capset.definitions.files import Files
-from capset.definitions.messages import Json, Message
+from capset.definitions.messages import Json, Message, Meta
 from capset.definitions.tools import Tool
 from capset.errors import InvalidArguments
 from capset.evaluation.snapshot import Snapshot
@@ -101,13 +102,14 @@ class Session:
                 call.deadline = end if call.deadline is None else min(end, call.deadline)
         return Messages(call)
 
-    def message(self, tool: str, data: Mapping[str, Any] | Json) -> Message:
+    def message(self, tool: str, data: Mapping[str, Any] | Json, *, correlation: str | None = None) -> Message:
         """Return the message that asks for a tool by its name: a query if it only reads, else a command.
 
-        ``data`` are the arguments, of the tool's own types.
+        ``data`` are the arguments, of the tool's own types. ``correlation`` ties the call to what caused it.
         """
-        road = road_named(self._place, tool)
-        return Message("query" if road.tool and not road.has_side_effects else "command", tool, data)
+        road, world = road_named(self._place, tool), self._place.world
+        meta = Meta(world.ids.new(), iso(world.clock.time_ns()), correlation) if correlation is not None else None
+        return Message("query" if road.tool and not road.has_side_effects else "command", tool, data, meta)
 
     def _start(self, road: Road, given: Mapping[str, Any] | Json) -> Invocation:
         call = Invocation(self._place, road, given)

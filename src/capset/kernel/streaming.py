@@ -32,6 +32,11 @@ class Messages:
         call.sink = self._channel.send
 
     @property
+    def tool(self) -> str:
+        """What was called, by the name that its record has."""
+        return self._call.road.name
+
+    @property
     def record(self) -> str:
         """The id of the call's record."""
         return self._call.id

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any
 
-from pydantic import Discriminator, Field, Tag
+from pydantic import ConfigDict, Discriminator, Field, Tag
 
+from capset.composition.compose import Composition
+from capset.composition.resolve import MAX_CAPABILITIES
+from capset.definitions.names import AGENT
+from capset.stores.base import AgentRow, AgentStatus
 from capset.wire.shapes import Shape
+
+Text = Annotated[str, Field(pattern=r"^[^\u0000]*$")]
+"""Text that every database takes: without NUL."""
 
 
 class CapabilityEntry(Shape):
@@ -38,3 +45,85 @@ class AgentShape(Shape):
     def capability_ids(self) -> list[str]:
         """Return the ids of the capabilities, in order."""
         return [entry if isinstance(entry, str) else entry.id for entry in self.capabilities]
+
+
+class AgentInput(AgentShape):
+    """What can be written of a stored agent."""
+
+    model_config = ConfigDict(strict=True)
+
+    name: Annotated[str, Field(pattern=f"^{AGENT.pattern}$")]
+    description: Annotated[Text, Field(max_length=4_000)] = ""
+    system_prompt: Annotated[Text, Field(max_length=200_000)] = ""
+    instructions: list[Annotated[Text, Field(max_length=20_000)]] = Field(default_factory=list[str], max_length=100)
+    capabilities: list[Entry] = Field(default_factory=list[Entry], max_length=MAX_CAPABILITIES)
+    tags: list[Annotated[Text, Field(min_length=1, max_length=100)]] = Field(default_factory=list[str], max_length=50)
+    status: AgentStatus = "active"
+
+
+class AgentDetail(Shape):
+    """An agent as it is kept. One that is defined in code is ``read_only``, has its name as its id, and no times.
+
+    ``version`` counts its changes. ``notices`` say which of its capabilities are gone, deprecated or give nothing.
+    """
+
+    id: str
+    name: str
+    description: str
+    system_prompt: str
+    instructions: list[str]
+    capabilities: list[str]
+    tags: list[str]
+    status: AgentStatus
+    version: int
+    static_hash: str
+    created_at: str | None = None
+    updated_at: str | None = None
+    read_only: bool = False
+    notices: list[str] = Field(default_factory=list)
+
+
+class AgentPageShape(Shape):
+    """Some agents, how many there are on all pages, and the cursor of the next page, if there is one."""
+
+    items: list[AgentDetail]
+    total: int
+    next: str | None = None
+
+
+def agent_detail(row: AgentRow, notices: Iterable[str] = ()) -> AgentDetail:
+    """Return the wire shape of a stored agent."""
+    return AgentDetail(
+        id=row.id,
+        name=row.name,
+        description=row.description,
+        system_prompt=row.system_prompt,
+        instructions=list(row.instructions),
+        capabilities=list(row.capabilities),
+        tags=list(row.tags),
+        status=row.status,
+        version=row.version,
+        static_hash=row.static_hash,
+        created_at=row.created_at,
+        updated_at=row.updated_at,
+        notices=list(notices),
+    )
+
+
+def defined_agent_detail(composition: Composition) -> AgentDetail:
+    """Return the wire shape of an agent that is defined in code."""
+    agent = composition.agent
+    return AgentDetail(
+        id=agent.name,
+        name=agent.name,
+        description=agent.description,
+        system_prompt=agent.system_prompt,
+        instructions=list(agent.instructions),
+        capabilities=[one.name for one in agent.uses],
+        tags=[],
+        status="active",
+        version=1,
+        static_hash=composition.static_hash,
+        read_only=True,
+        notices=list(composition.notices),
+    )

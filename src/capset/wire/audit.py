@@ -20,6 +20,13 @@ class AuditPageShape(Shape):
     next: int | None = None
 
 
+class RecordPageShape(Shape):
+    """Some records, and the cursor of the next page, if there is one; a record's values are of every JSON type."""
+
+    items: list[dict[str, Any]]
+    next: str | None = None
+
+
 class VerificationShape(Shape):
     """Whether the chain holds, how many links do, and the first that does not."""
 
@@ -32,6 +39,13 @@ class VerificationShape(Shape):
 def audit_page_shape(page: AuditPage) -> AuditPageShape:
     """Return the wire shape of a page of records."""
     return AuditPageShape(items=[record_data(record) for record in page.items], next=page.next)
+
+
+def record_page_shape(page: AuditPage) -> RecordPageShape:
+    """Return the wire shape of a page of records, as the REST API pages everything."""
+    return RecordPageShape(
+        items=[record_data(record) for record in page.items], next=str(page.next) if page.next else None
+    )
 
 
 def record_data(record: Record) -> dict[str, Any]:

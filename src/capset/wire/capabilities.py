@@ -23,6 +23,13 @@ class CapabilityShape(Shape):
     category: str | None = None
 
 
+class CapabilityPageShape(Shape):
+    """The capabilities that were asked for, and how many they are."""
+
+    items: list[CapabilityShape]
+    total: int
+
+
 class ToolShape(Shape):
     """One tool; its schemas are JSON Schema (values of every JSON type)."""
 

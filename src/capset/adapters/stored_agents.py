@@ -1,0 +1,159 @@
+"""The agents of an organisation: those that it made, and those that are defined in code (spec 5, P3–P5)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from capset.adapters.agent_file import make_agent
+from capset.definitions.agents import Agent
+from capset.definitions.capabilities import Capability
+from capset.definitions.misfits import misfits
+from capset.errors import Conflict, DefinitionError, Field, InvalidArguments, NotFound, Outdated
+from capset.kernel.kernel import Kernel
+from capset.kernel.registry import Registry
+from capset.stores.base import AgentRow
+from capset.wire.agents import AgentInput, AgentShape
+
+_CACHED: Final = 1_000
+_TRIES: Final = 20
+"""How often a change is tried again when others change the same agent; each time, one of them has succeeded."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Loaded:
+    """An agent ready for use; ``row`` is what is kept of it, unless it is defined in code.
+
+    ``notices`` say which of its capabilities are gone, deprecated or contribute nothing.
+    """
+
+    id: str
+    agent: Agent
+    row: AgentRow | None
+    notices: tuple[str, ...]
+
+
+class StoredAgents:
+    """Writes agents whole or not at all, and loads them even where a capability has gone since."""
+
+    def __init__(self, kernel: Kernel, registry: Registry) -> None:
+        self._kernel = kernel
+        self._registry = registry
+        # One object for one definition, so that the kernel composes it once.
+        self._cached = lru_cache(_CACHED)(self._load)
+
+    async def create(self, org: str | None, given: AgentInput) -> AgentRow:
+        """Keep a new agent and return it.
+
+        Raises ``DefinitionError``, naming every capability that cannot be had, and every conflict.
+        """
+        now = self._kernel.now()
+        empty = AgentRow(self._kernel.new_id(), org, "", "", "", (), (), (), "active", 1, "", now, now)
+        row = self._filled(empty, given)
+        await self._kernel.store.agents.create(row)
+        return row
+
+    async def get(self, org: str | None, id: str) -> Loaded:
+        """Return an agent: a stored one by its id, or one that is defined in code by its name.
+
+        Raises ``NotFound`` if the org has none such.
+        """
+        if (defined := self._registry.agents.get(id)) is not None:
+            return Loaded(id, defined, None, self._kernel.compose(defined).notices)
+        return self.loaded(await self._row(org, id))
+
+    def loaded(self, row: AgentRow) -> Loaded:
+        """Return a stored agent ready for use."""
+        agent, gone = self._cached(json.dumps(_definition(row)))
+        return Loaded(row.id, agent, row, (*gone, *self._kernel.compose(agent).notices))
+
+    def load(self, definition: str) -> Agent:
+        """Return the agent of a definition kept as JSON text, such as a session's, without what has gone since."""
+        return self._cached(definition)[0]
+
+    async def change(
+        self,
+        org: str | None,
+        id: str,
+        patch: Mapping[str, Any],  # any JSON
+        *,
+        version: int | None = None,
+    ) -> AgentRow:
+        """Change an agent by a JSON merge patch (RFC 7396; null clears), whole or not at all, and return it.
+
+        Raises ``InvalidArguments`` or ``DefinitionError`` for what does not fit, ``Outdated`` if the agent has another
+        version than the one expected, and ``Conflict`` for one that is defined in code.
+        """
+        if id in self._registry.agents:
+            raise Conflict(f"the agent {id!r} is defined in code and cannot be changed here")
+        for _ in range(_TRIES):
+            row = await self._row(org, id)
+            if version is not None and version != row.version:
+                raise Outdated(f"the agent {id!r} has the version {row.version}, not {version}")
+            changed = self._filled(row, _patched(row, patch))
+            if changed == row:
+                return row
+            changed = replace(changed, version=row.version + 1, updated_at=self._kernel.now())
+            if await self._kernel.store.agents.replace(changed):
+                return changed
+        raise Conflict(f"the agent {id!r} is being changed by others all the time; try again later")
+
+    async def _row(self, org: str | None, id: str) -> AgentRow:
+        row = await self._kernel.store.agents.get(org, id)
+        if row is None:
+            raise NotFound(f"there is no agent {id!r}")
+        return row
+
+    def _filled(self, row: AgentRow, given: AgentInput) -> AgentRow:
+        agent = make_agent(given, self._registry, f"agent {given.name!r}")
+        _refuse_coming_soon(agent.uses)
+        return replace(
+            row,
+            name=agent.name,
+            description=agent.description,
+            system_prompt=agent.system_prompt,
+            instructions=agent.instructions,
+            capabilities=tuple(one.name for one in agent.uses),
+            tags=tuple(dict.fromkeys(given.tags)),
+            status=given.status,
+            static_hash=self._kernel.compose(agent).static_hash,
+        )
+
+    def _load(self, definition: str) -> tuple[Agent, tuple[str, ...]]:
+        """Return the agent of a definition, and which of its capabilities are gone."""
+        shape = AgentShape.model_validate_json(definition)
+        ids, known = shape.capability_ids(), self._registry.capabilities
+        kept = shape.model_copy(update={"capabilities": [one for one in ids if one in known]})
+        gone = tuple(f"capability {one!r} is gone: it is not installed here" for one in ids if one not in known)
+        return make_agent(kept, self._registry, f"agent {shape.name!r}"), gone
+
+
+def _definition(row: AgentRow) -> dict[str, Any]:  # text and lists of texts
+    texts = {name: getattr(row, name) for name in ("name", "description", "system_prompt")}
+    return {**texts, "instructions": list(row.instructions), "capabilities": list(row.capabilities)}
+
+
+def _patched(row: AgentRow, patch: Mapping[str, Any]) -> AgentInput:
+    """Return what a patch makes of an agent; its members are texts and lists, which a patch replaces whole."""
+    there: dict[str, Any] = {**_definition(row), "tags": list(row.tags), "status": row.status}
+    cleared = {name: value for name, value in {**there, **patch}.items() if value is not None}
+    try:
+        return AgentInput.model_validate(cleared)
+    except ValidationError as error:
+        fields = misfits(error, list(AgentInput.model_fields), cleared)
+        raise InvalidArguments("Invalid agent", fields=fields) from None
+
+
+def _refuse_coming_soon(capabilities: Iterable[Capability]) -> None:
+    fields = [
+        Field(f"capabilities.{position}", f"{one.name!r} is coming soon and cannot be used yet")
+        for position, one in enumerate(capabilities)
+        if one.status == "coming_soon"
+    ]
+    if fields:
+        raise DefinitionError("\n".join(map(str, fields)), fields=fields)

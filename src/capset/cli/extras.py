@@ -1,0 +1,15 @@
+"""Extras that a command needs."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+from capset.errors import DefinitionError
+
+
+def needs_extra(extra: str, *modules: str) -> None:
+    """Raise ``DefinitionError``, saying how to install it, if a module of an extra is missing."""
+    if any(find_spec(module) is None for module in modules):
+        raise DefinitionError(
+            f"this needs the extra {extra!r}, which is not installed", hint=f"pip install 'capset[{extra}]'"
+        )

@@ -1,0 +1,122 @@
+"""``capset key``: API keys for the server (spec 5, P14)."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from datetime import timedelta
+from typing import Annotated, Final, get_args
+
+import typer
+
+from capset.cli.exits import Exit, guarded
+from capset.cli.options import AsJson, Db, Grant
+from capset.cli.output import cell, err, out, print_json, table
+from capset.cli.settings import existing_db, load_settings
+from capset.definitions.principals import Principal, PrincipalKind
+from capset.errors import DefinitionError, NotFound
+from capset.kernel.kernel import Kernel
+from capset.server.keys import DEFAULT_SCOPES, create_key, is_valid
+from capset.stores.base import KeyRow
+from capset.wire.keys import KeyPageShape, key_shape, new_key_shape
+
+_LIFETIME: Final = re.compile(r"([1-9]\d{0,4})([hd])")
+_UNITS: Final = {"h": "hours", "d": "days"}
+
+
+@guarded
+def create_command(
+    name: Annotated[str, typer.Argument(help="What the key is for, so that people know it again.")],
+    principal: Annotated[str, typer.Option(help="Who acts by this key.")],
+    kind: Annotated[str, typer.Option(help="What the principal is: user, agent or org.")] = "user",
+    org: Annotated[str | None, typer.Option(help="The organisation whose agents and records it sees.")] = None,
+    grant: Grant = None,
+    scope: Annotated[
+        list[str] | None, typer.Option(help="What it may ask of the API; may be repeated. Else read and call.")
+    ] = None,
+    expires: Annotated[str | None, typer.Option(metavar="30d", help="How long it opens: hours or days.")] = None,
+    db: Db = None,
+    as_json: AsJson = False,
+) -> Exit:
+    """Make an API key and show it, this once: only its hash is kept."""
+    settings = load_settings(db=db, principal=principal, grant=grant or None)
+    who = Principal(principal, permissions=settings.principal.permissions, kind=_kind(kind), org=org)
+    row, key = asyncio.run(_create(settings.db, name, who, scope or DEFAULT_SCOPES, _lifetime(expires)))
+    if as_json:
+        print_json(new_key_shape(row, key).plain())
+    else:
+        print(key, flush=True)
+        until = f"until {row.expires_at[:10]}" if row.expires_at else "without end"
+        err().print(f"[dim]key {row.id} for {cell(who.id)}, {until}; it is not shown again[/]", soft_wrap=True)
+    return Exit.DONE
+
+
+@guarded
+def list_command(db: Db = None, as_json: AsJson = False) -> Exit:
+    """List every key, the newest first; the keys themselves nobody can see any more."""
+    rows, now = asyncio.run(_list(existing_db(load_settings(db=db).db)))
+    if as_json:
+        print_json(KeyPageShape(items=[key_shape(row) for row in rows]).plain())
+        return Exit.DONE
+    columns = ("ID", "NAME", "ORG", "PRINCIPAL", "SCOPES", "PERMISSIONS", "STATE")
+    out().print(table(*columns, rows=(_line(row, now) for row in rows), folds=("NAME", "SCOPES", "PERMISSIONS")))
+    return Exit.DONE
+
+
+@guarded
+def revoke_command(
+    id: Annotated[str, typer.Argument(help="The id of the key, as capset key list shows it.")],
+    db: Db = None,
+    as_json: AsJson = False,
+) -> Exit:
+    """Revoke a key for good. A server that runs takes it for a second more at most."""
+    row = asyncio.run(_revoke(existing_db(load_settings(db=db).db), id))
+    if row is None:
+        raise NotFound(f"there is no key {id!r}", hint="capset key list shows their ids")
+    if as_json:
+        print_json(key_shape(row).plain())
+    else:
+        print(f"revoked {row.id}")
+    return Exit.DONE
+
+
+async def _create(
+    url: str, name: str, who: Principal, scopes: list[str] | tuple[str, ...], lifetime: timedelta | None
+) -> tuple[KeyRow, str]:
+    async with Kernel(store=url) as kernel:
+        return await create_key(kernel, name, who, scopes=scopes, lifetime=lifetime)
+
+
+async def _list(url: str) -> tuple[list[KeyRow], str]:
+    async with Kernel(store=url) as kernel:
+        return await kernel.store.keys.list(), kernel.now()
+
+
+async def _revoke(url: str, id: str) -> KeyRow | None:
+    async with Kernel(store=url) as kernel:
+        return await kernel.store.keys.revoke(id, kernel.now())
+
+
+def _line(row: KeyRow, now: str) -> list[str]:
+    state = "revoked" if row.revoked_at else "open" if is_valid(row, now) else "expired"
+    if state == "open" and row.expires_at:
+        state = f"until {row.expires_at[:10]}"
+    scopes = " ".join(scope.removeprefix("capset:") for scope in row.scopes)
+    texts = (row.id, row.name, row.org or "–", row.principal, scopes, " ".join(row.permissions) or "–", state)
+    return list(map(cell, texts))
+
+
+def _kind(given: str) -> PrincipalKind:
+    for kind in get_args(PrincipalKind):
+        if given == kind:
+            return kind
+    raise DefinitionError(f"--kind must be one of {', '.join(get_args(PrincipalKind))}; got {given!r}")
+
+
+def _lifetime(given: str | None) -> timedelta | None:
+    if given is None:
+        return None
+    found = _LIFETIME.fullmatch(given)
+    if found is None:
+        raise DefinitionError(f"--expires must be a number of hours or days, such as 12h or 30d; got {given!r}")
+    return timedelta(**{_UNITS[found[2]]: int(found[1])})

@@ -1,0 +1,74 @@
+"""``capset mcp``: an agent's tools for an MCP client, over standard streams."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+from typing import Annotated
+
+import typer
+
+from capset.cli.exits import Exit, guarded
+from capset.cli.opening import find_agent, open_session, refuse_both
+from capset.cli.options import Db, Env, Grant, Who
+from capset.cli.output import cell, err
+from capset.cli.settings import Settings, load_settings
+from capset.errors import DefinitionError
+from capset.kernel.registry import Registry
+from capset.kernel.session import Session
+
+Serve = Callable[[Session], Awaitable[None]]
+
+
+@guarded
+def mcp_command(
+    agent: Annotated[str | None, typer.Option(help="An agent file, or the name of an installed agent.")] = None,
+    session: Annotated[str | None, typer.Option(help="The id of a session to go on with.")] = None,
+    grant: Grant = None,
+    env: Env = None,
+    principal: Who = None,
+    db: Db = None,
+) -> Exit:
+    """Serve an agent's tools to an MCP client, over stdin and stdout.
+
+    It ends when the client closes stdin, or by Ctrl-C or SIGTERM; its exit code is then 0.
+    """
+    serve = _server()
+    settings = load_settings(db=db, principal=principal, grant=grant, env=env)
+    refuse_both(agent, session)
+    if agent is None and session is None:
+        raise DefinitionError("say whose tools to serve: --agent, or --session to go on with one")
+    with contextlib.redirect_stdout(sys.stderr):  # stdout is the protocol's
+        asyncio.run(_serve(serve, settings, agent, session))
+    return Exit.DONE
+
+
+def _server() -> Serve:
+    # Only this command pays for the SDK, which may not be installed.
+    try:
+        from capset.server.mcp import serve_stdio
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in ("mcp", "mcp_types"):
+            raise
+        raise DefinitionError("MCP needs an extra", hint="pip install 'capset[mcp]'") from None
+    return serve_stdio
+
+
+async def _serve(serve: Serve, settings: Settings, agent: str | None, session_id: str | None) -> None:
+    registry = Registry.installed()
+    # Found first, so that a misspelt name makes no database.
+    found = find_agent(registry, agent) if agent is not None else None
+    async with open_session(settings, registry, found, session_id) as session:
+        serving = asyncio.ensure_future(serve(session))
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            with contextlib.suppress(NotImplementedError):  # on Windows, where Ctrl-C ends it with 130
+                loop.add_signal_handler(number, serving.cancel)
+        name = session.snapshot.composition.agent.name
+        told = f"serving {name} as {session.snapshot.principal.id}, session {session.id}"
+        err().print(f"[dim]{cell(told)}[/]", soft_wrap=True)
+        with contextlib.suppress(asyncio.CancelledError):
+            await serving

@@ -1,0 +1,78 @@
+"""``capset serve``: the REST API and MCP over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from capset.cli.exits import Exit, guarded
+from capset.cli.extras import needs_extra
+from capset.cli.options import Db, Env, Grant, Who
+from capset.cli.output import err, verbatim
+from capset.cli.settings import Settings, load_settings
+from capset.errors import DefinitionError
+from capset.kernel.kernel import Kernel
+from capset.kernel.registry import Registry
+
+if TYPE_CHECKING:
+    from capset.server.gate import Names
+
+
+@guarded
+def serve_command(
+    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port to listen on; 0 takes a free one.")] = 8000,
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="Ask nobody for a key: everybody is --principal. On loopback only.")
+    ] = False,
+    allow_host: Annotated[
+        list[str] | None, typer.Option(help="A name by which the server may be called; may be repeated.")
+    ] = None,
+    allow_origin: Annotated[
+        list[str] | None, typer.Option(help="An origin from which a browser may call it; may be repeated.")
+    ] = None,
+    principal: Who = None,
+    grant: Grant = None,
+    env: Env = None,
+    db: Db = None,
+) -> Exit:
+    """Serve agents, sessions and calls over REST (/v1) and MCP (/mcp) until SIGINT or SIGTERM.
+
+    Whoever asks needs an API key: capset key create.
+    """
+    needs_extra("server", "fastapi", "uvicorn", "httptools", "structlog")
+    from capset.server.gate import Names, is_loopback
+
+    settings = load_settings(db=db, principal=principal, grant=grant, env=env)
+    if insecure and not is_loopback(host):
+        raise DefinitionError(
+            f"--insecure is for loopback only; got --host {host}", hint="make keys instead: capset key create"
+        )
+    if not insecure and (principal is not None or grant):
+        raise DefinitionError("--principal and --grant are for --insecure: otherwise the API key says who acts")
+    names = Names.of(host, allow_host or (), allow_origin or ())
+    asyncio.run(_serve(settings, host, port, names, insecure=insecure))
+    return Exit.DONE
+
+
+async def _serve(settings: Settings, host: str, port: int, names: Names, *, insecure: bool) -> None:
+    from capset.server import logs
+    from capset.server.app import open_app
+    from capset.server.caller import Caller
+    from capset.server.service import Service
+    from capset.server.serving import bind, serve
+
+    anyone = Caller(settings.principal, frozenset({"capset:admin"}), None) if insecure else None
+    with bind(host, port) as bound:  # first, so that a taken port makes no database
+        address = f"http://{names.written}:{bound.getsockname()[1]}"
+
+        def started() -> None:
+            err().print(f"capset serves {verbatim(address)} [dim](REST /v1, MCP /mcp; Ctrl-C ends it)[/]")
+
+        async with Kernel(store=settings.db) as kernel:
+            service = Service(kernel, Registry.installed(), env=settings.env, anyone=anyone)
+            async with open_app(service, names) as app:
+                logs.configure()
+                await serve(app, bound, service.limits, started=started)

@@ -1,0 +1,61 @@
+"""Answers as plain ASGI messages."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Any
+
+from pydantic_core import to_json
+from starlette.responses import Response
+from starlette.types import Send
+
+from capset.errors import CapsetError, StoreError, Unauthenticated
+from capset.wire.problems import MEDIA_TYPE, problem_of
+
+_log = logging.getLogger("capset.server")
+
+
+async def answer_json(send: Send, status: int, data: Any, *headers: tuple[bytes, bytes]) -> None:  # plain JSON data
+    """Answer with one JSON document."""
+    await answer(send, status, b"application/json", to_json(data), *headers)
+
+
+async def answer_problem(send: Send, error: CapsetError, correlation: str) -> None:
+    """Answer with problem details (RFC 9457)."""
+    status, body, headers = _problem(error, correlation)
+    await answer(send, status, MEDIA_TYPE.encode(), body, *headers)
+
+
+def problem_response(error: CapsetError, correlation: str) -> Response:
+    """Return problem details as a response of Starlette's."""
+    status, body, headers = _problem(error, correlation)
+    response = Response(body, status, media_type=MEDIA_TYPE)
+    response.raw_headers.extend(headers)
+    return response
+
+
+def _problem(error: CapsetError, correlation: str) -> tuple[int, bytes, list[tuple[bytes, bytes]]]:
+    problem = problem_of(shown(error, correlation), correlation)
+    headers: list[tuple[bytes, bytes]] = []
+    if isinstance(error, Unauthenticated):
+        headers.append((b"www-authenticate", b"Bearer"))
+    if problem.status in (408, 413, 431):
+        headers.append((b"connection", b"close"))  # what is left of the request is nobody's
+    return problem.status, json.dumps(problem.plain()).encode(), headers
+
+
+async def answer(send: Send, status: int, media_type: bytes, body: bytes, *headers: tuple[bytes, bytes]) -> None:
+    """Answer with one whole body."""
+    length = b"%d" % len(body)
+    standard = ((b"content-type", media_type), (b"content-length", length))
+    await send({"type": "http.response.start", "status": status, "headers": [*standard, *headers]})
+    await send({"type": "http.response.body", "body": body})
+
+
+def shown(error: CapsetError, correlation: str) -> CapsetError:
+    """Return an error as a client may see it: what a store says of itself, such as its path, is for the log."""
+    if not isinstance(error, StoreError):
+        return error
+    _log.error("the store failed, correlation %s: %s", correlation, error.message)
+    return StoreError("The store is not available; the log has the details.")

@@ -1,0 +1,80 @@
+"""The server as one ASGI application, over a kernel that its host has open."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from importlib.metadata import version
+from typing import cast
+
+from fastapi import APIRouter, FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from pydantic_core import ErrorDetails
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse, Response
+from starlette.types import ASGIApp
+
+from capset.definitions.misfits import misfits_of
+from capset.errors import CapsetError, InvalidArguments
+from capset.server.answers import problem_response
+from capset.server.gate import Gate, Names
+from capset.server.mounting import mounted_mcp
+from capset.server.openapi import describe, methods_by_path
+from capset.server.rest import agents, audit, calls, capabilities, files, health, sessions
+from capset.server.service import Service
+from capset.server.visit import Refused, visit_of
+
+_NOUNS = (capabilities, agents, sessions, calls, files, audit, health)
+
+
+@asynccontextmanager
+async def open_app(service: Service, names: Names) -> AsyncGenerator[ASGIApp]:
+    """Give the application. Its host keeps the service's kernel open for as long as it runs."""
+    app = FastAPI(
+        title="capset",
+        version=version("capset"),
+        description="The capability layer for AI agents: what an agent can do, may do, did, and which exact version.",
+        openapi_url=None,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+    )
+    app.state.service = service
+    api = APIRouter(prefix="/v1")
+    for noun in _NOUNS:
+        api.include_router(noun.router)
+    app.include_router(api)
+    document = describe(app, service.registry)
+    app.state.methods = methods_by_path(document)
+    app.add_route("/openapi.json", lambda _: JSONResponse(document), include_in_schema=False)
+    app.add_exception_handler(CapsetError, _failed)
+    app.add_exception_handler(RequestValidationError, _misfitting)
+    app.add_exception_handler(HTTPException, _refused)
+    async with mounted_mcp(app, service):
+        yield Gate(app, service, names)
+
+
+async def _failed(request: Request, error: Exception) -> Response:
+    return problem_response(cast("CapsetError", error), visit_of(request.scope).correlation)
+
+
+async def _misfitting(request: Request, error: Exception) -> Response:
+    """List every field of a body, a query or a path that does not fit."""
+    problems = cast("list[ErrorDetails]", cast("RequestValidationError", error).errors())
+    for one in problems:
+        one["loc"] = one["loc"][1:]  # without where a value came from: its name tells as much
+    fields = misfits_of(problems, (), {})
+    return await _failed(request, InvalidArguments("Invalid request", fields=fields))
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    """Say what FastAPI refuses: a path or a method that there is not, or a body that could not be read."""
+    found = cast("HTTPException", error)
+    if isinstance(found.__cause__, CapsetError):
+        return await _failed(request, found.__cause__)
+    said = {404: ("not_found", "There is no such path"), 405: ("method_not_allowed", "This path has no such method")}
+    code, words = said.get(found.status_code, ("http_error", str(found.detail)))
+    response = await _failed(request, Refused(found.status_code, code, words))
+    if found.status_code == 405:
+        response.headers["Allow"] = ", ".join(request.app.state.methods(request.scope["path"]))
+    return response

@@ -1,0 +1,70 @@
+"""Who asks: found by the API key of a request, before anything else is looked at (spec 4, G1)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, cast
+
+from capset.definitions.principals import Principal, PrincipalKind
+from capset.errors import PermissionDenied, Unauthenticated
+from capset.kernel.kernel import Kernel
+from capset.server.keys import Scope, digest_of, is_valid
+from capset.server.recent import Recent
+from capset.stores.base import KeyRow
+
+_MAX_KEY: Final = 200
+_REFUSED: Final = "This needs a valid API key, as the header: Authorization: Bearer KEY"
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """A principal, what it may ask of the API, and the id of its key; ``None`` where none was needed."""
+
+    principal: Principal
+    scopes: frozenset[str]
+    key: str | None
+
+    @property
+    def identity(self) -> str:
+        """Text that no two callers share."""
+        who = self.principal
+        return "\0".join((self.key or "", who.kind, who.org or "", who.id))
+
+    def check(self, scope: Scope) -> None:
+        """Raise ``PermissionDenied`` unless the caller has this scope, or that of an administrator."""
+        if scope not in self.scopes and "capset:admin" not in self.scopes:
+            raise PermissionDenied(f"Permission denied: the API key lacks the scope {scope}")
+
+
+class Callers:
+    """Knows callers by their keys; with ``anyone``, everybody is that caller."""
+
+    def __init__(self, kernel: Kernel, anyone: Caller | None) -> None:
+        self._kernel = kernel
+        self._anyone = anyone
+        self._known: Recent[str, tuple[KeyRow, Caller] | None] = Recent()
+
+    async def identify(self, authorization: str | None) -> Caller:
+        """Return who sent this ``Authorization`` header.
+
+        Raises ``Unauthenticated`` for none, and for a key that is unknown, revoked or expired, without saying which.
+        """
+        if self._anyone is not None:
+            return self._anyone
+        scheme, _, key = (authorization or "").partition(" ")
+        key = key.strip()
+        if scheme.lower() != "bearer" or not key or len(key) > _MAX_KEY:
+            raise Unauthenticated(_REFUSED)
+        digest = digest_of(key)
+        found = await self._known.get(digest, lambda: self._find(digest))
+        if found is None or not is_valid(found[0], self._kernel.now()):
+            raise Unauthenticated(_REFUSED)
+        return found[1]
+
+    async def _find(self, digest: str) -> tuple[KeyRow, Caller] | None:
+        row = await self._kernel.store.keys.find(digest)
+        if row is None:
+            return None
+        kind = cast("PrincipalKind", row.principal_kind)  # as it was kept; Principal checks it
+        principal = Principal(row.principal, permissions=row.permissions, kind=kind, org=row.org)
+        return row, Caller(principal, frozenset(row.scopes), row.id)

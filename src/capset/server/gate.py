@@ -1,0 +1,134 @@
+"""The gate that every request passes: limits, Host and Origin, who asks, one line in the log, and no traceback out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from ipaddress import ip_address
+from typing import Final
+
+import structlog
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from capset.errors import CapsetError, InternalError, PermissionDenied
+from capset.server.answers import answer_problem
+from capset.server.service import Service
+from capset.server.visit import KEY, Gone, Refused, Visit, correlation_of, read_body, replaying, size_of
+
+PUBLIC: Final = frozenset({"/v1/healthz", "/v1/readyz", "/openapi.json"})
+"""The paths that need no key."""
+_SAFE: Final = ((b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store"))
+_CLIENT_CLOSED: Final = 499
+"""What the log says of a request whose client left before it was answered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """By which names this server may be called (``*``: any), and from which origins a browser may call it."""
+
+    written: str
+    hosts: frozenset[str]
+    origins: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, bound: str, hosts: Iterable[str] = (), origins: Iterable[str] = ()) -> Names:
+        """Return the names of a server that is bound to ``bound``: that one and those given, or loopback's."""
+        loopback = ("localhost", "127.0.0.1", "[::1]") if is_loopback(bound) else ()
+        written = f"[{bound}]" if ":" in bound else bound
+        named = (host.lower() for host in (written, *loopback, *hosts))
+        return cls(written, frozenset(named), frozenset(origin.lower().rstrip("/") for origin in origins))
+
+    def check(self, host: str, origin: str) -> None:
+        """Raise ``Refused`` for a host that is not this server's, ``PermissionDenied`` for a foreign origin."""
+        name, _, port = host.lower().rpartition(":")
+        bare = name if name and port.isdigit() else host.lower()
+        if "*" not in self.hosts and bare not in self.hosts:
+            raise Refused(421, "wrong_host", "This server does not answer to that Host; it can be allowed")
+        if origin and origin.lower() not in self.origins and origin.lower().partition("://")[2] != host.lower():
+            raise PermissionDenied("Permission denied: this Origin is not allowed")
+
+
+class Gate:
+    """The outermost ASGI application."""
+
+    def __init__(self, app: ASGIApp, service: Service, names: Names) -> None:
+        self._app = app
+        self._service = service
+        self._names = names
+        self._limits = service.limits
+        self._log = structlog.get_logger("capset.access")
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Take one request through."""
+        if scope["type"] == "lifespan":
+            return await self._app(scope, receive, send)
+        if scope["type"] != "http":
+            return await send({"type": "websocket.close", "code": 1003})
+        started = time.perf_counter()
+        headers = dict(scope["headers"])
+        own = self._service.kernel.new_id()
+        visit = Visit(correlation_of(headers.get(b"x-correlation-id"), own), headers)
+        scope[KEY] = visit
+        stamp = (b"x-correlation-id", visit.correlation.encode())
+
+        async def sent(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                visit.status = message["status"]
+                message["headers"] = [*message["headers"], stamp, *_SAFE]
+            await send(message)
+
+        try:
+            await self._enter(scope, receive, sent, visit)
+        except Gone:
+            pass
+        except CapsetError as error:
+            await self._fail(sent, visit, error)
+        except Exception as error:
+            self._log.exception("failed", correlation=visit.correlation)
+            failure = InternalError("Something went wrong; the log has the details.")
+            failure.__cause__ = error
+            await self._fail(sent, visit, failure)
+        finally:
+            self._tell(scope, visit, started)
+        return None
+
+    async def _enter(self, scope: Scope, receive: Receive, send: Send, visit: Visit) -> None:
+        limits, path = self._limits, scope["path"]
+        if size_of(scope["headers"]) + len(scope["raw_path"]) + len(scope["query_string"]) > limits.head:
+            raise Refused(431, "headers_too_large", f"A request's line and headers have at most {limits.head} bytes")
+        self._names.check(visit.header(b"host"), visit.header(b"origin"))
+        if path not in PUBLIC:
+            visit.caller = await self._service.callers.identify(visit.header(b"authorization"))
+        bound = limits.file if "/files/" in path else limits.body
+        body = await read_body(receive, visit.headers.get(b"content-length"), bound, limits.body_seconds)
+        await self._app(scope, replaying(body, receive), send)
+
+    async def _fail(self, send: Send, visit: Visit, error: CapsetError) -> None:
+        if not visit.status:
+            await answer_problem(send, error, visit.correlation)
+
+    def _tell(self, scope: Scope, visit: Visit, started: float) -> None:
+        caller = visit.caller
+        self._log.info(
+            "request",
+            method=scope["method"],
+            path=scope["path"],
+            status=visit.status or _CLIENT_CLOSED,
+            ms=round((time.perf_counter() - started) * 1000, 2),
+            correlation=visit.correlation,
+            principal=caller.principal.id if caller else None,
+            org=caller.principal.org if caller else None,
+            key=caller.key if caller else None,
+            **visit.notes,
+        )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address or a name is this machine's own, to be reached from here only."""
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False

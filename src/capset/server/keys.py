@@ -1,0 +1,69 @@
+"""API keys: how they are made, and what they may ask (spec 5, P14; spec 4, G10). Needs no extra."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from typing import Final, Literal, get_args
+
+from capset.definitions.principals import Principal
+from capset.errors import DefinitionError, unknown
+from capset.kernel.kernel import Kernel
+from capset.stores.base import KeyRow
+
+Scope = Literal["capset:read", "capset:call", "capset:write", "capset:audit", "capset:admin"]
+"""``read`` capabilities and agents; ``call``: sessions, calls, files and MCP; ``write`` agents; ``audit``: read the
+org's records; ``admin``: all of these."""
+DEFAULT_SCOPES: Final[tuple[Scope, ...]] = ("capset:read", "capset:call")
+_PREFIX: Final = "capset_"
+"""So that a key is known for one where it should not be, such as in a repository."""
+
+
+async def create_key(
+    kernel: Kernel,
+    name: str,
+    principal: Principal,
+    *,
+    scopes: Iterable[str] = DEFAULT_SCOPES,
+    lifetime: timedelta | None = None,
+) -> tuple[KeyRow, str]:
+    """Make and keep a key by which ``principal`` acts; return what is kept, and the key, which nobody can get again.
+
+    256 random bits need no slow hash: what is kept is their SHA-256. Raises ``DefinitionError`` for an unknown scope.
+    """
+    given = tuple(dict.fromkeys(scopes))
+    for scope in given:
+        if scope not in get_args(Scope):
+            raise DefinitionError(unknown("scope", scope, get_args(Scope)))
+    now = datetime.fromisoformat(kernel.now())
+    key = _PREFIX + secrets.token_urlsafe(32)
+    row = KeyRow(
+        id=kernel.new_id(),
+        name=name,
+        digest=digest_of(key),
+        org=principal.org,
+        principal=principal.id,
+        principal_kind=principal.kind,
+        permissions=tuple(sorted(principal.permissions)),
+        scopes=given,
+        created_at=kernel.now(),
+        expires_at=_iso(now + lifetime) if lifetime is not None else None,
+    )
+    await kernel.store.keys.create(row)
+    return row, key
+
+
+def digest_of(key: str) -> str:
+    """Return what is kept of a key: its SHA-256 in hexadecimal."""
+    return hashlib.sha256(key.encode(errors="replace")).hexdigest()
+
+
+def is_valid(row: KeyRow, now: str) -> bool:
+    """Whether a key opens at this time, ISO 8601 UTC as the kernel's clock tells it."""
+    return row.revoked_at is None and (row.expires_at is None or now < row.expires_at)
+
+
+def _iso(moment: datetime) -> str:
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

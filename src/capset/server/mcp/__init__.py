@@ -1,0 +1,11 @@
+"""The MCP door: a session's tools for MCP clients, over HTTP and over standard streams.
+
+Needs the extra ``mcp``; nothing else of the server.
+"""
+
+from __future__ import annotations
+
+from capset.server.mcp.door import McpDoor
+from capset.server.mcp.stdio import serve_stdio
+
+__all__ = ["McpDoor", "serve_stdio"]

@@ -1,0 +1,65 @@
+"""``tools/call``: into the session by its door, and out again with what came of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+from anyio import CancelScope
+from mcp_types import CallToolRequestParams, CallToolResult
+
+from capset.definitions.messages import Json, Message
+from capset.kernel.session import Session
+from capset.kernel.streaming import Messages
+from capset.server.mcp.answers import answer
+
+Report = Callable[[float, float | None, str | None], Awaitable[None]]
+"""Sends one progress notification: progress, total, message."""
+
+
+async def call_tool(
+    session: Session, params: CallToolRequestParams, report: Report, correlation: str | None = None
+) -> CallToolResult:
+    """Call a tool, and report its progress on the way."""
+    reply: Message | None = None
+    told = -1.0
+    asked = session.message(params.name, _arguments(params), correlation=correlation)
+    async with _to_its_end(session.invoke(asked)) as messages:
+        async for message in messages:
+            match message:
+                case Message(kind="event", type="progress", data=progress):
+                    # MCP's progress must increase with each notification.
+                    if progress["fraction"] > told:
+                        told = progress["fraction"]
+                        await report(told, 1.0, progress["message"])
+                case Message(kind="reply"):
+                    reply = message
+                case _:
+                    pass
+        return answer(session.snapshot, params.name, messages, reply)
+
+
+@asynccontextmanager
+async def _to_its_end(messages: Messages) -> AsyncGenerator[Messages]:
+    """Start a call, and wait for its cleanup and its record even where the request was cancelled.
+
+    The SDK cancels by anyio's scopes, which cancel every further wait too, unless it is shielded.
+    """
+    await messages.__aenter__()
+    try:
+        yield messages
+    finally:
+        with CancelScope(shield=True):
+            await messages.__aexit__(None, None, None)
+
+
+def _arguments(params: CallToolRequestParams) -> Json:
+    """Return the arguments as the JSON text that they arrived as, near enough: the session's door validates it.
+
+    Python's writer spells NaN and lone surrogates so that they are refused there, and put on record.
+    """
+    try:
+        return Json(json.dumps(params.arguments or {}).encode())
+    except RecursionError:
+        return Json(b"[" * 1000)

@@ -1,0 +1,53 @@
+"""One request's way in: whose session it may use, and the calls that it has running."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Generator
+from contextlib import contextmanager
+
+from anyio import CancelScope
+from mcp_types import RequestId
+
+from capset.kernel.session import Session
+
+
+class Exchange:
+    """The session that a request may use, and what can be cancelled of it.
+
+    ``connection`` names the transport session that the request came in by, if it named one; ``correlation`` ties its
+    calls to what caused them, if anything did.
+    """
+
+    __slots__ = ("_calls", "_idle", "connection", "correlation", "session")
+
+    def __init__(self, session: Session, connection: str | None = None, correlation: str | None = None) -> None:
+        self.session = session
+        self.connection = connection
+        self.correlation = correlation
+        self._calls: dict[CancelScope, RequestId | None] = {}
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    @contextmanager
+    def calling(self, request: RequestId | None) -> Generator[CancelScope]:
+        """Give the scope of one call; the exchange is not over before it ends."""
+        with CancelScope() as scope:
+            self._calls[scope] = request
+            self._idle.clear()
+            try:
+                yield scope
+            finally:
+                del self._calls[scope]
+                if not self._calls:
+                    self._idle.set()
+
+    def cancel(self, request: RequestId | None = None) -> None:
+        """Cancel the call of one request, or all of them."""
+        for scope, asked in list(self._calls.items()):
+            if request is None or (type(asked), asked) == (type(request), request):
+                scope.cancel()
+
+    async def over(self) -> None:
+        """Return once no call is running."""
+        await self._idle.wait()

@@ -1,0 +1,77 @@
+"""The tools in play as MCP shows them: schemas, hints, hashes."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from mcp_types import ListToolsResult, ToolAnnotations
+from mcp_types import Tool as McpTool
+
+from capset.composition.merge import Installed
+from capset.definitions.capabilities import AnyTool
+from capset.definitions.tools import Effect
+from capset.evaluation.snapshot import Snapshot
+from capset.fingerprint.hashes import tool_hash
+
+PREFIX: Final = "dev.capset/"
+"""What every ``_meta`` key of capset's begins with."""
+WRAPPED: Final = "result"
+"""The one field of an object that stands for an output which is none."""
+
+_HINTS: Final[dict[Effect, ToolAnnotations]] = {
+    "read": ToolAnnotations(read_only_hint=True),
+    "write": ToolAnnotations(read_only_hint=False, destructive_hint=False),
+    "external": ToolAnnotations(read_only_hint=False, open_world_hint=True),
+    "destructive": ToolAnnotations(read_only_hint=False, destructive_hint=True),
+}
+"""What an effect says for certain, and nothing more: MCP's own defaults are the cautious ones."""
+
+
+def list_tools(snapshot: Snapshot) -> ListToolsResult:
+    """Return the tools in play, by name, all on one page."""
+    tools = [_shown(installed) for _, installed in sorted(snapshot.tools.items())]
+    return ListToolsResult(tools=tools, _meta=hashes(snapshot))
+
+
+def hashes(snapshot: Snapshot) -> dict[str, Any]:  # the values of a _meta object may be any JSON
+    """Return which tools and which prompt an answer comes from."""
+    return {f"{PREFIX}runtime_hash": snapshot.runtime_hash, f"{PREFIX}prompt_hash": snapshot.prompt_hash}
+
+
+def is_wrapped(tool: AnyTool) -> bool:
+    """Return whether a tool's output stands under ``result``, in its schema and in every result alike.
+
+    Until 2025-11-25 MCP takes only objects. A streaming tool may also end without an output, and be right.
+    """
+    return tool.shape == "stream" or tool.output.json_schema.get("type") != "object"
+
+
+def output_schema(tool: AnyTool) -> dict[str, Any]:  # a JSON Schema holds every JSON type
+    """Return the schema of a tool's structured content, always one of an object."""
+    schema = tool.output.json_schema
+    if not is_wrapped(tool):
+        return schema
+    inner = {key: value for key, value in schema.items() if key != "$defs"}
+    outer: dict[str, Any] = {"type": "object", "properties": {WRAPPED: inner}, "additionalProperties": False}
+    if tool.shape != "stream":
+        outer["required"] = [WRAPPED]
+    if "$defs" in schema:
+        # References are written from the root, so what they point at stays there.
+        outer["$defs"] = schema["$defs"]
+    return outer
+
+
+def _shown(installed: Installed) -> McpTool:
+    tool = installed.tool
+    return McpTool(
+        name=installed.name,
+        description=tool.description,
+        input_schema=tool.arguments.json_schema,
+        output_schema=output_schema(tool),
+        annotations=_HINTS[tool.effect],
+        _meta={
+            f"{PREFIX}capability": installed.capability.name,
+            f"{PREFIX}effect": tool.effect,
+            f"{PREFIX}hash": tool_hash(tool),
+        },
+    )

@@ -1,0 +1,83 @@
+"""The protocol's side of the door: the SDK's server, with capset's answers to what it is asked."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from importlib.metadata import version
+from typing import Any, TypeAlias, cast
+
+from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
+from mcp.server.lowlevel import Server
+from mcp.server.streamable_http import REQUEST_CANCELLED
+from mcp.shared.exceptions import MCPError
+from mcp_types import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    CallToolRequestParams,
+    CallToolResult,
+    ListToolsResult,
+    PaginatedRequestParams,
+)
+from pydantic import ValidationError
+
+from capset.server.mcp.calling import call_tool
+from capset.server.mcp.exchanges import Exchange
+from capset.server.mcp.listing import list_tools
+
+McpServer: TypeAlias = Server[dict[str, Any]]
+"""The SDK's server; what its lifespan yields is not used."""
+Asked: TypeAlias = ServerRequestContext[dict[str, Any], Any]
+"""One request to it; its transport's own request may be anything, and is not used either."""
+
+_WELCOMES = ("initialize", "server/discover")
+_log = logging.getLogger("capset.mcp")
+
+
+def make_server(exchange: Callable[[], Exchange]) -> McpServer:
+    """Return a server that answers a request from the session of its ``exchange()``, by whatever connection it came."""
+
+    async def on_list(asked: Asked, params: PaginatedRequestParams | None) -> ListToolsResult:
+        if params is not None and params.cursor is not None:
+            raise MCPError(INVALID_PARAMS, "There is one page of tools: leave the cursor out")
+        return list_tools(exchange().session.snapshot)
+
+    async def on_call(asked: Asked, params: CallToolRequestParams) -> CallToolResult:
+        here = exchange()
+        with here.calling(asked.request_id):
+            return await call_tool(here.session, params, asked.session.report_progress, here.correlation)
+        raise MCPError(REQUEST_CANCELLED, "Request cancelled")
+
+    def input_schema(name: str) -> Mapping[str, Any] | None:
+        found = exchange().session.snapshot.tools.get(name)
+        return found.tool.arguments.json_schema if found else None
+
+    async def welcome(ctx: Asked, call_next: CallNext) -> HandlerResult:
+        result = await call_next(ctx)
+        if ctx.method not in _WELCOMES:
+            return result
+        text = exchange().session.snapshot.composition.system_text
+        return cast("dict[str, Any]", result) | ({"instructions": text} if text else {})
+
+    server: McpServer = Server(
+        "capset",
+        version=version("capset"),
+        on_list_tools=on_list,
+        on_call_tool=on_call,
+        # Without it, the SDK would list every tool before each call.
+        get_tool_input_schema=input_schema,
+    )
+    server.middleware.append(_contain)
+    server.middleware.append(welcome)
+    return server
+
+
+async def _contain(ctx: Asked, call_next: CallNext) -> HandlerResult:
+    """Let protocol errors out, and nothing of what nobody expected: the SDK's older wire would send its text."""
+    try:
+        return await call_next(ctx)
+    except (MCPError, ValidationError):
+        raise
+    except Exception:
+        _log.exception("the request %r failed", ctx.method)
+        raise MCPError(INTERNAL_ERROR, "Internal error; the log has the details") from None

@@ -1,0 +1,174 @@
+"""MCP over standard streams: one client, one session, one message a line."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncGenerator
+from functools import partial
+from typing import Final
+
+from anyio import CancelScope, Event, create_memory_object_stream, create_task_group, move_on_after
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from mcp.shared.message import SessionMessage
+from mcp_types import (
+    INVALID_REQUEST,
+    PARSE_ERROR,
+    ErrorData,
+    JSONRPCError,
+    JSONRPCNotification,
+    JSONRPCRequest,
+    JSONRPCResponse,
+    RequestId,
+    jsonrpc_message_adapter,
+)
+from pydantic import ValidationError
+from pydantic_core import from_json
+
+from capset.kernel.session import Session
+from capset.kernel.threads import Threads
+from capset.server.mcp.exchanges import Exchange
+from capset.server.mcp.protocol import make_server
+
+LAST_SECONDS: Final = 5.0
+"""How long requests that still run may take to be answered once the client has closed its end."""
+MAX_LINE: Final = 16 * 1024 * 1024
+"""The longest message that is taken, in bytes."""
+_CHUNK: Final = 65536
+
+
+async def serve_stdio(session: Session) -> None:
+    """Serve one session on the process's standard streams until the client closes them; cancel it to stop earlier.
+
+    From here on, to the end of the process, descriptor 1 is standard error and descriptor 0 is empty: nothing that a
+    handler prints, or a process of its own, gets among the messages. Raises ``OSError`` if there are no such streams.
+    """
+    exchange = Exchange(session)
+    wire = _Wire(_private(0, os.open(os.devnull, os.O_RDONLY)), _private(1, os.dup(2)))
+    server = make_server(lambda: exchange)
+    incoming, read = create_memory_object_stream[SessionMessage | Exception]()
+    write, outgoing = create_memory_object_stream[SessionMessage]()
+    async with create_task_group() as tasks:
+        tasks.start_soon(wire.take, incoming)
+        tasks.start_soon(wire.give, outgoing, tasks.cancel_scope)
+        await server.run(read, write, server.create_initialization_options())
+        tasks.cancel_scope.cancel()
+
+
+def _private(descriptor: int, instead: int) -> int:
+    """Put another file in a standard stream's place, and return the stream under a number that nobody else knows.
+
+    It is never closed: a thread that was left behind may still be reading from it.
+    """
+    private = os.dup(descriptor)
+    os.dup2(instead, descriptor)
+    os.close(instead)
+    return private
+
+
+class _Wire:
+    """The two streams, and the requests that are still to be answered.
+
+    Reading and writing block in threads that may be left behind: neither a silent client nor one that does not read
+    keeps the process from ending.
+    """
+
+    def __init__(self, reading: int, writing: int) -> None:
+        self._reading = reading
+        self._writing = writing
+        self._threads = Threads()
+        self._open: set[RequestId] = set()
+        self._answered = Event()
+
+    async def take(self, incoming: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
+        """Pass on every message that comes, and answer what is none."""
+        async with incoming:
+            async for line in self._lines():
+                if (message := await self._message(line)) is None:
+                    continue
+                match message.message:
+                    case JSONRPCRequest(id=asked):
+                        self._open.add(asked)
+                    case JSONRPCNotification(method="notifications/cancelled", params={"requestId": asked}):
+                        self._settle(asked)  # a cancelled request is not answered
+                    case _:
+                        pass
+                await incoming.send(message)
+            with move_on_after(LAST_SECONDS):
+                while self._open:
+                    self._answered = Event()
+                    await self._answered.wait()
+
+    async def give(self, outgoing: MemoryObjectReceiveStream[SessionMessage], everything: CancelScope) -> None:
+        """Write every message that goes. A client that takes none any more ends everything."""
+        try:
+            async with outgoing:
+                async for message in outgoing:
+                    await self._write(message.message.model_dump_json(by_alias=True, exclude_unset=True))
+                    if isinstance(message.message, JSONRPCResponse | JSONRPCError):
+                        self._settle(message.message.id)
+        except OSError:
+            everything.cancel()
+
+    def _settle(self, asked: RequestId | None) -> None:
+        if asked is not None:
+            self._open.discard(asked)
+        self._answered.set()
+
+    async def _message(self, line: bytes) -> SessionMessage | None:
+        """Return the message of a line. What is none is answered as JSON-RPC says, without an id."""
+        try:
+            return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
+        except ValidationError:
+            pass
+        if len(line) > MAX_LINE:
+            error = ErrorData(code=INVALID_REQUEST, message=f"A message has at most {MAX_LINE} bytes")
+        elif _is_json(line):
+            error = ErrorData(code=INVALID_REQUEST, message="Not a JSON-RPC message: one object a line")
+        else:
+            error = ErrorData(code=PARSE_ERROR, message="Not JSON: one message a line")
+        await self._write(
+            JSONRPCError(jsonrpc="2.0", id=None, error=error).model_dump_json(by_alias=True, exclude_unset=True)
+        )
+        return None
+
+    async def _lines(self) -> AsyncGenerator[bytes]:
+        """Yield every line that is not blank; of one that is too long, its beginning."""
+        parts: list[bytes] = []
+        skips = False
+        while chunk := await self._threads.run(partial(_read, self._reading)):
+            *ends, rest = chunk.split(b"\n")
+            for end in ends:
+                line = b"".join([*parts, end])
+                if line.strip() and not skips:
+                    yield line
+                parts, skips = [], False
+            parts.append(rest)
+            if sum(map(len, parts)) > MAX_LINE:
+                if not skips:
+                    yield b"".join(parts)
+                parts, skips = [], True
+        if (line := b"".join(parts)).strip() and not skips:
+            yield line
+
+    async def _write(self, text: str) -> None:
+        await self._threads.run(partial(_write_all, self._writing, text.encode() + b"\n"))
+
+
+def _is_json(line: bytes) -> bool:
+    try:
+        from_json(line)
+    except ValueError:
+        return False
+    return True
+
+
+def _read(descriptor: int) -> bytes:
+    try:
+        return os.read(descriptor, _CHUNK)
+    except OSError:
+        return b""  # nobody there
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(descriptor, data) :]

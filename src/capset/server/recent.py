@@ -1,0 +1,40 @@
+"""What was looked up a moment ago, so that a busy caller costs the store one look a second."""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from typing import Final, Generic, TypeVar
+
+SECONDS: Final = 1.0
+"""How long something that was looked up is taken for true: so long a key that another process revokes still opens."""
+_SIZE: Final = 1_000
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class Recent(Generic[K, V]):
+    """Values by key, each for ``seconds``; the oldest go when there are more than ``size``."""
+
+    def __init__(self, seconds: float = SECONDS, size: int = _SIZE) -> None:
+        self._seconds = seconds
+        self._size = size
+        self._kept: OrderedDict[K, tuple[float, V]] = OrderedDict()
+
+    async def get(self, key: K, look_up: Callable[[], Awaitable[V]]) -> V:
+        """Return what is known of ``key``, looking it up if that is too old. An error is not kept."""
+        kept = self._kept.get(key)
+        if kept is not None and time.monotonic() < kept[0]:
+            return kept[1]
+        value = await look_up()
+        self._kept[key] = time.monotonic() + self._seconds, value
+        self._kept.move_to_end(key)
+        if len(self._kept) > self._size:
+            self._kept.popitem(last=False)
+        return value
+
+    def forget(self, key: K) -> None:
+        """Look ``key`` up anew next time."""
+        self._kept.pop(key, None)

@@ -1,0 +1,85 @@
+"""``/v1/agents``: the agents of the caller's organisation (spec 5, P3, P4, P7)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Body, Query, Response
+
+from capset.adapters.stored_agents import Loaded
+from capset.server.rest.parts import Id, Paged, Reads, Served, StrictRoute, Writes, problems
+from capset.server.rest.tags import IfMatch, expected, tag_of
+from capset.server.service import Service
+from capset.stores.base import AgentQuery, AgentRow, AgentStatus
+from capset.wire.agents import AgentDetail, AgentInput, AgentPageShape, agent_detail, defined_agent_detail
+
+router = APIRouter(prefix="/agents", tags=["agents"], route_class=StrictRoute)
+
+
+class AgentFilter(Paged):
+    """Only agents that fit everything given."""
+
+    status: AgentStatus | None = None
+    name: Annotated[str | None, Query(max_length=100)] = None
+
+
+@router.post("", status_code=201, responses=problems(400, 413, 415, 422), operation_id="create_agent")
+async def create_agent(service: Served, caller: Writes, given: AgentInput, response: Response) -> AgentDetail:
+    """Make an agent. Every capability that cannot be had is named, and nothing is kept then."""
+    row = await service.agents.create(caller.principal.org, given)
+    response.headers["Location"] = f"/v1/agents/{row.id}"
+    return _written(service, row, response)
+
+
+@router.get("", responses=problems(422), operation_id="list_agents")
+async def list_agents(service: Served, caller: Reads, wanted: Annotated[AgentFilter, Query()]) -> AgentPageShape:
+    """List agents: those that are defined in code by name, then the stored ones, newest first."""
+    query = AgentQuery(caller.principal.org, wanted.status, wanted.name, wanted.limit, wanted.cursor)
+    page = await service.kernel.store.agents.list(query)
+    defined = [
+        defined_agent_detail(service.kernel.compose(one))
+        for one in service.registry.agents.values()
+        if wanted.status in (None, "active") and wanted.name in (None, one.name)
+    ]
+    stored = [_detail(service, service.agents.loaded(row)) for row in page.items]
+    items = stored if wanted.cursor else [*defined, *stored]
+    return AgentPageShape(items=items, total=len(defined) + page.total, next=page.next)
+
+
+@router.get("/{id}", responses=problems(404, 422), operation_id="get_agent")
+async def get_agent(service: Served, caller: Reads, id: Id, response: Response) -> AgentDetail:
+    """Return one agent. A capability of it that has gone since is told in its notices."""
+    detail = _detail(service, await service.agents.get(caller.principal.org, id))
+    response.headers["ETag"] = tag_of(detail.version)
+    return detail
+
+
+@router.patch("/{id}", responses=problems(400, 404, 409, 412, 413, 415, 422), operation_id="change_agent")
+async def change_agent(
+    service: Served,
+    caller: Writes,
+    id: Id,
+    patch: Annotated[dict[str, Any], Body(description="A JSON merge patch (RFC 7396): null clears a member.")],
+    response: Response,
+    if_match: IfMatch = None,
+) -> AgentDetail:
+    """Change an agent, whole or not at all. Every change makes a version."""
+    row = await service.agents.change(caller.principal.org, id, patch, version=expected(if_match))
+    return _written(service, row, response)
+
+
+@router.delete("/{id}", status_code=204, responses=problems(400, 404, 409, 412, 422), operation_id="archive_agent")
+async def archive_agent(service: Served, caller: Writes, id: Id, if_match: IfMatch = None) -> None:
+    """Archive an agent: it takes no new sessions. Its sessions and its records stay."""
+    await service.agents.change(caller.principal.org, id, {"status": "archived"}, version=expected(if_match))
+
+
+def _written(service: Service, row: AgentRow, response: Response) -> AgentDetail:
+    response.headers["ETag"] = tag_of(row.version)
+    return _detail(service, service.agents.loaded(row))
+
+
+def _detail(service: Service, loaded: Loaded) -> AgentDetail:
+    if loaded.row is None:
+        return defined_agent_detail(service.kernel.compose(loaded.agent))
+    return agent_detail(loaded.row, loaded.notices)

@@ -1,0 +1,52 @@
+"""``/v1/capabilities``: what is installed here (spec 5, P6)."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from capset.definitions.capabilities import Capability, Status
+from capset.server.rest.parts import Asked, Id, Reads, Served, StrictRoute, problems
+from capset.wire.capabilities import (
+    CapabilityDetail,
+    CapabilityPageShape,
+    capability_detail,
+    capability_shape,
+)
+
+router = APIRouter(prefix="/capabilities", tags=["capabilities"], route_class=StrictRoute)
+
+
+class CapabilityFilter(Asked):
+    """Only capabilities that fit everything given; ``text`` is looked for in ids, names and descriptions."""
+
+    status: Status | None = None
+    category: Annotated[str | None, Query(max_length=100)] = None
+    permission: Annotated[str | None, Query(max_length=100)] = None
+    text: Annotated[str | None, Query(max_length=200)] = None
+
+    def fits(self, one: Capability) -> bool:
+        """Whether a capability is asked for; by permission, if one of its tools needs it."""
+        said = " ".join((one.name, one.title, one.description)).casefold()
+        return (
+            self.status in (None, one.status)
+            and self.category in (None, one.category)
+            and (self.permission is None or any(self.permission in tool.permissions for tool in one.tools))
+            and (self.text is None or self.text.casefold() in said)
+        )
+
+
+@router.get("", responses=problems(422), operation_id="list_capabilities")
+async def list_capabilities(
+    service: Served, _: Reads, wanted: Annotated[CapabilityFilter, Query()]
+) -> CapabilityPageShape:
+    """List the capabilities that are installed, by id."""
+    items = [capability_shape(one) for one in service.registry.capabilities.values() if wanted.fits(one)]
+    return CapabilityPageShape(items=items, total=len(items))
+
+
+@router.get("/{id}", responses=problems(404, 422), operation_id="get_capability")
+async def get_capability(service: Served, _: Reads, id: Id) -> CapabilityDetail:
+    """Return one capability with its tools and their schemas."""
+    return capability_detail(service.registry.get(id))

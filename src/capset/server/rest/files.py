@@ -1,0 +1,107 @@
+"""``/v1/sessions/{id}/files/…``: a session's files (spec 5, P11, P15, P25).
+
+What is done here is the principal's own doing, not a tool's: it needs the permissions of the file tools, and stands in
+the log, not on record.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Path, Query, Request, Response
+
+from capset.definitions.files import normalise_path
+from capset.errors import FileError, PermissionDenied
+from capset.kernel.session import Session
+from capset.server.caller import Caller
+from capset.server.rest.parts import Asked, Calls, Id, Served, StrictRoute, problems
+from capset.server.rest.tags import IfMatch, IfNoneMatch, expected, tag_of
+from capset.server.service import Service
+from capset.wire.files import FolderShape, WrittenShape, file_shape
+
+router = APIRouter(prefix="/sessions", tags=["files"], route_class=StrictRoute)
+_BYTES: Final[dict[str, Any]] = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
+FilePath = Annotated[str, Path(description="Without its first slash; empty for the root", max_length=1024)]
+
+
+class Recursive(Asked):
+    """Whether all that is below counts too."""
+
+    recursive: bool = False
+
+
+@router.get(
+    "/{id}/files/{path:path}",
+    responses={200: {"content": _BYTES, "description": "A file's bytes, or a folder"}, **problems(400, 404, 422)},
+    operation_id="read_file",
+    response_model=FolderShape,
+)
+async def read_file(
+    service: Served, caller: Calls, id: Id, path: FilePath, wanted: Annotated[Recursive, Query()]
+) -> FolderShape | Response:
+    """Return a file's bytes, or what a folder holds."""
+    files = (await _allowed(service, caller, id, "session_files:read")).files
+    place = normalise_path(f"/{path}")
+    stat = await files.stat(place)
+    if stat is None:
+        raise FileError(f"there is no file {place!r}", status=404)
+    if stat.is_directory:
+        listed = await files.list(place, recursive=wanted.recursive)
+        return FolderShape(path=place, items=[file_shape(one) for one in listed])
+    stat, content = await files.read(place)
+    headers = {"ETag": tag_of(stat.version), "Content-Disposition": "attachment"}
+    return Response(content, media_type="application/octet-stream", headers=headers)
+
+
+@router.put(
+    "/{id}/files/{path:path}",
+    responses=problems(400, 404, 409, 412, 413, 422),
+    openapi_extra={"requestBody": {"required": True, "content": _BYTES}},
+    operation_id="write_file",
+)
+async def write_file(
+    service: Served,
+    caller: Calls,
+    id: Id,
+    path: FilePath,
+    request: Request,
+    response: Response,
+    if_match: IfMatch = None,
+    if_none_match: IfNoneMatch = None,
+) -> WrittenShape:
+    """Create or replace a file, with its parents. Its bytes are the body."""
+    session = await _allowed(service, caller, id, "session_files:write")
+    version = expected(if_match, if_none_match)
+    stat, created = await session.files.write(f"/{path}", await request.body(), version=version)
+    response.headers["ETag"] = tag_of(stat.version)
+    return WrittenShape(created=created, file=file_shape(stat))
+
+
+@router.delete(
+    "/{id}/files/{path:path}",
+    status_code=204,
+    responses=problems(400, 404, 409, 412, 422),
+    operation_id="delete_file",
+)
+async def delete_file(
+    service: Served,
+    caller: Calls,
+    id: Id,
+    path: FilePath,
+    wanted: Annotated[Recursive, Query()],
+    if_match: IfMatch = None,
+) -> None:
+    """Delete a file, or a folder; a full folder needs ``recursive``, and the root is emptied and stays."""
+    files = (await _allowed(service, caller, id, "session_files:write")).files
+    place = normalise_path(f"/{path}")
+    gone = await files.delete(place, recursive=wanted.recursive, version=expected(if_match))
+    if not gone and place != "/":
+        raise FileError(f"there is no file {place!r}", status=404)
+
+
+async def _allowed(service: Service, caller: Caller, id: str, permission: str) -> Session:
+    """Return the caller's session. Raises ``NotFound``, and ``PermissionDenied`` without the file tools' permission."""
+    session = await service.session(caller, id)
+    if permission not in caller.principal.permissions:
+        raise PermissionDenied(f"Permission denied: {caller.principal.id} lacks the permission {permission}")
+    return session

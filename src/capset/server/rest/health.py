@@ -1,0 +1,30 @@
+"""``/v1/healthz`` and ``/v1/readyz``, for whoever looks after the server; they need no key (spec 5, P13)."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+
+from capset.server.rest.parts import Served, StrictRoute, problems
+from capset.wire.shapes import Shape
+
+router = APIRouter(tags=["health"], route_class=StrictRoute)
+
+
+class HealthShape(Shape):
+    """It is well; where it is not, a problem is answered."""
+
+    status: str = "ok"
+
+
+@router.get("/healthz", operation_id="healthz")
+async def healthz() -> HealthShape:
+    """Say that the process answers."""
+    return HealthShape()
+
+
+@router.get("/readyz", responses={503: problems()[503]}, operation_id="readyz")
+async def readyz(service: Served) -> HealthShape:
+    """Say that calls can be served: the store is written to and read."""
+    await service.kernel.audit.flush()
+    await service.kernel.store.keys.find("")
+    return HealthShape()

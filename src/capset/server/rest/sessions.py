@@ -1,0 +1,65 @@
+"""``/v1/sessions``: the caller's own conversations (spec 5, P8)."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Response
+from pydantic import ConfigDict, Field
+
+from capset.server.rest.parts import Calls, Id, Paged, Served, StrictRoute, problems
+from capset.stores.base import SessionQuery
+from capset.wire.sessions import SessionPageShape, SessionShape, session_shape
+from capset.wire.shapes import Shape
+from capset.wire.snapshots import SnapshotShape, snapshot_shape
+
+router = APIRouter(prefix="/sessions", tags=["sessions"], route_class=StrictRoute)
+
+
+class SessionInput(Shape):
+    """Which agent a new session is of: the id of a stored one, or the name of one that is defined in code."""
+
+    model_config = ConfigDict(strict=True)
+
+    agent_id: Annotated[str, Field(min_length=1, max_length=200)]
+
+
+class SessionFilter(Paged):
+    """Only sessions that fit everything given."""
+
+    agent_id: Annotated[str | None, Query(max_length=200)] = None
+
+
+@router.post("", status_code=201, responses=problems(400, 404, 409, 413, 415, 422), operation_id="create_session")
+async def create_session(service: Served, caller: Calls, given: SessionInput, response: Response) -> SessionShape:
+    """Start a session of an agent. It keeps the agent's present version."""
+    row = await service.new_session(caller, given.agent_id)
+    response.headers["Location"] = f"/v1/sessions/{row.id}"
+    return session_shape(row)
+
+
+@router.get("", responses=problems(422), operation_id="list_sessions")
+async def list_sessions(service: Served, caller: Calls, wanted: Annotated[SessionFilter, Query()]) -> SessionPageShape:
+    """List the caller's sessions, newest first."""
+    who = caller.principal
+    query = SessionQuery(who.org, who.id, who.kind, wanted.agent_id, wanted.limit, wanted.cursor)
+    page = await service.kernel.store.sessions.list(query)
+    return SessionPageShape(items=[session_shape(row) for row in page.items], next=page.next)
+
+
+@router.get("/{id}", responses=problems(404, 422), operation_id="get_session")
+async def get_session(service: Served, caller: Calls, id: Id) -> SessionShape:
+    """Return one session."""
+    return session_shape(await service.session_row(caller, id))
+
+
+@router.delete("/{id}", status_code=204, responses=problems(404, 422), operation_id="delete_session")
+async def delete_session(service: Served, caller: Calls, id: Id) -> None:
+    """Delete a session with its files. Its records stay."""
+    await service.delete_session(caller, id)
+
+
+@router.get("/{id}/snapshot", responses=problems(404, 422), operation_id="get_snapshot")
+async def get_snapshot(service: Served, caller: Calls, id: Id) -> SnapshotShape:
+    """Return what the caller may use in a session, why not the rest, and the three hashes."""
+    return snapshot_shape((await service.session(caller, id)).snapshot)

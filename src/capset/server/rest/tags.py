@@ -1,0 +1,37 @@
+"""Entity tags: the version of what is kept, in quotes (RFC 9110 §8.8.3, §13.1)."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Final
+
+from fastapi import Header
+
+from capset.server.visit import Refused
+
+_TAG: Final = re.compile(r'"(\d{1,18})"')
+
+IfMatch = Annotated[str | None, Header(description='Only if it has this version, such as "3"', max_length=100)]
+IfNoneMatch = Annotated[str | None, Header(description="Only if there is none: *", max_length=100)]
+
+
+def tag_of(version: int) -> str:
+    """Return the entity tag of a version."""
+    return f'"{version}"'
+
+
+def expected(if_match: str | None, if_none_match: str | None = None) -> int | None:
+    """Return the version that a client expects, 0 for none, ``None`` if any will do.
+
+    Raises ``Refused`` for headers that say nothing that can be held to.
+    """
+    if if_none_match is not None:
+        if if_none_match.strip() != "*" or if_match is not None:
+            raise Refused(400, "invalid_header", "If-None-Match takes * here, and no If-Match beside it")
+        return 0
+    if if_match is None:
+        return None
+    found = _TAG.fullmatch(if_match.strip())
+    if found is None:
+        raise Refused(400, "invalid_header", 'If-Match takes one entity tag as it was given in ETag, such as "3"')
+    return int(found[1])

@@ -1,0 +1,80 @@
+"""Running the server: a socket that is bound first, uvicorn on it, and an end that lets calls finish."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import socket
+from collections.abc import Callable, Generator
+from typing import Final
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from capset.errors import CapsetError
+from capset.server.limits import Limits
+from capset.server.protocol import protocol_with
+
+DRAIN_SECONDS: Final = 10
+"""How long requests may go on after the server was told to end; then they are cancelled."""
+BACKLOG: Final = 2048
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """Return a socket that is bound to an address; port 0 takes a free one. Raises ``CapsetError`` if it cannot be."""
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        bound = socket.socket(family, socket.SOCK_STREAM)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind((host, port))
+    except OSError as error:
+        raise CapsetError(
+            f"cannot listen on {host}:{port}: {error.strerror}",
+            hint="choose another with --host and --port; --port 0 takes any that is free",
+        ) from None
+    return bound
+
+
+async def serve(app: ASGIApp, bound: socket.socket, limits: Limits, *, started: Callable[[], None]) -> None:
+    """Serve until SIGINT or SIGTERM, then let requests finish. ``started`` is called once requests are taken."""
+    config = uvicorn.Config(
+        app,
+        http=protocol_with(limits),
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        backlog=BACKLOG,
+        timeout_keep_alive=30,
+        timeout_graceful_shutdown=DRAIN_SECONDS,
+    )
+    server = _Server(config, started)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, server.handle_exit, number, None)
+    try:
+        await server.serve(sockets=[bound])
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(number)
+
+
+class _Server(uvicorn.Server):
+    """Leaves signals to ``serve``: uvicorn would raise them again, and end the process before its store is closed."""
+
+    def __init__(self, config: uvicorn.Config, started: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._tell = started
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None]:
+        """Capture none."""
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start, and say so."""
+        await super().startup(sockets)
+        self._tell()

@@ -1,0 +1,50 @@
+"""API keys on the wire: everything but the key, which is shown once, when it is made (spec 5, P14)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from capset.stores.base import KeyRow
+from capset.wire.shapes import Shape
+
+
+class KeyShape(Shape):
+    """A key, without what must be kept secret; times are ISO 8601 UTC."""
+
+    id: str
+    name: str
+    org: str | None = None
+    principal: str
+    principal_kind: str
+    permissions: list[str]
+    scopes: list[str]
+    created_at: str
+    expires_at: str | None = None
+    revoked_at: str | None = None
+
+
+class KeyPageShape(Shape):
+    """Every key, newest first."""
+
+    items: list[KeyShape]
+
+
+class NewKeyShape(KeyShape):
+    """A key that was just made, with its secret: it is shown this once, and kept hashed only."""
+
+    key: str
+
+
+def key_shape(row: KeyRow) -> KeyShape:
+    """Return the wire shape of a key."""
+    return KeyShape(**_members(row))
+
+
+def new_key_shape(row: KeyRow, key: str) -> NewKeyShape:
+    """Return the wire shape of a key that was just made."""
+    return NewKeyShape(**_members(row), key=key)
+
+
+def _members(row: KeyRow) -> dict[str, Any]:  # texts and lists of texts
+    values = {name: getattr(row, name) for name in KeyShape.model_fields}
+    return {**values, "permissions": list(row.permissions), "scopes": list(row.scopes)}

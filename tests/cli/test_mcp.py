@@ -1,0 +1,247 @@
+"""``capset mcp``: a real process, and the official client at its standard streams."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager, closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp import Client, StdioServerParameters
+
+from tests.cli.support import CAPSET, Command, Run, clean_environment, install
+
+HELLO = {
+    "jsonrpc": "2.0",
+    "id": 0,
+    "method": "initialize",
+    "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}},
+}
+READY = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+NOISY = '''
+import asyncio
+import os
+import subprocess
+import sys
+
+from capset import Agent, Capability, tool
+
+
+@tool(effect="read")
+async def shout() -> str:
+    """Print to everything that there is."""
+    print("PRINTED", flush=True)
+    os.write(1, b"WRITTEN\\n")
+    subprocess.run(["echo", "ECHOED"], check=True)
+    return sys.stdin.read() + "done"
+
+
+@tool(effect="write")
+async def sleep() -> str:
+    """Sleep."""
+    print("SLEEPING", flush=True)
+    await asyncio.sleep(60)
+    return "awake"
+
+
+@tool(effect="read")
+async def doze() -> str:
+    """Sleep a little."""
+    await asyncio.sleep(0.3)
+    return "rested"
+
+
+noise = Capability("noise", tools=[shout, sleep, doze])
+noisy = Agent("noisy", system_prompt="Be loud.", uses=[noise])
+'''
+
+
+@pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture
+def noisy(tmp_path: Path) -> Command:
+    """Give the command where an agent is installed whose tools print, sleep and doze."""
+    packages = tmp_path / "packages"
+    packages.mkdir()
+    install(packages, "noise", NOISY, capabilities={"noise": "noise:noise"}, agents={"noisy": "noise:noisy"})
+    return Command(tmp_path, clean_environment(tmp_path, PYTHONPATH=str(packages)))
+
+
+@asynccontextmanager
+async def client(command: Command, *args: str, mode: str = "auto") -> AsyncGenerator[Client]:
+    """Connect the official client to ``capset mcp``."""
+    environ = dict(command.environ)
+    server = StdioServerParameters(command=str(CAPSET), args=["mcp", *args], env=environ, cwd=command.folder)
+    async with Client(server, mode=mode) as connected:
+        yield connected
+
+
+def call(name: str, id: int = 1) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {"name": name, "arguments": {}}}
+
+
+def lines(*messages: Mapping[str, Any] | str) -> str:
+    return "".join(f"{one if isinstance(one, str) else json.dumps(one)}\n" for one in messages)
+
+
+def outcomes(folder: Path) -> list[tuple[str, str | None]]:
+    with closing(sqlite3.connect(folder / "capset.db")) as database:
+        return database.execute("SELECT tool, outcome FROM records WHERE phase = 'outcome' ORDER BY seq").fetchall()
+
+
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+async def test_the_official_client_lists_and_calls(mode: str, noisy: Command) -> None:
+    async with client(noisy, "--agent", "noisy", "--principal", "ada", mode=mode) as here:
+        assert here.instructions == "Be loud."
+        assert [one.name for one in (await here.list_tools()).tools] == ["doze", "shout", "sleep"]
+        result = await here.call_tool("doze")
+        assert result.structured_content == {"result": "rested"}
+        missing = await here.call_tool("dose")
+        assert missing.is_error
+    assert outcomes(noisy.folder) == [("doze", "succeeded"), ("dose", "not_found")]
+    with closing(sqlite3.connect(noisy.folder / "capset.db")) as database:
+        assert database.execute("SELECT DISTINCT principal FROM records").fetchall() == [("ada",)]
+
+
+async def test_an_agent_file_and_its_grants(capset: Command) -> None:
+    (capset.folder / "agent.yaml").write_text("name: clerk\ncapabilities: [session_file_system]\n", encoding="utf-8")
+    async with client(capset, "--agent", "agent.yaml", "--grant", "session_files:read") as here:
+        names = {one.name for one in (await here.list_tools()).tools}
+        assert "read_file" in names
+        assert "write_file" not in names
+
+
+async def test_a_session_goes_on_by_its_id(noisy: Command) -> None:
+    with noisy.start("mcp", "--agent", "noisy", stdin=subprocess.PIPE) as process:
+        _, err = process.communicate("", timeout=60)
+    assert process.returncode == 0
+    session = err.split()[-1]
+    assert err == f"serving noisy as local, session {session}\n"
+    async with client(noisy, "--session", session) as here:
+        assert (await here.call_tool("doze")).is_error is False
+    with closing(sqlite3.connect(noisy.folder / "capset.db")) as database:
+        assert database.execute("SELECT DISTINCT session FROM records").fetchall() == [(session,)]
+
+
+def test_stdout_has_nothing_but_messages_whatever_a_handler_prints(noisy: Command) -> None:
+    done = _run(noisy, lines(HELLO, READY, call("shout")))
+    messages = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [one["id"] for one in messages] == [0, 1]
+    assert messages[1]["result"]["structuredContent"] == {"result": "done"}, "a handler's stdin is empty"
+    for told in ("PRINTED", "WRITTEN", "ECHOED"):
+        assert told in done.stderr
+
+
+def test_what_was_asked_before_the_end_of_stdin_is_answered(noisy: Command) -> None:
+    done = _run(noisy, lines(HELLO, READY, call("doze"), call("nothing", 2)).rstrip("\n"))
+    messages = [json.loads(line) for line in done.stdout.splitlines()]
+    assert {one["id"] for one in messages} == {0, 1, 2}
+    assert (done.returncode, "Traceback" in done.stderr) == (0, False)
+
+
+def test_garbage_is_answered_and_the_connection_goes_on(noisy: Command) -> None:
+    cancel = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 99}}
+    done = _run(
+        noisy, lines("garbage", "", "[]", '"text"', '{"jsonrpc": "2.0"}', "\udcff{", HELLO, cancel, call("doze"))
+    )
+    messages = [json.loads(line) for line in done.stdout.splitlines()]
+    codes = [one["error"]["code"] for one in messages if one["id"] is None]
+    assert codes == [-32700, -32600, -32600, -32600, -32700]
+    assert messages[-1]["result"]["isError"] is False
+    assert done.returncode == 0
+
+
+def test_a_line_without_end_is_refused_and_what_follows_is_read(noisy: Command) -> None:
+    done = _run(noisy, lines(HELLO, '"' + "x" * (16 * 1024 * 1024 + 100_000) + '"', call("doze")))
+    first, refused, last = [json.loads(line) for line in done.stdout.splitlines()]
+    assert (first["id"], last["id"]) == (0, 1)
+    assert refused["error"]["message"] == "A message has at most 16777216 bytes"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_it_cleanly_and_what_ran_is_on_record(number: signal.Signals, noisy: Command) -> None:
+    with noisy.start("mcp", "--agent", "noisy", stdin=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stderr is not None
+        process.stdin.write(lines(HELLO, READY, call("sleep")))
+        process.stdin.flush()
+        told = ""
+        while "SLEEPING" not in told:
+            told += process.stderr.readline()
+        process.send_signal(number)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert "Traceback" not in told + err
+    assert outcomes(noisy.folder) == [("sleep", "cancelled")]
+
+
+def test_a_client_that_reads_no_more_ends_it(noisy: Command) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with noisy.start("mcp", "--agent", "noisy", stdin=subprocess.PIPE, stdout=writing) as process:
+        os.close(writing)
+        assert process.stdin is not None
+        process.stdin.write(lines(HELLO))
+        process.stdin.flush()
+        assert process.wait(timeout=60) == 0
+        assert process.stderr is not None
+        assert "Traceback" not in process.stderr.read()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ((), "say whose tools to serve: --agent, or --session"),
+        (("--agent", "noisy", "--session", "x"), "give --agent or --session, not both"),
+        (("--agent", "nosy"), "did you mean 'noisy'?"),
+        (("--agent", "missing.yaml"), "missing.yaml"),
+        (("--session", "0" * 36), "there is no database"),
+    ],
+)
+def test_bad_usage_is_2_and_makes_no_database(arguments: tuple[str, ...], told: str, noisy: Command) -> None:
+    done = noisy(*["mcp", *arguments])
+    assert (done.code, done.out) == (2, "")
+    assert told in done.said
+    assert not (noisy.folder / "capset.db").exists()
+
+
+def test_without_the_extra_it_says_how_to_get_it(tmp_path: Path) -> None:
+    missing = tmp_path / "missing"
+    for name in ("mcp", "mcp_types"):
+        (missing / name).mkdir(parents=True)
+        raising = f"raise ModuleNotFoundError('no module named {name}', name='{name}')\n"
+        (missing / name / "__init__.py").write_text(raising, encoding="utf-8")
+    command = Command(tmp_path, clean_environment(tmp_path, PYTHONPATH=str(missing)))
+    done = command("mcp", "--agent", "noisy")
+    assert (done.code, done.out) == (2, "")
+    assert "pip install 'capset[mcp]'" in done.said
+    assert "Traceback" not in done.err
+    assert command("list").code == 0, "nothing else needs it"
+
+
+def test_help_names_it(run: Run) -> None:
+    assert "mcp" in run("--help").out
+    assert run("mcp", "--help").code == 0
+
+
+def _run(command: Command, stdin: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [CAPSET, "mcp", "--agent", "noisy"],
+        input=stdin,
+        cwd=command.folder,
+        env=dict(command.environ),
+        capture_output=True,
+        timeout=60,
+        check=False,
+        text=True,
+        errors="surrogateescape",
+    )
