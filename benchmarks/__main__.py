@@ -8,10 +8,10 @@ import json
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import governed_call, import_cpu
+from benchmarks import governed_call, import_cpu, rest_call
 from benchmarks.row import Row
 
-MEASURES = (governed_call.measure, import_cpu.measure)
+MEASURES = (governed_call.measure, import_cpu.measure, rest_call.measure)
 
 
 def main() -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 import os
-from uuid import UUID
 
 from capset.clock import Clock, SystemClock
 
@@ -39,7 +38,8 @@ class Ids:
         milliseconds, rest_ns = divmod(time_of(mark), 1_000_000)
         value = milliseconds << 80 | 7 << 76 | rest_ns * 4096 // 1_000_000 << 64
         value |= 2 << 62 | (mark & _COUNTER) << 40 | self._source
-        return str(UUID(int=value))
+        digits = f"{value:032x}"
+        return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
     def new(self) -> str:
         """Return a fresh identifier."""

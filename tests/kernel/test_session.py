@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from capset import Json, Message, Meta, Progress, Session, tool
-from capset.errors import CapsetError, DeadlineExceeded, InvalidArguments, ToolError
+from capset.errors import CapsetError, DeadlineExceeded, InvalidArguments, NotFound, ToolError
 from tests.kernel.support import ask, desk, read
 
 
@@ -172,3 +172,17 @@ async def test_a_message_whose_meta_is_not_what_it_should_be_is_refused_and_on_r
             (error,) = await read(opened.session.invoke(Message("query", name, {}, meta)))
             assert error.data["status"] in (422, 404)
         assert [one.outcome for one in await opened.records()] == ["invalid", "not_found"]
+
+
+async def test_a_message_can_be_sent_where_nobody_listens() -> None:
+    async with desk(look) as opened:
+        session = opened.session
+        done = await session.try_message(session.message("look", {"text": "ab"}, correlation="c-1"))
+        assert (done.success, done.data, done.error) == (True, "ab", None)
+        record = await opened.record(id=done.record)
+        assert (record.correlation, record.outcome) == ("c-1", "succeeded")
+        failed = await session.try_message(session.message("look", Json(b'{"text": "fail"}')))
+        assert failed.error is not None
+        assert (failed.success, failed.data, failed.error.code) == (False, None, "tool_error")
+        lost = await session.try_message(session.message("lost", {}))
+        assert isinstance(lost.error, NotFound)

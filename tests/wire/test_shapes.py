@@ -23,7 +23,7 @@ from capset.kernel.results import Result
 from capset.stores.base import AuditQuery
 from capset.wire.agents import AgentShape
 from capset.wire.audit import AuditPageShape, VerificationShape, audit_page_shape, verification_shape
-from capset.wire.calls import CallShape, call_shape
+from capset.wire.calls import CallShape, call_data
 from capset.wire.capabilities import (
     CapabilityDetail,
     CapabilityShape,
@@ -72,12 +72,12 @@ def ended(data: object = None, error: CapsetError | None = None) -> Result[objec
 
 @pytest.mark.parametrize("data", [5, "x", [], {}, {"a": None}, [None], False, 0, "", None])
 def test_a_call_that_succeeded_has_data_whatever_it_is(data: object) -> None:
-    assert returns(call_shape(ended(data), data, "s")) == {"success": True, "data": data, **IDS}
+    assert returns(CallShape.model_validate(call_data(ended(data), data, "s"))) == {"success": True, "data": data, **IDS}
 
 
 @pytest.mark.parametrize("error", [ToolError("no"), PermissionDenied("Permission denied: no"), InternalError("…")])
 def test_a_call_that_failed_has_an_error_and_no_data(error: CapsetError) -> None:
-    shape = returns(call_shape(ended(error=error), None, "s"))
+    shape = returns(CallShape.model_validate(call_data(ended(error=error), None, "s")))
     assert set(shape) == {"success", "error", *IDS}
     assert shape["success"] is False
     assert shape["error"]["code"] == error.code
@@ -109,7 +109,7 @@ def test_an_error_says_what_a_client_needs_and_nothing_else() -> None:
 
 
 def test_a_shape_has_exactly_its_own_fields_and_does_not_change() -> None:
-    shape = call_shape(ended(1), 1, "s")
+    shape = CallShape.model_validate(call_data(ended(1), 1, "s"))
     with pytest.raises(ValidationError, match="frozen"):
         setattr(shape, "success", False)  # noqa: B010 - the type checker would refuse an assignment
     with pytest.raises(ValidationError, match="extra_forbidden"):

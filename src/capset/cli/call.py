@@ -23,7 +23,7 @@ from capset.errors import DefinitionError, PermissionDenied
 from capset.kernel.registry import Registry
 from capset.kernel.results import Result
 from capset.kernel.session import Session
-from capset.wire.calls import call_shape
+from capset.wire.calls import call_data
 
 MAX_ARGUMENT_BYTES = 16 * 1024 * 1024
 
@@ -112,7 +112,7 @@ async def _run(session: Session, tool: str, data: Json, *, quiet: bool) -> tuple
                     reply = message.data
                 case _:
                     pass
-        return messages.result, call_shape(messages.result, reply, session.id).plain()
+        return messages.result, call_data(messages.result, reply, session.id)
 
 
 def _read_arguments(given: str) -> bytes:

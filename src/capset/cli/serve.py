@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -53,8 +55,17 @@ def serve_command(
     if not insecure and (principal is not None or grant):
         raise DefinitionError("--principal and --grant are for --insecure: otherwise the API key says who acts")
     names = Names.of(host, allow_host or (), allow_origin or ())
-    asyncio.run(_serve(settings, host, port, names, insecure=insecure))
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        runner.run(_serve(settings, host, port, names, insecure=insecure))
     return Exit.DONE
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    if sys.platform == "win32":
+        return None  # uvloop is not for Windows
+    import uvloop
+
+    return uvloop.new_event_loop
 
 
 async def _serve(settings: Settings, host: str, port: int, names: Names, *, insecure: bool) -> None:

@@ -24,6 +24,8 @@ _NO_SCHEMAS: Final = frozenset({"default", "const", "enum", "examples", "discrim
 """The keywords whose values are data, whatever they look like."""
 
 
+_FINITE: Final = frozenset({str, int, bool, type(None), bytes})
+
 _DATA: Final[TypeAdapter[Any]] = TypeAdapter(Any)
 
 
@@ -62,8 +64,9 @@ class Schema:
 
     ``check(value)`` validates a Python value strictly, ``check_json(text)`` JSON text in strict JSON mode (spec 4,
     G11); both raise pydantic's ``ValidationError``. ``json_schema`` has every ``required`` sorted and must not be
-    changed. ``write_only`` names the fields that are secrets by their types. The adapter's type parameter is ``Any``:
-    a schema is built from an annotation at run time.
+    changed. ``write_only`` names the fields that are secrets by their types. Where ``may_be_infinite``, valid JSON may
+    still hold NaN or an infinity. The adapter's type parameter is ``Any``: a schema is built from an annotation at run
+    time.
     """
 
     __slots__ = (
@@ -73,6 +76,7 @@ class Schema:
         "check_json",
         "is_exact",
         "json_schema",
+        "may_be_infinite",
         "only_scalars",
         "write_only",
     )
@@ -84,7 +88,9 @@ class Schema:
         self.check_json = partial(adapter.validator.validate_json, **rules)
         self.json_schema = json_schema
         self.is_exact = json_schema.get("type") in ("integer", "boolean", "null") and _VALUES.isdisjoint(json_schema)
-        self._has_numbers = any(not found or found.get("type") == "number" for found in _objects(json_schema))
+        takes_anything = any(not found for found in _objects(json_schema))
+        self._has_numbers = takes_anything or any(found.get("type") == "number" for found in _objects(json_schema))
+        self.may_be_infinite = takes_anything
         fields: dict[str, Any] = json_schema.get("properties", {})
         self.only_scalars = all(map(_is_scalar, fields.values()))
         self.write_only = frozenset(name for name, inner in fields.items() if _is_write_only(inner))
@@ -95,7 +101,7 @@ class Schema:
         Raises ``ValueError`` (``PydanticSerializationError`` is one) if there is no such form. NaN and infinities, for
         which pydantic would write null, have none.
         """
-        if self._has_numbers and not _is_finite(value):
+        if self._has_numbers and not is_finite(value):
             raise ValueError("JSON has no NaN and no infinities")
         return from_json(self._to_json(value, warnings="error"))
 
@@ -187,19 +193,24 @@ def _holds_set(value: Any) -> bool:
             return False
 
 
-def _is_finite(value: Any) -> bool:
+def is_finite(value: Any) -> bool:  # of any type that a schema can have
     """Whether no number inside a value is NaN or an infinity."""
+    kind = cast("type[object]", type(value))
+    if kind in _FINITE:
+        return True
+    if kind is float:
+        return math.isfinite(value)
     match value:
+        case Mapping():
+            return all(map(is_finite, cast("Mapping[Any, Any]", value).values()))
+        case list() | tuple() | set() | frozenset():
+            return all(map(is_finite, cast("list[Any]", value)))
         case float():
             return math.isfinite(value)
-        case Mapping():
-            return all(map(_is_finite, cast("Mapping[Any, Any]", value).values()))
-        case list() | tuple() | set() | frozenset():
-            return all(map(_is_finite, cast("list[Any]", value)))
         case BaseModel():
-            return all(map(_is_finite, vars(value).values()))
+            return all(map(is_finite, vars(value).values()))
         case _:
-            return not is_dataclass(value) or all(map(_is_finite, vars(value).values()))
+            return not is_dataclass(value) or all(map(is_finite, vars(value).values()))
 
 
 def _is_write_only(schema: Mapping[str, Any]) -> bool:

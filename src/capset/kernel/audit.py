@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hmac
 import re
 from collections.abc import Mapping
 from functools import lru_cache
@@ -10,6 +9,7 @@ from json import dumps
 from typing import Any, Final, cast
 
 from capset.clock import iso
+from capset.definitions.capabilities import AnyTool
 from capset.definitions.messages import Json
 from capset.definitions.plain import plain, plain_json, unmasked
 from capset.definitions.records import Columns, Outcome
@@ -92,7 +92,9 @@ class Ended:
 def _columns(call: Invocation, phase: str, time_ns: int) -> dict[str, str | int | None]:
     place, road, own_id = call.place, call.road, call.id
     arguments = _arguments(call)
-    digest = hmac.digest(place.world.digest_key, canonical(_whole(call, arguments)), "sha256").hex()
+    covered = _whole(call, arguments)
+    whole = canonical(covered)
+    digest = place.world.digest(whole)
     return {
         "id": own_id,
         "phase": phase,
@@ -107,10 +109,10 @@ def _columns(call: Invocation, phase: str, time_ns: int) -> dict[str, str | int 
         "capability": road.capability,
         "tool": _storable(road.name),
         "effect": road.tool.effect if road.tool else None,
-        "arguments": _kept(arguments, road.tool.arguments.write_only if road.tool else frozenset()),
+        "arguments": _kept(arguments, road.tool, whole if covered is arguments else None),
         "arguments_digest": digest,
         "decision": call.decision,
-        "policies": dumps(call.policies, separators=(",", ":")),
+        "policies": dumps(call.policies, separators=(",", ":")) if call.policies else "[]",
         "reason": _storable(call.reason),
         "outcome": call.outcome,
         "code": _storable(call.error.code if call.error else None),
@@ -136,12 +138,17 @@ def _whole(call: Invocation, arguments: Any) -> Any:
     return arguments if bare == call.recorded else plain(bare)
 
 
-def _kept(arguments: Any, secrets: frozenset[str]) -> str:
-    """Return what a record keeps of the arguments: redacted, and bounded. ``secrets`` are so by their types."""
-    if secrets and isinstance(arguments, Mapping):
+def _kept(arguments: Any, tool: AnyTool | None, whole: bytes | None) -> str:
+    """Return what a record keeps of the arguments: redacted, and bounded.
+
+    ``whole`` is their canonical form, where it is known; it serves if there is nothing to redact.
+    """
+    shown = arguments
+    if tool is not None and (secrets := tool.arguments.write_only) and isinstance(arguments, Mapping):
         members = cast("Mapping[str, Any]", arguments)
-        arguments = {name: "[redacted]" if name in secrets else value for name, value in members.items()}
-    kept = canonical(redacted(arguments))
+        shown = {name: "[redacted]" if name in secrets else value for name, value in members.items()}
+    shown = redacted(shown)
+    kept = whole if whole is not None and shown == arguments else canonical(shown)
     if len(kept) > MAX_RECORDED_BYTES:
         kept = canonical({"omitted": f"{len(kept)} bytes of arguments"})
     return kept.decode()

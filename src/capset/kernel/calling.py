@@ -66,8 +66,8 @@ def result_of(call: Invocation) -> Any:
     return call.value
 
 
-def ended(call: Invocation) -> Result[Any]:
-    """Return what came of a call that has ended, its data being of the tool's own type."""
-    data = None if call.value is MISSING or call.error else call.value
+def ended(call: Invocation, given: Any) -> Result[Any]:
+    """Return what came of a call that has ended; ``given`` is its data, if it gave any."""
+    data = None if call.value is MISSING or call.error else given
     snapshot = call.place.snapshot
     return Result(call.error is None, data, call.error, call.id, snapshot.runtime_hash, snapshot.prompt_hash)

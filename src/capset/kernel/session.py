@@ -77,7 +77,7 @@ class Session:
         """Call a tool and return what came of it, refusals and failures too."""
         call = self._start(road_of(self._place, tool), bound(tool, args, kwargs))
         await travel(call)
-        return ended(call)
+        return ended(call, call.value)
 
     def stream(self, tool: Tool[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Messages:
         """Call a tool and read its messages: ``async with session.stream(…) as messages``."""
@@ -89,6 +89,18 @@ class Session:
         ``data`` is a mapping, validated as Python, or ``Json``, validated as JSON. Queries are for tools with effect
         ``read``, commands for all others (spec 3, K1). A correlation and a deadline in ``meta`` are kept.
         """
+        return Messages(self._asked(message))
+
+    async def try_message(self, message: Message) -> Result[Any]:
+        """Send a message as ``invoke`` does, and return what came of it; its data is plain JSON data.
+
+        For a caller who wants no events: nobody listens, so the call runs in its caller's own task.
+        """
+        call = self._asked(message)
+        await travel(call)
+        return ended(call, call.data)
+
+    def _asked(self, message: Message) -> Invocation:
         road, meta = road_named(self._place, message.type), message.meta
         wrong = road.tool and _misfit(road.tool, message)
         if road.tool is not None and wrong:
@@ -100,7 +112,7 @@ class Session:
                 left = meta.deadline - self._place.world.clock.time_ns() / 1e9
                 end = asyncio.get_running_loop().time() + left
                 call.deadline = end if call.deadline is None else min(end, call.deadline)
-        return Messages(call)
+        return call
 
     def message(self, tool: str, data: Mapping[str, Any] | Json, *, correlation: str | None = None) -> Message:
         """Return the message that asks for a tool by its name: a query if it only reads, else a command.

@@ -51,7 +51,7 @@ class Messages:
         """What came of the call, once its messages have been read; its data is of the tool's own type."""
         if self._call.outcome is None:
             raise RuntimeError("the call has not ended yet: read its messages first")
-        return ended(self._call)
+        return ended(self._call, self._call.value)
 
     async def __aenter__(self) -> Self:
         """Start the call."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hmac
 import logging
 from collections.abc import Coroutine
 from typing import Final
@@ -21,11 +22,11 @@ class World:
     """The store, the clock, the ids, the tasks and the threads of one kernel. The kernel owns every task it starts."""
 
     __slots__ = (
+        "_hmac",
         "_tasks",
         "audit",
         "calls",
         "clock",
-        "digest_key",
         "idle",
         "ids",
         "mark",
@@ -41,13 +42,19 @@ class World:
         self.ids = Ids(clock)
         self.mark = self.ids.mark
         self.monotonic_ns = clock.monotonic_ns
-        self.digest_key = digest_key
+        self._hmac = hmac.new(digest_key, digestmod="sha256")
         self.threads = Threads()
         self.calls = 0
         """How many calls are on their way, in the kernel's tasks or in their callers' own."""
         self.idle: asyncio.Event | None = None
         """Set by the last of them, once somebody waits for that."""
         self._tasks: set[asyncio.Task[None]] = set()
+
+    def digest(self, canonical: bytes) -> str:
+        """Return the keyed digest of arguments, from their canonical form: HMAC-SHA256 in hexadecimal."""
+        keyed = self._hmac.copy()
+        keyed.update(canonical)
+        return keyed.hexdigest()
 
     def spawn(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
         """Start a task that the kernel waits for."""

@@ -18,6 +18,7 @@ from capset.definitions.misfits import misfits_of
 from capset.errors import CapsetError, InvalidArguments
 from capset.server.answers import problem_response
 from capset.server.gate import Gate, Names
+from capset.server.logs import AccessLog
 from capset.server.mounting import mounted_mcp
 from capset.server.openapi import describe, methods_by_path
 from capset.server.rest import agents, audit, calls, capabilities, files, health, sessions
@@ -50,8 +51,12 @@ async def open_app(service: Service, names: Names) -> AsyncGenerator[ASGIApp]:
     app.add_exception_handler(CapsetError, _failed)
     app.add_exception_handler(RequestValidationError, _misfitting)
     app.add_exception_handler(HTTPException, _refused)
-    async with mounted_mcp(app, service):
-        yield Gate(app, service, names)
+    access = AccessLog()
+    try:
+        async with mounted_mcp(app, service):
+            yield Gate(calls.CallsFirst(app, service), service, names, access)
+    finally:
+        access.flush()
 
 
 async def _failed(request: Request, error: Exception) -> Response:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Final
 
-import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from capset.errors import CapsetError, InternalError, PermissionDenied
 from capset.server.answers import answer_problem
+from capset.server.logs import AccessLog
 from capset.server.service import Service
 from capset.server.visit import KEY, Gone, Refused, Visit, correlation_of, read_body, replaying, size_of
 
@@ -21,6 +22,9 @@ PUBLIC: Final = frozenset({"/v1/healthz", "/v1/readyz", "/openapi.json"})
 _SAFE: Final = ((b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store"))
 _CLIENT_CLOSED: Final = 499
 """What the log says of a request whose client left before it was answered."""
+
+
+_log = logging.getLogger("capset.server")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +56,12 @@ class Names:
 class Gate:
     """The outermost ASGI application."""
 
-    def __init__(self, app: ASGIApp, service: Service, names: Names) -> None:
+    def __init__(self, app: ASGIApp, service: Service, names: Names, access: AccessLog) -> None:
         self._app = app
         self._service = service
         self._names = names
         self._limits = service.limits
-        self._log = structlog.get_logger("capset.access")
+        self._access = access
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Take one request through."""
@@ -85,7 +89,7 @@ class Gate:
         except CapsetError as error:
             await self._fail(sent, visit, error)
         except Exception as error:
-            self._log.exception("failed", correlation=visit.correlation)
+            _log.exception("a request failed, correlation %s", visit.correlation)
             failure = InternalError("Something went wrong; the log has the details.")
             failure.__cause__ = error
             await self._fail(sent, visit, failure)
@@ -110,17 +114,20 @@ class Gate:
 
     def _tell(self, scope: Scope, visit: Visit, started: float) -> None:
         caller = visit.caller
-        self._log.info(
-            "request",
-            method=scope["method"],
-            path=scope["path"],
-            status=visit.status or _CLIENT_CLOSED,
-            ms=round((time.perf_counter() - started) * 1000, 2),
-            correlation=visit.correlation,
-            principal=caller.principal.id if caller else None,
-            org=caller.principal.org if caller else None,
-            key=caller.key if caller else None,
-            **visit.notes,
+        self._access.put(
+            {
+                "event": "request",
+                "time": self._service.kernel.now(),
+                "method": scope["method"],
+                "path": scope["path"],
+                "status": visit.status or _CLIENT_CLOSED,
+                "ms": round((time.perf_counter() - started) * 1000, 2),
+                "correlation": visit.correlation,
+                "principal": caller.principal.id if caller else None,
+                "org": caller.principal.org if caller else None,
+                "key": caller.key if caller else None,
+                **visit.notes,
+            }
         )
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import sys
 from typing import Any, Final
 
 import structlog
 from pydantic_core import to_json
+
+FLUSH_SECONDS: Final = 0.1
+"""How long a line of a request may wait to be written."""
 
 _SHARED: Final[list[Any]] = [  # structlog's processors
     structlog.processors.add_log_level,
@@ -21,9 +25,9 @@ def configure(*, level: int = logging.INFO) -> None:
     Tracebacks show no values of variables: keys and arguments could be among them.
     """
     structlog.configure(
-        processors=[*_SHARED, structlog.processors.format_exc_info, structlog.processors.JSONRenderer(_dumped)],
+        processors=[*_SHARED, structlog.processors.format_exc_info, structlog.processors.JSONRenderer(_bytes)],
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=_named,
+        logger_factory=_logger,
         cache_logger_on_first_use=True,
     )
     handler = logging.StreamHandler(sys.stderr)
@@ -33,7 +37,7 @@ def configure(*, level: int = logging.INFO) -> None:
             processors=[
                 structlog.stdlib.ProcessorFormatter.remove_processors_meta,
                 structlog.processors.format_exc_info,
-                structlog.processors.JSONRenderer(_dumped),
+                structlog.processors.JSONRenderer(_text),
             ],
         )
     )
@@ -45,9 +49,33 @@ def configure(*, level: int = logging.INFO) -> None:
         logging.getLogger(name).setLevel(logging.WARNING)
 
 
-def _named(*_: object) -> structlog.PrintLogger:
-    return structlog.PrintLogger(sys.stderr)
+class AccessLog:
+    """One line a request, written with those of the next moment: a write for each would cost as much as a call."""
+
+    def __init__(self) -> None:
+        self._lines: list[bytes] = []
+
+    def put(self, line: dict[str, Any]) -> None:  # plain data
+        """Take a line to be written within ``FLUSH_SECONDS``."""
+        if not self._lines:
+            asyncio.get_running_loop().call_later(FLUSH_SECONDS, self.flush)
+        self._lines.append(to_json(line, fallback=repr))
+
+    def flush(self) -> None:
+        """Write what was taken."""
+        lines, self._lines = self._lines, []
+        if lines:
+            sys.stderr.buffer.write(b"\n".join(lines) + b"\n")
+            sys.stderr.buffer.flush()
 
 
-def _dumped(line: Any, **_: object) -> str:
-    return to_json(line, fallback=repr, inf_nan_mode="strings").decode()
+def _logger(*_: object) -> structlog.BytesLogger:
+    return structlog.BytesLogger(sys.stderr.buffer)
+
+
+def _bytes(line: Any, **_: object) -> bytes:
+    return to_json(line, fallback=repr, inf_nan_mode="strings")
+
+
+def _text(line: Any, **_: object) -> str:
+    return _bytes(line).decode()

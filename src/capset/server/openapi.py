@@ -29,6 +29,6 @@ def methods_by_path(document: dict[str, Any]) -> Callable[[str], list[str]]:
     table = [(compile_path(path)[0], sorted(map(str.upper, found))) for path, found in document["paths"].items()]
 
     def methods(path: str) -> list[str]:
-        return next((found for pattern, found in table if pattern.match(path)), [])
+        return next((found for pattern, found in table if pattern.match(path)), list[str]())
 
     return methods

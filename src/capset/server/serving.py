@@ -23,21 +23,25 @@ BACKLOG: Final = 2048
 
 def bind(host: str, port: int) -> socket.socket:
     """Return a socket that is bound to an address; port 0 takes a free one. Raises ``CapsetError`` if it cannot be."""
-    try:
-        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        bound = socket.socket(family, socket.SOCK_STREAM)
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        bound.bind((host, port))
-    except OSError as error:
-        raise CapsetError(
-            f"cannot listen on {host}:{port}: {error.strerror}",
-            hint="choose another with --host and --port; --port 0 takes any that is free",
-        ) from None
+    with contextlib.ExitStack() as on_failure:
+        try:
+            family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+            # Only where the protocol is named does asyncio switch off Nagle's delay, of 40 ms an answer.
+            bound = on_failure.enter_context(socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP))
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            bound.bind((host, port))
+            bound.listen(BACKLOG)  # here, since two may be bound to one port where neither listens yet
+        except OSError as error:
+            raise CapsetError(
+                f"cannot listen on {host}:{port}: {error.strerror}",
+                hint="choose another with --host and --port; --port 0 takes any that is free",
+            ) from None
+        on_failure.pop_all()
     return bound
 
 
-async def serve(app: ASGIApp, bound: socket.socket, limits: Limits, *, started: Callable[[], None]) -> None:
-    """Serve until SIGINT or SIGTERM, then let requests finish. ``started`` is called once requests are taken."""
+def make_server(app: ASGIApp, limits: Limits, started: Callable[[], None]) -> uvicorn.Server:
+    """Return uvicorn's server, which leaves signals alone; its ``should_exit`` ends it, once requests have finished."""
     config = uvicorn.Config(
         app,
         http=protocol_with(limits),
@@ -51,7 +55,12 @@ async def serve(app: ASGIApp, bound: socket.socket, limits: Limits, *, started: 
         timeout_keep_alive=30,
         timeout_graceful_shutdown=DRAIN_SECONDS,
     )
-    server = _Server(config, started)
+    return _Server(config, started)
+
+
+async def serve(app: ASGIApp, bound: socket.socket, limits: Limits, *, started: Callable[[], None]) -> None:
+    """Serve until SIGINT or SIGTERM, then let requests finish. ``started`` is called once requests are taken."""
+    server = make_server(app, limits, started)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, server.handle_exit, number, None)

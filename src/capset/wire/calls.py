@@ -28,14 +28,17 @@ class CallShape(Shape):
         return {"success": False, "error": self.error.plain(), **shape}
 
 
-def call_shape(result: Result[Any], data: Any, session: str) -> CallShape:
-    """Return the wire shape of a call that has ended; ``data`` is its reply's data, as JSON data."""
-    return CallShape(
-        success=result.success,
-        data=data,
-        error=error_shape(result.error) if result.error else None,
-        record=result.record,
-        session=session,
-        runtime_hash=result.runtime_hash,
-        prompt_hash=result.prompt_hash,
-    )
+def call_data(result: Result[Any], data: Any, session: str) -> dict[str, Any]:
+    """Return a call that has ended as plain JSON data, as ``CallShape`` says; ``data`` is its reply's, as JSON data.
+
+    It is written out here because doors write it all day.
+    """
+    ending = {
+        "record": result.record,
+        "session": session,
+        "runtime_hash": result.runtime_hash,
+        "prompt_hash": result.prompt_hash,
+    }
+    if result.error is None:
+        return {"success": True, "data": data, **ending}
+    return {"success": False, "error": error_shape(result.error).plain(), **ending}

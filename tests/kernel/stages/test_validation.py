@@ -319,6 +319,15 @@ async def test_no_text_from_the_wire_breaks_the_record(text: bytes, store: str) 
         assert (await opened.kernel.audit.verify()).ok
 
 
+@pytest.mark.spec("G11")
+@pytest.mark.parametrize("text", ["Infinity", "-Infinity", "NaN", "1e999", '[{"a": 1e999}]'])
+async def test_free_form_json_has_no_infinities_either(text: str) -> None:
+    async with desk(keep) as opened:
+        (last,) = await ask(opened.session, "keep", f'{{"value": {text}}}'.encode())
+        assert (last.kind, last.data["status"]) == ("error", 422)
+        assert (await opened.record(tool="keep")).outcome == "invalid"
+
+
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),

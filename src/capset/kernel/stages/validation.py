@@ -10,7 +10,7 @@ from capset.definitions.capabilities import AnyTool
 from capset.definitions.messages import Json
 from capset.definitions.misfits import misfits
 from capset.definitions.plain import plain, plain_json
-from capset.definitions.schemas import Schema
+from capset.definitions.schemas import Schema, is_finite
 from capset.errors import InvalidArguments
 from capset.kernel.invocation import Invocation, Step
 
@@ -19,6 +19,7 @@ def validation(tool: AnyTool) -> Step:
     """Validate strictly: as JSON what came as JSON, as Python what came in process."""
     name, schema = tool.name, tool.arguments
     check, check_json, only_scalars = schema.check, schema.check_json, schema.only_scalars
+    may_be_infinite = schema.may_be_infinite
 
     def step(call: Invocation) -> None:
         given = call.given
@@ -29,6 +30,8 @@ def validation(tool: AnyTool) -> Step:
             fields = misfits(error, schema.names, as_given)
             listed = "; ".join(map(str, fields))
             raise InvalidArguments(f"Invalid arguments for {name!r}: {listed}", fields=fields) from None
+        if may_be_infinite and type(given) is Json and not is_finite(arguments):
+            raise InvalidArguments(f"Invalid arguments for {name!r}: JSON has no NaN and no infinities")
         call.arguments = arguments
         # Scalars cannot be changed by a handler, so the validated mapping itself serves as the record's snapshot.
         call.recorded = arguments if only_scalars else _snapshot(schema, arguments)

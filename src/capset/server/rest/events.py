@@ -12,7 +12,7 @@ from capset.kernel.streaming import Messages
 from capset.server.limits import Limits
 from capset.server.rest.watch import Watch
 from capset.server.visit import Gone, Visit
-from capset.wire.calls import call_shape
+from capset.wire.calls import call_data
 from capset.wire.messages import message_data
 
 _HEADERS = ((b"content-type", b"text/event-stream; charset=utf-8"), (b"x-accel-buffering", b"no"))
@@ -38,7 +38,7 @@ async def stream_events(
                         await stream.put(b"data: " + to_json(message_data(message)) + b"\n\n")
                     elif message.kind == "reply":
                         reply = message.data
-            shape = call_shape(messages.result, reply, session).plain()
+            shape = call_data(messages.result, reply, session)
             await stream.put(b"event: result\ndata: " + to_json(shape) + b"\n\n")
             await stream.end()
     finally:

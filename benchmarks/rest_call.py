@@ -1,0 +1,122 @@
+"""The server's CPU for one governed call over REST, against a raw ASGI echo of the same request on the same uvicorn."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Generator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.request import Request, urlopen
+
+from benchmarks.row import Row
+
+CONNECTIONS = 8
+_TICK = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
+
+
+def measure(*, quick: bool) -> list[Row]:
+    """Return the ratio of the two servers' CPU, the median of interleaved rounds; on Linux, where /proc tells it."""
+    if not Path("/proc/self/stat").exists():
+        return []
+    rounds, requests = (3, 1_000) if quick else (7, 4_000)
+    with ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        capset = stack.enter_context(
+            _running(["-c", "from capset.cli import main; main()", "serve", "--port", "0", "--insecure"], folder)
+        )
+        echo = stack.enter_context(_running(["-m", "benchmarks.echo"], folder))
+        call = _call(capset[1])
+        ratios: list[float] = []
+        costs: list[tuple[float, float]] = []
+        for _ in range(rounds + 1):  # the first is to warm up
+            measured = _cpu(capset, call, requests), _cpu(echo, call, requests)
+            costs.append(measured)
+            ratios.append(measured[0] / measured[1])
+    ratio = statistics.median(ratios[1:])
+    ours, theirs = (statistics.median(cost[one] for cost in costs[1:]) * 1e6 for one in (0, 1))
+    peers = {"REST call": f"{ours:.0f} µs", "ASGI echo": f"{theirs:.0f} µs"}
+    return [Row("REST call", round(ratio, 1), "times the CPU of an ASGI echo", 6, "at most", peers)]
+
+
+def _call(address: str) -> bytes:
+    """Make an agent and a session, and return the request that calls a tool in it."""
+    agent = _post(address, "/v1/agents", {"name": "adder", "capabilities": ["test_math"]})
+    session = _post(address, "/v1/sessions", {"agent_id": agent["id"]})
+    body = json.dumps({"tool": "add", "arguments": {"a": 1, "b": 2}}).encode()
+    head = (
+        f"POST /v1/sessions/{session['id']}/calls HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n"
+        f"accept: application/json\r\nuser-agent: benchmark\r\ncontent-length: {len(body)}\r\n\r\n"
+    )
+    return head.encode() + body
+
+
+def _post(address: str, path: str, body: Any) -> Any:
+    headers = {"content-type": "application/json"}
+    with urlopen(Request(address + path, json.dumps(body).encode(), headers)) as response:
+        return json.load(response)
+
+
+def _cpu(server: tuple[int, str], request: bytes, requests: int) -> float:
+    """Return the CPU seconds that a server takes for one of many requests."""
+    before = _seconds(server[0])
+    asyncio.run(_ask(server[1], request, requests // CONNECTIONS))
+    return (_seconds(server[0]) - before) / (requests // CONNECTIONS * CONNECTIONS)
+
+
+def _seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICK
+
+
+async def _ask(address: str, request: bytes, times: int) -> None:
+    port = int(address.rpartition(":")[2])
+
+    async def one() -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        for _ in range(times):
+            writer.write(request)
+            head = await reader.readuntil(b"\r\n\r\n")
+            if not head.startswith(b"HTTP/1.1 200"):
+                raise RuntimeError(f"the server answered {head!r}")
+            length = re.search(rb"(?i)content-length: (\d+)", head)
+            await reader.readexactly(int(length[1]) if length else 0)
+        writer.close()
+        await writer.wait_closed()
+
+    await asyncio.gather(*(one() for _ in range(CONNECTIONS)))
+
+
+@contextmanager
+def _running(arguments: list[str], folder: str) -> Generator[tuple[int, str]]:
+    """Start a server and yield its process id and address, which it prints on stderr."""
+    log = Path(folder, f"{arguments[0]}.log")
+    root = str(Path(__file__).parents[1])
+    with log.open("w") as stderr:
+        process = subprocess.Popen(
+            [sys.executable, *arguments], cwd=folder, stderr=stderr, env={**os.environ, "PYTHONPATH": root}
+        )
+    try:
+        for _ in range(200):
+            if found := re.search(r"serves (http://\S+)", log.read_text()):
+                break
+            if process.poll() is not None:
+                raise RuntimeError(log.read_text())
+            _wait()
+        else:
+            raise RuntimeError("the server did not start")
+        yield process.pid, found[1]
+    finally:
+        process.terminate()
+        process.wait(20)
+
+
+def _wait() -> None:
+    asyncio.run(asyncio.sleep(0.1))
