@@ -14,7 +14,19 @@ from typing import Any
 from capset import Agent, Capability, Json, Kernel, Message, Messages, Meta, Principal, Record, Session
 from capset.definitions.capabilities import AnyTool
 from capset.fingerprint.chain import Verification
-from capset.stores.base import AuditLog, AuditPage, AuditQuery, Entry, FileStore, SessionStore, Store, make_store
+from capset.stores.base import (
+    AgentStore,
+    AuditLog,
+    AuditPage,
+    AuditQuery,
+    Entry,
+    FileStore,
+    KeyStore,
+    ReplyStore,
+    SessionStore,
+    Store,
+    make_store,
+)
 
 
 @dataclass(frozen=True)
@@ -116,6 +128,18 @@ class TappedStore:
     @property
     def files(self) -> FileStore:
         return self.inner.files
+
+    @property
+    def agents(self) -> AgentStore:
+        return self.inner.agents
+
+    @property
+    def keys(self) -> KeyStore:
+        return self.inner.keys
+
+    @property
+    def replies(self) -> ReplyStore:
+        return self.inner.replies
 
     async def open(self) -> None:
         await self.inner.open()

@@ -6,9 +6,10 @@ this is the path that agents take all day, and finding a route costs more than a
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Header
 from pydantic import ConfigDict, Field, ValidationError
 from pydantic_core import to_json
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -18,14 +19,24 @@ from capset.definitions.misfits import misfits
 from capset.errors import InvalidArguments, StoreError
 from capset.kernel.results import Result
 from capset.kernel.session import Session
-from capset.server.answers import answer_json
-from capset.server.rest.events import stream_events
+from capset.server.answers import answer
+from capset.server.limits import Limits
+from capset.server.rest.events import EventStream
 from capset.server.rest.parts import Calls, Id, Served, check_json_type, parse_json, problems
+from capset.server.rest.repeats import Once
 from capset.server.rest.watch import Watch
 from capset.server.service import Service
 from capset.server.visit import Visit, caller_of, visit_of
 from capset.wire.calls import CallShape, call_data
 from capset.wire.shapes import Shape
+
+IdempotencyKey = Annotated[
+    str | None,
+    Header(
+        description="A request that is sent again under its key is answered again, and done once",
+        pattern="^[!-~]{1,255}$",
+    ),
+]
 
 
 class CallInput(Shape):
@@ -39,6 +50,7 @@ class CallInput(Shape):
 
 _BEFORE: Final = "/v1/sessions/"
 _AFTER: Final = "/calls"
+_REPLAYED: Final = (b"idempotent-replayed", b"true")
 router = APIRouter(prefix="/sessions", tags=["calls"])
 
 
@@ -54,7 +66,9 @@ router = APIRouter(prefix="/sessions", tags=["calls"])
         },
     },
 )
-async def call_tool(service: Served, caller: Calls, id: Id, given: CallInput) -> CallShape:
+async def call_tool(
+    service: Served, caller: Calls, id: Id, given: CallInput, idempotency_key: IdempotencyKey = None
+) -> CallShape:
     """Call a tool in a session, governed and on record.
 
     A call that is refused (403, 404, 422, 503) answers with this object too, and has its record.
@@ -84,20 +98,52 @@ async def answer_call(service: Service, session_id: str, scope: Scope, receive: 
     visit, caller = visit_of(scope), caller_of(scope)
     caller.check("capset:call")
     check_json_type(visit.header(b"content-type"))
-    given = parse_call((await receive())["body"])
+    body: bytes = (await receive())["body"]
+    given = parse_call(body)
     session = await service.session(caller, session_id)
+    once = Once(service, session_id, key, body) if (key := visit.header(b"idempotency-key")) else None
+    kept = await once.begin() if once is not None else None
     message = session.message(given.tool, Json(to_json(given.arguments)), correlation=visit.correlation)
-    if "text/event-stream" in visit.header(b"accept"):
-        await stream_events(session.invoke(message), session.id, visit, receive, send, service.limits)
-    else:
-        await _answer_whole(session, message, visit, receive, send)
+    respond = _as_events if "text/event-stream" in visit.header(b"accept") else _as_json
+    await respond(Asked(session, message, visit, service.limits, once), kept, receive, send)
 
 
-async def _answer_whole(session: Session, message: Message, visit: Visit, receive: Receive, send: Send) -> None:
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A call that is asked for, by whose visit, and whether it may come again."""
+
+    session: Session
+    message: Message
+    visit: Visit
+    limits: Limits
+    once: Once | None
+
+
+async def _as_json(asked: Asked, kept: tuple[int, bytes] | None, receive: Receive, send: Send) -> None:
+    if kept is not None:
+        return await answer(send, kept[0], b"application/json", kept[1], _REPLAYED)
     with Watch(receive):
-        result = await session.try_message(message)
-    visit.notes = {"tool": message.type, "record": result.record}
-    await answer_json(send, status_of(result), call_data(result, result.data, session.id))
+        result = await asked.session.try_message(asked.message)
+    asked.visit.notes = {"tool": asked.message.type, "record": result.record}
+    status, body = status_of(result), to_json(call_data(result, result.data, asked.session.id))
+    if asked.once is not None:
+        await asked.once.end(status, body)
+    return await answer(send, status, b"application/json", body)
+
+
+async def _as_events(asked: Asked, kept: tuple[int, bytes] | None, receive: Receive, send: Send) -> None:
+    stream = EventStream(send, asked.limits)
+    if kept is not None:
+        await stream.start(_REPLAYED)
+        return await stream.end(kept[1])
+    messages = asked.session.invoke(asked.message)
+    asked.visit.notes = {"tool": asked.message.type, "record": messages.record}
+    reply = await stream.follow(messages, receive)
+    result = messages.result
+    body = to_json(call_data(result, reply, asked.session.id))
+    if asked.once is not None:
+        await asked.once.end(status_of(result), body)
+    return await stream.end(body)
 
 
 def parse_call(body: bytes) -> CallInput:

@@ -6,6 +6,7 @@ from capset.stores.base.agents import AgentPage, AgentQuery, AgentRow, AgentStat
 from capset.stores.base.audit import AuditLog, AuditPage, AuditQuery, Entry
 from capset.stores.base.files import FileStore
 from capset.stores.base.keys import KeyRow, KeyStore
+from capset.stores.base.replies import ReplyRow, ReplyStore
 from capset.stores.base.sessions import SessionPage, SessionQuery, SessionRow, SessionStore
 from capset.stores.base.store import GROUP, Store, make_store
 
@@ -23,6 +24,8 @@ __all__ = [
     "FileStore",
     "KeyRow",
     "KeyStore",
+    "ReplyRow",
+    "ReplyStore",
     "SessionPage",
     "SessionQuery",
     "SessionRow",

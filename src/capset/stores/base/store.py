@@ -11,6 +11,7 @@ from capset.stores.base.agents import AgentStore
 from capset.stores.base.audit import AuditLog
 from capset.stores.base.files import FileStore
 from capset.stores.base.keys import KeyStore
+from capset.stores.base.replies import ReplyStore
 from capset.stores.base.sessions import SessionStore
 
 GROUP = "capset.stores"
@@ -43,6 +44,11 @@ class Store(Protocol):
     @property
     def keys(self) -> KeyStore:
         """The API keys."""
+        ...
+
+    @property
+    def replies(self) -> ReplyStore:
+        """The answers that are kept for requests that may be sent again."""
         ...
 
     async def open(self) -> None:

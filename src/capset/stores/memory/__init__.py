@@ -9,6 +9,7 @@ from capset.stores.memory.audit import MemoryAudit
 from capset.stores.memory.door import Door
 from capset.stores.memory.files import MemoryFiles
 from capset.stores.memory.keys import MemoryKeys
+from capset.stores.memory.replies import MemoryReplies
 from capset.stores.memory.sessions import MemorySessions
 
 
@@ -25,7 +26,8 @@ class MemoryStore:
         self._door = Door()
         self._audit = MemoryAudit(self._door)
         self._files = MemoryFiles(self._door)
-        self._sessions = MemorySessions(self._door, self._files)
+        self._replies = MemoryReplies(self._door)
+        self._sessions = MemorySessions(self._door, self._files, self._replies)
         self._agents = MemoryAgents(self._door)
         self._keys = MemoryKeys(self._door)
 
@@ -53,6 +55,11 @@ class MemoryStore:
     def keys(self) -> MemoryKeys:
         """The API keys."""
         return self._keys
+
+    @property
+    def replies(self) -> MemoryReplies:
+        """The answers that are kept for requests that may be sent again."""
+        return self._replies
 
     async def open(self) -> None:
         """Make ready, and close the intents that were open when it was last closed as ``interrupted``."""

@@ -8,14 +8,16 @@ from capset.errors import StoreError
 from capset.stores.base import SessionPage, SessionQuery, SessionRow
 from capset.stores.memory.door import Door
 from capset.stores.memory.files import MemoryFiles
+from capset.stores.memory.replies import MemoryReplies
 
 
 class MemorySessions:
     """The sessions, by id."""
 
-    def __init__(self, door: Door, files: MemoryFiles) -> None:
+    def __init__(self, door: Door, files: MemoryFiles, replies: MemoryReplies) -> None:
         self._door = door
         self._files = files
+        self._replies = replies
         self._rows: dict[str, SessionRow] = {}
         self._doors: dict[str, str] = {}
 
@@ -65,4 +67,5 @@ class MemorySessions:
         if row is not None and row.door is not None:
             del self._doors[row.door]
         self._files.drop(id)
+        self._replies.drop(id)
         return row is not None

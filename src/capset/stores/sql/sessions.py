@@ -11,7 +11,7 @@ from capset.errors import StoreError
 from capset.stores.base import SessionPage, SessionQuery, SessionRow
 from capset.stores.sql.filerows import Rows
 from capset.stores.sql.reader import Reader
-from capset.stores.sql.tables import sessions
+from capset.stores.sql.tables import replies, sessions
 from capset.stores.sql.writer import Writer
 
 
@@ -72,6 +72,7 @@ class SqlSessions:
 
         def write(connection: Connection) -> bool:
             Rows(connection, id).remove_all()
+            connection.execute(delete(replies).where(replies.c.session == id))
             return bool(connection.execute(delete(sessions).where(sessions.c.id == id)).rowcount)
 
         return await self._writer.write(write)

@@ -17,6 +17,7 @@ from capset.stores.sql.leases import Leases
 from capset.stores.sql.problems import explained
 from capset.stores.sql.reader import Reader
 from capset.stores.sql.recovery import close_interrupted
+from capset.stores.sql.replies import SqlReplies
 from capset.stores.sql.schema import prepare
 from capset.stores.sql.sessions import SqlSessions
 from capset.stores.sql.writer import Writer
@@ -36,6 +37,7 @@ class SqlStore(ABC):
         self._files = SqlFiles(self._writer, self._reader)
         self._agents = SqlAgents(self._writer, self._reader)
         self._keys = SqlKeys(self._writer, self._reader)
+        self._replies = SqlReplies(self._writer)
 
     @property
     def audit(self) -> SqlAudit:
@@ -61,6 +63,11 @@ class SqlStore(ABC):
     def keys(self) -> SqlKeys:
         """The API keys."""
         return self._keys
+
+    @property
+    def replies(self) -> SqlReplies:
+        """The answers that are kept for requests that may be sent again."""
+        return self._replies
 
     @abstractmethod
     def make_engines(self) -> tuple[Engine, Engine]:

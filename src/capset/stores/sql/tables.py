@@ -159,6 +159,19 @@ api_keys: Final = Table(
 )
 """The API keys, hashed; ``permissions`` and ``scopes`` are JSON lists of texts."""
 
+replies: Final = Table(
+    "replies",
+    metadata,
+    Column("session", Text, primary_key=True),
+    Column("key", Text, primary_key=True),
+    Column("digest", Text, nullable=False),
+    Column("created_at", Text, nullable=False),
+    Column("status", Integer),
+    Column("body", Text),
+    Index("ix_replies_created_at", "created_at"),
+)
+"""The answers that are kept for requests that may be sent again."""
+
 blobs: Final = Table(
     "blobs",
     metadata,

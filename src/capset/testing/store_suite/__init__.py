@@ -19,6 +19,7 @@ from capset.testing.store_suite import (
     lifecycle_checks,
     query_checks,
     record_checks,
+    reply_checks,
     session_checks,
 )
 from capset.testing.store_suite.support import Check, Make
@@ -31,6 +32,7 @@ store_suite: Final[tuple[Check, ...]] = (
     *file_checks.CHECKS,
     *agent_checks.CHECKS,
     *key_checks.CHECKS,
+    *reply_checks.CHECKS,
 )
 """Every check."""
 

@@ -1,4 +1,4 @@
-"""What the doors need: stored agents, API keys, more about sessions, and records by organisation."""
+"""What the doors need: stored agents, API keys, kept answers, more about sessions, records by organisation."""
 
 from __future__ import annotations
 
@@ -69,3 +69,13 @@ def upgrade() -> None:
         sa.Column("revoked_at", sa.Text),
         sa.UniqueConstraint("digest", name="uq_api_keys_digest"),
     )
+    op.create_table(
+        "replies",
+        sa.Column("session", sa.Text, primary_key=True),
+        sa.Column("key", sa.Text, primary_key=True),
+        sa.Column("digest", sa.Text, nullable=False),
+        sa.Column("created_at", sa.Text, nullable=False),
+        sa.Column("status", sa.Integer),
+        sa.Column("body", sa.Text),
+    )
+    op.create_index("ix_replies_created_at", "replies", ["created_at"])

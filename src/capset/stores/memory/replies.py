@@ -1,0 +1,42 @@
+"""The kept answers in memory."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from capset.stores.base import ReplyRow
+from capset.stores.memory.door import Door
+
+
+class MemoryReplies:
+    """The answers, by session and key."""
+
+    def __init__(self, door: Door) -> None:
+        self._door = door
+        self._rows: dict[tuple[str, str], ReplyRow] = {}
+
+    async def reserve(self, row: ReplyRow, *, expired: str) -> ReplyRow | None:
+        """Keep that a request is under way, and return ``None``; or return what is kept under its key already."""
+        self._door.check()
+        for key in [key for key, kept in self._rows.items() if kept.created_at < expired]:
+            del self._rows[key]
+        if (kept := self._rows.get((row.session, row.key))) is not None:
+            return kept
+        self._rows[row.session, row.key] = row
+        return None
+
+    async def fulfil(self, session: str, key: str, status: int, body: str) -> None:
+        """Keep the answer to a request that was reserved."""
+        self._door.check()
+        if (row := self._rows.get((session, key))) is not None:
+            self._rows[session, key] = replace(row, status=status, body=body)
+
+    async def release(self, session: str, key: str) -> None:
+        """Forget a request that came to nothing, so that it can be made."""
+        self._door.check()
+        self._rows.pop((session, key), None)
+
+    def drop(self, session: str) -> None:
+        """Forget the answers of a session that is deleted."""
+        for key in [key for key in self._rows if key[0] == session]:
+            del self._rows[key]
