@@ -12,16 +12,19 @@ export UV_PYTHON_DOWNLOADS := never
 unexport VIRTUAL_ENV
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format bench examples docs clean
+.PHONY: help setup demo serve test check format bench examples docs conformance clean
 
 help: ## show this list
-	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 18
+	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 22
 
 setup: $(SETUP) ## make .venv with everything in it
 	@echo "setup: .venv is ready"
 
 demo: $(SETUP) ## run the main job on real files (DIR=folder for your own)
 	@$(BIN)/capset demo $(if $(DIR),"$(DIR)",docs src)
+
+serve: $(SETUP) ## serve REST and MCP on this machine, without keys (PORT=8000)
+	@$(BIN)/capset serve --insecure --port $(or $(PORT),8000)
 
 test: $(SETUP) ## run the tests (ARGS="-k name" to choose)
 	@scripts/install_for_tests.sh
@@ -48,8 +51,11 @@ examples: $(SETUP) ## run every example in a fresh folder
 docs: $(SETUP) ## build the documentation into site/
 	@$(BIN)/mkdocs build --strict --quiet
 
+conformance: $(SETUP) ## hold a real server against the official MCP conformance suite
+	@$(BIN)/python -m scripts.conformance
+
 clean: ## remove everything that was built
-	@rm -rf .venv .hypothesis .import_linter_cache .pytest_cache .ruff_cache dist site
+	@rm -rf .venv .hypothesis .import_linter_cache .pytest_cache .ruff_cache dist site scripts/conformance/node_modules
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(SETUP): pyproject.toml uv.lock

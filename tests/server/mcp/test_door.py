@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+from functools import partial
 from typing import Any
 
 import httpx2
 import pytest
+from mcp_types import INVALID_PARAMS
 from starlette.types import Message
 
 from capset import Principal
@@ -18,6 +20,11 @@ from tests.server.mcp.support import Era, Site, Sleeper, echo, site, until
 
 ACCEPT = {"Accept": "application/json, text/event-stream"}
 HELLO = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+
+META = {
+    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+    "io.modelcontextprotocol/clientCapabilities": {},
+}
 
 
 async def post(here: Site, token: str, method: str, params: object, *, id: int | None = 1, **headers: str) -> Any:
@@ -128,6 +135,50 @@ async def test_garbage_is_refused_and_opens_nothing(body: bytes) -> None:
             assert "mcp-session-id" not in response.headers
             assert "Traceback" not in response.text
         assert await records_of(here.kernel.audit) == []
+
+
+@pytest.mark.parametrize("version", ["2026-07-28", "2025-11-25"])
+async def test_space_around_a_header_s_value_is_no_part_of_it(version: str) -> None:
+    # Few clients send such headers, and few servers take the space off.
+    values = {"MCP-Protocol-Version": f" {version}\t", "Mcp-Method": "\ttools/call", "Mcp-Name": "  echo  "}
+    headers = ACCEPT | {"Content-Type": "application/json "} | values
+    params = {"name": "echo", "arguments": {"text": "hi"}, "_meta": META}
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).encode()
+    incoming: list[Message] = [{"type": "http.request", "body": body}]
+    sent: list[Message] = []
+    left = asyncio.Event()
+
+    async def receive() -> Message:
+        if not incoming:
+            await left.wait()
+            return {"type": "http.disconnect"}
+        return incoming.pop()
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    raw = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
+    door = McpDoor()
+    async with desk(echo) as here, door.run():
+        scope = {"type": "http", "method": "POST", "path": "/", "headers": raw, "query_string": b""}
+        await door.handle(scope, receive, send, here.session, "ada")
+        left.set()
+    assert sent[0]["status"] == 200
+    assert b'"structuredContent":{"result":"hi"}' in b"".join(one.get("body", b"") for one in sent)
+
+
+async def test_null_is_no_set_of_answers() -> None:
+    params = {"name": "echo", "arguments": {"text": "hi"}, "_meta": META}
+    method = "tools/call"
+    call = partial(post, mcp_protocol_version="2026-07-28", mcp_method=method, mcp_name="echo")
+    async with site() as here:
+        for given in ({}, {"inputResponses": {}}):
+            done = await call(here, "ada", method, params | given)
+            assert done.json()["result"]["structuredContent"] == {"result": "hi"}
+        refused = await call(here, "ada", method, params | {"inputResponses": None})
+        assert (refused.status_code, refused.json()["error"]["code"]) == (400, INVALID_PARAMS)
+        assert "inputResponses must be an object" in refused.json()["error"]["message"]
+        assert len(await records_of(here.kernel.audit)) == 2
 
 
 async def test_closing_the_door_cancels_what_does_not_end_in_time(era: Era, monkeypatch: pytest.MonkeyPatch) -> None:

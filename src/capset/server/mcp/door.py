@@ -80,6 +80,7 @@ class McpDoor:
         ``identity`` stands for whoever asks and what for: the principal, the key and the path. An ``Mcp-Session-Id``
         of another identity answers 404. A client that leaves cancels its call. ``correlation`` is its calls'.
         """
+        scope = _trimmed(scope)
         headers = Headers(scope=scope)
         exchange = Exchange(session, headers.get(_SESSION), correlation)
         is_older = headers.get(_VERSION, _OLDER[0]) in _OLDER
@@ -152,6 +153,11 @@ class McpDoor:
             exchange.cancel()
         for exchange in list(self._exchanges):
             await exchange.over()
+
+
+def _trimmed(scope: Scope) -> Scope:
+    """Return the request with no space around its headers' values; not every server takes it off (RFC 9110, 5.5)."""
+    return {**scope, "headers": [(name, value.strip(b" \t")) for name, value in scope["headers"]]}
 
 
 def _parsed(body: bytes) -> Any:  # whatever JSON the client sent

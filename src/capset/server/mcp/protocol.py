@@ -43,6 +43,9 @@ def make_server(exchange: Callable[[], Exchange]) -> McpServer:
         return list_tools(exchange().session.snapshot)
 
     async def on_call(asked: Asked, params: CallToolRequestParams) -> CallToolResult:
+        if params.input_responses is None and "input_responses" in params.model_fields_set:
+            # The SDK takes null for nothing there.
+            raise MCPError(INVALID_PARAMS, "inputResponses must be an object: leave it out where there are none")
         here = exchange()
         with here.calling(asked.request_id):
             return await call_tool(here.session, params, asked.session.report_progress, here.correlation)

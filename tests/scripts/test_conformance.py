@@ -1,0 +1,89 @@
+"""How the results of the MCP conformance suite, as it leaves them, are held against what is expected."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from scripts.conformance.server import TOOLS
+from scripts.conformance.suite import HERE
+from scripts.conformance.verdicts import Verdict, expectations, judge, read_results, unused
+
+
+def leave(root: Path, scenario: str, *checks: tuple[str, str] | tuple[str, str, str]) -> None:
+    folder = root / f"server-{scenario}-2026-11-21T11-57-19-003Z"
+    folder.mkdir(parents=True)
+    fields = [dict(zip(("id", "status", "errorMessage"), one, strict=False)) for one in checks]
+    (folder / "checks.json").write_text(json.dumps(fields), encoding="utf-8")
+
+
+def verdicts(root: Path, *expected: str) -> dict[str, Verdict]:
+    return {name: judge(name, checks, frozenset(expected)) for name, checks in read_results(root).items()}
+
+
+def test_what_passes_is_ok_and_what_is_skipped_is_no_fault(tmp_path: Path) -> None:
+    leave(tmp_path, "tools-list", ("a", "SUCCESS"), ("b", "SKIPPED"), ("c", "INFO"))
+    found = verdicts(tmp_path)["tools-list"]
+    assert (found.word, found.said, found.wrong) == ("ok", "1 passed", ())
+
+
+@pytest.mark.parametrize("status", ["FAILURE", "WARNING"])
+def test_a_failure_and_a_warning_are_wrong_unless_expected(tmp_path: Path, status: str) -> None:
+    leave(tmp_path, "ping", ("a", "SUCCESS"), ("b", status, "no pong"))
+    found = verdicts(tmp_path, "ping:c", "pong:b")["ping"]
+    assert (found.word, found.wrong) == ("FAILED", ("ping:b fails: no pong",))
+    found = verdicts(tmp_path, "ping:b")["ping"]
+    assert (found.word, found.said, found.wrong) == ("expected", "1 passed, 1 failed as expected", ())
+
+
+def test_what_is_expected_to_fail_must_fail(tmp_path: Path) -> None:
+    leave(tmp_path, "ping", ("a", "SUCCESS"), ("b", "SKIPPED"))
+    found = verdicts(tmp_path, "ping:a", "ping:b")["ping"]
+    assert (found.word, found.wrong) == ("FAILED", ("ping:a passes: it is expected to fail",))
+
+
+def test_an_expected_failure_excuses_no_other_of_its_scenario(tmp_path: Path) -> None:
+    leave(tmp_path, "ping", ("a", "FAILURE", "bad"), ("b", "FAILURE"))
+    found = verdicts(tmp_path, "ping:a")["ping"]
+    assert (found.word, found.wrong) == ("FAILED", ("ping:b fails: FAILURE",))
+
+
+def test_a_check_that_stands_twice_counts_as_its_gravest(tmp_path: Path) -> None:
+    leave(tmp_path, "ping", ("a", "SUCCESS"), ("a", "FAILURE", "bad"), ("a", "SUCCESS"))
+    assert verdicts(tmp_path)["ping"].wrong == ("ping:a fails: bad",)
+
+
+def test_a_scenario_without_checks_is_wrong(tmp_path: Path) -> None:
+    leave(tmp_path, "ping")
+    assert verdicts(tmp_path)["ping"].wrong == ("ping checks nothing",)
+
+
+def test_an_expectation_that_nothing_meets_is_told(tmp_path: Path) -> None:
+    leave(tmp_path, "ping", ("a", "FAILURE"), ("b", "SKIPPED"))
+    expected = frozenset({"ping:a", "ping:b", "gone:a"})
+    assert unused(expected, [judge("ping", read_results(tmp_path)["ping"], expected)]) == ["gone:a", "ping:b"]
+
+
+def test_a_folder_that_is_none_of_a_scenario_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other/checks.json").write_text("[]", encoding="utf-8")
+    with pytest.raises(ValueError, match="no folder of a scenario: other"):
+        read_results(tmp_path)
+
+
+def test_every_expectation_stands_once_and_names_one_check() -> None:
+    listed: list[Any] = yaml.safe_load((TOOLS / "expected-failures.yaml").read_text(encoding="utf-8"))["server"]
+    assert sorted(listed) == sorted(expectations(TOOLS / "expected-failures.yaml"))
+    assert [one for one in listed if len(one.split(":")) != 2] == []
+
+
+def test_the_suite_is_pinned_and_its_lock_names_no_address_to_fetch_from() -> None:
+    (version,) = json.loads((HERE / "package.json").read_bytes())["devDependencies"].values()
+    lock = json.loads((HERE / "package-lock.json").read_bytes())["packages"]
+    assert lock["node_modules/@modelcontextprotocol/conformance"]["version"] == version
+    assert [name for name, package in lock.items() if "resolved" in package] == []
+    assert [name for name, package in lock.items() if name and "integrity" not in package] == []
