@@ -21,7 +21,9 @@
     │   └── NoOutcome              500  a call needs a reply and the handler gave none
     ├── DeadlineExceeded           504  the call's time was up
     ├── Cancelled                  503  the call was cancelled before it ended
-    └── StoreError                 503  the database is missing, corrupt, newer, full or busy
+    ├── StoreError                 503  the database is missing, corrupt, newer, full or busy
+    ├── Unreachable                503  a server cannot be reached, or the connection to it broke
+    └── ForeignAnswer              502  what answered is not capset, or no version of it that is understood here
 
 ``message`` is always safe to show to a model or a client: no stack, path of the host or SQL (spec 4, G24).
 ``hint`` says what to do next and is for people.
@@ -191,6 +193,17 @@ class StoreError(CapsetError):
     code = "store_unavailable"
     status = 503
     retryable = True
+
+
+class Unreachable(CapsetError):
+    code = "unreachable"
+    status = 503
+    retryable = True
+
+
+class ForeignAnswer(CapsetError):
+    code = "foreign_answer"
+    status = 502
 
 
 def closest(name: str, known: Iterable[str]) -> str | None:

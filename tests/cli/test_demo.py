@@ -25,10 +25,11 @@ def demo(capset: Command, *folders: str, **options: Any) -> Done:
 
 
 def records_of(capset: Command, folder: str = "capset-demo") -> list[dict[str, object]]:
-    """Return the records of a run, once its chain is verified."""
+    """Return the records of a run's first half, once its chain is verified."""
     database = f"{folder}/capset.db"
     assert capset("audit", "verify", "--db", database).code == 0
-    return capset("audit", "query", "--limit", "1000", "--db", database, "--json").json["items"]
+    records = capset("audit", "query", "--limit", "1000", "--db", database, "--json").json["items"]
+    return [record for record in records if record["org"] is None]
 
 
 def test_by_itself_it_reads_real_files_and_proves_what_it_did(capset: Command) -> None:
@@ -75,7 +76,8 @@ def test_a_call_that_fails_is_told_and_what_there_is_is_concluded(run: Run, monk
     assert done.err == "not as expected: test_math.divide failed: [b]no[/] division of 0.0 by 1.0 today\n"
     assert "verified: 3 records, every hash holds" in done.out
     assert "exported" not in done.out, "there is no report yet"
-    assert run("audit", "query", "--db", "capset-demo/capset.db", "--json").json["items"][0]["outcome"] == "failed"
+    divided = run("audit", "query", "--tool", "divide", "--db", "capset-demo/capset.db", "--json").json
+    assert [record["outcome"] for record in divided["items"]] == ["failed"]
 
 
 def odd_folder(folder: Path) -> Path:
@@ -154,6 +156,24 @@ def test_folders_of_nearly_endless_depth(capset: Command) -> None:
         assert "0 files, 0 bytes" in demo(capset, "abyss").out
     finally:
         subprocess.run(["rm", "-rf", capset.folder / "abyss"], check=True)  # too deep for shutil, and so for pytest
+
+
+def test_every_door_of_the_server_leaves_its_record(capset: Command) -> None:
+    (capset.folder / "texts").mkdir()
+    (capset.folder / "texts" / "a.txt").write_text("every agent every day\n")
+    doors = demo(capset, "texts", "--json").json["doors"]
+    assert [(one["door"], one["tool"]) for one in doors] == [
+        ("rest", "add"),
+        ("stream", "count_words"),
+        ("mcp", "list_directory"),
+    ]
+    assert len({one["runtime_hash"] for one in doors}) == 1
+    kept = capset("audit", "query", "--principal", "client", "--db", "capset-demo/capset.db", "--json").json["items"]
+    assert [one["record"] for one in doors] == [record["id"] for record in reversed(kept)]
+    assert {record["org"] for record in kept} == {"demo"}
+    log = (capset.folder / "capset-demo" / "server.log").read_text(encoding="utf-8")
+    assert all(one["record"] in log for one in doors[:2])
+    assert "every day" not in log
 
 
 def test_as_json_it_is_one_object_that_says_what_was_done(capset: Command) -> None:

@@ -9,7 +9,12 @@ from capset.errors import DefinitionError
 
 def needs_extra(extra: str, *modules: str) -> None:
     """Raise ``DefinitionError``, saying how to install it, if a module of an extra is missing."""
-    if any(find_spec(module) is None for module in modules):
+    if missing_modules(*modules):
         raise DefinitionError(
             f"this needs the extra {extra!r}, which is not installed", hint=f"pip install 'capset[{extra}]'"
         )
+
+
+def missing_modules(*modules: str) -> list[str]:
+    """Return those of the modules that are not installed."""
+    return [module for module in modules if find_spec(module) is None]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from importlib.metadata import version
-from typing import cast
+from typing import BinaryIO, cast
 
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -29,8 +30,11 @@ _NOUNS = (capabilities, agents, sessions, calls, files, audit, health)
 
 
 @asynccontextmanager
-async def open_app(service: Service, names: Names) -> AsyncGenerator[ASGIApp]:
-    """Give the application. Its host keeps the service's kernel open for as long as it runs."""
+async def open_app(service: Service, names: Names, *, log: BinaryIO | None = None) -> AsyncGenerator[ASGIApp]:
+    """Give the application. Its host keeps the service's kernel open for as long as it runs.
+
+    ``log`` takes one line of JSON a request; stderr, if it is left out.
+    """
     app = FastAPI(
         title="capset",
         version=version("capset"),
@@ -51,7 +55,7 @@ async def open_app(service: Service, names: Names) -> AsyncGenerator[ASGIApp]:
     app.add_exception_handler(CapsetError, _failed)
     app.add_exception_handler(RequestValidationError, _misfitting)
     app.add_exception_handler(HTTPException, _refused)
-    access = AccessLog()
+    access = AccessLog(log or sys.stderr.buffer)
     try:
         async with mounted_mcp(app, service):
             yield Gate(calls.CallsFirst(app, service), service, names, access)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import sys
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 import structlog
 from pydantic_core import to_json
@@ -20,16 +21,10 @@ _SHARED: Final[list[Any]] = [  # structlog's processors
 
 
 def configure(*, level: int = logging.INFO) -> None:
-    """Send structlog's and the standard library's lines to stderr, each as one JSON object.
+    """Send every logger's lines to stderr, each as one JSON object.
 
     Tracebacks show no values of variables: keys and arguments could be among them.
     """
-    structlog.configure(
-        processors=[*_SHARED, structlog.processors.format_exc_info, structlog.processors.JSONRenderer(_bytes)],
-        wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=_logger,
-        cache_logger_on_first_use=True,
-    )
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
@@ -52,7 +47,8 @@ def configure(*, level: int = logging.INFO) -> None:
 class AccessLog:
     """One line a request, written with those of the next moment: a write for each would cost as much as a call."""
 
-    def __init__(self) -> None:
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
         self._lines: list[bytes] = []
 
     def put(self, line: dict[str, Any]) -> None:  # plain data
@@ -62,20 +58,13 @@ class AccessLog:
         self._lines.append(to_json(line, fallback=repr))
 
     def flush(self) -> None:
-        """Write what was taken."""
+        """Write what was taken. A log that nobody reads any more stops nothing."""
         lines, self._lines = self._lines, []
         if lines:
-            sys.stderr.buffer.write(b"\n".join(lines) + b"\n")
-            sys.stderr.buffer.flush()
-
-
-def _logger(*_: object) -> structlog.BytesLogger:
-    return structlog.BytesLogger(sys.stderr.buffer)
-
-
-def _bytes(line: Any, **_: object) -> bytes:
-    return to_json(line, fallback=repr, inf_nan_mode="strings")
+            with contextlib.suppress(OSError):
+                self._stream.write(b"\n".join(lines) + b"\n")
+                self._stream.flush()
 
 
 def _text(line: Any, **_: object) -> str:
-    return _bytes(line).decode()
+    return to_json(line, fallback=repr, inf_nan_mode="strings").decode()

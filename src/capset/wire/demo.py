@@ -6,8 +6,21 @@ from capset.wire.audit import AuditPageShape, VerificationShape
 from capset.wire.shapes import Shape
 
 
+class DoorShape(Shape):
+    """A call that came in by one of the server's doors, and the record that it left."""
+
+    door: str
+    tool: str
+    outcome: str
+    runtime_hash: str
+    record: str
+
+
 class DemoShape(Shape):
-    """Where things were put, what came in, the trail (newest first), whether it holds, and what went wrong."""
+    """Where things were put, what came in, the trail (newest first), whether it holds, and what went wrong.
+
+    ``doors`` are the calls of the second half, in their order; there are none where the extras are not installed.
+    """
 
     folder: str
     report: str | None
@@ -17,3 +30,4 @@ class DemoShape(Shape):
     records: AuditPageShape
     verification: VerificationShape
     surprises: list[str]
+    doors: list[DoorShape] | None = None

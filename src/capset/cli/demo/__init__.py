@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 
 import capset
+from capset.cli.demo.doors import DOORS, walk_doors
 from capset.cli.demo.importing import Imported, import_folders
 from capset.cli.demo.scenario import Demo, open_demo
 from capset.cli.demo.showing import show_records, show_session
@@ -32,6 +33,7 @@ def demo_command(
 ) -> Exit:
     """Run the main job: import real files into a session, work on them under governance, and verify the record.
 
+    Then do the same through the doors of a server, on a free port of this machine: REST, a stream of events, MCP.
     Ends with 0 only if every call ended as it should and the chain of records holds.
     """
     sources = folders or [Path(capset.__file__).parent]
@@ -49,7 +51,7 @@ def demo_command(
 
 
 async def _run(console: Console, sources: list[Path], folder: Path) -> DemoShape:
-    async with open_demo(f"sqlite:///{folder / 'capset.db'}") as demo:
+    async with open_demo(_store(folder)) as demo:
         show_session(console, demo.session, folder)
         console.rule("[bold]1. Import[/]", align="left")
         imported = await import_folders(demo.session.files, sources)
@@ -59,7 +61,18 @@ async def _run(console: Console, sources: list[Path], folder: Path) -> DemoShape
         console.rule("[bold]2. Governed calls[/]", align="left")
         await demo.run(console)
         console.rule("[bold]3. The record[/]", align="left")
-        return await _conclude(console, demo, imported, folder)
+        done = await _conclude(console, demo, imported, folder)
+    console.rule("[bold]4. The same through a server's doors[/]", align="left")
+    return await _serve(console, done, sources)
+
+
+async def _serve(console: Console, done: DemoShape, sources: list[Path]) -> DemoShape:
+    doors = await walk_doors(console, Path(done.folder), sources)
+    surprises = [f"the door {one.door} ended as {one.outcome}" for one in doors or () if one.outcome != "succeeded"]
+    if doors is not None and ([one.door for one in doors] != DOORS or len({one.runtime_hash for one in doors}) != 1):
+        surprises.append("not every door left its record, with one runtime_hash")
+    _show_surprises(surprises)
+    return done.model_copy(update={"doors": doors, "surprises": [*done.surprises, *surprises]})
 
 
 async def _conclude(console: Console, demo: Demo, imported: Imported, folder: Path) -> DemoShape:
@@ -75,8 +88,7 @@ async def _conclude(console: Console, demo: Demo, imported: Imported, folder: Pa
         (folder / "report.md").write_text(demo.report, encoding="utf-8")
         console.print(f"[green]exported:[/] {verbatim(str(folder / 'report.md'))}", soft_wrap=True)
     console.print(f"look again with: capset audit query --db {verbatim(str(folder / 'capset.db'))}", soft_wrap=True)
-    for surprise in demo.surprises:
-        err().print(f"[red]not as expected:[/] {verbatim(surprise)}", soft_wrap=True)
+    _show_surprises(demo.surprises)
     return DemoShape(
         folder=str(folder),
         report=str(folder / "report.md") if demo.report else None,
@@ -87,6 +99,15 @@ async def _conclude(console: Console, demo: Demo, imported: Imported, folder: Pa
         verification=verification_shape(verification),
         surprises=demo.surprises,
     )
+
+
+def _show_surprises(surprises: list[str]) -> None:
+    for surprise in surprises:
+        err().print(f"[red]not as expected:[/] {verbatim(surprise)}", soft_wrap=True)
+
+
+def _store(folder: Path) -> str:
+    return f"sqlite:///{folder / 'capset.db'}"
 
 
 def _fresh(into: Path) -> Path:

@@ -7,13 +7,12 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from capset.cli.output import cell, err
-from capset.errors import FileError
-from capset.ext import Files
+from capset.errors import CapsetError
 
 MAX_BYTES: Final = 1_000_000
 """Files beyond this are not the text that a demo wants to read."""
@@ -31,7 +30,15 @@ class Imported:
     skipped: list[str] = field(default_factory=list[str])
 
 
-async def import_folders(files: Files, folders: list[Path]) -> Imported:
+class Target(Protocol):
+    """Where files go: a session's files, or as much of them as an import needs."""
+
+    async def write(self, path: str, content: bytes) -> object:
+        """Create or replace a file."""
+        ...
+
+
+async def import_folders(files: Target, folders: list[Path]) -> Imported:
     """Import every text file below the folders, under the folder's name, with a progress bar."""
     imported = Imported()
     found = [(path, _target(folder, path)) for folder in folders for path in _walk(folder, imported.skipped)]
@@ -46,13 +53,13 @@ async def import_folders(files: Files, folders: list[Path]) -> Imported:
     return imported
 
 
-async def _import_one(files: Files, path: Path, target: str, imported: Imported) -> None:
+async def _import_one(files: Target, path: Path, target: str, imported: Imported) -> None:
     try:
         content = await asyncio.to_thread(_read, path)
         await files.write(target, content)
     except OSError as error:
         imported.skipped.append(f"{path}: {error.strerror}")
-    except (FileError, ValueError) as error:
+    except (CapsetError, ValueError) as error:
         imported.skipped.append(f"{path}: {error}")
     else:
         imported.files += 1

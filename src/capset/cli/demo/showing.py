@@ -14,6 +14,7 @@ from capset.definitions.records import Record
 from capset.kernel.results import Result
 from capset.kernel.session import Session
 from capset.stores.base import AuditPage
+from capset.wire.demo import DoorShape
 
 
 def show_session(console: Console, session: Session, folder: Path) -> None:
@@ -41,6 +42,20 @@ def show_records(console: Console, page: AuditPage) -> None:
     """Show the trail, in the order in which it was written."""
     columns = ("SEQ", "PRINCIPAL", "TOOL", "DECISION", "OUTCOME", "ms", "RUNTIME", "HASH")
     console.print(table(*columns, rows=map(_row, reversed(page.items)), folds=("TOOL",)))
+
+
+def show_progress(console: Console, data: Any) -> None:
+    """Show how far a tool has come, as it says itself."""
+    done = round(data["fraction"] * 20)
+    console.print(f"  [dim]{'█' * done}{'░' * (20 - done)} {data['fraction']:>4.0%} {cell(data['message'] or '')}[/]")
+
+
+def show_doors(console: Console, doors: list[DoorShape]) -> None:
+    """Show which record each door left."""
+    rows = ((one.door, one.tool, one.outcome, short(one.runtime_hash), one.record) for one in doors)
+    console.print(
+        table("DOOR", "TOOL", "OUTCOME", "RUNTIME", "RECORD", rows=(map(cell, row) for row in rows), folds=())
+    )
 
 
 def _row(record: Record) -> list[str]:

@@ -1,0 +1,42 @@
+"""The server of the demo, for as long as it is needed: on a free port of this machine, on the demo's own database."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from capset.cli.demo.survey import survey
+from capset.definitions.principals import Principal
+from capset.kernel.kernel import Kernel
+from capset.kernel.registry import Registry
+from capset.server.keys import create_key
+
+CLIENT = Principal("client", permissions={"session_files:read", "session_files:write"}, org="demo")
+
+
+@asynccontextmanager
+async def serving(folder: Path) -> AsyncGenerator[tuple[str, str]]:
+    """Serve what is installed and the survey, from the database in ``folder``; yield the address and an API key."""
+    # The demo without its server does without what a server needs.
+    from capset.server.app import open_app
+    from capset.server.gate import Names
+    from capset.server.service import Service
+    from capset.server.serving import bind, make_server
+
+    registry = Registry.of([*Registry.installed().capabilities.values(), survey])
+    started = asyncio.Event()
+    with bind("127.0.0.1", 0) as bound, (folder / "server.log").open("wb") as log:
+        async with Kernel(store=f"sqlite:///{folder / 'capset.db'}") as kernel:
+            _, key = await create_key(kernel, "demo", CLIENT, scopes=["capset:admin"])
+            service = Service(kernel, registry)
+            async with open_app(service, Names.of("127.0.0.1"), log=log) as app:
+                server = make_server(app, service.limits, started.set)
+                task = asyncio.create_task(server.serve(sockets=[bound]))
+                try:
+                    await started.wait()
+                    yield f"http://127.0.0.1:{bound.getsockname()[1]}", key
+                finally:
+                    server.should_exit = True
+                    await task

@@ -1,0 +1,18 @@
+"""The REST API of a server, typed and async: ``async with Client(url, key=key) as client: …`` (extra ``client``)."""
+
+from __future__ import annotations
+
+try:
+    import httpx2 as _httpx2  # noqa: F401 # pyright: ignore[reportUnusedImport]
+except ModuleNotFoundError as missing:
+    if missing.name != "httpx2":
+        raise
+    raise ModuleNotFoundError("capset.client needs httpx2: pip install 'capset[client]'", name=missing.name) from None
+
+from capset.client.client import Client
+from capset.client.events import CallEvents
+from capset.client.failures import data_of, error_of
+from capset.client.files import FileContent
+from capset.wire.agents import AgentInput
+
+__all__ = ["AgentInput", "CallEvents", "Client", "FileContent", "data_of", "error_of"]

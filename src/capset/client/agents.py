@@ -1,0 +1,66 @@
+"""The agents of the key's organisation."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from typing import Any
+
+from capset.client.address import path_of
+from capset.client.connection import Connection, if_match, json_bytes
+from capset.client.paging import LARGEST, every
+from capset.stores.base import AgentStatus
+from capset.wire.agents import AgentDetail, AgentInput, AgentPageShape
+
+
+class Agents:
+    """``client.agents``; needs a key with the scope ``capset:read``, and ``capset:write`` for changes."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def create(self, agent: AgentInput) -> AgentDetail:
+        """Make an agent. Raises ``DefinitionError``, naming every capability that cannot be had, and every conflict."""
+        return await self._connection.send(AgentDetail, "POST", path_of("agents"), json_bytes(agent.plain()))
+
+    async def get(self, id: str) -> AgentDetail:
+        """Return an agent: a stored one by its id, or one that is defined in code by its name. Raises ``NotFound``."""
+        return await self._connection.get(AgentDetail, path_of("agents", id))
+
+    async def list(
+        self,
+        *,
+        status: AgentStatus | None = None,
+        name: str | None = None,
+        limit: int = 50,
+        cursor: str | None = None,
+    ) -> AgentPageShape:
+        """List the agents that fit everything given: those defined in code, then the stored ones, newest first.
+
+        ``limit`` is 1–200, ``cursor`` the ``next`` of the page before.
+        """
+        query = {"status": status, "name": name, "limit": limit, "cursor": cursor}
+        return await self._connection.get(AgentPageShape, path_of("agents"), query)
+
+    def all(self, *, status: AgentStatus | None = None, name: str | None = None) -> AsyncGenerator[AgentDetail]:
+        """Iterate over all agents that fit, page by page."""
+        return every(lambda cursor: self.list(status=status, name=name, limit=LARGEST, cursor=cursor))
+
+    async def change(
+        self,
+        id: str,
+        patch: Mapping[str, Any],  # any JSON
+        *,
+        version: int | None = None,
+    ) -> AgentDetail:
+        """Change an agent by a JSON merge patch (RFC 7396): ``None`` clears a member. Every change makes a version.
+
+        With ``version``, only if the agent has just this one; else it raises ``Outdated``. Raises ``Conflict`` for an
+        agent that is defined in code, and ``InvalidArguments`` or ``DefinitionError`` for what does not fit.
+        """
+        headers = {"Content-Type": "application/merge-patch+json", **if_match(version)}
+        path = path_of("agents", id)
+        return await self._connection.send(AgentDetail, "PATCH", path, json_bytes(patch), headers)
+
+    async def archive(self, id: str, *, version: int | None = None) -> None:
+        """Archive an agent: it takes no new sessions; those that it has stay. Raises as ``change`` does."""
+        await self._connection.delete(path_of("agents", id), headers=if_match(version))

@@ -1,0 +1,75 @@
+"""What a server answered: as a wire shape, or as the error that it is."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Final, TypeVar
+
+import httpx2
+from pydantic import ValidationError
+
+from capset.client.failures import error_of
+from capset.errors import CapsetError, DefinitionError, ForeignAnswer, Unreachable
+from capset.wire.problems import MEDIA_TYPE, Problem
+from capset.wire.shapes import Shape
+
+S = TypeVar("S", bound=Shape)
+_NEVER_SENT: Final = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.ProxyError)
+_NOT_READABLE: Final = (httpx2.SSEError, httpx2.DecodingError)
+
+
+class Answers:
+    """Reads what the server at ``url`` answers."""
+
+    def __init__(self, url: httpx2.URL) -> None:
+        self._url = url
+
+    def parsed(self, shape: type[S], content: bytes | str) -> S:
+        """Return a wire shape; members that only a newer server knows are left out. Raises ``ForeignAnswer``."""
+        try:
+            return shape.model_validate_json(content, extra="ignore")
+        except ValidationError:
+            raise self.foreign(f"answered what is no {shape.__name__}: is it capset, in a version that fits?") from None
+
+    def foreign(self, told: str) -> ForeignAnswer:
+        """Return the error for an answer that capset would not give."""
+        return ForeignAnswer(f"{self._url} {told}")
+
+    def failure(self, response: httpx2.Response) -> CapsetError:
+        """Return the error that a whole answer is."""
+        if media_type_of(response) == MEDIA_TYPE:
+            return error_of(self.parsed(Problem, response.content))
+        if response.has_redirect_location:
+            there = response.headers["location"][:200]
+            return self.foreign(f"redirects to {there!r}; that is not followed, so that no key goes there")
+        return self.foreign(f"answered {response.status_code}, and not as capset does")
+
+    @contextmanager
+    def named(self, *, safe: bool) -> Generator[None]:
+        """Raise errors of HTTP as capset's own. Only what is ``safe``, or was never sent, may be tried again."""
+        try:
+            yield
+        except _NEVER_SENT as error:
+            raise Unreachable(f"cannot reach {self._url}: {_why(error)}") from None
+        except _NOT_READABLE as error:
+            raise self.foreign(f"answered what cannot be read: {_why(error)}") from None
+        except httpx2.TransportError as error:
+            raise self.broken(_why(error), safe=safe) from None
+        except httpx2.InvalidURL as error:
+            raise DefinitionError(f"that cannot be asked: {error}") from None
+
+    def broken(self, why: str, *, safe: bool) -> Unreachable:
+        """Return the error for a connection that broke; what became of its request is not known."""
+        error = Unreachable(f"the connection to {self._url} broke: {why}")
+        error.retryable = safe
+        return error
+
+
+def media_type_of(response: httpx2.Response) -> str:
+    """Return the media type of an answer, without its parameters."""
+    return response.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+def _why(error: Exception) -> str:
+    return str(error)[:200] or type(error).__name__

@@ -1,0 +1,147 @@
+"""The client itself."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing, asynccontextmanager
+from types import TracebackType
+from typing import Any, Final, Self
+
+from capset.client.address import path_of
+from capset.client.agents import Agents
+from capset.client.capabilities import Capabilities
+from capset.client.connection import Connection, json_bytes
+from capset.client.events import CallEvents
+from capset.client.files import Files
+from capset.client.records import Records
+from capset.client.sessions import Sessions
+from capset.errors import DeadlineExceeded, DefinitionError
+from capset.wire.calls import CallShape
+from capset.wire.shapes import Shape
+
+_CORRELATION: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
+
+
+class Client:
+    """A capset server: ``async with Client("https://capset.example.com", key=key) as client: …``.
+
+    What the server refuses is raised as the error of ``capset.errors`` that it was; a server that cannot be reached is
+    ``Unreachable``, one that is not capset ``ForeignAnswer``. Nothing is tried again by itself, and no redirect is
+    followed. Proxies and certificates are taken from the environment for ``https://``; ``http://`` goes straight.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        key: str | None = None,
+        timeout: float | None = 30.0,
+        connect_timeout: float | None = 10.0,
+        plain_http: bool = False,
+    ) -> None:
+        """Name a server.
+
+        ``timeout`` is how many seconds the server may say nothing, but in calls, which take as long as their tools do;
+        ``None`` waits for ever. ``plain_http`` lets the key go unencrypted to another machine than this.
+        Raises ``DefinitionError`` for an address or a key that is none.
+        """
+        self._connection = Connection(url, key, timeout=timeout, connect_timeout=connect_timeout, plain_http=plain_http)
+        self.capabilities = Capabilities(self._connection)
+        self.agents = Agents(self._connection)
+        self.sessions = Sessions(self._connection)
+        self.files = Files(self._connection)
+        self.records = Records(self._connection)
+
+    def __repr__(self) -> str:
+        return f"Client({str(self._connection.url)!r})"
+
+    async def __aenter__(self) -> Self:
+        """Open the client."""
+        await self._connection.open()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close every connection; calls that still run on them are cancelled by the server."""
+        await self._connection.close()
+
+    async def call(
+        self,
+        session: str,
+        tool: str,
+        arguments: Mapping[str, Any] | None = None,  # of the tool's own schema
+        *,
+        timeout: float | None = None,
+        correlation: str | None = None,
+    ) -> CallShape:
+        """Call a tool, named ``tool`` or ``capability.tool``, and return what came of it, refusals and failures too.
+
+        ``capset.client.data_of`` gives its data, or raises its error. After ``timeout`` seconds the server is told to
+        stop it, and ``DeadlineExceeded`` is raised. ``correlation``, 1–100 letters, digits, dots, underscores and
+        hyphens, stands in the call's record. Raises ``NotFound`` for a session that is not the caller's.
+        """
+        path, body, headers = _asked(session, tool, arguments, correlation)
+        async with _within(timeout):
+            return await self._connection.call(path, body, headers)
+
+    @asynccontextmanager
+    async def stream(
+        self,
+        session: str,
+        tool: str,
+        arguments: Mapping[str, Any] | None = None,  # of the tool's own schema
+        *,
+        timeout: float | None = None,
+        correlation: str | None = None,
+    ) -> AsyncGenerator[CallEvents]:
+        """Call a tool and read its events: ``async with client.stream(…) as events``; then ``events.result``.
+
+        The tool goes on as its events are read. Leaving early cancels it. All else is as for ``call``; ``timeout``
+        covers the reading too.
+        """
+        path, body, headers = _asked(session, tool, arguments, correlation)
+        async with (
+            _within(timeout),
+            self._connection.stream(path, body, headers) as response,
+            aclosing(CallEvents(self._connection.answers, response)) as events,
+        ):
+            yield events
+
+    async def health(self) -> None:
+        """Return if the server can serve calls. Raises ``StoreError`` if not, and ``Unreachable``; needs no key."""
+        await self._connection.get(_Health, path_of("readyz"))
+
+
+class _Health(Shape):
+    status: str
+
+
+def _asked(
+    session: str, tool: str, arguments: Mapping[str, Any] | None, correlation: str | None
+) -> tuple[str, bytes, dict[str, str]]:
+    if correlation is not None and not _CORRELATION.fullmatch(correlation):
+        raise DefinitionError(
+            f"a correlation has 1–100 letters, digits, dots, underscores and hyphens; got {correlation!r}"
+        )
+    headers = {"X-Correlation-Id": correlation} if correlation is not None else {}
+    return path_of("sessions", session, "calls"), json_bytes({"tool": tool, "arguments": arguments or {}}), headers
+
+
+@asynccontextmanager
+async def _within(seconds: float | None) -> AsyncGenerator[None]:
+    """Raise ``DeadlineExceeded`` when what is done inside takes longer."""
+    if seconds is not None and not seconds > 0:
+        raise DefinitionError(f"timeout must be a positive number of seconds; got {seconds!r}")
+    clock = asyncio.timeout(seconds)
+    try:
+        async with clock:
+            yield
+    except TimeoutError:
+        if not clock.expired():
+            raise
+        raise DeadlineExceeded(
+            f"the call did not end within {seconds:g} seconds; the server was told to stop it"
+        ) from None

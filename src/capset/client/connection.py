@@ -1,0 +1,165 @@
+"""The HTTP under the client: requests to one server, each sent once."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+import httpx2
+from pydantic_core import to_json
+
+from capset.client.address import check_key, server_url
+from capset.client.answers import Answers, S, media_type_of
+from capset.errors import CapsetError, InvalidArguments
+from capset.wire.calls import CallShape
+
+Query = Mapping[str, str | int | bool | None]
+JSON: Final = "application/json"
+EVENTS: Final = "text/event-stream"
+SILENCE: Final = 60.0
+"""Seconds without a sign of life after which a stream counts as broken; a server gives one every 15."""
+
+
+class Connection:
+    """Connections to one server. The key stands in a header of each request, and nowhere else."""
+
+    def __init__(
+        self, url: str, key: str | None, *, timeout: float | None, connect_timeout: float | None, plain_http: bool
+    ) -> None:
+        self.url: Final = server_url(url)
+        self.answers: Final = Answers(self.url)
+        self._headers = httpx2.Headers({"User-Agent": "capset"})  # its repr shows no key
+        if key is not None:
+            self._headers["Authorization"] = f"Bearer {check_key(key, self.url, plain_http=plain_http)}"
+        self._usual = httpx2.Timeout(timeout, connect=connect_timeout, pool=None)
+        self._patient = httpx2.Timeout(timeout, connect=connect_timeout, read=None, pool=None)
+        self._streaming = httpx2.Timeout(timeout, connect=connect_timeout, read=SILENCE, pool=None)
+        self._http: httpx2.AsyncClient | None = None
+
+    async def open(self) -> None:
+        """Make ready; the first request connects. Raises ``CapsetError`` if it is open."""
+        if self._http is not None:
+            raise CapsetError("the client is open already")
+        encrypted = self.url.scheme == "https"
+        self._http = httpx2.AsyncClient(
+            headers=self._headers,
+            limits=httpx2.Limits(max_connections=None, max_keepalive_connections=20),
+            follow_redirects=False,  # the key must not go elsewhere
+            trust_env=encrypted,  # a proxy for plain HTTP would see the key, even on its way to this machine
+            verify=encrypted or ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),  # that one trusts nobody, and loads nothing
+        )
+
+    async def close(self) -> None:
+        """Close every connection."""
+        http, self._http = self._http, None
+        if http is not None:
+            await http.aclose()
+
+    async def get(self, shape: type[S], path: str, query: Query | None = None) -> S:
+        """Ask for what is at ``path``."""
+        return self.answers.parsed(shape, (await self.request("GET", path, query=query)).content)
+
+    async def send(
+        self, shape: type[S], method: str, path: str, body: bytes, headers: Mapping[str, str] | None = None
+    ) -> S:
+        """Send a body, of JSON unless ``headers`` say otherwise, and return the shape that comes back."""
+        headers = {"Content-Type": JSON, **(headers or {})}
+        return self.answers.parsed(shape, (await self.request(method, path, body=body, headers=headers)).content)
+
+    async def delete(self, path: str, *, query: Query | None = None, headers: Mapping[str, str] | None = None) -> None:
+        """Delete what is at ``path``. Raises ``ForeignAnswer`` for another answer than that it was done."""
+        response = await self.request("DELETE", path, query=query, headers=headers)
+        if response.status_code != 204:
+            raise self.answers.foreign(f"answered {response.status_code}, where capset answers 204")
+
+    async def call(self, path: str, body: bytes, headers: Mapping[str, str]) -> CallShape:
+        """Return what came of a call, which takes as long as it takes; one that is refused has its shape too."""
+        headers = {"Content-Type": JSON, **headers}
+        async with self._sent("POST", path, self._patient, body=body, headers=headers) as response:
+            with self.answers.named(safe=False):
+                await response.aread()
+        if response.is_success or media_type_of(response) == JSON:
+            return self.answers.parsed(CallShape, response.content)
+        raise self.answers.failure(response)
+
+    @asynccontextmanager
+    async def stream(self, path: str, body: bytes, headers: Mapping[str, str]) -> AsyncGenerator[httpx2.Response]:
+        """Give the answer to a call as a stream of events, of which only the head has come."""
+        headers = {"Content-Type": JSON, "Accept": EVENTS, **headers}
+        async with self._sent("POST", path, self._streaming, body=body, headers=headers) as response:
+            await self._refuse(response, safe=False)
+            if media_type_of(response) != EVENTS:
+                raise self.answers.foreign("answered a call with what is no stream of events")
+            yield response
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Query | None = None,
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> httpx2.Response:
+        """Return the whole answer. Raises the error that it is, ``Unreachable``, and ``ForeignAnswer``."""
+        safe = method == "GET"
+        async with self._sent(method, path, self._usual, query=query, body=body, headers=headers) as response:
+            await self._refuse(response, safe=safe)
+            with self.answers.named(safe=safe):
+                await response.aread()
+            return response
+
+    @asynccontextmanager
+    async def head(self, path: str, query: Query) -> AsyncGenerator[httpx2.Response]:
+        """Ask for what is at ``path``, and give an answer of which only the head has come. Raises as ``request``."""
+        async with self._sent("GET", path, self._usual, query=query) as response:
+            await self._refuse(response, safe=True)
+            yield response
+
+    @asynccontextmanager
+    async def _sent(
+        self,
+        method: str,
+        path: str,
+        timeout: httpx2.Timeout,
+        *,
+        query: Query | None = None,
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> AsyncGenerator[httpx2.Response]:
+        if self._http is None:
+            raise CapsetError("the client is not open", hint="use it as: async with Client(…) as client")
+        given = {name: value for name, value in (query or {}).items() if value is not None}
+        with self.answers.named(safe=method == "GET"):
+            request = self._http.build_request(
+                method, f"{self.url}{path}", params=given or None, content=body, headers=headers, timeout=timeout
+            )
+            response = await self._http.send(request, stream=True)
+        try:
+            yield response
+        finally:
+            await response.aclose()
+
+    async def _refuse(self, response: httpx2.Response, *, safe: bool) -> None:
+        """Raise the error of an answer that is one."""
+        if not response.is_success:
+            with self.answers.named(safe=safe):
+                await response.aread()
+            raise self.answers.failure(response)
+
+
+def json_bytes(data: Any) -> bytes:  # any JSON
+    """Return data as JSON. Raises ``InvalidArguments`` for what is none."""
+    try:
+        return to_json(data)
+    except ValueError as error:
+        raise InvalidArguments(f"this is not JSON: {error}") from None
+
+
+def if_match(version: int | None) -> dict[str, str]:
+    """Return the header that makes a change depend on a version: 0 for that of nothing, ``None`` for any."""
+    if version is None:
+        return {}
+    return {"If-None-Match": "*"} if version == 0 else {"If-Match": f'"{version}"'}

@@ -1,0 +1,54 @@
+"""A call as it goes: its events one by one, then what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from typing import Final, Self
+
+import httpx2
+
+from capset.client.answers import Answers
+from capset.wire.calls import CallShape
+from capset.wire.messages import MessageShape
+
+LARGEST: Final = 64 * 1024 * 1024
+"""Bytes that one event may have."""
+
+
+class CallEvents:
+    """``async for event in events``: what a tool says while it runs; then ``events.result``."""
+
+    def __init__(self, answers: Answers, response: httpx2.Response) -> None:
+        self._answers = answers
+        self._result: CallShape | None = None
+        self._events = self._read(httpx2.EventSource(response, LARGEST))
+
+    @property
+    def result(self) -> CallShape:
+        """What came of the call, a refusal or a failure too, once its events have been read."""
+        if self._result is None:
+            raise RuntimeError("the call has not ended yet: read its events first")
+        return self._result
+
+    def __aiter__(self) -> Self:
+        """Iterate over the events, once."""
+        return self
+
+    async def __anext__(self) -> MessageShape:
+        """Return the next event. Raises ``Unreachable`` if the stream ends before the call's result."""
+        return await anext(self._events)
+
+    async def aclose(self) -> None:
+        """Read no more."""
+        await self._events.aclose()
+
+    async def _read(self, source: httpx2.EventSource) -> AsyncGenerator[MessageShape]:
+        with self._answers.named(safe=False):
+            async for event in source:
+                if event.event == "result":
+                    # Read on to the end, which comes at once, so that the connection can be used again.
+                    self._result = self._answers.parsed(CallShape, event.data)
+                elif event.event == "message" and event.data:
+                    yield self._answers.parsed(MessageShape, event.data)
+        if self._result is None:
+            raise self._answers.broken("the stream ended before the call's result", safe=False)

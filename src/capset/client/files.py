@@ -1,0 +1,69 @@
+"""The files of a session."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from capset.client.address import path_of, segment
+from capset.client.answers import media_type_of
+from capset.client.connection import JSON, Connection, if_match
+from capset.definitions.files import normalise_path
+from capset.errors import FileError
+from capset.wire.files import FolderShape, WrittenShape
+
+
+@dataclass(frozen=True, slots=True)
+class FileContent:
+    """A file's bytes, and the version that they are of."""
+
+    content: bytes = field(repr=False)
+    version: int
+
+
+class Files:
+    """``client.files``; needs ``capset:call``, and of the principal ``session_files:read`` or ``session_files:write``.
+
+    Paths are absolute, such as ``/notes/a b.txt``. One that cannot be raises ``FileError``.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def read(self, session: str, path: str) -> FileContent:
+        """Return a file. Raises ``FileError`` if there is none, or it is a folder."""
+        response = await self._connection.request("GET", _path(session, path))
+        if media_type_of(response) == JSON:
+            raise FileError(f"{path!r} is a folder", hint="files.folder() lists it")
+        tag = response.headers.get("etag", "").strip('"')
+        if not (tag.isascii() and tag.isdigit()):
+            raise self._connection.answers.foreign("answered with a file that has no version")
+        return FileContent(response.content, int(tag))
+
+    async def folder(self, session: str, path: str = "/", *, recursive: bool = False) -> FolderShape:
+        """Return what a folder holds, or all below it. Raises ``FileError`` if there is none, or it is a file."""
+        where = _path(session, path)
+        async with self._connection.head(where, {"recursive": recursive}) as response:
+            if media_type_of(response) != JSON:
+                raise FileError(f"{path!r} is not a folder", hint="files.read() reads it")
+            with self._connection.answers.named(safe=True):
+                return self._connection.answers.parsed(FolderShape, await response.aread())
+
+    async def write(self, session: str, path: str, content: bytes, *, version: int | None = None) -> WrittenShape:
+        """Create or replace a file, with its parents. At most 100,000,000 bytes.
+
+        With ``version``, only if the file has just this one, 0 being that of none; else it raises ``VersionMismatch``.
+        """
+        headers = {"Content-Type": "application/octet-stream", **if_match(version)}
+        return await self._connection.send(WrittenShape, "PUT", _path(session, path), content, headers)
+
+    async def delete(self, session: str, path: str, *, recursive: bool = False, version: int | None = None) -> None:
+        """Delete a file, or a folder; a full one needs ``recursive``. ``/`` is emptied and stays.
+
+        Raises ``FileError`` if there is none, and ``VersionMismatch`` as ``write`` does.
+        """
+        await self._connection.delete(_path(session, path), query={"recursive": recursive}, headers=if_match(version))
+
+
+def _path(session: str, path: str) -> str:
+    parts = [segment(part) for part in normalise_path(path).split("/") if part]
+    return "/".join([path_of("sessions", session, "files"), *(parts or [""])])

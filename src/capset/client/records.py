@@ -1,0 +1,69 @@
+"""The records of the key's organisation."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from typing import Any
+
+from capset.client.address import path_of
+from capset.client.connection import Connection
+from capset.client.paging import LARGEST, every
+from capset.definitions.records import Outcome
+from capset.wire.audit import RecordPageShape
+
+
+class Records:
+    """``client.records``; needs a key with the scope ``capset:audit``."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def list(
+        self,
+        *,
+        id: str | None = None,
+        tool: str | None = None,
+        outcome: Outcome | None = None,
+        principal: str | None = None,
+        session: str | None = None,
+        correlation: str | None = None,
+        limit: int = 50,
+        cursor: str | None = None,
+    ) -> RecordPageShape:
+        """List how calls ended, newest first: the records that fit everything given.
+
+        ``limit`` is 1–200, ``cursor`` the ``next`` of the page before.
+        """
+        query: dict[str, str | int | None] = {
+            "id": id,
+            "tool": tool,
+            "outcome": outcome,
+            "principal": principal,
+            "session": session,
+            "correlation": correlation,
+            "limit": limit,
+            "cursor": cursor,
+        }
+        return await self._connection.get(RecordPageShape, path_of("audit"), query)
+
+    def all(
+        self,
+        *,
+        tool: str | None = None,
+        outcome: Outcome | None = None,
+        principal: str | None = None,
+        session: str | None = None,
+        correlation: str | None = None,
+    ) -> AsyncGenerator[dict[str, Any]]:  # a record's values are of every JSON type
+        """Iterate over all records that fit, newest first, page by page."""
+        return every(
+            lambda cursor: self.list(
+                tool=tool,
+                outcome=outcome,
+                principal=principal,
+                session=session,
+                correlation=correlation,
+                limit=LARGEST,
+                cursor=cursor,
+            )
+        )

@@ -1,0 +1,46 @@
+"""The sessions of whoever the key is for."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+
+from capset.client.address import path_of
+from capset.client.connection import Connection, json_bytes
+from capset.client.paging import LARGEST, every
+from capset.wire.sessions import SessionPageShape, SessionShape
+from capset.wire.snapshots import SnapshotShape
+
+
+class Sessions:
+    """``client.sessions``; needs a key with the scope ``capset:call``."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def create(self, agent_id: str) -> SessionShape:
+        """Start a session of an agent, in its present version. Raises ``NotFound``; ``Conflict`` if it is archived."""
+        body = json_bytes({"agent_id": agent_id})
+        return await self._connection.send(SessionShape, "POST", path_of("sessions"), body)
+
+    async def get(self, id: str) -> SessionShape:
+        """Return a session. Raises ``NotFound``, for somebody else's too."""
+        return await self._connection.get(SessionShape, path_of("sessions", id))
+
+    async def list(
+        self, *, agent_id: str | None = None, limit: int = 50, cursor: str | None = None
+    ) -> SessionPageShape:
+        """List sessions, newest first. ``limit`` is 1–200, ``cursor`` the ``next`` of the page before."""
+        query = {"agent_id": agent_id, "limit": limit, "cursor": cursor}
+        return await self._connection.get(SessionPageShape, path_of("sessions"), query)
+
+    def all(self, *, agent_id: str | None = None) -> AsyncGenerator[SessionShape]:
+        """Iterate over all sessions, page by page."""
+        return every(lambda cursor: self.list(agent_id=agent_id, limit=LARGEST, cursor=cursor))
+
+    async def snapshot(self, id: str) -> SnapshotShape:
+        """Return what may be used in a session, why not the rest, and the three hashes. Raises ``NotFound``."""
+        return await self._connection.get(SnapshotShape, path_of("sessions", id, "snapshot"))
+
+    async def delete(self, id: str) -> None:
+        """Delete a session with its files; its records stay. Raises ``NotFound``."""
+        await self._connection.delete(path_of("sessions", id))
