@@ -1,1 +1,1 @@
-"""Other people's shapes, turned into capset's definitions."""
+"""Other people's shapes and frameworks, and the way between them and capset's."""

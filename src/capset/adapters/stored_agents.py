@@ -141,7 +141,8 @@ def _definition(row: AgentRow) -> dict[str, Any]:  # text and lists of texts
 def _patched(row: AgentRow, patch: Mapping[str, Any]) -> AgentInput:
     """Return what a patch makes of an agent; its members are texts and lists, which a patch replaces whole."""
     there: dict[str, Any] = {**_definition(row), "tags": list(row.tags), "status": row.status}
-    cleared = {name: value for name, value in {**there, **patch}.items() if value is not None}
+    # What there is not cannot be cleared either: it may be a slip of the pen.
+    cleared = {name: value for name, value in {**there, **patch}.items() if value is not None or name not in there}
     try:
         return AgentInput.model_validate(cleared)
     except ValidationError as error:

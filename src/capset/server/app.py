@@ -17,6 +17,7 @@ from starlette.types import ASGIApp
 
 from capset.definitions.misfits import misfits_of
 from capset.errors import CapsetError, InvalidArguments
+from capset.kernel.registry import Registry
 from capset.server.answers import problem_response
 from capset.server.gate import Gate, Names
 from capset.server.logs import AccessLog
@@ -35,6 +36,18 @@ async def open_app(service: Service, names: Names, *, log: BinaryIO | None = Non
 
     ``log`` takes one line of JSON a request; stderr, if it is left out.
     """
+    app = make_api(service.registry)
+    app.state.service = service
+    access = AccessLog(log or sys.stderr.buffer)
+    try:
+        async with mounted_mcp(app, service):
+            yield Gate(calls.CallsFirst(app, service), service, names, access)
+    finally:
+        access.flush()
+
+
+def make_api(registry: Registry) -> FastAPI:
+    """Return the REST API, for a service yet to come; ``state.document`` is its OpenAPI document."""
     app = FastAPI(
         title="capset",
         version=version("capset"),
@@ -44,23 +57,17 @@ async def open_app(service: Service, names: Names, *, log: BinaryIO | None = Non
         redoc_url=None,
         redirect_slashes=False,
     )
-    app.state.service = service
     api = APIRouter(prefix="/v1")
     for noun in _NOUNS:
         api.include_router(noun.router)
     app.include_router(api)
-    document = describe(app, service.registry)
+    document = app.state.document = describe(app, registry)
     app.state.methods = methods_by_path(document)
     app.add_route("/openapi.json", lambda _: JSONResponse(document), include_in_schema=False)
     app.add_exception_handler(CapsetError, _failed)
     app.add_exception_handler(RequestValidationError, _misfitting)
     app.add_exception_handler(HTTPException, _refused)
-    access = AccessLog(log or sys.stderr.buffer)
-    try:
-        async with mounted_mcp(app, service):
-            yield Gate(calls.CallsFirst(app, service), service, names, access)
-    finally:
-        access.flush()
+    return app
 
 
 async def _failed(request: Request, error: Exception) -> Response:

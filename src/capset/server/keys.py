@@ -31,8 +31,11 @@ async def create_key(
 ) -> tuple[KeyRow, str]:
     """Make and keep a key by which ``principal`` acts; return what is kept, and the key, which nobody can get again.
 
-    256 random bits need no slow hash: what is kept is their SHA-256. Raises ``DefinitionError`` for an unknown scope.
+    256 random bits need no slow hash: what is kept is their SHA-256. Raises ``DefinitionError`` for an unknown scope,
+    and for an organisation without a name.
     """
+    if (org := principal.org) is not None and not (org.strip() and org.isprintable()):
+        raise DefinitionError(f"an organisation's name must be printable text, and not empty; got {org!r}")
     given = tuple(dict.fromkeys(scopes))
     for scope in given:
         if scope not in get_args(Scope):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from copy import deepcopy
+from typing import Any, Final
 
 from fastapi import FastAPI
 from starlette.routing import compile_path
@@ -11,24 +12,88 @@ from starlette.routing import compile_path
 from capset.kernel.registry import Registry
 from capset.wire.problems import Problem
 
+_ID: Final = "$response.body#/id"
+_OF_AGENT: Final = ("get_agent", "change_agent", "archive_agent")
+_OF_SESSION: Final = ("get_session", "get_snapshot", "call_tool", "read_file", "write_file", "delete_file")
+_MERGE_PATCH: Final = "application/merge-patch+json"
+Node = dict[str, Any]
+"""A part of an OpenAPI document."""
 
-def describe(app: FastAPI, registry: Registry) -> dict[str, Any]:  # an OpenAPI document
+
+def describe(app: FastAPI, registry: Registry) -> Node:
     """Return the document: problem details instead of FastAPI's own errors, and the ids that are installed here."""
     document = app.openapi()
-    schemas: dict[str, Any] = document["components"]["schemas"]
+    schemas: Node = document["components"]["schemas"]
     for name in ("HTTPValidationError", "ValidationError"):
         schemas.pop(name, None)
     problem = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
     schemas.update(problem.pop("$defs", {}))
     schemas["Problem"] = problem
+    _name_capabilities(schemas, registry)
+    schemas["AgentPatch"] = _patch_of(schemas["AgentInput"])
+    operations = {one["operationId"]: one for path in document["paths"].values() for one in path.values()}
+    _take_patches(operations["change_agent"])
+    _answer_refused_calls(operations["call_tool"])
+    _link(operations)
     return document
 
 
-def methods_by_path(document: dict[str, Any]) -> Callable[[str], list[str]]:
+def methods_by_path(document: Node) -> Callable[[str], list[str]]:
     """Return the function that tells the methods of a path: a router knows those of one of its routes only."""
-    table = [(compile_path(path)[0], sorted(map(str.upper, found))) for path, found in document["paths"].items()]
+    paths: Node = {**document["paths"], "/openapi.json": {"get": {}}}
+    table = [(compile_path(path)[0], sorted(map(str.upper, found))) for path, found in paths.items()]
 
     def methods(path: str) -> list[str]:
         return next((found for pattern, found in table if pattern.match(path)), list[str]())
 
     return methods
+
+
+def _name_capabilities(schemas: Node, registry: Registry) -> None:
+    """List the ids that an agent can be written with; a server where none is installed takes none."""
+    ids = [one.name for one in registry.capabilities.values() if one.status != "coming_soon"]
+    listed: Node = {"type": "string", "enum": ids} if ids else {"type": "string", "not": {}}
+    capabilities: Node = schemas["AgentInput"]["properties"]["capabilities"]
+    capabilities["items"]["oneOf"][0] = listed
+    capabilities["uniqueItems"] = True
+    schemas["CapabilityEntry"]["properties"]["id"] |= listed
+
+
+def _patch_of(agent: Node) -> Node:
+    """Return the schema of a merge patch: every member may be left out, and cleared by null if it need not be there."""
+    members: Node = deepcopy(agent["properties"])
+    for name, schema in members.items():
+        schema.pop("default", None)
+        if name not in agent["required"]:
+            members[name] = {"anyOf": [schema, {"type": "null"}]}
+    return {
+        "type": "object",
+        "title": "AgentPatch",
+        "description": "A JSON merge patch (RFC 7396): null clears a member. It may come as application/json too.",
+        "properties": members,
+        "additionalProperties": False,
+    }
+
+
+def _take_patches(operation: Node) -> None:
+    operation["requestBody"]["content"] = {_MERGE_PATCH: {"schema": {"$ref": "#/components/schemas/AgentPatch"}}}
+
+
+def _answer_refused_calls(operation: Node) -> None:
+    """Say that a call which is refused in its session answers with the call's own object, as one that is not."""
+    for status in ("403", "404", "422", "503"):
+        content = operation["responses"][status]["content"]
+        operation["responses"][status]["content"] = {**content, **_json("CallShape")}
+
+
+def _json(name: str) -> Node:
+    return {"application/json": {"schema": {"$ref": f"#/components/schemas/{name}"}}}
+
+
+def _link(operations: Mapping[str, Node]) -> None:
+    """Say what can be done with what was just made."""
+    for origin, targets in (("create_agent", _OF_AGENT), ("create_session", _OF_SESSION)):
+        links: Node = {name: {"operationId": name, "parameters": {"path.id": _ID}} for name in targets}
+        operations[origin]["responses"]["201"]["links"] = links
+    links = operations["create_agent"]["responses"]["201"]["links"]
+    links["create_session"] = {"operationId": "create_session", "requestBody": {"agent_id": _ID}}

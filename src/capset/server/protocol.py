@@ -1,13 +1,15 @@
-"""uvicorn's HTTP/1.1 with a bound on heads: how large they get, and how long they take (spec 5, P15)."""
+"""uvicorn's HTTP/1.1 with bounds on what a connection may take, and an end that loses no answer (spec 5, P15)."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Final, cast
 
+from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.config import Config
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
 from capset.errors import CapsetError
@@ -15,6 +17,9 @@ from capset.ids import Ids
 from capset.server.limits import Limits
 from capset.server.visit import Refused
 from capset.wire.problems import MEDIA_TYPE, problem_of
+
+LINGER_SECONDS: Final = 2.0
+"""How long a client that is still sending may read its last answer: closing at once would take it away (RFC 9112 §9.6)."""
 
 
 def protocol_with(limits: Limits) -> type[HttpToolsProtocol]:
@@ -34,15 +39,19 @@ def protocol_with(limits: Limits) -> type[HttpToolsProtocol]:
             super().__init__(config, server_state, app_state, _loop)
             self._head = 0
             self._in_head = True
+            self._in_body = False
+            self._ended = 0
             self._patience: asyncio.TimerHandle | None = None
             self._refused = False
 
         def connection_made(self, transport: asyncio.Transport) -> None:
-            super().connection_made(transport)
+            super().connection_made(cast("asyncio.Transport", _Closing(transport, self._close)))
+            self._raw = transport
             self._expect_head()
 
         def connection_lost(self, exc: Exception | None) -> None:
-            self._end_head()
+            self._refused = True
+            self._wait_no_more()
             super().connection_lost(exc)
 
         def on_message_begin(self) -> None:
@@ -50,15 +59,33 @@ def protocol_with(limits: Limits) -> type[HttpToolsProtocol]:
             self._expect_head()
 
         def on_headers_complete(self) -> None:
-            self._end_head()
+            self._in_head = False
+            self._wait_no_more()
+            if [name for name, _ in self.headers].count(b"host") > 1:
+                raise ValueError("more than one Host")  # the parser makes it a 400 (RFC 9112 §3.2)
+            self._in_body = True
             super().on_headers_complete()
+
+        def on_message_complete(self) -> None:
+            self._in_body = False
+            self._ended += 1
+            super().on_message_complete()
+            if not self._raw.is_closing():
+                self._wait_no_more()
+
+        def on_response_complete(self) -> None:
+            super().on_response_complete()
+            if self._in_body and not self._refused:  # what is left of it nobody reads, and nobody else waits for
+                self._wait(limits.body_seconds, self._raw.close)
 
         def data_received(self, data: bytes) -> None:
             if self._refused:
                 return
+            ended = self._ended
             super().data_received(data)
-            if self._in_head and not self._refused:
-                # The parser keeps what it has of an unfinished header to itself.
+            # The parser keeps what it has of an unfinished head to itself; behind the end of another request, how much
+            # that is cannot be told.
+            if self._in_head and not self._refused and self._ended == ended:
                 self._head += len(data)
                 if self._head > limits.head:
                     told = f"A request's line and headers have at most {limits.head} bytes"
@@ -67,39 +94,95 @@ def protocol_with(limits: Limits) -> type[HttpToolsProtocol]:
         def send_400_response(self, msg: str) -> None:
             self._refuse(Refused(400, "invalid_http", msg))
 
+        def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGIApp) -> None:
+            async def wholly(scope: Scope, receive: Receive, send: Send) -> None:
+                await app(scope, receive, send)
+                if cycle.response_started and not cycle.response_complete:
+                    cycle.disconnected = True  # its client was given up; it may never read what is left
+                    self._raw.abort()
+
+            super()._start_asgi_task(cycle, cast("Any", wholly))  # uvicorn has its own names for the same types
+
         def _expect_head(self) -> None:
             self._head, self._in_head = 0, True
             if self._patience is None:
-                self._patience = self.loop.call_later(limits.head_seconds, self._lose_patience)
+                self._wait(limits.head_seconds, self._lose_patience)
 
-        def _end_head(self) -> None:
-            self._in_head = False
+        def _wait(self, seconds: float, then: Callable[[], None]) -> None:
+            self._wait_no_more()
+            self._patience = self.loop.call_later(seconds, then)
+
+        def _wait_no_more(self) -> None:
             if self._patience is not None:
                 self._patience.cancel()
                 self._patience = None
 
         def _lose_patience(self) -> None:
             self._patience = None
-            if not self._in_head or self.transport.is_closing():
-                return
-            if self._head:
+            if self._head or self._answering():
                 told = f"The request's headers did not come within {limits.head_seconds:g} seconds"
                 self._refuse(Refused(408, "request_timeout", told))
             else:
-                self.transport.close()
+                self._raw.close()
+
+        def _answering(self) -> bool:
+            return self.cycle is not None and not self.cycle.response_complete
 
         def _refuse(self, error: CapsetError) -> None:
+            """Answer what is no request, behind the answers to those before it, and close."""
             self._refused = True
-            self._end_head()
-            correlation = Ids().new()
-            problem = problem_of(error, correlation)
-            body = json.dumps(problem.plain()).encode()
-            head = (
-                f"HTTP/1.1 {problem.status} {problem.title}\r\n"
-                f"content-type: {MEDIA_TYPE}\r\ncontent-length: {len(body)}\r\n"
-                f"x-correlation-id: {correlation}\r\nconnection: close\r\n\r\n"
-            )
-            self.transport.write(head.encode() + body)
-            self.transport.close()
+            self._wait_no_more()
+            if self._answering() and not self._in_body:
+                self.cycle.keep_alive = False  # what is being answered comes first, and then the end
+            elif self.pipeline or (self._in_body and self.cycle is not None and self.cycle.response_started):
+                self.transport.close()
+            else:
+                if self._answering():
+                    self.cycle.disconnected = True
+                    self.cycle.message_event.set()
+                self._raw.write(_written(error))
+                self.transport.close()
+
+        def _close(self) -> None:
+            """Close at once, unless the client is still sending: then let it read what it was told."""
+            if not (self._in_head or self._in_body) or not self._raw.can_write_eof():
+                self._raw.close()
+            elif not self._raw.is_closing():
+                self._refused = True
+                self._raw.write_eof()
+                self._raw.resume_reading()
+                self._wait(LINGER_SECONDS, self._raw.abort)
 
     return Bounded
+
+
+class _Closing:
+    """A transport that is closed in another way."""
+
+    def __init__(self, transport: asyncio.Transport, close: Callable[[], None]) -> None:
+        self._transport = transport
+        self._close = close
+        self._closed = False
+        self.write = transport.write
+
+    def close(self) -> None:
+        self._closed = True
+        self._close()
+
+    def is_closing(self) -> bool:
+        return self._closed or self._transport.is_closing()
+
+    def __getattr__(self, name: str) -> Any:  # whatever a transport has
+        return getattr(self._transport, name)
+
+
+def _written(error: CapsetError) -> bytes:
+    correlation = Ids().new()
+    problem = problem_of(error, correlation)
+    body = json.dumps(problem.plain()).encode()
+    head = (
+        f"HTTP/1.1 {problem.status} {problem.title}\r\n"
+        f"content-type: {MEDIA_TYPE}\r\ncontent-length: {len(body)}\r\n"
+        f"x-correlation-id: {correlation}\r\nconnection: close\r\n\r\n"
+    )
+    return head.encode() + body

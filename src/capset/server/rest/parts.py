@@ -96,9 +96,12 @@ class StrictRoute(APIRoute):
         handle, takes_body = super().get_route_handler(), self.body_field is not None
 
         async def strictly(request: Request) -> Response:
+            strict = StrictRequest(request.scope, request.receive)
             if takes_body:
                 check_json_type(request.headers.get("content-type", ""))
-            return await handle(StrictRequest(request.scope, request.receive))
+                if not await strict.body():
+                    parse_json(b"")  # FastAPI would take it for a parameter that is missing
+            return await handle(strict)
 
         return strictly
 

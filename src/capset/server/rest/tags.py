@@ -6,13 +6,21 @@ import re
 from typing import Annotated, Final
 
 from fastapi import Header
+from pydantic import WithJsonSchema
 
+from capset.errors import Outdated
 from capset.server.visit import Refused
 
-_TAG: Final = re.compile(r'"(\d{1,18})"')
+_TAG: Final = re.compile('"[0-9]{1,18}"|[0-9]{1,18}')  # some clients leave the quotes out
 
-IfMatch = Annotated[str | None, Header(description='Only if it has this version, such as "3"', max_length=100)]
-IfNoneMatch = Annotated[str | None, Header(description="Only if there is none: *", max_length=100)]
+IfMatch = Annotated[
+    str | None,
+    WithJsonSchema({"type": "string", "pattern": f"^({_TAG.pattern})$"}),
+    Header(description='Only if it has this version, such as "3"'),
+]
+IfNoneMatch = Annotated[
+    str | None, WithJsonSchema({"type": "string", "enum": ["*"]}), Header(description="Only if there is none: *")
+]
 
 
 def tag_of(version: int) -> str:
@@ -23,15 +31,17 @@ def tag_of(version: int) -> str:
 def expected(if_match: str | None, if_none_match: str | None = None) -> int | None:
     """Return the version that a client expects, 0 for none, ``None`` if any will do.
 
-    Raises ``Refused`` for headers that say nothing that can be held to.
+    Raises ``Refused`` for headers that say nothing that can be held to, and ``Outdated`` for two that cannot both hold.
     """
     if if_none_match is not None:
-        if if_none_match.strip() != "*" or if_match is not None:
-            raise Refused(400, "invalid_header", "If-None-Match takes * here, and no If-Match beside it")
+        if if_none_match.strip() != "*":
+            raise Refused(400, "invalid_header", "If-None-Match takes * here")
+        if if_match is not None:
+            raise Outdated("If-Match and If-None-Match: * cannot both hold")
         return 0
     if if_match is None:
         return None
     found = _TAG.fullmatch(if_match.strip())
     if found is None:
         raise Refused(400, "invalid_header", 'If-Match takes one entity tag as it was given in ETag, such as "3"')
-    return int(found[1])
+    return int(found[0].strip('"'))
