@@ -6,26 +6,28 @@ import asyncio
 import contextlib
 import sys
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
+from uuid import UUID
 
 import typer
 from pydantic_core import from_json
 
+from capset.cli.arguments import read_arguments
 from capset.cli.exits import Exit, ended, exit_of, guarded
 from capset.cli.opening import find_agent, open_session, refuse_both
 from capset.cli.options import AsJson, Db, Env, Grant, Who
 from capset.cli.output import cell, err, pretty, print_error, print_json, visible
+from capset.cli.remote import Url, ask, server_of
 from capset.cli.settings import Settings, load_settings
 from capset.definitions.agents import Agent
 from capset.definitions.messages import Json, Message
-from capset.errors import DefinitionError, PermissionDenied
+from capset.errors import CapsetError, DefinitionError, PermissionDenied
 from capset.kernel.registry import Registry
-from capset.kernel.results import Result
 from capset.kernel.session import Session
 from capset.wire.calls import call_data
 
-MAX_ARGUMENT_BYTES = 16 * 1024 * 1024
+if TYPE_CHECKING:
+    from capset.client import Client
 
 
 @guarded
@@ -34,40 +36,49 @@ def call_command(
     arguments: Annotated[
         str, typer.Option("--args", metavar="JSON", help="A JSON object; @FILE reads a file and - reads stdin.")
     ] = "{}",
-    agent: Annotated[str | None, typer.Option(help="An agent file, or the name of an installed agent.")] = None,
+    agent: Annotated[
+        str | None, typer.Option(help="An agent file, the name of an installed agent, or the id of a stored one.")
+    ] = None,
     session: Annotated[str | None, typer.Option(help="The id of a session to go on with.")] = None,
     grant: Grant = None,
     env: Env = None,
     timeout: Annotated[float | None, typer.Option(help="Seconds that the call may take.")] = None,
     principal: Who = None,
     db: Db = None,
+    url: Url = None,
     as_json: AsJson = False,
 ) -> Exit:
     """Call one tool, governed and on record.
 
     Without --agent or --session the call runs in a new session of an agent with the named capability alone.
+    With --url it runs on a server, in a session there: one of these is needed then, and says which.
     """
-    settings = load_settings(db=db, principal=principal, grant=grant, env=env)
-    data = Json(_read_arguments(arguments))
+    server = server_of(url, db=db, principal=principal, grant=grant, env=env)
+    data = read_arguments(arguments)
     refuse_both(agent, session)
     if timeout is not None and not timeout > 0:
         raise DefinitionError(f"--timeout must be a positive number of seconds; got {timeout}")
     target = Target(tool, agent, session)
-    with contextlib.redirect_stdout(sys.stderr):  # what a handler prints is not the result
-        result, shape = asyncio.run(_call(settings, target, data, timeout, quiet=as_json))
+    if server is not None:
+        error, shape = ask(server, lambda client: _call_there(client, target, data, timeout, quiet=as_json))
+    else:
+        settings = load_settings(db=db, principal=principal, grant=grant, env=env)
+        with contextlib.redirect_stdout(sys.stderr):  # what a handler prints is not the result
+            error, shape = asyncio.run(_call(settings, target, Json(data), timeout, quiet=as_json))
     with ended():
         if as_json:
             print_json(shape)
-        elif result.error is not None:
-            if isinstance(result.error, PermissionDenied) and "lacks the permission" in result.error.message:
-                result.error.hint = "permissions of the principal are given with --grant"
-            print_error(result.error, as_json=False)
+        elif error is not None:
+            if isinstance(error, PermissionDenied) and "lacks the permission" in error.message:
+                command = "" if server is None else " to capset key create, where the server is"
+                error.hint = f"permissions of the principal are given with --grant{command}"
+            print_error(error, as_json=False)
         else:
             value = shape["data"]
             print(visible(value if isinstance(value, str) else pretty(value)), flush=True)
         if not as_json:
-            err().print(f"[dim]record {result.record}  session {shape['session']}[/]", soft_wrap=True)
-    return Exit.DONE if result.error is None else exit_of(result.error)
+            err().print(f"[dim]record {shape['record']}  session {shape['session']}[/]", soft_wrap=True)
+    return Exit.DONE if error is None else exit_of(error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +90,30 @@ class Target:
     session: str | None
 
 
-async def _call(
-    settings: Settings, target: Target, data: Json, timeout: float | None, *, quiet: bool
-) -> tuple[Result[Any], dict[str, Any]]:
+Called = tuple[CapsetError | None, dict[str, Any]]
+"""What went wrong, if anything did, and the call's wire shape as plain JSON data."""
+
+
+async def _call_there(client: Client, target: Target, data: bytes, timeout: float | None, *, quiet: bool) -> Called:
+    from capset.client import error_of
+
+    session = target.session
+    if session is None:
+        if target.agent is None:
+            raise DefinitionError(
+                "say in which session of the server: --session, or --agent for a new one",
+                hint="--agent takes the id of an agent that the server keeps, or the name of one installed there",
+            )
+        session = (await client.sessions.create(target.agent)).id
+    async with client.stream(session, target.tool, from_json(data), timeout=timeout) as events:
+        async for event in events:
+            if event.type == "progress" and not quiet:
+                _show_progress(event.data)
+    error = events.result.error
+    return (None if error is None else error_of(error)), events.result.plain()
+
+
+async def _call(settings: Settings, target: Target, data: Json, timeout: float | None, *, quiet: bool) -> Called:
     registry = Registry.installed()
     # Found first, so that a misspelt name makes no database.
     agent = _agent(registry, target) if target.session is None else None
@@ -90,7 +122,7 @@ async def _call(
         return await _run(session, target.tool, data, quiet=quiet)
 
 
-def _agent(registry: Registry, target: Target) -> Agent:
+def _agent(registry: Registry, target: Target) -> Agent | UUID:
     """Return the agent that is asked for, or one of the tool's capability alone."""
     if target.agent is not None:
         return find_agent(registry, target.agent)
@@ -100,40 +132,20 @@ def _agent(registry: Registry, target: Target) -> Agent:
     return Agent(name.replace(":", "-"), uses=[registry.get(name)])
 
 
-async def _run(session: Session, tool: str, data: Json, *, quiet: bool) -> tuple[Result[Any], dict[str, Any]]:
+async def _run(session: Session, tool: str, data: Json, *, quiet: bool) -> Called:
     reply: Any = None
     async with session.invoke(session.message(tool, data)) as messages:
         async for message in messages:
             match message:
                 case Message(kind="event", type="progress", data=progress) if not quiet:
-                    told = f"{progress['fraction']:>4.0%} {progress['message'] or ''}"
-                    err().print(f"[dim]{cell(told)}[/]", soft_wrap=True)
+                    _show_progress(progress)
                 case Message(kind="reply"):
                     reply = message.data
                 case _:
                     pass
-        return messages.result, call_data(messages.result, reply, session.id)
+        return messages.result.error, call_data(messages.result, reply, session.id)
 
 
-def _read_arguments(given: str) -> bytes:
-    """Return the arguments' JSON text. Raises ``DefinitionError`` if it is not there, or not a JSON object."""
-    source = "stdin" if given == "-" else given.removeprefix("@")
-    try:
-        if given == "-":
-            text = sys.stdin.buffer.read(MAX_ARGUMENT_BYTES + 1)
-        elif given.startswith("@"):
-            with Path(source).open("rb") as file:
-                text = file.read(MAX_ARGUMENT_BYTES + 1)
-        else:
-            text = given.encode(errors="surrogateescape")
-    except OSError as error:
-        raise DefinitionError(f"--args: {source!r} cannot be read: {error.strerror}") from None
-    if len(text) > MAX_ARGUMENT_BYTES:
-        raise DefinitionError(f"--args: at most {MAX_ARGUMENT_BYTES} bytes of JSON are taken")
-    try:
-        value = from_json(text, allow_inf_nan=False)
-    except ValueError as error:
-        raise DefinitionError(f"--args is not JSON: {error}", hint="""quote it: --args '{"a": 2}'""") from None
-    if not isinstance(value, dict):
-        raise DefinitionError(f"--args must be a JSON object, such as {{}}; got {type(value).__name__}")
-    return text
+def _show_progress(said: Any) -> None:  # as Progress says it
+    told = f"{said['fraction']:>4.0%} {said['message'] or ''}"
+    err().print(f"[dim]{cell(told)}[/]", soft_wrap=True)

@@ -10,6 +10,7 @@ from rich.tree import Tree
 from capset.cli.exits import Exit, guarded
 from capset.cli.options import AsJson
 from capset.cli.output import out, pretty, print_json, short, verbatim
+from capset.cli.remote import Url, ask, server_of
 from capset.errors import NotFound, unknown
 from capset.kernel.registry import Registry
 from capset.wire.capabilities import CapabilityDetail, ToolShape, capability_detail
@@ -18,11 +19,16 @@ from capset.wire.capabilities import CapabilityDetail, ToolShape, capability_det
 @guarded
 def describe_command(
     id: Annotated[str, typer.Argument(help="CAPABILITY or CAPABILITY.TOOL", metavar="ID")],
+    url: Url = None,
     as_json: AsJson = False,
 ) -> Exit:
     """Describe a capability, or one of its tools."""
     name, _, tool_name = id.partition(".")
-    detail = capability_detail(Registry.installed().get(name))
+    server = server_of(url)
+    if server is not None:
+        detail = ask(server, lambda client: client.capabilities.get(name))
+    else:
+        detail = capability_detail(Registry.installed().get(name))
     tool = _tool_of(detail, tool_name) if tool_name else None
     if as_json:
         print_json((tool or detail).plain())

@@ -13,7 +13,18 @@ from typing import Final, ParamSpec
 import typer
 
 from capset.cli.output import print_error
-from capset.errors import CapsetError, DefinitionError, StoreError
+from capset.errors import (
+    Cancelled,
+    CapsetError,
+    DeadlineExceeded,
+    DefinitionError,
+    ForeignAnswer,
+    InternalError,
+    PermissionDenied,
+    StoreError,
+    Unauthenticated,
+    Unreachable,
+)
 
 P = ParamSpec("P")
 
@@ -73,8 +84,10 @@ def ended() -> Generator[None]:
 def _told(error: Exception) -> tuple[Exit, CapsetError]:
     """Return how the command ends, and what to say. Raises an error that nobody expected, if it is to be debugged."""
     match error:
-        case StoreError():
+        case StoreError() | Unreachable() | ForeignAnswer() | DeadlineExceeded() | Cancelled() | InternalError():
             return Exit.FAILED, error
+        case Unauthenticated() | PermissionDenied():
+            return Exit.REFUSED, error
         case CapsetError():
             return Exit.BAD_INPUT, error
         case UnicodeEncodeError():

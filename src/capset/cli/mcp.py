@@ -25,7 +25,9 @@ Serve = Callable[[Session], Awaitable[None]]
 
 @guarded
 def mcp_command(
-    agent: Annotated[str | None, typer.Option(help="An agent file, or the name of an installed agent.")] = None,
+    agent: Annotated[
+        str | None, typer.Option(help="An agent file, the name of an installed agent, or the id of a stored one.")
+    ] = None,
     session: Annotated[str | None, typer.Option(help="The id of a session to go on with.")] = None,
     grant: Grant = None,
     env: Env = None,

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
+from uuid import UUID
 
 from pydantic_core import from_json
 
 from capset.adapters.agent_file import build_agent, read_agent_file
+from capset.adapters.stored_agents import StoredAgents
+from capset.cli.output import err, verbatim
 from capset.cli.settings import Settings, existing_db
 from capset.definitions.agents import Agent
-from capset.errors import DefinitionError, NotFound
+from capset.errors import Conflict, DefinitionError, NotFound
 from capset.kernel.kernel import Kernel
 from capset.kernel.registry import Registry
 from capset.kernel.session import Session
@@ -23,30 +27,58 @@ def refuse_both(agent: str | None, session: str | None) -> None:
         raise DefinitionError("a session has its agent: give --agent or --session, not both")
 
 
-def find_agent(registry: Registry, named: str) -> Agent:
-    """Return an installed agent by its name, or that of an agent file.
+def find_agent(registry: Registry, named: str) -> Agent | UUID:
+    """Return an installed agent by its name, or that of an agent file; or the id of one that a database may have.
 
     Raises ``NotFound`` for a name that nobody has, and what ``read_agent_file`` raises.
     """
     path = Path(named)
-    is_name = named in registry.agents or not path.suffix
-    return registry.get_agent(named) if is_name else read_agent_file(path, registry)
+    if named not in registry.agents:
+        if (stored := _id(named)) is not None:
+            return stored
+        if path.suffix:
+            return read_agent_file(path, registry)
+    return registry.get_agent(named)
 
 
 @asynccontextmanager
 async def open_session(
-    settings: Settings, registry: Registry, agent: Agent | None, session_id: str | None
+    settings: Settings, registry: Registry, agent: Agent | UUID | None, session_id: str | None
 ) -> AsyncGenerator[Session]:
     """Open a kernel, and a session of it: a new one of ``agent``, or the one that ``session_id`` names.
 
-    Raises ``NotFound`` if there is no such session of the settings' principal, and ``DefinitionError`` if the database
-    to look it up in is not there.
+    Raises ``NotFound`` if there is no such session of the settings' principal, or no such stored agent; ``Conflict``
+    for one that is archived; and ``DefinitionError`` if the database to look it up in is not there.
     """
     who = settings.principal
-    async with Kernel(store=settings.db if agent else existing_db(settings.db)) as kernel:
+    async with Kernel(store=settings.db if isinstance(agent, Agent) else existing_db(settings.db)) as kernel:
+        if isinstance(agent, UUID):
+            yield await _of_stored(kernel, registry, str(agent), settings)
+            return
         found = agent or await _agent_of(kernel, registry, session_id or "", who.id)
         async with kernel.open(found, principal=who, env=settings.env, session_id=session_id) as session:
             yield session
+
+
+async def _of_stored(kernel: Kernel, registry: Registry, id: str, settings: Settings) -> Session:
+    """Return a new session of an agent that was made over the API, by a key without an organisation."""
+    loaded = await StoredAgents(kernel, registry).get(None, id)
+    if loaded.row is None or loaded.row.status != "active":
+        raise Conflict(f"the agent {id!r} is archived: it takes no new sessions")
+    for notice in loaded.notices:
+        err().print(f"[yellow]warning:[/] {verbatim(notice)}", soft_wrap=True)
+    row = kernel.new_session(loaded.agent, settings.principal)
+    row = replace(row, agent_id=loaded.id, agent_version=loaded.row.version)
+    session = await kernel.enter(row, loaded.agent, principal=settings.principal, env=settings.env)
+    await kernel.store.sessions.create(row)
+    return session
+
+
+def _id(named: str) -> UUID | None:
+    try:
+        return UUID(named)
+    except ValueError:
+        return None
 
 
 async def _agent_of(kernel: Kernel, registry: Registry, session: str, principal: str) -> Agent:

@@ -1,0 +1,76 @@
+"""Work that a capset server does instead: ``--url``."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import typer
+
+from capset.cli.extras import needs_extra
+from capset.errors import DefinitionError, PermissionDenied, Unauthenticated
+
+if TYPE_CHECKING:
+    from capset.client import Client
+
+T = TypeVar("T")
+Url = Annotated[
+    str | None,
+    typer.Option("--url", metavar="URL", help="A server to ask instead (or CAPSET_URL), by the key in CAPSET_KEY."),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A server, and the key by which it is asked."""
+
+    url: str
+    key: str | None = field(repr=False)
+
+    @asynccontextmanager
+    async def open(self) -> AsyncGenerator[Client]:
+        """Give a client, and say what to do where the key does not do."""
+        from capset.client import Client  # only those who ask a server pay for it
+
+        plain_http = os.environ.get("CAPSET_PLAIN_HTTP") == "1"
+        try:
+            async with Client(self.url, key=self.key, plain_http=plain_http) as client:
+                yield client
+        except Unauthenticated as error:
+            error.hint = "the key is taken from CAPSET_KEY; capset key create makes one, where the server is"
+            raise
+        except PermissionDenied as error:
+            error.hint = "capset key create gives a key its scopes and permissions: --scope, --grant"
+            raise
+
+
+def server_of(url: str | None, **here: object) -> Server | None:
+    """Return the server that is to be asked, or ``None`` for work on this machine.
+
+    A server is named by the command line or by a variable, not by a file: whoever laid a file into a folder could have
+    the key sent to them. Raises ``DefinitionError`` if one of the options ``here`` is given, which only work here has.
+    """
+    named = os.environ.get("CAPSET_URL") if url is None else url
+    if not named:
+        return None
+    for option, value in here.items():
+        if value is not None and value != []:
+            raise DefinitionError(
+                f"--{option} is for work on this machine; a server has its own", hint="--url '' works on this machine"
+            )
+    needs_extra("client", "httpx2")
+    return Server(named, os.environ.get("CAPSET_KEY"))
+
+
+def ask(server: Server, question: Callable[[Client], Awaitable[T]]) -> T:
+    """Return what a server answers."""
+
+    async def asked() -> T:
+        async with server.open() as client:
+            return await question(client)
+
+    return asyncio.run(asked())

@@ -1,0 +1,51 @@
+"""Errors come out of the wire as what they went in."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+
+from capset import errors
+from capset.client import data_of, error_of
+from capset.errors import CapsetError, Field, InvalidArguments, ToolError
+from capset.wire.calls import CallShape
+from capset.wire.errors import error_shape
+from capset.wire.problems import Problem, problem_of
+
+TREE = [one for one in vars(errors).values() if inspect.isclass(one) and issubclass(one, CapsetError)]
+
+
+@pytest.mark.parametrize("kind", TREE)
+def test_every_error_comes_back_as_it_was(kind: type[CapsetError]) -> None:
+    error = kind("no such thing", fields=[Field("a.b", "an integer", "a.c"), Field("d", "text")])
+    problem = Problem.model_validate_json(problem_of(error, "c-1").model_dump_json())
+    error.correlation = "c-1"
+    for said in (problem, error_shape(error)):
+        again = error_of(said)
+        assert type(again) is kind
+        assert vars(again) == {**vars(error), "code": kind.code, "status": kind.status, "retryable": kind.retryable}
+        assert str(again) == "no such thing"
+
+
+def test_what_is_said_of_one_error_counts_more_than_its_class() -> None:
+    shape = error_shape(errors.NotFound("gone"))
+    again = error_of(shape.model_copy(update={"status": 410, "retryable": True}))
+    assert (type(again), again.status, again.retryable) == (errors.NotFound, 410, True)
+    assert (errors.NotFound.status, errors.NotFound.retryable) == (404, False)
+
+
+def test_a_code_that_nobody_knows_is_a_general_error() -> None:
+    again = error_of(error_shape(ToolError("come back later", code="too_fast", status=429)))
+    assert type(again) is CapsetError
+    assert (again.code, again.status, again.message, again.refusal) == ("too_fast", 429, "come back later", False)
+
+
+def test_the_data_of_a_call_or_its_error() -> None:
+    shape = CallShape(success=True, data=None, record="r", session="s", runtime_hash="h", prompt_hash="h")
+    assert data_of(shape) is None
+    assert data_of(shape.model_copy(update={"data": [1]})) == [1]
+    failed = shape.model_copy(update={"success": False, "error": error_shape(InvalidArguments("no", correlation="c"))})
+    with pytest.raises(InvalidArguments) as caught:
+        data_of(failed)
+    assert caught.value.correlation == "c"

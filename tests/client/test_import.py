@@ -1,0 +1,28 @@
+"""What importing the client needs, and what it does not."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+
+def run(code: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False)
+
+
+def test_without_httpx2_it_says_what_to_install() -> None:
+    done = run("import sys; sys.modules['httpx2'] = None; import capset; import capset.client")
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == (
+        "ModuleNotFoundError: capset.client needs httpx2: pip install 'capset[client]'"
+    )
+
+
+@pytest.mark.parametrize("heavy", ["fastapi", "uvicorn", "starlette", "structlog", "mcp", "sqlalchemy", "typer"])
+def test_it_needs_nothing_of_the_server(heavy: str) -> None:
+    done = run(
+        f"import sys; sys.modules[{heavy!r}] = None; import capset.client; print(capset.client.Client('http://h'))"
+    )
+    assert (done.stdout, done.stderr) == ("Client('http://h')\n", "")

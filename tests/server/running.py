@@ -1,0 +1,86 @@
+"""A server that runs: ``capset serve`` as a real process, on a database of its own."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.cli.support import CAPSET, Command, clean_environment
+
+EVERYTHING = ("capset:admin",)
+_ADDRESS = re.compile(r"capset serves (http://\S+)")
+_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """Where a server is, and the command in its folder and with its database."""
+
+    url: str
+    capset: Command
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    def key(
+        self,
+        principal: str = "ada",
+        *,
+        org: str | None = None,
+        grant: Iterable[str] = (),
+        scopes: Iterable[str] = ("capset:read", "capset:call"),
+    ) -> str:
+        """Make an API key with ``capset key create``, and return it."""
+        grants = [word for one in grant for word in ("--grant", one)]
+        asked = [word for one in scopes for word in ("--scope", one)]
+        belongs = ["--org", org] if org is not None else []
+        done = self.capset("key", "create", "test", "--principal", principal, *belongs, *grants, *asked, "--json")
+        assert done.code == 0, done.err
+        return done.json["key"]
+
+
+@contextmanager
+def running(folder: Path, *options: str, **environ: str) -> Generator[Running]:
+    """Start ``capset serve`` with more options in a folder, and end it: by SIGTERM, with 0 and without a traceback.
+
+    ``environ`` is added to a clean environment, such as ``PYTHONPATH=…`` for packages of one's own.
+    """
+    command = Command(folder, clean_environment(folder, **environ))
+    log = folder / "server.log"
+    with log.open("wb") as errors:
+        process = subprocess.Popen(
+            [CAPSET, "serve", "--port", "0", *options],
+            cwd=folder,
+            env=dict(command.environ),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=errors,
+        )
+    try:
+        yield Running(_address(process, log), command, process, log)
+        process.send_signal(signal.SIGTERM)
+        process.wait(_SECONDS)
+    finally:
+        process.kill()
+        process.wait()
+    said = log.read_text()
+    assert process.returncode == 0, said[-5_000:]
+    # What a tool's handler raises belongs in the log, on one line; any other traceback is the server's own.
+    surprises = [line for line in said.splitlines() if "Traceback" in line and '"logger":"capset.kernel"' not in line]
+    assert surprises == []
+
+
+def _address(process: subprocess.Popen[bytes], log: Path) -> str:
+    end = time.monotonic() + _SECONDS
+    while time.monotonic() < end:
+        said = log.read_text()
+        if (found := _ADDRESS.search(said)) is not None:
+            return found[1]
+        assert process.poll() is None, said
+        time.sleep(0.02)
+    raise AssertionError(f"the server did not start: {log.read_text()}")
