@@ -12,7 +12,7 @@ from typing import Any, Final, Self
 from capset.client.address import path_of
 from capset.client.agents import Agents
 from capset.client.capabilities import Capabilities
-from capset.client.connection import Connection, json_bytes
+from capset.client.connection import REPEATABLE, Connection, json_bytes
 from capset.client.events import CallEvents
 from capset.client.files import Files
 from capset.client.records import Records
@@ -22,6 +22,7 @@ from capset.wire.calls import CallShape
 from capset.wire.shapes import Shape
 
 _CORRELATION: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
+_REPEATED: Final = re.compile(r"[\x21-\x7e]{1,255}")
 
 
 class Client:
@@ -76,14 +77,17 @@ class Client:
         *,
         timeout: float | None = None,
         correlation: str | None = None,
+        idempotency_key: str | None = None,
     ) -> CallShape:
         """Call a tool, named ``tool`` or ``capability.tool``, and return what came of it, refusals and failures too.
 
         ``capset.client.data_of`` gives its data, or raises its error. After ``timeout`` seconds the server is told to
         stop it, and ``DeadlineExceeded`` is raised. ``correlation``, 1–100 letters, digits, dots, underscores and
-        hyphens, stands in the call's record. Raises ``NotFound`` for a session that is not the caller's.
+        hyphens, stands in the call's record. With ``idempotency_key``, 1–255 printable characters of ASCII, the same
+        call may be sent again within a day: it is made once, and answered with what came of it then.
+        Raises ``NotFound`` for a session that is not the caller's; ``Conflict`` while a call of the key is under way.
         """
-        path, body, headers = _asked(session, tool, arguments, correlation)
+        path, body, headers = _asked(session, tool, arguments, correlation, idempotency_key)
         async with _within(timeout):
             return await self._connection.call(path, body, headers)
 
@@ -96,17 +100,18 @@ class Client:
         *,
         timeout: float | None = None,
         correlation: str | None = None,
+        idempotency_key: str | None = None,
     ) -> AsyncGenerator[CallEvents]:
         """Call a tool and read its events: ``async with client.stream(…) as events``; then ``events.result``.
 
         The tool goes on as its events are read. Leaving early cancels it. All else is as for ``call``; ``timeout``
         covers the reading too.
         """
-        path, body, headers = _asked(session, tool, arguments, correlation)
+        path, body, headers = _asked(session, tool, arguments, correlation, idempotency_key)
         async with (
             _within(timeout),
             self._connection.stream(path, body, headers) as response,
-            aclosing(CallEvents(self._connection.answers, response)) as events,
+            aclosing(CallEvents(self._connection.answers, response, safe=idempotency_key is not None)) as events,
         ):
             yield events
 
@@ -120,13 +125,20 @@ class _Health(Shape):
 
 
 def _asked(
-    session: str, tool: str, arguments: Mapping[str, Any] | None, correlation: str | None
+    session: str,
+    tool: str,
+    arguments: Mapping[str, Any] | None,
+    correlation: str | None,
+    idempotency_key: str | None,
 ) -> tuple[str, bytes, dict[str, str]]:
     if correlation is not None and not _CORRELATION.fullmatch(correlation):
         raise DefinitionError(
             f"a correlation has 1–100 letters, digits, dots, underscores and hyphens; got {correlation!r}"
         )
-    headers = {"X-Correlation-Id": correlation} if correlation is not None else {}
+    if idempotency_key is not None and not _REPEATED.fullmatch(idempotency_key):
+        raise DefinitionError(f"an idempotency key has 1–255 printable characters of ASCII; got {idempotency_key!r}")
+    given = {"X-Correlation-Id": correlation, REPEATABLE: idempotency_key}
+    headers = {name: value for name, value in given.items() if value is not None}
     return path_of("sessions", session, "calls"), json_bytes({"tool": tool, "arguments": arguments or {}}), headers
 
 

@@ -18,6 +18,8 @@ from capset.wire.calls import CallShape
 Query = Mapping[str, str | int | bool | None]
 JSON: Final = "application/json"
 EVENTS: Final = "text/event-stream"
+REPEATABLE: Final = "Idempotency-Key"
+"""The header by which a request may be sent again, and is done once."""
 SILENCE: Final = 60.0
 """Seconds without a sign of life after which a stream counts as broken; a server gives one every 15."""
 
@@ -78,7 +80,7 @@ class Connection:
         """Return what came of a call, which takes as long as it takes; one that is refused has its shape too."""
         headers = {"Content-Type": JSON, **headers}
         async with self._sent("POST", path, self._patient, body=body, headers=headers) as response:
-            with self.answers.named(safe=False):
+            with self.answers.named(safe=REPEATABLE in headers):
                 await response.aread()
         if response.is_success or media_type_of(response) == JSON:
             return self.answers.parsed(CallShape, response.content)
@@ -89,7 +91,7 @@ class Connection:
         """Give the answer to a call as a stream of events, of which only the head has come."""
         headers = {"Content-Type": JSON, "Accept": EVENTS, **headers}
         async with self._sent("POST", path, self._streaming, body=body, headers=headers) as response:
-            await self._refuse(response, safe=False)
+            await self._refuse(response, safe=REPEATABLE in headers)
             if media_type_of(response) != EVENTS:
                 raise self.answers.foreign("answered a call with what is no stream of events")
             yield response
@@ -132,7 +134,7 @@ class Connection:
         if self._http is None:
             raise CapsetError("the client is not open", hint="use it as: async with Client(…) as client")
         given = {name: value for name, value in (query or {}).items() if value is not None}
-        with self.answers.named(safe=method == "GET"):
+        with self.answers.named(safe=method == "GET" or REPEATABLE in (headers or {})):
             request = self._http.build_request(
                 method, f"{self.url}{path}", params=given or None, content=body, headers=headers, timeout=timeout
             )

@@ -18,8 +18,9 @@ LARGEST: Final = 64 * 1024 * 1024
 class CallEvents:
     """``async for event in events``: what a tool says while it runs; then ``events.result``."""
 
-    def __init__(self, answers: Answers, response: httpx2.Response) -> None:
+    def __init__(self, answers: Answers, response: httpx2.Response, *, safe: bool) -> None:
         self._answers = answers
+        self._safe = safe
         self._result: CallShape | None = None
         self._events = self._read(httpx2.EventSource(response, LARGEST))
 
@@ -43,7 +44,7 @@ class CallEvents:
         await self._events.aclose()
 
     async def _read(self, source: httpx2.EventSource) -> AsyncGenerator[MessageShape]:
-        with self._answers.named(safe=False):
+        with self._answers.named(safe=self._safe):
             async for event in source:
                 if event.event == "result":
                     # Read on to the end, which comes at once, so that the connection can be used again.
@@ -51,4 +52,4 @@ class CallEvents:
                 elif event.event == "message" and event.data:
                     yield self._answers.parsed(MessageShape, event.data)
         if self._result is None:
-            raise self._answers.broken("the stream ended before the call's result", safe=False)
+            raise self._answers.broken("the stream ended before the call's result", safe=self._safe)
