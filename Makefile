@@ -46,6 +46,7 @@ bench: $(SETUP) ## measure, side by side with peers (ARGS="--quick --json")
 	@$(BIN)/python -m benchmarks $(ARGS)
 
 examples: $(SETUP) ## run every example in a fresh folder
+	@scripts/install_for_tests.sh
 	@$(BIN)/python scripts/run_examples.py
 
 docs: $(SETUP) ## build the documentation into site/

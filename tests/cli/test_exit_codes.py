@@ -6,18 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from capset.cli.exits import Exit, exit_of
-from capset.errors import (
-    CapsetError,
-    DeadlineExceeded,
-    InternalError,
-    InvalidArguments,
-    InvalidOutput,
-    NotFound,
-    PermissionDenied,
-    StoreError,
-    ToolError,
-)
 from tests.cli.support import ADD, Run
 
 
@@ -121,20 +109,3 @@ def test_a_tool_that_fails_ends_with_1_and_is_on_record(run: Run) -> None:
     }
     (record,) = run("audit", "query", "--outcome", "failed", "--json").json["items"]
     assert record["id"] == done.json["record"]
-
-
-@pytest.mark.parametrize(
-    ("kind", "code"),
-    [
-        (NotFound, Exit.REFUSED),
-        (PermissionDenied, Exit.REFUSED),
-        (InvalidArguments, Exit.REFUSED),
-        (ToolError, Exit.FAILED),
-        (InternalError, Exit.FAILED),
-        (InvalidOutput, Exit.FAILED),
-        (DeadlineExceeded, Exit.FAILED),
-        (StoreError, Exit.FAILED),
-    ],
-)
-def test_every_class_of_error_has_its_exit_code(kind: type[CapsetError], code: Exit) -> None:
-    assert exit_of(kind("…")) is code

@@ -21,7 +21,8 @@ def test_a_call(run: Run) -> None:
     ids = {"record", "session", "runtime_hash", "prompt_hash"}
     assert set(run(*ADD, "--json").json) == {"success", "data", *ids}
     refused = run("call", "test_math.add", "--json")
-    assert set(refused.json) == {"success", "error", *ids}
+    assert set(refused.json) == {"success", "error", "refused", *ids}
+    assert refused.json["refused"] is True
     assert set(refused.json["error"]) == {"code", "status", "message", "retryable", "fields", "correlation"}
     assert set(refused.json["error"]["fields"][0]) == {"path", "expected"}
     misspelt = run("call", "test_math.add", "--args", '{"aa": 1, "b": 2}', "--json").json["error"]["fields"]

@@ -109,7 +109,8 @@ def test_progress_is_shown_as_it_comes(there: There) -> None:
 def test_a_call_ends_as_it_does_here(there: There, tool: str, arguments: str, code: int, error: str) -> None:
     done = there.remote("call", tool, "--agent", there.agent, "--args", arguments, "--json")
     assert (done.code, done.json["error"]["code"]) == (code, error)
-    assert list(done.json) == ["success", "error", "record", "session", "runtime_hash", "prompt_hash"]
+    assert list(done.json) == ["success", "error", "refused", "record", "session", "runtime_hash", "prompt_hash"]
+    assert done.json["refused"] is (code == 3)
     told = there.remote("call", tool, "--agent", there.agent, "--args", arguments)
     assert (told.code, told.out) == (code, "")
     assert told.said.startswith("error: ")

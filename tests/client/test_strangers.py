@@ -62,8 +62,8 @@ async def test_a_server_that_says_nothing() -> None:
 @pytest.mark.parametrize(
     ("said", "told"),
     [
-        (answer("200 OK", "text/html", HTML), "answered what is no _Health: is it capset"),
-        (answer("200 OK", "application/json", b'{"other": 1}'), "answered what is no _Health"),
+        (answer("200 OK", "text/html", HTML), "answered what is no HealthShape: is it capset"),
+        (answer("200 OK", "application/json", b'{"other": 1}'), "answered what is no HealthShape"),
         (answer("404 Not Found", "text/html", HTML), "answered 404, and not as capset does"),
         (answer("404 Not Found", "application/json", b'{"detail": "Not Found"}'), "answered 404, and not as"),
         (answer("502 Bad Gateway", "text/html", HTML), "answered 502, and not as capset does"),

@@ -79,8 +79,8 @@ def test_a_call_that_succeeded_has_data_whatever_it_is(data: object) -> None:
 @pytest.mark.parametrize("error", [ToolError("no"), PermissionDenied("Permission denied: no"), InternalError("…")])
 def test_a_call_that_failed_has_an_error_and_no_data(error: CapsetError) -> None:
     shape = returns(CallShape.model_validate(call_data(ended(error=error), None, "s")))
-    assert set(shape) == {"success", "error", *IDS}
-    assert shape["success"] is False
+    assert set(shape) == {"success", "error", "refused", *IDS}
+    assert (shape["success"], shape["refused"]) == (False, isinstance(error, PermissionDenied))
     assert shape["error"]["code"] == error.code
 
 

@@ -68,9 +68,13 @@ class StoredAgents:
         return self.loaded(await self._row(org, id))
 
     def loaded(self, row: AgentRow) -> Loaded:
-        """Return a stored agent ready for use."""
+        """Return a stored agent ready for use, or with a notice of why it cannot be used as it is any more."""
         agent, gone = self._cached(json.dumps(_definition(row)))
-        return Loaded(row.id, agent, row, (*gone, *self._kernel.compose(agent).notices))
+        try:
+            notices = self._kernel.compose(agent).notices
+        except DefinitionError as error:  # what is installed has changed since
+            notices = (error.message,)
+        return Loaded(row.id, agent, row, (*gone, *notices))
 
     def load(self, definition: str) -> Agent:
         """Return the agent of a definition kept as JSON text, such as a session's, without what has gone since."""
@@ -110,6 +114,11 @@ class StoredAgents:
         return row
 
     def _filled(self, row: AgentRow, given: AgentInput) -> AgentRow:
+        row = replace(row, tags=tuple(dict.fromkeys(given.tags)), status=given.status)
+        if given.model_dump(include=set(_definition(row))) | {"capabilities": given.capability_ids()} == _definition(
+            row
+        ):
+            return row  # so that one whose capability has gone can still be archived
         agent = make_agent(given, self._registry, f"agent {given.name!r}")
         _refuse_coming_soon(agent.uses)
         return replace(
@@ -119,8 +128,6 @@ class StoredAgents:
             system_prompt=agent.system_prompt,
             instructions=agent.instructions,
             capabilities=tuple(one.name for one in agent.uses),
-            tags=tuple(dict.fromkeys(given.tags)),
-            status=given.status,
             static_hash=self._kernel.compose(agent).static_hash,
         )
 

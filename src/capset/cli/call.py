@@ -13,7 +13,7 @@ import typer
 from pydantic_core import from_json
 
 from capset.cli.arguments import read_arguments
-from capset.cli.exits import Exit, ended, exit_of, guarded
+from capset.cli.exits import Exit, ended, guarded
 from capset.cli.opening import find_agent, open_session, refuse_both
 from capset.cli.options import AsJson, Db, Env, Grant, Who
 from capset.cli.output import cell, err, pretty, print_error, print_json, visible
@@ -78,7 +78,7 @@ def call_command(
             print(visible(value if isinstance(value, str) else pretty(value)), flush=True)
         if not as_json:
             err().print(f"[dim]record {shape['record']}  session {shape['session']}[/]", soft_wrap=True)
-    return Exit.DONE if error is None else exit_of(error)
+    return Exit.DONE if error is None else Exit.REFUSED if shape["refused"] else Exit.FAILED
 
 
 @dataclass(frozen=True, slots=True)

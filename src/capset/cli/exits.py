@@ -42,11 +42,6 @@ INTERRUPTED: Final = 130
 """What a shell calls the end by Ctrl-C."""
 
 
-def exit_of(error: CapsetError) -> Exit:
-    """Return how a call that ended with this error ends the command."""
-    return Exit.REFUSED if error.refusal else Exit.FAILED
-
-
 def guarded(command: Callable[P, Exit]) -> Callable[P, None]:
     """Make a command of a function: whatever it raises becomes one clear message and an exit code, no traceback.
 

@@ -17,6 +17,7 @@ from capset.cli.settings import Settings, load_settings
 from capset.errors import DefinitionError
 from capset.kernel.kernel import Kernel
 from capset.kernel.registry import Registry
+from capset.net.loopback import is_loopback
 
 if TYPE_CHECKING:
     from capset.server.gate import Names
@@ -45,7 +46,7 @@ def serve_command(
     Whoever asks needs an API key: capset key create.
     """
     needs_extra("server", "fastapi", "uvicorn", "httptools", "structlog")
-    from capset.server.gate import Names, is_loopback
+    from capset.server.gate import Names
 
     settings = load_settings(db=db, principal=principal, grant=grant, env=env)
     if insecure and not is_loopback(host):

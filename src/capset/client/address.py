@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from ipaddress import ip_address
 from typing import Final
 from urllib.parse import quote
 
 import httpx2
 
 from capset.errors import DefinitionError
+from capset.net.loopback import is_loopback
 
 _KEY: Final = re.compile(r"[\x21-\x7e]{1,200}")
 
@@ -37,7 +37,7 @@ def check_key(key: str, url: httpx2.URL, *, plain_http: bool) -> str:
     """
     if not _KEY.fullmatch(key):
         raise DefinitionError("the API key is not one: it has 1 to 200 characters of ASCII, and no spaces")
-    if url.scheme == "http" and not plain_http and not _is_loopback(url.host):
+    if url.scheme == "http" and not plain_http and not is_loopback(url.host):
         raise DefinitionError(
             f"{url} is not encrypted: the API key would be seen by everybody on the way",
             hint="use https://, or allow it: plain_http=True, or CAPSET_PLAIN_HTTP=1 for the command",
@@ -63,12 +63,3 @@ def segment(part: str) -> str:
     except UnicodeEncodeError:
         raise DefinitionError(f"{part[:100]!r} is not valid Unicode text") from None
     return quoted.replace(".", "%2E") if part in (".", "..") else quoted  # else the URL would lose them
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False

@@ -19,7 +19,7 @@ from capset.client.records import Records
 from capset.client.sessions import Sessions
 from capset.errors import DeadlineExceeded, DefinitionError
 from capset.wire.calls import CallShape
-from capset.wire.shapes import Shape
+from capset.wire.health import HealthShape
 
 _CORRELATION: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
 _REPEATED: Final = re.compile(r"[\x21-\x7e]{1,255}")
@@ -117,11 +117,7 @@ class Client:
 
     async def health(self) -> None:
         """Return if the server can serve calls. Raises ``StoreError`` if not, and ``Unreachable``; needs no key."""
-        await self._connection.get(_Health, path_of("readyz"))
-
-
-class _Health(Shape):
-    status: str
+        await self._connection.get(HealthShape, path_of("readyz"))
 
 
 def _asked(

@@ -10,6 +10,8 @@ from typing import BinaryIO, cast
 
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
@@ -76,11 +78,20 @@ async def _failed(request: Request, error: Exception) -> Response:
 
 async def _misfitting(request: Request, error: Exception) -> Response:
     """List every field of a body, a query or a path that does not fit."""
-    problems = cast("list[ErrorDetails]", cast("RequestValidationError", error).errors())
+    found = cast("RequestValidationError", error)
+    problems = cast("list[ErrorDetails]", found.errors())
     for one in problems:
         one["loc"] = one["loc"][1:]  # without where a value came from: its name tells as much
-    fields = misfits_of(problems, (), {})
+    fields = misfits_of(problems, _known(request), found.body)
     return await _failed(request, InvalidArguments("Invalid request", fields=fields))
+
+
+def _known(request: Request) -> list[str]:
+    """Return the names of a body's own fields, for who mistypes one."""
+    route = request.scope.get("route")
+    field = route.body_field if isinstance(route, APIRoute) else None
+    shape = field.field_info.annotation if field is not None else None
+    return list(shape.model_fields) if isinstance(shape, type) and issubclass(shape, BaseModel) else []
 
 
 async def _refused(request: Request, error: Exception) -> Response:

@@ -6,12 +6,12 @@ import logging
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
-from ipaddress import ip_address
 from typing import Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from capset.errors import CapsetError, InternalError, PermissionDenied
+from capset.net.loopback import is_loopback
 from capset.server.answers import answer_problem
 from capset.server.logs import AccessLog
 from capset.server.service import Service
@@ -129,13 +129,3 @@ class Gate:
                 **visit.notes,
             }
         )
-
-
-def is_loopback(host: str) -> bool:
-    """Whether an address or a name is this machine's own, to be reached from here only."""
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False

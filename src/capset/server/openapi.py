@@ -41,7 +41,8 @@ def describe(app: FastAPI, registry: Registry) -> Node:
 def methods_by_path(document: Node) -> Callable[[str], list[str]]:
     """Return the function that tells the methods of a path: a router knows those of one of its routes only."""
     paths: Node = {**document["paths"], "/openapi.json": {"get": {}}}
-    table = [(compile_path(path)[0], sorted(map(str.upper, found))) for path, found in paths.items()]
+    patterns = {path: compile_path(path.replace("{path}", "{path:path}"))[0] for path in paths}
+    table = [(patterns[path], sorted(map(str.upper, found))) for path, found in paths.items()]
 
     def methods(path: str) -> list[str]:
         return next((found for pattern, found in table if pattern.match(path)), list[str]())

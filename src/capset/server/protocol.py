@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable
 from typing import Any, Final, cast
 
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
@@ -19,7 +19,7 @@ from capset.server.visit import Refused
 from capset.wire.problems import MEDIA_TYPE, problem_of
 
 LINGER_SECONDS: Final = 2.0
-"""How long a client that is still sending may read its last answer: closing at once would take it away (RFC 9112 §9.6)."""
+"""How long a client that still sends may read its last answer: an end at once would take it away (RFC 9112 §9.6)."""
 
 
 def protocol_with(limits: Limits) -> type[HttpToolsProtocol]:
@@ -63,8 +63,8 @@ def protocol_with(limits: Limits) -> type[HttpToolsProtocol]:
             self._wait_no_more()
             if [name for name, _ in self.headers].count(b"host") > 1:
                 raise ValueError("more than one Host")  # the parser makes it a 400 (RFC 9112 §3.2)
-            self._in_body = True
             super().on_headers_complete()
+            self._in_body = True
 
         def on_message_complete(self) -> None:
             self._in_body = False
@@ -94,14 +94,14 @@ def protocol_with(limits: Limits) -> type[HttpToolsProtocol]:
         def send_400_response(self, msg: str) -> None:
             self._refuse(Refused(400, "invalid_http", msg))
 
-        def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGIApp) -> None:
+        def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:  # ASGI in uvicorn's own words
             async def wholly(scope: Scope, receive: Receive, send: Send) -> None:
                 await app(scope, receive, send)
                 if cycle.response_started and not cycle.response_complete:
                     cycle.disconnected = True  # its client was given up; it may never read what is left
                     self._raw.abort()
 
-            super()._start_asgi_task(cycle, cast("Any", wholly))  # uvicorn has its own names for the same types
+            super()._start_asgi_task(cycle, cast("Any", wholly))
 
         def _expect_head(self) -> None:
             self._head, self._in_head = 0, True
@@ -126,7 +126,8 @@ def protocol_with(limits: Limits) -> type[HttpToolsProtocol]:
                 self._raw.close()
 
         def _answering(self) -> bool:
-            return self.cycle is not None and not self.cycle.response_complete
+            cycle = cast("RequestResponseCycle | None", self.cycle)
+            return cycle is not None and not cycle.response_complete
 
         def _refuse(self, error: CapsetError) -> None:
             """Answer what is no request, behind the answers to those before it, and close."""
@@ -134,7 +135,7 @@ def protocol_with(limits: Limits) -> type[HttpToolsProtocol]:
             self._wait_no_more()
             if self._answering() and not self._in_body:
                 self.cycle.keep_alive = False  # what is being answered comes first, and then the end
-            elif self.pipeline or (self._in_body and self.cycle is not None and self.cycle.response_started):
+            elif self.pipeline or (self._in_body and self.cycle.response_started):
                 self.transport.close()
             else:
                 if self._answering():

@@ -12,7 +12,7 @@ from typing import Final
 import uvicorn
 from starlette.types import ASGIApp
 
-from capset.errors import CapsetError
+from capset.errors import Unreachable
 from capset.server.limits import Limits
 from capset.server.protocol import protocol_with
 
@@ -22,7 +22,7 @@ BACKLOG: Final = 2048
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """Return a socket that is bound to an address; port 0 takes a free one. Raises ``CapsetError`` if it cannot be."""
+    """Return a socket that is bound to an address; port 0 takes a free one. Raises ``Unreachable`` if it cannot be."""
     with contextlib.ExitStack() as on_failure:
         try:
             family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
@@ -32,7 +32,7 @@ def bind(host: str, port: int) -> socket.socket:
             bound.bind((host, port))
             bound.listen(BACKLOG)  # here, since two may be bound to one port where neither listens yet
         except OSError as error:
-            raise CapsetError(
+            raise Unreachable(
                 f"cannot listen on {host}:{port}: {error.strerror}",
                 hint="choose another with --host and --port; --port 0 takes any that is free",
             ) from None

@@ -2,19 +2,34 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import ConfigDict, Field
 
 from capset.kernel.results import Result
 from capset.wire.errors import ErrorShape, error_shape
 from capset.wire.shapes import Shape
 
 
+class CallInput(Shape):
+    """Which tool is called, as ``tool`` or ``capability.tool``, with which arguments."""
+
+    model_config = ConfigDict(strict=True)
+
+    tool: Annotated[str, Field(min_length=1, max_length=200)]
+    arguments: dict[str, Any] = Field(default_factory=dict[str, Any])  # of the tool's own schema
+
+
 class CallShape(Shape):
-    """``data`` if ``success``, else ``error``; ``record`` is the id of the call's record."""
+    """``data`` if ``success``, else ``error``, and whether the call was ``refused``, not let through to fail.
+
+    ``record`` is the id of the call's record.
+    """
 
     success: bool
     data: Any = None  # the tool's own output, as JSON data
     error: ErrorShape | None = None
+    refused: bool | None = None
     record: str
     session: str
     runtime_hash: str
@@ -22,10 +37,10 @@ class CallShape(Shape):
 
     def plain(self) -> dict[str, Any]:
         """Return plain JSON data; of ``data`` and ``error`` exactly one is there, even where ``data`` is null."""
-        shape = {name: value for name, value in self.model_dump(mode="json").items() if name not in ("data", "error")}
+        ending = self.model_dump(mode="json", include={"record", "session", "runtime_hash", "prompt_hash"})
         if self.error is None:
-            return {"success": True, "data": self.data, **shape}
-        return {"success": False, "error": self.error.plain(), **shape}
+            return {"success": True, "data": self.data, **ending}
+        return {"success": False, "error": self.error.plain(), "refused": bool(self.refused), **ending}
 
 
 def call_data(result: Result[Any], data: Any, session: str) -> dict[str, Any]:
@@ -41,4 +56,5 @@ def call_data(result: Result[Any], data: Any, session: str) -> dict[str, Any]:
     }
     if result.error is None:
         return {"success": True, "data": data, **ending}
-    return {"success": False, "error": error_shape(result.error).plain(), **ending}
+    error = result.error
+    return {"success": False, "error": error_shape(error).plain(), "refused": error.refusal, **ending}

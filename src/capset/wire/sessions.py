@@ -2,8 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
+from pydantic import ConfigDict, Field
+
 from capset.stores.base import SessionRow
 from capset.wire.shapes import Shape
+
+
+class SessionInput(Shape):
+    """Which agent a new session is of: the id of a stored one, or the name of one that is defined in code."""
+
+    model_config = ConfigDict(strict=True)
+
+    agent_id: Annotated[str, Field(min_length=1, max_length=200)]
 
 
 class SessionShape(Shape):

@@ -7,6 +7,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Body, Query, Response
 
 from capset.adapters.stored_agents import Loaded
+from capset.definitions.agents import Agent
+from capset.definitions.names import AGENT
 from capset.server.rest.parts import Id, Paged, Reads, Served, StrictRoute, Writes, problems
 from capset.server.rest.tags import IfMatch, expected, tag_of
 from capset.server.service import Service
@@ -21,6 +23,8 @@ class AgentFilter(Paged):
 
     status: AgentStatus | None = None
     name: Annotated[str | None, Query(max_length=100)] = None
+    cursor: Annotated[str | None, Query(pattern=f"^(~{AGENT.pattern}|[0-9a-f-]{{1,200}})$")] = None
+    """Of those that are defined in code, ``~`` and the name that the page before ended with."""
 
 
 @router.post("", status_code=201, responses=problems(400, 413, 415, 422), operation_id="create_agent")
@@ -34,16 +38,24 @@ async def create_agent(service: Served, caller: Writes, given: AgentInput, respo
 @router.get("", responses=problems(422), operation_id="list_agents")
 async def list_agents(service: Served, caller: Reads, wanted: Annotated[AgentFilter, Query()]) -> AgentPageShape:
     """List agents: those that are defined in code by name, then the stored ones, newest first."""
-    query = AgentQuery(caller.principal.org, wanted.status, wanted.name, wanted.limit, wanted.cursor)
-    page = await service.kernel.store.agents.list(query)
     defined = [
-        defined_agent_detail(service.kernel.compose(one))
+        one
         for one in service.registry.agents.values()
         if wanted.status in (None, "active") and wanted.name in (None, one.name)
     ]
-    stored = [_detail(service, service.agents.loaded(row)) for row in page.items]
-    items = stored if wanted.cursor else [*defined, *stored]
-    return AgentPageShape(items=items, total=len(defined) + page.total, next=page.next)
+    cursor, first = wanted.cursor or "~", list[Agent]()
+    if cursor.startswith("~"):
+        first, cursor = [one for one in defined if one.name > cursor[1:]], None
+    shown = first[: wanted.limit]
+    left = wanted.limit - len(shown)
+    # The store is asked even where no room is left: it knows the total, and whether there is a next page.
+    query = AgentQuery(caller.principal.org, wanted.status, wanted.name, left or 1, cursor)
+    page = await service.kernel.store.agents.list(query)
+    items = [defined_agent_detail(service.kernel.compose(one)) for one in shown]
+    items += [_detail(service, service.agents.loaded(row)) for row in page.items[:left]]
+    ended = len(first) == len(shown) and (left > 0 or not page.items)
+    following = page.next if ended else f"~{shown[-1].name}"
+    return AgentPageShape(items=items, total=len(defined) + page.total, next=following)
 
 
 @router.get("/{id}", responses=problems(404, 422), operation_id="get_agent")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Header
-from pydantic import ConfigDict, Field, ValidationError
+from pydantic import ValidationError
 from pydantic_core import to_json
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -27,8 +27,7 @@ from capset.server.rest.repeats import Once
 from capset.server.rest.watch import Watch
 from capset.server.service import Service
 from capset.server.visit import Visit, caller_of, visit_of
-from capset.wire.calls import CallShape, call_data
-from capset.wire.shapes import Shape
+from capset.wire.calls import CallInput, CallShape, call_data
 
 IdempotencyKey = Annotated[
     str | None,
@@ -37,15 +36,6 @@ IdempotencyKey = Annotated[
         pattern="^[!-~]{1,255}$",
     ),
 ]
-
-
-class CallInput(Shape):
-    """Which tool is called, as ``tool`` or ``capability.tool``, with which arguments."""
-
-    model_config = ConfigDict(strict=True)
-
-    tool: Annotated[str, Field(min_length=1, max_length=200)]
-    arguments: dict[str, Any] = Field(default_factory=dict[str, Any])  # of the tool's own schema
 
 
 _BEFORE: Final = "/v1/sessions/"

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Path, Query, Request, Response
+from starlette.convertors import PathConvertor, register_url_convertor
 
 from capset.definitions.files import normalise_path
 from capset.errors import FileError, PermissionDenied
@@ -24,6 +25,15 @@ _BYTES: Final[dict[str, Any]] = {"application/octet-stream": {"schema": {"type":
 FilePath = Annotated[str, Path(description="Without its first slash; empty for the root", max_length=1024)]
 
 
+class AnyPath(PathConvertor):
+    """Starlette's own takes no line breaks; the name of a file may hold them."""
+
+    regex = "(?s:.*)"
+
+
+register_url_convertor("file", AnyPath())
+
+
 class Recursive(Asked):
     """Whether all that is below counts too."""
 
@@ -31,7 +41,7 @@ class Recursive(Asked):
 
 
 @router.get(
-    "/{id}/files/{path:path}",
+    "/{id}/files/{path:file}",
     responses={200: {"content": _BYTES, "description": "A file's bytes, or a folder"}, **problems(400, 404, 422)},
     operation_id="read_file",
     response_model=FolderShape,
@@ -54,7 +64,7 @@ async def read_file(
 
 
 @router.put(
-    "/{id}/files/{path:path}",
+    "/{id}/files/{path:file}",
     responses=problems(400, 404, 409, 412, 413, 422),
     openapi_extra={"requestBody": {"required": True, "content": _BYTES}},
     operation_id="write_file",
@@ -78,7 +88,7 @@ async def write_file(
 
 
 @router.delete(
-    "/{id}/files/{path:path}",
+    "/{id}/files/{path:file}",
     status_code=204,
     responses=problems(400, 404, 409, 412, 422),
     operation_id="delete_file",

@@ -5,21 +5,15 @@ from __future__ import annotations
 from fastapi import APIRouter
 
 from capset.server.rest.parts import Served, StrictRoute, problems
-from capset.wire.shapes import Shape
+from capset.wire.health import HealthShape
 
 router = APIRouter(tags=["health"], route_class=StrictRoute)
-
-
-class HealthShape(Shape):
-    """It is well; where it is not, a problem is answered."""
-
-    status: str = "ok"
 
 
 @router.get("/healthz", operation_id="healthz")
 async def healthz() -> HealthShape:
     """Say that the process answers."""
-    return HealthShape()
+    return HealthShape(status="ok")
 
 
 @router.get("/readyz", responses={503: problems()[503]}, operation_id="readyz")
@@ -27,4 +21,4 @@ async def readyz(service: Served) -> HealthShape:
     """Say that calls can be served: the store is written to and read."""
     await service.kernel.audit.flush()
     await service.kernel.store.keys.find("")
-    return HealthShape()
+    return HealthShape(status="ok")

@@ -5,23 +5,13 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
-from pydantic import ConfigDict, Field
 
 from capset.server.rest.parts import Calls, Id, Paged, Served, StrictRoute, problems
 from capset.stores.base import SessionQuery
-from capset.wire.sessions import SessionPageShape, SessionShape, session_shape
-from capset.wire.shapes import Shape
+from capset.wire.sessions import SessionInput, SessionPageShape, SessionShape, session_shape
 from capset.wire.snapshots import SnapshotShape, snapshot_shape
 
 router = APIRouter(prefix="/sessions", tags=["sessions"], route_class=StrictRoute)
-
-
-class SessionInput(Shape):
-    """Which agent a new session is of: the id of a stored one, or the name of one that is defined in code."""
-
-    model_config = ConfigDict(strict=True)
-
-    agent_id: Annotated[str, Field(min_length=1, max_length=200)]
 
 
 class SessionFilter(Paged):

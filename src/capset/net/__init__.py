@@ -1,0 +1,1 @@
+"""Addresses: what everything that speaks over a network must know of them."""

@@ -1,0 +1,241 @@
+"""``capset serve`` as a process: how it begins, what it logs, and how it ends (spec 5, P14, P16)."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests.cli.support import Command, Done, Run, run_here
+
+ALL = ("--scope", "capset:admin", "--grant", "session_files:write", "--grant", "session_files:read")
+
+
+@dataclass
+class Serving:
+    """A server that runs in a process of its own."""
+
+    process: subprocess.Popen[str]
+    url: str
+
+    def client(self, key: str | None = None) -> httpx2.Client:
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        return httpx2.Client(base_url=self.url, headers=headers, timeout=20, trust_env=False)
+
+    def end(self, number: int = signal.SIGTERM) -> str:
+        """End it, and return what it said on stderr: no traceback but of what a tool's own code raised."""
+        self.process.send_signal(number)
+        out, said = self.process.communicate(timeout=20)
+        assert out == ""
+        lines = [json.loads(line) for line in said.splitlines()]
+        assert [line for line in lines if "Traceback" in str(line) and line.get("logger") != "capset.kernel"] == []
+        return said
+
+
+@contextmanager
+def serving(command: Command, *options: str) -> Generator[Serving]:
+    process = command.start("serve", "--port", "0", *options)
+    try:
+        assert process.stderr is not None
+        first = process.stderr.readline()
+        found = re.search(r"http://\S+", first)
+        assert found, first
+        yield Serving(process, found[0])
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def beside(command: Command, *args: str) -> Done:
+    """Run another command on the server's database, in this process."""
+    done = run_here(*args, "--db", f"sqlite:///{command.folder}/capset.db")
+    assert done.code == 0, done.err
+    return done
+
+
+def key_for(command: Command, *options: str) -> str:
+    return beside(command, "key", "create", "test", "--principal", "ada", "--org", "acme", *options).out.strip()
+
+
+def session_of(client: httpx2.Client, agent: str) -> str:
+    return client.post("/v1/sessions", json={"agent_id": agent}).json()["id"]
+
+
+def records(command: Command) -> list[dict[str, Any]]:
+    return beside(command, "audit", "query", "--json").json["items"]
+
+
+@pytest.mark.spec("P9", "P14")
+def test_it_serves_whoever_has_a_key_and_logs_one_line_a_request(workshop: Command) -> None:
+    key = key_for(workshop, *ALL)
+    with serving(workshop) as here:
+        with here.client() as stranger:
+            assert stranger.get("/v1/agents").status_code == 401
+            assert stranger.get("/v1/healthz").status_code == 200
+        with here.client(key) as client:
+            session = session_of(client, "foreman")
+            body = {"tool": "echo", "arguments": {"text": "s3cret-argument"}}
+            answer = client.post(f"/v1/sessions/{session}/calls", json=body, headers={"X-Correlation-Id": "mine-1"})
+            client.post(f"/v1/sessions/{session}/calls", json={"tool": "crash"})
+            client.get("/v1/agents?name=s3cret-query")
+        said = here.end()
+    assert here.process.returncode == 0
+    lines = [json.loads(line) for line in said.splitlines()]
+    requests = [line for line in lines if line["event"] == "request"]
+    assert [(line["method"], line["path"], line["status"]) for line in requests] == [
+        ("GET", "/v1/agents", 401),
+        ("GET", "/v1/healthz", 200),
+        ("POST", "/v1/sessions", 201),
+        ("POST", f"/v1/sessions/{session}/calls", 200),
+        ("POST", f"/v1/sessions/{session}/calls", 200),
+        ("GET", "/v1/agents", 200),
+    ]
+    call = requests[3]
+    assert (call["correlation"], call["principal"], call["org"]) == ("mine-1", "ada", "acme")
+    assert (call["tool"], call["record"]) == ("echo", answer.json()["record"])
+    for secret in (key, key.removeprefix("capset_"), "s3cret"):
+        assert secret not in said
+    assert "hunter2" not in json.dumps(requests)
+    assert {one["correlation"] for one in records(workshop)} == {line["correlation"] for line in requests[3:5]}
+
+
+@pytest.mark.spec("P9")
+def test_the_object_is_that_of_the_command_line(workshop: Command, run: Run) -> None:
+    key = key_for(workshop, *ALL)
+    tried = (
+        ("add", {"a": 2, "b": 3}),
+        ("divide", {"a": 1, "b": 0}),
+        ("subtract", {"a": "two", "b": 3}),
+        ("multiply", {"a": 2, "bee": 3}),
+    )
+    with serving(workshop) as here, here.client(key) as client:
+        agent = client.post("/v1/agents", json={"name": "counter", "capabilities": ["test_math"]}).json()["id"]
+        session = session_of(client, agent)
+        for tool, arguments in tried:
+            body = {"tool": tool, "arguments": arguments}
+            by_rest = client.post(f"/v1/sessions/{session}/calls", json=body).json()
+            by_hand = run("call", f"test_math.{tool}", "--args", json.dumps(arguments), "--json").json
+            assert by_rest.keys() == by_hand.keys(), tool
+            assert by_rest.get("data") == by_hand.get("data")
+            for one in (by_rest, by_hand):
+                one.get("error", {}).pop("correlation", None)
+            assert by_rest.get("error") == by_hand.get("error")
+        here.end()
+
+
+@pytest.mark.spec("P14")
+def test_a_taken_port_is_told_and_makes_no_database(capset: Command) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        done = capset("serve", "--port", str(taken.getsockname()[1]))
+    assert (done.code, done.out) == (1, "")
+    assert "cannot listen on 127.0.0.1:" in done.said
+    assert "--port" in done.said
+    assert not list(capset.folder.glob("capset.db*"))
+
+
+@pytest.mark.spec("P14")
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--insecure", "--host", "0.0.0.0"), "--insecure is for loopback only"),
+        (("--insecure", "--host", "::"), "--insecure is for loopback only"),
+        (("--insecure", "--host", "example.com"), "--insecure is for loopback only"),
+        (("--principal", "ada"), "--principal and --grant are for --insecure"),
+        (("--grant", "a:b"), "--principal and --grant are for --insecure"),
+        (("--port", "70000"), "65535"),
+    ],
+)
+def test_what_cannot_be_served_is_refused(run: Run, tmp_path: Path, options: tuple[str, ...], words: str) -> None:
+    done = run("serve", *options)
+    assert done.code == 2
+    assert words in done.said
+    assert not list(tmp_path.glob("capset.db*"))
+
+
+def test_an_address_that_is_not_here_is_told(run: Run) -> None:
+    for host in ("192.0.2.1", "no such host"):
+        done = run("serve", "--host", host, "--port", "0")
+        assert (done.code, "cannot listen on" in done.said) == (1, True)
+
+
+@pytest.mark.spec("P14")
+def test_without_keys_everybody_is_the_principal(workshop: Command) -> None:
+    with serving(workshop, "--insecure", "--principal", "dev", "--grant", "session_files:read") as here:
+        with here.client() as client:
+            session = session_of(client, "foreman")
+            assert client.get(f"/v1/sessions/{session}").json()["principal"] == "dev"
+            assert client.get(f"/v1/sessions/{session}/files/").status_code == 200
+            assert client.get("/v1/agents", headers={"Host": "evil.example"}).status_code == 421
+            assert client.get("/v1/agents", headers={"Origin": "https://evil.example"}).status_code == 403
+        here.end()
+
+
+@pytest.mark.spec("P16")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_call_that_runs_when_it_is_told_to_end_may_finish(workshop: Command, number: int) -> None:
+    key = key_for(workshop, *ALL)
+    answers: list[httpx2.Response] = []
+    with serving(workshop) as here, here.client(key) as client:
+        session = session_of(client, "foreman")
+        body = {"tool": "wait", "arguments": {"seconds": 1}}
+        calling = Thread(target=lambda: answers.append(client.post(f"/v1/sessions/{session}/calls", json=body)))
+        calling.start()
+        time.sleep(0.4)
+        said = here.end(number)
+        calling.join()
+    assert here.process.returncode == 0
+    assert answers[0].json()["data"] == "waited"
+    assert json.loads(said.splitlines()[-1])["status"] == 200
+    assert [(one["tool"], one["outcome"]) for one in records(workshop)] == [("wait", "succeeded")]
+
+
+@pytest.mark.spec("P16")
+def test_after_a_kill_it_goes_on_with_what_was_kept(workshop: Command) -> None:
+    key = key_for(workshop, *ALL)
+    with serving(workshop) as here, here.client(key) as client:
+        session = session_of(client, "foreman")
+        client.put(f"/v1/sessions/{session}/files/kept.txt", content=b"kept")
+        client.post(f"/v1/sessions/{session}/calls", json={"tool": "echo", "arguments": {"text": "x"}})
+        body = {"tool": "wait", "arguments": {"seconds": 30}}
+
+        def call() -> None:
+            with pytest.raises(httpx2.TransportError):
+                client.post(f"/v1/sessions/{session}/calls", json=body)
+
+        calling = Thread(target=call)
+        calling.start()
+        time.sleep(0.5)
+        here.process.kill()
+        calling.join()
+    with serving(workshop) as here, here.client(key) as client:
+        assert client.get(f"/v1/sessions/{session}/files/kept.txt").content == b"kept"
+        seen = {(one["tool"], one["outcome"]) for one in client.get("/v1/audit").json()["items"]}
+        assert ("wait", "interrupted") in seen, "what it was doing is known to have been cut off"
+        again = client.post(f"/v1/sessions/{session}/calls", json={"tool": "echo", "arguments": {"text": "on"}})
+        assert again.json()["data"] == "on"
+        here.end()
+    beside(workshop, "audit", "verify")
+
+
+@pytest.mark.spec("P14")
+def test_a_key_that_is_made_or_revoked_elsewhere_is_so_here(workshop: Command) -> None:
+    with serving(workshop) as here:
+        key = key_for(workshop)
+        with here.client(key) as client:
+            assert client.get("/v1/agents").status_code == 200
+            beside(workshop, "key", "revoke", beside(workshop, "key", "list", "--json").json["items"][0]["id"])
+            time.sleep(1.1)
+            assert client.get("/v1/agents").status_code == 401
+        here.end()

@@ -1,0 +1,61 @@
+"""Problem details (RFC 9457), and the shapes of what is kept."""
+
+from __future__ import annotations
+
+import pytest
+
+from capset.definitions.files import FileStat
+from capset.errors import CapsetError, Field, InvalidArguments, NotFound, StoreError, ToolError
+from capset.stores.base import KeyRow
+from capset.wire.files import file_shape
+from capset.wire.keys import key_shape, new_key_shape
+from capset.wire.problems import Problem, problem_of
+
+KEY = KeyRow("k", "ci", "d" * 64, None, "bot", "agent", ("a:b",), ("capset:read",), "2026-01-01T00:00:00.000000Z")
+
+
+@pytest.mark.spec("G24", "P14")
+@pytest.mark.parametrize(
+    ("error", "title"),
+    [
+        (NotFound("there is no agent 'x'"), "Not Found"),
+        (StoreError("busy"), "Service Unavailable"),
+        (ToolError("no", code="odd", status=499), "Error"),
+        (CapsetError("failed"), "Internal Server Error"),
+    ],
+)
+def test_an_error_is_told_by_its_code_status_and_words(error: CapsetError, title: str) -> None:
+    said = problem_of(error, "c-1").plain()
+    assert said == {
+        "type": f"urn:capset:error:{error.code}",
+        "title": title,
+        "status": error.status,
+        "detail": error.message,
+        "code": error.code,
+        "retryable": error.retryable,
+        "correlation": "c-1",
+    }
+    assert Problem.model_validate(said).plain() == said
+
+
+@pytest.mark.spec("G24")
+def test_every_field_that_does_not_fit_is_listed() -> None:
+    error = InvalidArguments("Invalid agent", fields=[Field("tags.0", "text"), Field("nmae", "no such", "name")])
+    assert problem_of(error, "c").plain()["fields"] == [
+        {"path": "tags.0", "expected": "text"},
+        {"path": "nmae", "expected": "no such", "did_you_mean": "name"},
+    ]
+
+
+@pytest.mark.spec("P14")
+def test_a_key_is_told_without_what_opens_with_it() -> None:
+    shown = key_shape(KEY).plain()
+    assert not {"digest", "key"} & shown.keys()
+    assert KEY.digest not in str(shown)
+    assert new_key_shape(KEY, "capset_x").plain() == {**shown, "key": "capset_x"}
+
+
+def test_a_file_has_its_name() -> None:
+    stat = FileStat("/a/b.txt", False, 3, 1, "2026-01-01T00:00:00.000000Z", "2026-01-01T00:00:00.000000Z")
+    shape = file_shape(stat)
+    assert (shape.path, shape.name, shape.size_bytes, shape.is_readonly) == ("/a/b.txt", "b.txt", 3, False)
