@@ -17,8 +17,8 @@ _HEAD: Final = """\
 Made from the server's own OpenAPI 3.1 document, which every server gives at `/openapi.json`, with the ids of the
 capabilities that are installed there. The guide is [Serve](../guide/serve.md).
 
-Every request needs `Authorization: Bearer KEY`, but `/v1/healthz`, `/v1/readyz` and `/openapi.json`. What cannot be
-served is answered with [problem details](https://www.rfc-editor.org/rfc/rfc9457), `application/problem+json`, as
+Every request needs `Authorization: Bearer KEY`, but `/v1/healthz` and `/v1/readyz`. What cannot be served is
+answered with [problem details](https://www.rfc-editor.org/rfc/rfc9457), `application/problem+json`, as
 [Problem](#problem). Every answer has an `X-Correlation-Id`: that of the request, if it has one, or a new one; the
 records of its calls have it too.
 """

@@ -92,3 +92,10 @@ def test_no_database_is_made_to_look_for_keys(run: Run, tmp_path: Path) -> None:
     for command in (("list",), ("revoke", "x")):
         assert run("key", *command).code == 2
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_key_has_the_permissions_that_it_is_granted_and_no_others(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "capset.toml").write_text('grant = ["vault:open"]\n')
+    made = run("key", "create", "laptop", "--principal", "ada", "--grant", "notes:read", "--json").json
+    assert made["permissions"] == ["notes:read"]
+    assert run("key", "create", "bare", "--principal", "ada", "--json").json["permissions"] == []

@@ -9,13 +9,14 @@ import pytest
 
 from capset.stores.base import AuditQuery
 from capset.stores.memory import MemoryStore
-from capset.testing.store_suite.support import NOW, entry
+from capset.testing.store_suite.support import NOW, begin, entry
 
 
 @pytest.mark.spec("P25")
 async def test_content_is_kept_once_within_an_org_and_goes_with_the_last_file() -> None:
     store = MemoryStore()
     await store.open()
+    await begin(store, "s", "t", "u")
     files, kept = store.files, store.files._blobs._content
     for session, path, org in (("s", "/d/a", "acme"), ("s", "/b", "acme"), ("t", "/a", "acme"), ("u", "/a", None)):
         await files.write(session, path, b"shared", org=org, now=NOW)
@@ -32,6 +33,7 @@ async def test_content_is_kept_once_within_an_org_and_goes_with_the_last_file() 
 async def test_what_was_given_and_what_was_read_cannot_change_what_is_kept() -> None:
     store = MemoryStore()
     await store.open()
+    await begin(store, "s")
     given = bytearray(b"one")
     await store.files.write("s", "/a", cast("bytes", given), org=None, now=NOW)
     given[:] = b"two"

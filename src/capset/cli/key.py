@@ -39,8 +39,9 @@ def create_command(
     as_json: AsJson = False,
 ) -> Exit:
     """Make an API key and show it, this once: only its hash is kept."""
-    settings = load_settings(db=db, principal=principal, grant=grant or None)
-    who = Principal(principal, permissions=settings.principal.permissions, kind=_kind(kind), org=org)
+    settings = load_settings(db=db)
+    # By --grant alone: whoever lays a settings file into a folder gives no permissions to keys.
+    who = Principal(principal, permissions=grant or (), kind=_kind(kind), org=org)
     row, key = asyncio.run(_create(settings.db, name, who, scope or DEFAULT_SCOPES, _lifetime(expires)))
     if as_json:
         print_json(new_key_shape(row, key).plain())

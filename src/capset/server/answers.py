@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from typing import Any
 
-from pydantic_core import to_json
 from starlette.responses import Response
 from starlette.types import Send
 
@@ -16,15 +14,10 @@ from capset.wire.problems import MEDIA_TYPE, problem_of
 _log = logging.getLogger("capset.server")
 
 
-async def answer_json(send: Send, status: int, data: Any, *headers: tuple[bytes, bytes]) -> None:  # plain JSON data
-    """Answer with one JSON document."""
-    await answer(send, status, b"application/json", to_json(data), *headers)
-
-
-async def answer_problem(send: Send, error: CapsetError, correlation: str) -> None:
-    """Answer with problem details (RFC 9457)."""
+async def answer_problem(send: Send, error: CapsetError, correlation: str, *more: tuple[bytes, bytes]) -> None:
+    """Answer with problem details (RFC 9457), and ``more`` headers."""
     status, body, headers = _problem(error, correlation)
-    await answer(send, status, MEDIA_TYPE.encode(), body, *headers)
+    await answer(send, status, MEDIA_TYPE.encode(), body, *headers, *more)
 
 
 def problem_response(error: CapsetError, correlation: str) -> Response:

@@ -18,7 +18,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp
 
 from capset.definitions.misfits import misfits_of
-from capset.errors import CapsetError, InvalidArguments
+from capset.errors import CapsetError, InternalError, InvalidArguments
 from capset.kernel.registry import Registry
 from capset.server.answers import problem_response
 from capset.server.gate import Gate, Names
@@ -67,6 +67,7 @@ def make_api(registry: Registry) -> FastAPI:
     app.state.methods = methods_by_path(document)
     app.add_route("/openapi.json", lambda _: JSONResponse(document), include_in_schema=False)
     app.add_exception_handler(CapsetError, _failed)
+    app.add_exception_handler(Exception, _unexpected)
     app.add_exception_handler(RequestValidationError, _misfitting)
     app.add_exception_handler(HTTPException, _refused)
     return app
@@ -74,6 +75,11 @@ def make_api(registry: Registry) -> FastAPI:
 
 async def _failed(request: Request, error: Exception) -> Response:
     return problem_response(cast("CapsetError", error), visit_of(request.scope).correlation)
+
+
+async def _unexpected(request: Request, error: Exception) -> Response:
+    """Say that something went wrong; what it was, the gate puts into the log."""
+    return await _failed(request, InternalError("Something went wrong; the log has the details."))
 
 
 async def _misfitting(request: Request, error: Exception) -> Response:

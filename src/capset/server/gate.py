@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
+from urllib.parse import unquote_to_bytes
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from capset.errors import CapsetError, InternalError, PermissionDenied
+from capset.errors import Cancelled, CapsetError, InternalError, PermissionDenied
 from capset.net.loopback import is_loopback
 from capset.server.answers import answer_problem
 from capset.server.logs import AccessLog
 from capset.server.service import Service
-from capset.server.visit import KEY, Gone, Refused, Visit, correlation_of, read_body, replaying, size_of
+from capset.server.visit import KEY, Gone, Refused, Visit, correlation_of, path_of, read_body, replaying, size_of
 
-PUBLIC: Final = frozenset({"/v1/healthz", "/v1/readyz", "/openapi.json"})
+PUBLIC: Final = frozenset({"/v1/healthz", "/v1/readyz"})
 """The paths that need no key."""
 _SAFE: Final = ((b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store"))
 _CLIENT_CLOSED: Final = 499
@@ -88,6 +90,9 @@ class Gate:
             pass
         except CapsetError as error:
             await self._fail(sent, visit, error)
+        except asyncio.CancelledError:
+            await self._fail(sent, visit, Cancelled("The server is closing: the request was cancelled"))
+            raise
         except Exception as error:
             _log.exception("a request failed, correlation %s", visit.correlation)
             failure = InternalError("Something went wrong; the log has the details.")
@@ -98,14 +103,18 @@ class Gate:
         return None
 
     async def _enter(self, scope: Scope, receive: Receive, send: Send, visit: Visit) -> None:
-        limits, path = self._limits, scope["path"]
+        limits, path = self._limits, path_of(scope)
         if size_of(scope["headers"]) + len(scope["raw_path"]) + len(scope["query_string"]) > limits.head:
             raise Refused(431, "headers_too_large", f"A request's line and headers have at most {limits.head} bytes")
         self._names.check(visit.header(b"host"), visit.header(b"origin"))
         if path not in PUBLIC:
             visit.caller = await self._service.callers.identify(visit.header(b"authorization"))
-        bound = limits.file if "/files/" in path else limits.body
+        if not is_utf8(scope["raw_path"]):
+            raise Refused(400, "invalid_path", "A path is UTF-8, percent-encoded")
+        bound = 0 if path in PUBLIC else limits.file if is_file(scope["method"], path) else limits.body
         body = await read_body(receive, visit.headers.get(b"content-length"), bound, limits.body_seconds)
+        if scope["method"] == "HEAD":
+            scope = {**scope, "method": "GET"}  # the server leaves the body out (RFC 9110 §9.3.2)
         await self._app(scope, replaying(body, receive), send)
 
     async def _fail(self, send: Send, visit: Visit, error: CapsetError) -> None:
@@ -129,3 +138,17 @@ class Gate:
                 **visit.notes,
             }
         )
+
+
+def is_file(method: str, path: str) -> bool:
+    """Whether a request brings the content of a file."""
+    return method == "PUT" and path.startswith("/v1/sessions/") and "/files/" in path
+
+
+def is_utf8(raw_path: bytes) -> bool:
+    """Whether the bytes that a path stands for are text; two that are not could be taken for the same name."""
+    try:
+        unquote_to_bytes(raw_path).decode()
+    except UnicodeDecodeError:
+        return False
+    return True

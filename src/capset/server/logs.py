@@ -58,7 +58,7 @@ class AccessLog:
         self._lines.append(to_json(line, fallback=repr))
 
     def flush(self) -> None:
-        """Write what was taken. A log that nobody reads any more stops nothing."""
+        """Write what was taken. A log that is closed stops nothing; one that takes nothing holds the server up."""
         lines, self._lines = self._lines, []
         if lines:
             with contextlib.suppress(OSError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from collections.abc import Callable
 from typing import Any, Final, cast
@@ -20,6 +21,10 @@ from capset.wire.problems import MEDIA_TYPE, problem_of
 
 LINGER_SECONDS: Final = 2.0
 """How long a client that still sends may read its last answer: an end at once would take it away (RFC 9112 §9.6)."""
+
+
+PIPELINED: Final = 16
+"""How many requests of one connection may wait while one is worked on, before no more are read."""
 
 
 def protocol_with(limits: Limits) -> type[HttpToolsProtocol]:
@@ -43,6 +48,7 @@ def protocol_with(limits: Limits) -> type[HttpToolsProtocol]:
             self._ended = 0
             self._patience: asyncio.TimerHandle | None = None
             self._refused = False
+            self._running: RequestResponseCycle | None = None
 
         def connection_made(self, transport: asyncio.Transport) -> None:
             super().connection_made(cast("asyncio.Transport", _Closing(transport, self._close)))
@@ -53,6 +59,10 @@ def protocol_with(limits: Limits) -> type[HttpToolsProtocol]:
             self._refused = True
             self._wait_no_more()
             super().connection_lost(exc)
+            if self._running is not None and not self._running.response_complete:
+                # uvicorn tells only the last request that came, and another may be worked on.
+                self._running.disconnected = True
+                self._running.message_event.set()
 
         def on_message_begin(self) -> None:
             super().on_message_begin()
@@ -63,7 +73,11 @@ def protocol_with(limits: Limits) -> type[HttpToolsProtocol]:
             self._wait_no_more()
             if [name for name, _ in self.headers].count(b"host") > 1:
                 raise ValueError("more than one Host")  # the parser makes it a 400 (RFC 9112 §3.2)
+            if any(name == b"upgrade" for name, _ in self.headers) and any(map(_brings_a_body, self.headers)):
+                raise ValueError("an upgrade with a body")  # the parser would take the body for another request
             super().on_headers_complete()
+            if 0 < len(self.pipeline) <= PIPELINED:
+                self.flow.resume_reading()  # else nobody would see the client leave
             self._in_body = True
 
         def on_message_complete(self) -> None:
@@ -90,17 +104,21 @@ def protocol_with(limits: Limits) -> type[HttpToolsProtocol]:
                 if self._head > limits.head:
                     told = f"A request's line and headers have at most {limits.head} bytes"
                     self._refuse(Refused(431, "headers_too_large", told))
+            if self._patience is None and not (self._in_head or self._in_body or self._answering() or self._refused):
+                self._wait(limits.head_seconds, self._lose_patience)  # blank lines begin no request
 
         def send_400_response(self, msg: str) -> None:
             self._refuse(Refused(400, "invalid_http", msg))
 
         def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:  # ASGI in uvicorn's own words
             async def wholly(scope: Scope, receive: Receive, send: Send) -> None:
-                await app(scope, receive, send)
+                with contextlib.suppress(asyncio.CancelledError):  # when the server ends: the gate has said so
+                    await app(scope, receive, send)
                 if cycle.response_started and not cycle.response_complete:
                     cycle.disconnected = True  # its client was given up; it may never read what is left
                     self._raw.abort()
 
+            self._running = cycle
             super()._start_asgi_task(cycle, cast("Any", wholly))
 
         def _expect_head(self) -> None:
@@ -175,6 +193,11 @@ class _Closing:
 
     def __getattr__(self, name: str) -> Any:  # whatever a transport has
         return getattr(self._transport, name)
+
+
+def _brings_a_body(header: tuple[bytes, bytes]) -> bool:
+    name, value = header
+    return name in (b"content-length", b"transfer-encoding") and value.strip() != b"0"
 
 
 def _written(error: CapsetError) -> bytes:

@@ -21,6 +21,7 @@ class Recent(Generic[K, V]):
     def __init__(self, seconds: float = SECONDS, size: int = _SIZE) -> None:
         self._seconds = seconds
         self._size = size
+        self._forgotten = 0
         self._kept: OrderedDict[K, tuple[float, V]] = OrderedDict()
 
     async def get(self, key: K, look_up: Callable[[], Awaitable[V]]) -> V:
@@ -28,13 +29,18 @@ class Recent(Generic[K, V]):
         kept = self._kept.get(key)
         if kept is not None and time.monotonic() < kept[0]:
             return kept[1]
+        before = self._forgotten
         value = await look_up()
+        if before != self._forgotten:
+            return value  # something changed meanwhile, perhaps this
         self._kept[key] = time.monotonic() + self._seconds, value
         self._kept.move_to_end(key)
         if len(self._kept) > self._size:
             self._kept.popitem(last=False)
         return value
 
-    def forget(self, key: K) -> None:
-        """Look ``key`` up anew next time."""
-        self._kept.pop(key, None)
+    def forget(self, is_changed: Callable[[K, V], bool]) -> None:
+        """Look up anew next time whatever is changed, and what is being looked up at this moment."""
+        for key in [key for key, (_, value) in self._kept.items() if is_changed(key, value)]:
+            del self._kept[key]
+        self._forgotten += 1

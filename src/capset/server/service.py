@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from capset.adapters.stored_agents import Loaded, StoredAgents
+from capset.definitions.agents import Agent
 from capset.errors import Conflict, NotFound
 from capset.kernel.kernel import Kernel
 from capset.kernel.registry import Registry
@@ -64,7 +65,12 @@ class Service:
         """Delete the caller's session with its files; its records stay. Raises ``NotFound``."""
         await self.session_row(caller, id)
         await self.kernel.store.sessions.delete(id)
-        self._sessions.forget((caller, id))
+        for known in (self._sessions, self._agent_sessions):
+            known.forget(lambda _, session: session.id == id)
+
+    async def agent(self, caller: Caller, id: str) -> Loaded:
+        """Return an agent of the caller's organisation. Raises ``NotFound``."""
+        return await self.agents.get(caller.principal.org, id)
 
     async def agent_session(self, caller: Caller, agent_id: str) -> Session:
         """Return the one session that the caller has with an agent by its address (spec 5, P16).
@@ -75,8 +81,15 @@ class Service:
 
     async def _enter(self, caller: Caller, id: str) -> Session:
         row = await self.session_row(caller, id)
-        agent = self.agents.load(row.definition)
+        agent = self._agent(row)
         return await self.kernel.enter(row, agent, principal=caller.principal, env=self._env)
+
+    def _agent(self, row: SessionRow) -> Agent:
+        """Return a session's agent, as it was when the session began; one defined in code may use what has no name."""
+        defined = self.registry.agents.get(row.agent_id or "")
+        if defined is not None and self.kernel.compose(defined).static_hash == row.static_hash:
+            return defined
+        return self.agents.load(row.definition)
 
     async def _enter_agent(self, caller: Caller, agent_id: str) -> Session:
         loaded = await self._active(caller, agent_id)

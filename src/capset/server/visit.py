@@ -32,7 +32,7 @@ class Visit:
     """Who asks what under which correlation; ``headers`` has the last value of each, by its name in lower case."""
 
     correlation: str
-    headers: dict[bytes, bytes]
+    headers: dict[bytes, bytes] = field(repr=False)
     caller: Caller | None = None
     status: int = 0
     notes: dict[str, str] = field(default_factory=dict[str, str])
@@ -41,6 +41,12 @@ class Visit:
     def header(self, name: bytes) -> str:
         """Return a header, ``""`` for none."""
         return self.headers.get(name, b"").decode("latin-1")
+
+
+def path_of(scope: Scope) -> str:
+    """Return the path that was asked for, below wherever a host has put the application."""
+    path: str = scope["path"]
+    return path.removeprefix(scope.get("root_path", ""))
 
 
 def visit_of(scope: Scope) -> Visit:

@@ -10,6 +10,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS, METHOD_NOT_FOUND, CallToolRequestParams, EmptyResult, PingRequest
 
 from capset.server.mcp.calling import call_tool
+from capset.server.mcp.exchanges import Exchange
 from tests.kernel.support import desk
 from tests.server.mcp.support import PREFIX, Era, bench, echo, text_of
 
@@ -182,7 +183,7 @@ async def test_what_has_no_utf_8_or_no_end_is_refused_on_record(
 
     async with desk(echo) as here:
         result = await call_tool(
-            here.session, CallToolRequestParams.model_construct(name=name, arguments=arguments), nobody
+            Exchange(here.session), CallToolRequestParams.model_construct(name=name, arguments=arguments), nobody
         )
         assert result.is_error
         assert (await here.record()).outcome == outcome

@@ -10,6 +10,7 @@ from anyio import CancelScope
 from mcp_types import CallToolRequestParams
 
 from capset.server.mcp.calling import call_tool
+from capset.server.mcp.exchanges import Exchange
 from tests.kernel.support import desk
 from tests.server.mcp.support import Era, Site, Sleeper, bench, echo, site, until
 
@@ -36,7 +37,7 @@ async def test_a_request_that_is_cancelled_at_once_waits_for_its_call_s_cleanup_
     async with desk(sleeper.tool()) as here:
         with CancelScope() as scope:
             scope.cancel()
-            await call_tool(here.session, CallToolRequestParams(name="sleep"), nobody)
+            await call_tool(Exchange(here.session), CallToolRequestParams(name="sleep"), nobody)
         assert scope.cancelled_caught
         assert sleeper.cleaned.is_set()
         assert (await here.record()).outcome == "cancelled"

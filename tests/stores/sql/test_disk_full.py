@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 
 from capset.errors import StoreError
 from capset.stores.base import AuditQuery
-from capset.testing.store_suite.support import NOW, entry
+from capset.testing.store_suite.support import NOW, begin, entry
 from tests.stores.sql.support import line_of, opened, process
 from tests.stores.sql.test_writer import writer_of
 
@@ -19,12 +19,13 @@ LIMITED = """
 import asyncio, resource, sys
 from capset.errors import StoreError
 from capset.stores.base import make_store
-from capset.testing.store_suite.support import NOW, entry
+from capset.testing.store_suite.support import NOW, begin, entry
 
 async def main():
     store = make_store("sqlite:///" + sys.argv[1])
     await store.open()
     await store.audit.commit(entry("first"))
+    await begin(store, "s")
     _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, hard))
     errors = []
@@ -75,6 +76,7 @@ def limit_pages(more: int) -> Callable[[Connection], None]:
 async def test_a_full_disk_refuses_durable_writes_and_keeps_buffered_ones(tmp_path: Path) -> None:
     async with opened(tmp_path / "a.db") as store:
         writer = writer_of(store)
+        await begin(store, "s")
         await writer.write(limit_pages(12))
         with pytest.raises(StoreError, match="has no room left: the disk is full"):
             await store.files.write("s", "/big", bytes(200_000), org=None, now=NOW)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from capset.errors import FileError
-from capset.testing.store_suite.support import NOW
+from capset.testing.store_suite.support import NOW, begin
 from tests.stores.sql.support import opened, raw
 
 
@@ -21,6 +21,7 @@ def blobs_in(path: Path) -> list[tuple[str, int]]:
 async def test_content_is_kept_once_within_an_org_and_goes_with_the_last_file(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     async with opened(path) as store:
+        await begin(store, "s", "t", "u")
         write, delete = store.files.write, store.files.delete
         for session, file, org in (("s", "/a", "acme"), ("s", "/b", "acme"), ("t", "/a", "acme"), ("u", "/a", None)):
             await write(session, file, b"shared", org=org, now=NOW)
@@ -38,6 +39,7 @@ async def test_content_is_kept_once_within_an_org_and_goes_with_the_last_file(tm
 async def test_writing_the_same_again_keeps_the_content(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     async with opened(path) as store:
+        await begin(store, "s", "t", "u")
         for _ in range(2):
             await store.files.write("s", "/a", b"same", org=None, now=NOW)
         assert blobs_in(path) == [("", 4)]
@@ -47,6 +49,7 @@ async def test_writing_the_same_again_keeps_the_content(tmp_path: Path) -> None:
 async def test_a_write_that_is_refused_leaves_no_content(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     async with opened(path) as store:
+        await begin(store, "s", "t", "u")
         await store.files.write("s", "/d/f", b"f", org=None, now=NOW)
         with pytest.raises(FileError, match="'/d' is a directory"):
             await store.files.write("s", "/d", b"refused", org=None, now=NOW)
@@ -57,6 +60,7 @@ async def test_a_write_that_is_refused_leaves_no_content(tmp_path: Path) -> None
 async def test_a_reader_never_sees_a_torn_file(tmp_path: Path) -> None:
     contents = [bytes([number]) * 300_000 for number in range(8)]
     async with opened(tmp_path / "a.db") as store:
+        await begin(store, "s", "t", "u")
         await store.files.write("s", "/a", contents[0], org=None, now=NOW)
 
         async def write(content: bytes) -> None:
@@ -74,6 +78,7 @@ async def test_a_reader_never_sees_a_torn_file(tmp_path: Path) -> None:
 async def test_a_readonly_row_refuses(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     async with opened(path) as store:
+        await begin(store, "s", "t", "u")
         await store.files.write("s", "/d/f", b"f", org=None, now=NOW)
         with raw(path) as file:
             file.execute("UPDATE files SET is_readonly = 1 WHERE path = '/d/f'")
@@ -88,6 +93,7 @@ async def test_a_readonly_row_refuses(tmp_path: Path) -> None:
 async def test_a_large_tree_is_deleted_whole(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     async with opened(path) as store:
+        await begin(store, "s", "t", "u")
         names = [f"/d{number % 7}/{number}" for number in range(1200)]
         await asyncio.gather(*[store.files.write("s", name, name.encode(), org=None, now=NOW) for name in names])
         assert await store.files.delete("s", "/", recursive=True) == 1207

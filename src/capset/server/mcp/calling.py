@@ -10,22 +10,22 @@ from anyio import CancelScope
 from mcp_types import CallToolRequestParams, CallToolResult
 
 from capset.definitions.messages import Json, Message
-from capset.kernel.session import Session
 from capset.kernel.streaming import Messages
 from capset.server.mcp.answers import answer
+from capset.server.mcp.exchanges import Exchange
 
 Report = Callable[[float, float | None, str | None], Awaitable[None]]
 """Sends one progress notification: progress, total, message."""
 
 
-async def call_tool(
-    session: Session, params: CallToolRequestParams, report: Report, correlation: str | None = None
-) -> CallToolResult:
+async def call_tool(exchange: Exchange, params: CallToolRequestParams, report: Report) -> CallToolResult:
     """Call a tool, and report its progress on the way."""
+    session = exchange.session
     reply: Message | None = None
     told = -1.0
-    asked = session.message(params.name, _arguments(params), correlation=correlation)
+    asked = session.message(params.name, _arguments(params), correlation=exchange.correlation)
     async with _to_its_end(session.invoke(asked)) as messages:
+        exchange.notes.update(tool=messages.tool, record=messages.record)
         async for message in messages:
             match message:
                 case Message(kind="event", type="progress", data=progress):

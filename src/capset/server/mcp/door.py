@@ -74,15 +74,17 @@ class McpDoor:
         identity: str,
         *,
         correlation: str | None = None,
+        notes: dict[str, str] | None = None,
     ) -> None:
         """Answer one HTTP request from ``session``, and return when nothing of it runs any more.
 
         ``identity`` stands for whoever asks and what for: the principal, the key and the path. An ``Mcp-Session-Id``
-        of another identity answers 404. A client that leaves cancels its call. ``correlation`` is its calls'.
+        of another identity answers 404. A client that leaves cancels its call. ``correlation`` is its calls'; the
+        tool and the record of a call are put into ``notes``.
         """
         scope = _trimmed(scope)
         headers = Headers(scope=scope)
-        exchange = Exchange(session, headers.get(_SESSION), correlation)
+        exchange = Exchange(session, headers.get(_SESSION), correlation, notes)
         is_older = headers.get(_VERSION, _OLDER[0]) in _OLDER
         if self._manager is None:
             response = _error(503, INTERNAL_ERROR, "The server is closing")

@@ -16,15 +16,22 @@ class Exchange:
     """The session that a request may use, and what can be cancelled of it.
 
     ``connection`` names the transport session that the request came in by, if it named one; ``correlation`` ties its
-    calls to what caused them, if anything did.
+    calls to what caused them, if anything did; ``notes`` take the tool and the record of a call.
     """
 
-    __slots__ = ("_calls", "_idle", "connection", "correlation", "session")
+    __slots__ = ("_calls", "_idle", "connection", "correlation", "notes", "session")
 
-    def __init__(self, session: Session, connection: str | None = None, correlation: str | None = None) -> None:
+    def __init__(
+        self,
+        session: Session,
+        connection: str | None = None,
+        correlation: str | None = None,
+        notes: dict[str, str] | None = None,
+    ) -> None:
         self.session = session
         self.connection = connection
         self.correlation = correlation
+        self.notes = {} if notes is None else notes
         self._calls: dict[CancelScope, RequestId | None] = {}
         self._idle = asyncio.Event()
         self._idle.set()

@@ -48,7 +48,7 @@ def make_server(exchange: Callable[[], Exchange]) -> McpServer:
             raise MCPError(INVALID_PARAMS, "inputResponses must be an object: leave it out where there are none")
         here = exchange()
         with here.calling(asked.request_id):
-            return await call_tool(here.session, params, asked.session.report_progress, here.correlation)
+            return await call_tool(here, params, asked.session.report_progress)
         raise MCPError(REQUEST_CANCELLED, "Request cancelled")
 
     def input_schema(name: str) -> Mapping[str, Any] | None:

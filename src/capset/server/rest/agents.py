@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Body, Query, Response
+from fastapi import APIRouter, Body, Query, Request, Response
 
 from capset.adapters.stored_agents import Loaded
 from capset.definitions.agents import Agent
@@ -28,10 +28,12 @@ class AgentFilter(Paged):
 
 
 @router.post("", status_code=201, responses=problems(400, 413, 415, 422), operation_id="create_agent")
-async def create_agent(service: Served, caller: Writes, given: AgentInput, response: Response) -> AgentDetail:
+async def create_agent(
+    service: Served, caller: Writes, given: AgentInput, request: Request, response: Response
+) -> AgentDetail:
     """Make an agent. Every capability that cannot be had is named, and nothing is kept then."""
     row = await service.agents.create(caller.principal.org, given)
-    response.headers["Location"] = f"/v1/agents/{row.id}"
+    response.headers["Location"] = f"{request.scope['root_path']}/v1/agents/{row.id}"
     return _written(service, row, response)
 
 

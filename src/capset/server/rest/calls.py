@@ -6,6 +6,7 @@ this is the path that agents take all day, and finding a route costs more than a
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
@@ -16,17 +17,17 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from capset.definitions.messages import Json, Message
 from capset.definitions.misfits import misfits
-from capset.errors import InvalidArguments, StoreError
+from capset.errors import InvalidArguments, NotFound
 from capset.kernel.results import Result
 from capset.kernel.session import Session
 from capset.server.answers import answer
 from capset.server.limits import Limits
 from capset.server.rest.events import EventStream
-from capset.server.rest.parts import Calls, Id, Served, check_json_type, parse_json, problems
-from capset.server.rest.repeats import Once
+from capset.server.rest.parts import Calls, Id, Served, check_json_type, parse_json, problems, refuse_query
+from capset.server.rest.repeats import Once, is_refused
 from capset.server.rest.watch import Watch
 from capset.server.service import Service
-from capset.server.visit import Visit, caller_of, visit_of
+from capset.server.visit import Visit, caller_of, path_of, visit_of
 from capset.wire.calls import CallInput, CallShape, call_data
 
 IdempotencyKey = Annotated[
@@ -40,6 +41,7 @@ IdempotencyKey = Annotated[
 
 _BEFORE: Final = "/v1/sessions/"
 _AFTER: Final = "/calls"
+_WEIGHT: Final = re.compile(r"[01](\.[0-9]{0,3})?")
 _REPLAYED: Final = (b"idempotent-replayed", b"true")
 router = APIRouter(prefix="/sessions", tags=["calls"])
 
@@ -63,7 +65,7 @@ async def call_tool(
 
     A call that is refused (403, 404, 422, 503) answers with this object too, and has its record.
     """
-    raise RuntimeError("calls are answered before they come to a router")
+    raise NotFound("There is no such path")  # calls are answered before any router sees them
 
 
 class CallsFirst:
@@ -75,7 +77,9 @@ class CallsFirst:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
-        path: str = scope["path"]
+        if scope["type"] != "http":
+            return await self._app(scope, receive, send)
+        path = path_of(scope)
         if scope["method"] == "POST" and path.startswith(_BEFORE) and path.endswith(_AFTER):
             session = path[len(_BEFORE) : -len(_AFTER)]
             if session and "/" not in session:
@@ -87,14 +91,15 @@ async def answer_call(service: Service, session_id: str, scope: Scope, receive: 
     """Answer one request for a call."""
     visit, caller = visit_of(scope), caller_of(scope)
     caller.check("capset:call")
+    refuse_query(scope)
     check_json_type(visit.header(b"content-type"))
     body: bytes = (await receive())["body"]
     given = parse_call(body)
     session = await service.session(caller, session_id)
-    once = Once(service, session_id, key, body) if (key := visit.header(b"idempotency-key")) else None
+    once = Once(service, caller, session_id, key, body) if (key := visit.header(b"idempotency-key")) else None
     kept = await once.begin() if once is not None else None
     message = session.message(given.tool, Json(to_json(given.arguments)), correlation=visit.correlation)
-    respond = _as_events if "text/event-stream" in visit.header(b"accept") else _as_json
+    respond = _as_events if prefers_events(visit.header(b"accept")) else _as_json
     await respond(Asked(session, message, visit, service.limits, once), kept, receive, send)
 
 
@@ -114,11 +119,11 @@ async def _as_json(asked: Asked, kept: tuple[int, bytes] | None, receive: Receiv
         return await answer(send, kept[0], b"application/json", kept[1], _REPLAYED)
     with Watch(receive):
         result = await asked.session.try_message(asked.message)
-    asked.visit.notes = {"tool": asked.message.type, "record": result.record}
-    status, body = status_of(result), to_json(call_data(result, result.data, asked.session.id))
+    asked.visit.notes.update(tool=asked.message.type, record=result.record)
+    body = to_json(call_data(result, result.data, asked.session.id))
     if asked.once is not None:
-        await asked.once.end(status, body)
-    return await answer(send, status, b"application/json", body)
+        await asked.once.end(result, body)
+    return await answer(send, status_of(result), b"application/json", body)
 
 
 async def _as_events(asked: Asked, kept: tuple[int, bytes] | None, receive: Receive, send: Send) -> None:
@@ -127,12 +132,12 @@ async def _as_events(asked: Asked, kept: tuple[int, bytes] | None, receive: Rece
         await stream.start(_REPLAYED)
         return await stream.end(kept[1])
     messages = asked.session.invoke(asked.message)
-    asked.visit.notes = {"tool": asked.message.type, "record": messages.record}
+    asked.visit.notes.update(tool=asked.message.type, record=messages.record)
     reply = await stream.follow(messages, receive)
     result = messages.result
     body = to_json(call_data(result, reply, asked.session.id))
     if asked.once is not None:
-        await asked.once.end(status_of(result), body)
+        await asked.once.end(result, body)
     return await stream.end(body)
 
 
@@ -148,4 +153,15 @@ def parse_call(body: bytes) -> CallInput:
 def status_of(result: Result[Any]) -> int:
     """Return 200 for a call that was let through, whatever its tool made of it; else the status of the refusal (G4)."""
     error = result.error
-    return error.status if error is not None and (error.refusal or isinstance(error, StoreError)) else 200
+    return error.status if error is not None and is_refused(error) else 200
+
+
+def prefers_events(accept: str) -> bool:
+    """Whether a client asks for events rather than JSON; it may name both, with weights (RFC 9110 §12.5.1)."""
+    weights = {"text/event-stream": 0.0, "application/json": 0.0}
+    for part in accept.lower().split(","):
+        kind, *parameters = (piece.strip() for piece in part.split(";"))
+        if kind in weights:
+            weight = next((one[2:] for one in parameters if one.startswith("q=")), "1")
+            weights[kind] = float(weight) if _WEIGHT.fullmatch(weight) else 0.0
+    return weights["text/event-stream"] > weights["application/json"]

@@ -18,7 +18,7 @@ async def healthz() -> HealthShape:
 
 @router.get("/readyz", responses={503: problems()[503]}, operation_id="readyz")
 async def readyz(service: Served) -> HealthShape:
-    """Say that calls can be served: the store is written to and read."""
+    """Say that calls can be served: what was to be written is written, and the store answers."""
     await service.kernel.audit.flush()
     await service.kernel.store.keys.find("")
     return HealthShape(status="ok")

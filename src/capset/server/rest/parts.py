@@ -11,6 +11,7 @@ from fastapi.security import HTTPBearer
 from pydantic import ConfigDict
 from pydantic_core import from_json
 from starlette.responses import Response
+from starlette.types import Scope as HttpScope
 
 from capset.errors import InvalidArguments
 from capset.server.caller import Caller
@@ -26,7 +27,6 @@ _SAYINGS: Final = {
     401: "No valid API key",
     403: "The key, or its principal, may not do this",
     404: "There is no such thing here, for this caller",
-    406: "Nothing that the client accepts can be answered",
     409: "What is there does not allow this",
     412: "It has another version than the one in If-Match",
     413: "The body is too large",
@@ -89,14 +89,17 @@ class StrictRequest(Request):
 
 
 class StrictRoute(APIRoute):
-    """A route whose body is JSON by ``parse_json``; a body of another type is refused."""
+    """A route whose body is JSON by ``parse_json``; a body of another type, or a query that it has not, is refused."""
 
     def get_route_handler(self) -> Callable[[Request], Any]:
         """Return FastAPI's handler, for strict requests."""
         handle, takes_body = super().get_route_handler(), self.body_field is not None
+        takes_query = bool(self.dependant.query_params)
 
         async def strictly(request: Request) -> Response:
             strict = StrictRequest(request.scope, request.receive)
+            if not takes_query:
+                refuse_query(request.scope)
             if takes_body:
                 check_json_type(request.headers.get("content-type", ""))
                 if not await strict.body():
@@ -104,6 +107,12 @@ class StrictRoute(APIRoute):
             return await handle(strict)
 
         return strictly
+
+
+def refuse_query(scope: HttpScope) -> None:
+    """Raise ``InvalidArguments`` if a request for a path without a query has one."""
+    if scope["query_string"]:
+        raise InvalidArguments("Invalid request: this path takes no query")
 
 
 def check_json_type(content_type: str) -> None:

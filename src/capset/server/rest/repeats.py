@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Any, Final
 
 from capset.clock import iso
-from capset.errors import Conflict, InvalidArguments
+from capset.errors import CapsetError, Conflict, InvalidArguments, StoreError
+from capset.kernel.results import Result
+from capset.server.caller import Caller
 from capset.server.service import Service
 from capset.server.visit import Refused
 from capset.stores.base import ReplyRow
@@ -19,15 +20,13 @@ KEPT: Final = timedelta(hours=24)
 """How long an answer is kept."""
 _KEY: Final = re.compile(r"[\x21-\x7e]{1,255}")
 
-Work = Callable[[], Awaitable[tuple[int, bytes]]]
-"""Does what is asked, and returns the answer's status and body."""
-
 
 @dataclass(frozen=True, slots=True)
 class Once:
     """One request under the key that its client gave it. An answer is kept for 24 hours, by session and key."""
 
     service: Service
+    caller: Caller
     session: str
     key: str
     body: bytes
@@ -45,7 +44,7 @@ class Once:
         kernel = self.service.kernel
         now = kernel.now()
         expired = datetime.fromisoformat(now) - KEPT
-        row = ReplyRow(self.session, self.key, hashlib.sha256(self.body).hexdigest(), now)
+        row = ReplyRow(self.session, self.key, self._digest(), now)
         kept = await kernel.store.replies.reserve(row, expired=iso(int(expired.timestamp()) * 1_000_000_000))
         if kept is None:
             return None
@@ -55,10 +54,23 @@ class Once:
             raise Conflict("The request of this Idempotency-Key is under way, or was broken off: its record tells")
         return kept.status, kept.body.encode()
 
-    async def end(self, status: int, body: bytes) -> None:
-        """Keep the answer; that of a call that was refused is not kept, so that it can be made later."""
-        replies = self.service.kernel.store.replies
-        if status == 200:
-            await replies.fulfil(self.session, self.key, status, body.decode())
-        else:
+    def _digest(self) -> str:
+        """Tell requests apart by what they ask, and by what their caller may do: an answer is no way to more."""
+        allowed = " ".join(sorted(self.caller.principal.permissions)).encode()
+        return hashlib.sha256(allowed + b"\0" + self.body).hexdigest()
+
+    async def end(self, result: Result[Any], body: bytes) -> None:
+        """Keep the answer to a call that ended with ``result``, unless it did not run, so that it can be made later.
+
+        Where a call ran and its outcome is not on record, the key stays taken: nothing vouches for what it did.
+        """
+        replies, error = self.service.kernel.store.replies, result.error
+        if not is_refused(error):
+            await replies.fulfil(self.session, self.key, 200, body.decode())
+        elif error is None or error.refusal or error.retryable:
             await replies.release(self.session, self.key)
+
+
+def is_refused(error: CapsetError | None) -> bool:
+    """Whether a call was not let through: refused by governance, or by a store that could not take it (G4, G23)."""
+    return error is not None and (error.refusal or isinstance(error, StoreError))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Query, Request, Response
 
 from capset.server.rest.parts import Calls, Id, Paged, Served, StrictRoute, problems
 from capset.stores.base import SessionQuery
@@ -21,10 +21,12 @@ class SessionFilter(Paged):
 
 
 @router.post("", status_code=201, responses=problems(400, 404, 409, 413, 415, 422), operation_id="create_session")
-async def create_session(service: Served, caller: Calls, given: SessionInput, response: Response) -> SessionShape:
+async def create_session(
+    service: Served, caller: Calls, given: SessionInput, request: Request, response: Response
+) -> SessionShape:
     """Start a session of an agent. It keeps the agent's present version."""
     row = await service.new_session(caller, given.agent_id)
-    response.headers["Location"] = f"/v1/sessions/{row.id}"
+    response.headers["Location"] = f"{request.scope['root_path']}/v1/sessions/{row.id}"
     return session_shape(row)
 
 

@@ -8,7 +8,7 @@ from capset.definitions.files import FileStat
 
 
 class FileStore(Protocol):
-    """The files of every session. Paths are normalised already; ``now`` is ISO 8601 UTC.
+    """The files of every session that there is. Paths are normalised already; ``now`` is ISO 8601 UTC.
 
     Content is kept once by hash within an org (spec 5, P25). Every method is one transaction. ``FileError`` is raised
     as ``definitions.files.Files`` says.
@@ -28,7 +28,7 @@ class FileStore(Protocol):
         """Create or replace a file, with its parents; return it and whether it is new.
 
         With ``version``, only if the file has just this one, or if there is none and it is 0; else it raises
-        ``VersionMismatch``.
+        ``VersionMismatch``. Raises ``FileError`` if there is no such session, or none any more.
         """
         ...
 

@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 
 from capset.definitions.files import FileStat, parent_of
+from capset.errors import FileError
 from capset.stores import filetree
 from capset.stores.filetree import Node
 from capset.stores.memory.door import Door
@@ -17,6 +18,8 @@ class MemoryFiles:
 
     def __init__(self, door: Door) -> None:
         self._door = door
+        self.sessions: set[str] = set()
+        """The ids of the sessions that there are."""
         self._trees: dict[str, Tree] = {}
         self._blobs = Blobs()
 
@@ -35,8 +38,10 @@ class MemoryFiles:
     ) -> tuple[FileStat, bool]:
         """Create or replace a file, with its parents; return it and whether it is new.
 
-        Raises ``FileError`` as ``filetree.write`` says.
+        Raises ``FileError`` as ``filetree.write`` says, and if there is no such session.
         """
+        if session not in self.sessions:
+            raise FileError("the session of these files was deleted", status=404)
         tree = self._tree(session)
         digest = hashlib.sha256(content).hexdigest()
         stat, old = filetree.write(tree, path, digest=digest, size=len(content), now=now, version=version)
@@ -60,7 +65,8 @@ class MemoryFiles:
         return len(gone)
 
     def drop(self, session: str) -> None:
-        """Forget the files of a session that is deleted."""
+        """Forget a session that is deleted, and its files."""
+        self.sessions.discard(session)
         tree = self._trees.pop(session, Tree())
         for node in tree.descendants("/"):
             if node.digest:

@@ -27,6 +27,7 @@ class MemorySessions:
         if row.id in self._rows or (row.door is not None and row.door in self._doors):
             raise StoreError(f"there is a session {row.id!r} already")
         self._rows[row.id] = row
+        self._files.sessions.add(row.id)
         if row.door is not None:
             self._doors[row.door] = row.id
 

@@ -6,12 +6,14 @@ import asyncio
 import hashlib
 from typing import Final
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, select
 
 from capset.definitions.files import FileStat
+from capset.errors import FileError
 from capset.stores import filetree
 from capset.stores.sql.filerows import Rows
 from capset.stores.sql.reader import Reader
+from capset.stores.sql.tables import sessions
 from capset.stores.sql.writer import Writer
 
 _HASHED_INLINE_BYTES: Final = 256 * 1024
@@ -44,11 +46,13 @@ class SqlFiles:
     ) -> tuple[FileStat, bool]:
         """Create or replace a file, with its parents; return it and whether it is new.
 
-        Raises ``FileError`` as ``filetree.write`` says.
+        Raises ``FileError`` as ``filetree.write`` says, and if there is no such session.
         """
         digest = await _sha256(content)
 
         def write(connection: Connection) -> tuple[FileStat, bool]:
+            if connection.execute(select(sessions.c.id).where(sessions.c.id == session)).first() is None:
+                raise FileError("the session of these files was deleted", status=404)
             rows = Rows(connection, session, org or "")
             rows.keep(digest, content)
             stat, old = filetree.write(rows, path, digest=digest, size=len(content), now=now, version=version)

@@ -8,7 +8,7 @@ from typing import Final
 
 from capset.errors import FileError, VersionMismatch
 from capset.stores.base import Store
-from capset.testing.store_suite.support import LATER, NOW, Check, Make, expect, expect_error, opened
+from capset.testing.store_suite.support import LATER, NOW, Check, Make, expect, expect_error, with_sessions
 
 _SESSION: Final = "session-1"
 
@@ -24,7 +24,7 @@ async def _paths(store: Store, path: str = "/", *, recursive: bool = False) -> l
 async def a_file_comes_back_as_it_was_written(make: Make) -> None:
     """Its bytes are kept whatever they are, and its parents are made."""
     content = bytes(range(256)) * 5000
-    async with opened(make) as store:
+    async with with_sessions(make, _SESSION, "session-2") as store:
         stat, created = await store.files.write(_SESSION, "/a/b/c.bin", content, org="acme", now=NOW)
         expect(created, True, "whether the file is new")
         expect((stat.path, stat.name, stat.size_bytes), ("/a/b/c.bin", "c.bin", len(content)), "the file")
@@ -39,7 +39,7 @@ async def a_file_comes_back_as_it_was_written(make: Make) -> None:
 
 async def a_write_makes_a_new_version(make: Make) -> None:
     """Keep the time that the file was made at."""
-    async with opened(make) as store:
+    async with with_sessions(make, _SESSION, "session-2") as store:
         await _write(store, "/a.txt", b"one")
         stat, created = await store.files.write(_SESSION, "/a.txt", b"two!", org=None, now=LATER)
         expect(created, False, "whether the file is new")
@@ -51,7 +51,7 @@ async def a_write_makes_a_new_version(make: Make) -> None:
 async def concurrent_writes_are_one_after_the_other(make: Make) -> None:
     """Every write makes a version; the file is one of the contents, whole."""
     contents = [bytes([number]) * 10_000 for number in range(20)]
-    async with opened(make) as store:
+    async with with_sessions(make, _SESSION, "session-2") as store:
         await asyncio.gather(*[_write(store, "/a/b.bin", content) for content in contents])
         stat, content = await store.files.read(_SESSION, "/a/b.bin")
         expect(stat.version, 20, "the version after 20 writes")
@@ -61,7 +61,7 @@ async def concurrent_writes_are_one_after_the_other(make: Make) -> None:
 
 async def directories_come_first_in_a_listing(make: Make) -> None:
     """Then by name, in the order of code points; recursively, by path."""
-    async with opened(make) as store:
+    async with with_sessions(make, _SESSION, "session-2") as store:
         for path in ("/b.txt", "/Z.txt", "/é", "/d/y/f", "/d/x", "/d-1", "/c/f", "/𐍈", "/\ufb01"):
             await _write(store, path)
         expect(await _paths(store), ["/c", "/d", "/Z.txt", "/b.txt", "/d-1", "/é", "/\ufb01", "/𐍈"], "the root")
@@ -73,7 +73,7 @@ async def directories_come_first_in_a_listing(make: Make) -> None:
 async def names_are_no_patterns(make: Make) -> None:
     """Take a directory's name exactly: no case folding, no wildcards, no prefixes."""
     names = ("a", "A", "a_", "ab", "a%", "a*", "a.", "a0")
-    async with opened(make) as store:
+    async with with_sessions(make, _SESSION, "session-2") as store:
         for name in names:
             await _write(store, f"/{name}/f")
         for name in names:
@@ -84,7 +84,7 @@ async def names_are_no_patterns(make: Make) -> None:
 
 async def what_is_there_decides_what_can_be_done(make: Make) -> None:
     """Refuse a file as a directory, a directory as a file, and what is missing, by name."""
-    async with opened(make) as store:
+    async with with_sessions(make, _SESSION, "session-2") as store:
         files = store.files
         await _write(store, "/d/f")
         refused: list[tuple[str, Callable[[], Awaitable[object]], str]] = [
@@ -108,7 +108,7 @@ async def what_is_there_decides_what_can_be_done(make: Make) -> None:
 
 async def deleting_says_how_many_entries_went(make: Make) -> None:
     """Count one for a file; for a directory itself and all that it holds; none for nothing."""
-    async with opened(make) as store:
+    async with with_sessions(make, _SESSION, "session-2") as store:
         for path in ("/a/b/c", "/a/b/d", "/a/e", "/f"):
             await _write(store, path)
         files = store.files
@@ -122,7 +122,7 @@ async def deleting_says_how_many_entries_went(make: Make) -> None:
 
 async def the_root_is_always_there(make: Make) -> None:
     """In a session that has no file, and after it was emptied."""
-    async with opened(make) as store:
+    async with with_sessions(make, _SESSION, "session-2") as store:
         root = await store.files.stat(_SESSION, "/")
         expect(root and (root.path, root.name, root.is_directory), ("/", "/", True), "the root of a new session")
         expect(await _paths(store), [], "the entries of a new session")
@@ -133,7 +133,7 @@ async def the_root_is_always_there(make: Make) -> None:
 
 async def a_session_never_reaches_anothers_files(make: Make) -> None:
     """Though they share content."""
-    async with opened(make) as store:
+    async with with_sessions(make, _SESSION, "session-2") as store:
         await _write(store, "/a.txt", b"shared")
         await _write(store, "/a.txt", b"shared", session="session-2")
         await _write(store, "/b.txt", b"other", session="session-2")
@@ -144,7 +144,7 @@ async def a_session_never_reaches_anothers_files(make: Make) -> None:
 
 async def an_expected_version_is_held_to(make: Make) -> None:
     """Write and delete only what has it; 0 is that of a file that is not there."""
-    async with opened(make) as store:
+    async with with_sessions(make, _SESSION, "session-2") as store:
         files = store.files
 
         async def write(version: int) -> object:
@@ -162,6 +162,18 @@ async def an_expected_version_is_held_to(make: Make) -> None:
         await expect_error(VersionMismatch, gone, "deleting it again")
 
 
+async def a_session_that_is_gone_takes_no_files(make: Make) -> None:
+    """Else they would stay for ever: nobody could reach them."""
+    async with with_sessions(make, _SESSION) as store:
+        await _write(store, "/a.txt")
+        await store.sessions.delete(_SESSION)
+        for session in (_SESSION, "session-3"):
+            late = store.files.write(session, "/b.txt", b"late", org=None, now=NOW)
+            error = await expect_error(FileError, late, "writing to a session that is not there")
+            expect(error.status, 404, "its status")
+            expect(await store.files.list(session, "/", recursive=True), [], "the files of a session that is not there")
+
+
 CHECKS: Final[tuple[Check, ...]] = (
     a_file_comes_back_as_it_was_written,
     an_expected_version_is_held_to,
@@ -173,4 +185,5 @@ CHECKS: Final[tuple[Check, ...]] = (
     deleting_says_how_many_entries_went,
     the_root_is_always_there,
     a_session_never_reaches_anothers_files,
+    a_session_that_is_gone_takes_no_files,
 )

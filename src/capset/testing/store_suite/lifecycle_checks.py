@@ -6,7 +6,7 @@ from typing import Final
 
 from capset.errors import StoreError
 from capset.stores.base import AuditQuery
-from capset.testing.store_suite.support import NOW, Check, Make, entry, expect, expect_error, intent, opened
+from capset.testing.store_suite.support import NOW, Check, Make, begin, entry, expect, expect_error, intent, opened
 
 
 async def what_was_taken_outlives_closing(make: Make) -> None:
@@ -14,6 +14,7 @@ async def what_was_taken_outlives_closing(make: Make) -> None:
     store = make()
     await store.open()
     store.audit.append(entry("a"))
+    await begin(store, "session-1")
     await store.files.write("session-1", "/a.txt", b"kept", org=None, now=NOW)
     await store.close()
     await store.open()

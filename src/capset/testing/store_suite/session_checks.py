@@ -6,36 +6,32 @@ from dataclasses import replace
 from typing import Final
 
 from capset.errors import StoreError
-from capset.stores.base import SessionQuery, SessionRow
-from capset.testing.store_suite.support import LATER, NOW, Check, Make, expect, expect_error, opened
-
-
-def _row(id: str, org: str | None = None) -> SessionRow:
-    return SessionRow(id, "scribe", '{"name":"scribe"}', "1" * 64, "user-1", "user", org, NOW)
+from capset.stores.base import SessionQuery
+from capset.testing.store_suite.support import LATER, NOW, Check, Make, expect, expect_error, opened, session_row
 
 
 async def a_session_comes_back_as_it_was_given(make: Make) -> None:
     """With an org and without."""
     async with opened(make) as store:
-        await store.sessions.create(_row("a"))
-        await store.sessions.create(_row("b", org="acme"))
-        expect(await store.sessions.get("a"), _row("a"), "the session without an org")
-        expect(await store.sessions.get("b"), _row("b", org="acme"), "the session with an org")
+        await store.sessions.create(session_row("a"))
+        await store.sessions.create(session_row("b", org="acme"))
+        expect(await store.sessions.get("a"), session_row("a"), "the session without an org")
+        expect(await store.sessions.get("b"), session_row("b", org="acme"), "the session with an org")
         expect(await store.sessions.get("c"), None, "a session that nobody made")
 
 
 async def a_second_session_of_an_id_is_refused(make: Make) -> None:
     """Leave the first one as it is."""
     async with opened(make) as store:
-        await store.sessions.create(_row("a"))
-        await expect_error(StoreError, store.sessions.create(_row("a", org="acme")), "a second session of an id")
-        expect(await store.sessions.get("a"), _row("a"), "the first session")
+        await store.sessions.create(session_row("a"))
+        await expect_error(StoreError, store.sessions.create(session_row("a", org="acme")), "a second session of an id")
+        expect(await store.sessions.get("a"), session_row("a"), "the first session")
 
 
 async def a_door_keeps_one_session(make: Make) -> None:
     """Keep its id, its files and its time, and take the new definition; other doors have sessions of their own."""
     async with opened(make) as store:
-        first = replace(_row("a"), door="x", agent_id="agent-1", agent_version=1)
+        first = replace(session_row("a"), door="x", agent_id="agent-1", agent_version=1)
         expect(await store.sessions.ensure(first), first, "the first session of a door")
         await store.files.write("a", "/x.txt", b"kept", org=None, now=NOW)
         later = replace(first, id="b", created_at=LATER, definition='{"name":"other"}', agent_version=2)
@@ -51,7 +47,7 @@ async def a_door_keeps_one_session(make: Make) -> None:
 async def sessions_are_listed_newest_first_by_org(make: Make) -> None:
     """Page by page, and only those that were asked for."""
     async with opened(make) as store:
-        rows = [_row(f"id-{number}", org="acme" if number % 2 else None) for number in range(6)]
+        rows = [session_row(f"id-{number}", org="acme" if number % 2 else None) for number in range(6)]
         rows[5] = replace(rows[5], principal="user-2", agent_id="agent-1")
         for row in rows:
             await store.sessions.create(row)
@@ -74,14 +70,14 @@ async def a_deleted_session_takes_its_files_with_it(make: Make) -> None:
     """Leave those of others, though their content be the same."""
     async with opened(make) as store:
         for one in ("a", "b"):
-            await store.sessions.create(replace(_row(one), door=one))
+            await store.sessions.create(replace(session_row(one), door=one))
             await store.files.write(one, "/in/x.txt", b"same", org=None, now=NOW)
         expect(await store.sessions.delete("a"), True, "deleting a session")
         expect(await store.sessions.delete("a"), False, "deleting it again")
         expect(await store.sessions.get("a"), None, "the deleted session")
         expect(await store.files.list("a", "/", recursive=True), [], "its files")
         expect((await store.files.read("b", "/in/x.txt"))[1], b"same", "the other session's file")
-        again = replace(_row("c"), door="a")
+        again = replace(session_row("c"), door="a")
         expect(await store.sessions.ensure(again), again, "a new session of the deleted one's door")
 
 

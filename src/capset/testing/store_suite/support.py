@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from capset.definitions.records import Columns
-from capset.stores.base import Store
+from capset.stores.base import SessionRow, Store
 
 Make = Callable[[], Store]
 """Makes a new store over new, empty storage, not yet opened."""
@@ -87,6 +87,25 @@ async def opened(make: Make) -> AsyncGenerator[Store]:
         yield store
     finally:
         await store.close()
+
+
+@asynccontextmanager
+async def with_sessions(make: Make, *ids: str) -> AsyncGenerator[Store]:
+    """Open a new store with sessions in it, and close it again."""
+    async with opened(make) as store:
+        await begin(store, *ids)
+        yield store
+
+
+async def begin(store: Store, *ids: str) -> None:
+    """Make sessions."""
+    for one in ids:
+        await store.sessions.create(session_row(one))
+
+
+def session_row(id: str, org: str | None = None) -> SessionRow:
+    """Return what is to be kept of a session."""
+    return SessionRow(id, "scribe", '{"name":"scribe"}', "1" * 64, "user-1", "user", org, NOW)
 
 
 def expect(actual: object, expected: object, what: str) -> None:

@@ -1,0 +1,157 @@
+"""The OpenAPI document, and a stranger who reads it and tries everything (spec 5, P6–P15)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from tests.server.support import ALL_SCOPES, FILES, Site, make_session, registry_of, site
+
+CONFIG = """
+seed = 20260101
+suppress-health-check = ["all"]
+
+[generation]
+max-examples = 6
+database = "none"
+
+[checks]
+# A precondition is looked at before the body (RFC 9110, 13.2), and no schema can say which one holds.
+positive_data_acceptance.expected-statuses = ["2xx", "401", "403", "404", "409", "412"]
+negative_data_rejection.expected-statuses = ["400", "401", "403", "404", "405", "409", "412", "415", "422"]
+
+# That no capability stands there twice, once as an id and once as an entry, no schema can say either.
+[[operations]]
+include-name = "POST /v1/agents"
+checks.positive_data_acceptance.expected-statuses = ["2xx", "401", "403", "422"]
+# Making texts of every length, up to 200,000 letters, takes the coverage phase half a minute; fuzzing tries it.
+phases.coverage.enabled = false
+
+[[operations]]
+include-name = "PATCH /v1/agents/{id}"
+checks.positive_data_acceptance.expected-statuses = ["2xx", "401", "403", "404", "409", "412", "422"]
+phases.coverage.enabled = false
+"""
+
+
+@pytest.fixture
+async def document(shared: Site) -> dict[str, Any]:
+    async with shared.client() as client:
+        return (await client.get("/openapi.json")).json()
+
+
+@pytest.mark.spec("P7")
+async def test_it_is_openapi_3_1(document: dict[str, Any]) -> None:
+    assert document["openapi"].startswith("3.1.")
+    assert document["info"]["title"] == "capset"
+    for name, schema in document["components"]["schemas"].items():
+        Draft202012Validator.check_schema(schema)
+        assert schema["title"], name
+    ids = [one["operationId"] for path in document["paths"].values() for one in path.values()]
+    assert len(ids) == len(set(ids))
+
+
+async def test_every_reference_and_every_link_leads_somewhere(document: dict[str, Any]) -> None:
+    def walk(node: Any) -> None:
+        if isinstance(node, dict):
+            if "$ref" in node:
+                place = document
+                for part in node["$ref"].removeprefix("#/").split("/"):
+                    place = place[part]
+            for value in node.values():
+                walk(value)
+        elif isinstance(node, list):
+            for value in node:
+                walk(value)
+
+    walk(document)
+    operations = {one["operationId"]: one for path in document["paths"].values() for one in path.values()}
+    links = [
+        link
+        for one in operations.values()
+        for response in one["responses"].values()
+        for link in response.get("links", {}).values()
+    ]
+    assert {link["operationId"] for link in links} >= {"get_agent", "create_session", "call_tool"}
+    assert {link["operationId"] for link in links} <= operations.keys()
+
+
+@pytest.mark.spec("P14")
+async def test_it_says_which_problems_there_are_and_what_needs_a_key(document: dict[str, Any]) -> None:
+    for path, operations in document["paths"].items():
+        for operation in operations.values():
+            if path in ("/v1/healthz", "/v1/readyz"):
+                assert "security" not in operation
+                continue
+            assert operation["security"] == [{"HTTPBearer": []}]
+            responses = operation["responses"]
+            assert {"401", "403", "default"} <= responses.keys(), path
+            for status, response in responses.items():
+                if not status.startswith("2"):
+                    assert "application/problem+json" in response["content"], (path, status)
+    assert "HTTPValidationError" not in document["components"]["schemas"]
+
+
+@pytest.mark.spec("P3")
+async def test_it_lists_the_capabilities_that_an_agent_can_be_given(document: dict[str, Any]) -> None:
+    schemas = document["components"]["schemas"]
+    known = sorted(one.name for one in registry_of().capabilities.values() if one.status != "coming_soon")
+    by_id, by_entry = schemas["AgentInput"]["properties"]["capabilities"]["items"]["oneOf"]
+    assert by_id["enum"] == known
+    assert by_entry == {"$ref": "#/components/schemas/CapabilityEntry"}
+    assert schemas["CapabilityEntry"]["properties"]["id"]["enum"] == known
+    assert "soon" not in known
+
+
+@pytest.mark.spec("P6", "P7", "P8", "P9", "P14", "P15")
+async def test_a_stranger_who_tries_everything_finds_what_was_described(tmp_path: Path) -> None:
+    async with site(store=f"sqlite:///{tmp_path}/capset.db") as here:
+        await here.key("stranger", scopes=ALL_SCOPES, permissions=FILES)
+        said = await explore(here, tmp_path, CONFIG)
+    assert "Selected: 19/19" in said
+
+
+@pytest.mark.spec("P8", "P9", "P11")
+async def test_and_within_a_session_too(tmp_path: Path) -> None:
+    async with site(store=f"sqlite:///{tmp_path}/capset.db") as here:
+        await here.key("stranger", scopes=ALL_SCOPES, permissions=FILES)
+        async with here.client("stranger") as client:
+            session = await make_session(client)
+            await client.put(f"/v1/sessions/{session}/files/a/b.txt", content=b"here")
+        of_session = ["get_session", "get_snapshot", "call_tool", "read_file", "write_file", "delete_file"]
+        # Which paths name a file, and which tools there are with which arguments, depends on the session.
+        statuses = ["2xx", "400", "401", "403", "404", "409", "412", "422"]
+        more = f"""
+[[operations]]
+include-operation-id = {json.dumps(of_session)}
+parameters = {{ "path.id" = "{session}" }}
+checks.positive_data_acceptance.expected-statuses = {json.dumps(statuses)}
+"""
+        chosen = [f"--include-operation-id={name}" for name in of_session]
+        said = await explore(here, tmp_path, CONFIG + more, "--phases", "coverage,fuzzing", *chosen)
+        tried = {record.outcome for record in await here.records(session=session)}
+    assert "Selected: 6/19" in said
+    assert tried, "it came as far as the session's tools"
+
+
+async def explore(here: Site, folder: Path, config: str, *more: str) -> str:
+    """Let schemathesis loose, fail with what it finds, and return what it says."""
+    (folder / "schemathesis.toml").write_text(config)
+    command = Path(sys.executable).with_name("schemathesis")
+    process = await asyncio.create_subprocess_exec(
+        *(str(command), "--config-file", "schemathesis.toml", "run", f"{here.url}/openapi.json"),
+        *("--checks", "all", "--no-color", "--continue-on-failure", "--warnings", "off"),
+        *("--header", f"Authorization: Bearer {here.keys['stranger']}", *more),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+        cwd=folder,
+    )
+    said, _ = await process.communicate()
+    assert process.returncode == 0, said.decode()[-10_000:]
+    return said.decode()

@@ -1,0 +1,135 @@
+"""Nobody reaches what belongs to others: every operation, with real ids, by keys that are not their owner's."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import AsyncGenerator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests.server.support import Site, make_agent, problem, site
+from tests.server.walk import Belongings, Step, steps
+
+SECRET = "the-treasure-is-under-the-oak"
+NOT_THERE = "01890000-0000-7000-8000-000000000000"
+
+
+@dataclass(frozen=True)
+class Town:
+    """A site where ``ada`` of ``acme`` has things that hold the secret."""
+
+    site: Site
+    database: Path
+    ada: Belongings
+    document: dict[str, Any]
+
+    async def rows(self) -> set[tuple[Any, ...]]:
+        """Return every row of the database but those of the server's own."""
+        await self.site.kernel.audit.flush()
+        with closing(sqlite3.connect(f"file:{self.database}?mode=ro", uri=True)) as connection:
+            names = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+            kept = [name for name in names if name not in ("leases", "writers")]
+            return {(name, *row) for name in kept for row in connection.execute(f"SELECT * FROM {name}")}
+
+
+@pytest.fixture
+async def town(tmp_path: Path) -> AsyncGenerator[Town]:
+    database = tmp_path / "capset.db"
+    async with site(store=f"sqlite:///{database}") as found:
+        await found.key("bob")
+        await found.key("eve", org="evil")
+        await found.key("namesake", principal="ada", org="evil")
+        await found.key("nemo", org=None)
+        await found.key("homeless ada", principal="ada", org=None)
+        async with found.client() as client:
+            agent = await make_agent(client, "kit", "session_file_system", system_prompt=SECRET, description=SECRET)
+            session = (await client.post("/v1/sessions", json={"agent_id": agent["id"]})).json()["id"]
+            made = await client.put(f"/v1/sessions/{session}/files/secret.txt", content=SECRET.encode())
+            assert made.status_code == 200
+            body = {"tool": "echo", "arguments": {"text": SECRET}}
+            record = (await client.post(f"/v1/sessions/{session}/calls", json=body)).json()["record"]
+            document = (await client.get("/openapi.json")).json()
+        yield Town(found, database, Belongings(agent["id"], session, record), document)
+
+
+@pytest.mark.spec("P14")
+async def test_the_owner_gets_through_everywhere(town: Town) -> None:
+    async with town.site.client() as client:
+        for step in steps(town.document, town.ada):
+            response = await step.take(client)
+            if not step.name.startswith("mcp"):
+                assert response.status_code in (200, 201, 204), (step, response.text)
+            else:
+                assert response.status_code == (200 if step.method == "POST" else 405), (step, response.text)
+
+
+@pytest.mark.spec("P14")
+@pytest.mark.parametrize("who", ["eve", "namesake", "nemo", "homeless ada"])
+async def test_nothing_of_another_organisation_is_there(town: Town, who: str) -> None:
+    before = await town.rows()
+    async with town.site.client(who) as client:
+        for step in steps(town.document, town.ada):
+            response = await step.take(client)
+            assert SECRET not in response.text, step
+            if step.of:
+                await assert_as_if_there_were_none(client, step, response, town)
+            else:
+                assert town.ada.agent not in response.text, step
+                assert town.ada.session not in response.text, step
+        assert (await client.get("/v1/audit")).json()["items"] == []
+        assert (await client.get("/v1/sessions")).json()["items"] == []
+        total = (await client.get("/v1/agents")).json()["total"]
+    assert total == 2, "the agent that is defined in code, and the one that the walk has made"
+    after = await town.rows()
+    assert before <= after, "nothing was changed or deleted"
+    assert {row[0] for row in after - before} == {"agents", "agent_capabilities"}, "which the walk has made"
+
+
+@pytest.mark.spec("P14", "P16")
+async def test_a_session_is_its_principals_alone(town: Town) -> None:
+    before = await town.rows()
+    async with town.site.client("bob") as client:
+        for step in steps(town.document, town.ada):
+            if step.of == "session":
+                response = await step.take(client)
+                assert SECRET not in response.text, step
+                await assert_as_if_there_were_none(client, step, response, town)
+        assert (await client.get("/v1/sessions")).json()["items"] == []
+        of_agent = await client.get("/v1/sessions", params={"agent_id": town.ada.agent})
+        assert of_agent.json()["items"] == []
+        assert (await client.get(f"/v1/agents/{town.ada.agent}")).status_code == 200, "agents are the organisation's"
+        records = (await client.get("/v1/audit")).json()["items"]
+        assert [one["id"] for one in records] == [town.ada.record], "and so are records, for whoever may audit"
+    assert await town.rows() == before
+
+
+async def assert_as_if_there_were_none(
+    client: httpx2.AsyncClient, step: Step, response: httpx2.Response, town: Town
+) -> None:
+    """Check that an answer says the same of what is somebody else's as of what never was."""
+    said = problem(response, 404, "not_found")
+    path, options = step.path, dict(step.options)
+    for real in (town.ada.agent, town.ada.session):
+        path = path.replace(real, NOT_THERE)
+    if step.name == "create_session":
+        options["json"] = {"agent_id": NOT_THERE}
+    other = problem(await client.request(step.method, path, **options), 404, "not_found")
+    words = said["detail"].replace(town.ada.agent, NOT_THERE).replace(town.ada.session, NOT_THERE)
+    assert words == other["detail"], step
+    assert said.keys() == other.keys()
+
+
+@pytest.mark.spec("P14", "P16")
+async def test_an_mcp_session_id_opens_nothing_to_others(town: Town) -> None:
+    first = next(step for step in steps(town.document, town.ada) if step.name == "mcp initialize")
+    async with town.site.client() as ada, town.site.client("bob") as bob:
+        ticket = (await first.take(ada)).headers["mcp-session-id"]
+        body = {"jsonrpc": "2.0", "id": 2, "method": "tools/list", "params": {}}
+        headers = {**first.options["headers"], "mcp-session-id": ticket}
+        assert (await ada.post(first.path, json=body, headers=headers)).status_code == 200
+        assert (await bob.post(first.path, json=body, headers=headers)).status_code == 404
