@@ -115,9 +115,8 @@ class StoredAgents:
 
     def _filled(self, row: AgentRow, given: AgentInput) -> AgentRow:
         row = replace(row, tags=tuple(dict.fromkeys(given.tags)), status=given.status)
-        if given.model_dump(include=set(_definition(row))) | {"capabilities": given.capability_ids()} == _definition(
-            row
-        ):
+        there = _definition(row)
+        if {**given.model_dump(include=set(there)), "capabilities": given.capability_ids()} == there:
             return row  # so that one whose capability has gone can still be archived
         agent = make_agent(given, self._registry, f"agent {given.name!r}")
         _refuse_coming_soon(agent.uses)

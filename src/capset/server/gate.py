@@ -15,9 +15,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from capset.errors import Cancelled, CapsetError, InternalError, PermissionDenied
 from capset.net.loopback import is_loopback
 from capset.server.answers import answer_problem
+from capset.server.body import Gone, read_body, replaying, size_of
 from capset.server.logs import AccessLog
 from capset.server.service import Service
-from capset.server.visit import KEY, Gone, Refused, Visit, correlation_of, path_of, read_body, replaying, size_of
+from capset.server.visit import KEY, Refused, Visit, correlation_of, path_of
 
 PUBLIC: Final = frozenset({"/v1/healthz", "/v1/readyz"})
 """The paths that need no key."""

@@ -20,10 +20,10 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import Message, Receive, Scope, Send
 
 from capset.kernel.session import Session
+from capset.server.body import replaying
 from capset.server.mcp.exchanges import Exchange
 from capset.server.mcp.protocol import make_server
 from capset.server.mcp.tickets import Tickets
-from capset.server.visit import replaying
 
 DRAIN_SECONDS: Final = 5.0
 """How long closing waits for running requests before it cancels their calls."""

@@ -9,9 +9,9 @@ from pydantic_core import to_json
 from starlette.types import Receive, Send
 
 from capset.kernel.streaming import Messages
+from capset.server.body import Gone
 from capset.server.limits import Limits
 from capset.server.rest.watch import Watch
-from capset.server.visit import Gone
 from capset.wire.messages import message_data
 
 _HEADERS = ((b"content-type", b"text/event-stream; charset=utf-8"), (b"x-accel-buffering", b"no"))

@@ -8,7 +8,7 @@ from typing import Final, Self
 
 from starlette.types import Receive
 
-from capset.server.visit import Gone
+from capset.server.body import Gone
 
 PATIENCE_SECONDS: Final = 0.05
 """Work that is done sooner is not watched over: most calls are, and a watch would cost more than they do."""
