@@ -26,9 +26,9 @@ demo: $(SETUP) ## run the main job on real files (DIR=folder for your own)
 serve: $(SETUP) ## serve REST and MCP on this machine, without keys (PORT=8000)
 	@$(BIN)/capset serve --insecure --port $(or $(PORT),8000)
 
-test: $(SETUP) ## run the tests (ARGS="-k name" to choose)
+test: $(SETUP) ## run the tests, on all cores (ARGS="-k name" to choose)
 	@scripts/install_for_tests.sh
-	@$(BIN)/pytest $(ARGS)
+	@$(BIN)/pytest -n auto --dist worksteal $(ARGS)
 
 check: $(SETUP) ## lint, format, types, floors, module size, spec ids
 	@$(BIN)/ruff check
