@@ -99,3 +99,11 @@ def test_a_key_has_the_permissions_that_it_is_granted_and_no_others(run: Run, tm
     made = run("key", "create", "laptop", "--principal", "ada", "--grant", "notes:read", "--json").json
     assert made["permissions"] == ["notes:read"]
     assert run("key", "create", "bare", "--principal", "ada", "--json").json["permissions"] == []
+
+
+def test_a_scope_may_be_written_as_it_is_listed(run: Run) -> None:
+    made = run("key", "create", "laptop", "--principal", "ada", "--scope", "read", "--scope", "capset:audit", "--json")
+    assert made.json["scopes"] == ["capset:read", "capset:audit"]
+    wrong = run("key", "create", "laptop", "--principal", "ada", "--scope", "reed")
+    assert wrong.code == 2
+    assert "unknown scope 'capset:reed'; there is: capset:read, capset:call, capset:write" in wrong.err

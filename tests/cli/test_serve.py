@@ -29,6 +29,7 @@ class Serving:
 
     process: subprocess.Popen[str]
     url: str
+    greeting: str
 
     def client(self, key: str | None = None) -> httpx2.Client:
         headers = {"Authorization": f"Bearer {key}"} if key else {}
@@ -52,7 +53,7 @@ def serving(command: Command, *options: str) -> Generator[Serving]:
         first = process.stderr.readline()
         found = re.search(r"http://\S+", first)
         assert found, first
-        yield Serving(process, found[0])
+        yield Serving(process, found[0], first)
     finally:
         process.kill()
         process.communicate()
@@ -173,6 +174,7 @@ def test_an_address_that_is_not_here_is_told(run: Run) -> None:
 @pytest.mark.spec("P14")
 def test_without_keys_everybody_is_the_principal(workshop: Command) -> None:
     with serving(workshop, "--insecure", "--principal", "dev", "--grant", "session_files:read") as here:
+        assert "without keys: everybody is dev, with session_files:read" in here.greeting
         with here.client() as client:
             session = session_of(client, "foreman")
             assert client.get(f"/v1/sessions/{session}").json()["principal"] == "dev"
@@ -232,6 +234,7 @@ def test_after_a_kill_it_goes_on_with_what_was_kept(workshop: Command) -> None:
 @pytest.mark.spec("P14")
 def test_a_key_that_is_made_or_revoked_elsewhere_is_so_here(workshop: Command) -> None:
     with serving(workshop) as here:
+        assert "no keys yet: capset key create makes one" in here.greeting
         key = key_for(workshop)
         with here.client(key) as client:
             assert client.get("/v1/agents").status_code == 200

@@ -153,7 +153,7 @@ def _patched(row: AgentRow, patch: Mapping[str, Any]) -> AgentInput:
         return AgentInput.model_validate(cleared)
     except ValidationError as error:
         fields = misfits(error, list(AgentInput.model_fields), cleared)
-        raise InvalidArguments("Invalid agent", fields=fields) from None
+        raise InvalidArguments(f"Invalid agent: {'; '.join(map(str, fields))}", fields=fields) from None
 
 
 def _refuse_coming_soon(capabilities: Iterable[Capability]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Annotated, Final, get_args
 
@@ -42,7 +43,7 @@ def create_command(
     settings = load_settings(db=db)
     # By --grant alone: whoever lays a settings file into a folder gives no permissions to keys.
     who = Principal(principal, permissions=grant or (), kind=_kind(kind), org=org)
-    row, key = asyncio.run(_create(settings.db, name, who, scope or DEFAULT_SCOPES, _lifetime(expires)))
+    row, key = asyncio.run(_create(settings.db, name, who, _scopes(scope), _lifetime(expires)))
     if as_json:
         print_json(new_key_shape(row, key).plain())
     else:
@@ -82,7 +83,7 @@ def revoke_command(
 
 
 async def _create(
-    url: str, name: str, who: Principal, scopes: list[str] | tuple[str, ...], lifetime: timedelta | None
+    url: str, name: str, who: Principal, scopes: Sequence[str], lifetime: timedelta | None
 ) -> tuple[KeyRow, str]:
     async with Kernel(store=url) as kernel:
         return await create_key(kernel, name, who, scopes=scopes, lifetime=lifetime)
@@ -105,6 +106,11 @@ def _line(row: KeyRow, now: str) -> list[str]:
     scopes = " ".join(scope.removeprefix("capset:") for scope in row.scopes)
     texts = (row.id, row.name, row.org or "–", row.principal, scopes, " ".join(row.permissions) or "–", state)
     return list(map(cell, texts))
+
+
+def _scopes(given: list[str] | None) -> Sequence[str]:
+    """Return the scopes that are asked for; ``read`` is short for ``capset:read``, as the list shows it."""
+    return [one if ":" in one else f"capset:{one}" for one in given] if given else DEFAULT_SCOPES
 
 
 def _kind(given: str) -> PrincipalKind:

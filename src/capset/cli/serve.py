@@ -12,7 +12,7 @@ import typer
 from capset.cli.exits import Exit, guarded
 from capset.cli.extras import needs_extra
 from capset.cli.options import Db, Env, Grant, Who
-from capset.cli.output import err, verbatim
+from capset.cli.output import cell, err, verbatim
 from capset.cli.settings import Settings, load_settings
 from capset.errors import DefinitionError
 from capset.kernel.kernel import Kernel
@@ -81,10 +81,21 @@ async def _serve(settings: Settings, host: str, port: int, names: Names, *, inse
         address = f"http://{names.written}:{bound.getsockname()[1]}"
 
         def started() -> None:
-            err().print(f"capset serves {verbatim(address)} [dim](REST /v1, MCP /mcp; Ctrl-C ends it)[/]")
+            told = f"capset serves {verbatim(address)} [dim](REST /v1, MCP /mcp/agents/ID; Ctrl-C ends it)[/]"
+            # One line: all that follow are the log's.
+            err().print(f"{told}{_who(settings, insecure=insecure, has_keys=has_keys)}", soft_wrap=True)
 
         async with Kernel(store=settings.db) as kernel:
+            has_keys = bool(await kernel.store.keys.list())
             service = Service(kernel, Registry.installed(), env=settings.env, anyone=anyone)
             async with open_app(service, names) as app:
                 logs.configure()
                 await serve(app, bound, service.limits, started=started)
+
+
+def _who(settings: Settings, *, insecure: bool, has_keys: bool) -> str:
+    """Say who may come in, where that is not what one would think."""
+    if insecure:
+        granted = " ".join(sorted(settings.principal.permissions)) or "no permissions"
+        return f" [yellow]without keys:[/] everybody is {cell(settings.principal.id)}, with {cell(granted)}"
+    return "" if has_keys else " [yellow]no keys yet:[/] capset key create makes one"

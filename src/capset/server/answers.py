@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Sequence
 
 from starlette.responses import Response
 from starlette.types import Send
 
-from capset.errors import CapsetError, StoreError, Unauthenticated
+from capset.errors import CapsetError, Field, InvalidArguments, StoreError, Unauthenticated
 from capset.wire.problems import MEDIA_TYPE, problem_of
 
 _log = logging.getLogger("capset.server")
@@ -44,6 +45,11 @@ async def answer(send: Send, status: int, media_type: bytes, body: bytes, *heade
     standard = ((b"content-type", media_type), (b"content-length", length))
     await send({"type": "http.response.start", "status": status, "headers": [*standard, *headers]})
     await send({"type": "http.response.body", "body": body})
+
+
+def misfit(what: str, fields: Sequence[Field]) -> InvalidArguments:
+    """Say that something does not fit, with every field in the message too."""
+    return InvalidArguments(f"Invalid {what}: {'; '.join(map(str, fields))}", fields=fields)
 
 
 def shown(error: CapsetError, correlation: str) -> CapsetError:

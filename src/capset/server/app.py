@@ -18,16 +18,16 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp
 
 from capset.definitions.misfits import misfits_of
-from capset.errors import CapsetError, InternalError, InvalidArguments
+from capset.errors import CapsetError, InternalError
 from capset.kernel.registry import Registry
-from capset.server.answers import problem_response
+from capset.server.answers import misfit, problem_response
 from capset.server.gate import Gate, Names
 from capset.server.logs import AccessLog
 from capset.server.mounting import mounted_mcp
 from capset.server.openapi import describe, methods_by_path
 from capset.server.rest import agents, audit, calls, capabilities, files, health, sessions
 from capset.server.service import Service
-from capset.server.visit import Refused, visit_of
+from capset.server.visit import Refused, path_of, visit_of
 
 _NOUNS = (capabilities, agents, sessions, calls, files, audit, health)
 
@@ -89,7 +89,7 @@ async def _misfitting(request: Request, error: Exception) -> Response:
     for one in problems:
         one["loc"] = one["loc"][1:]  # without where a value came from: its name tells as much
     fields = misfits_of(problems, _known(request), found.body)
-    return await _failed(request, InvalidArguments("Invalid request", fields=fields))
+    return await _failed(request, misfit("request", fields))
 
 
 def _known(request: Request) -> list[str]:
@@ -105,7 +105,9 @@ async def _refused(request: Request, error: Exception) -> Response:
     found = cast("HTTPException", error)
     if isinstance(found.__cause__, CapsetError):
         return await _failed(request, found.__cause__)
-    said = {404: ("not_found", "There is no such path"), 405: ("method_not_allowed", "This path has no such method")}
+    is_mcp = path_of(request.scope).startswith("/mcp")
+    missing = "There is no such path" + ("; MCP is at /mcp/agents/ID and /mcp/sessions/ID" if is_mcp else "")
+    said = {404: ("not_found", missing), 405: ("method_not_allowed", "This path has no such method")}
     code, words = said.get(found.status_code, ("http_error", str(found.detail)))
     response = await _failed(request, Refused(found.status_code, code, words))
     if found.status_code == 405:

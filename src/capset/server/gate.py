@@ -51,9 +51,11 @@ class Names:
         name, _, port = host.lower().rpartition(":")
         bare = name if name and port.isdigit() else host.lower()
         if "*" not in self.hosts and bare not in self.hosts:
-            raise Refused(421, "wrong_host", "This server does not answer to that Host; it can be allowed")
+            raise Refused(
+                421, "wrong_host", "This server does not answer to that Host: start it with --allow-host NAME"
+            )
         if origin and origin.lower() not in self.origins and origin.lower().partition("://")[2] != host.lower():
-            raise PermissionDenied("Permission denied: this Origin is not allowed")
+            raise PermissionDenied("Permission denied: this Origin is not allowed; --allow-origin ORIGIN allows it")
 
 
 class Gate:
@@ -92,7 +94,9 @@ class Gate:
         except CapsetError as error:
             await self._fail(sent, visit, error)
         except asyncio.CancelledError:
-            await self._fail(sent, visit, Cancelled("The server is closing: the request was cancelled"))
+            cut_off = Cancelled("The server is closing, and the request was cut off: it may have had its effects")
+            cut_off.retryable = scope["method"] in ("GET", "HEAD")
+            await self._fail(sent, visit, cut_off)
             raise
         except Exception as error:
             _log.exception("a request failed, correlation %s", visit.correlation)

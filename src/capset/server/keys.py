@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final, Literal, get_args
 
 from capset.definitions.principals import Principal
-from capset.errors import DefinitionError, unknown
+from capset.errors import DefinitionError
 from capset.kernel.kernel import Kernel
 from capset.stores.base import KeyRow
 
@@ -39,7 +39,7 @@ async def create_key(
     given = tuple(dict.fromkeys(scopes))
     for scope in given:
         if scope not in get_args(Scope):
-            raise DefinitionError(unknown("scope", scope, get_args(Scope)))
+            raise DefinitionError(f"unknown scope {scope!r}; there is: {', '.join(get_args(Scope))}")
     now = datetime.fromisoformat(kernel.now())
     key = _PREFIX + secrets.token_urlsafe(32)
     row = KeyRow(

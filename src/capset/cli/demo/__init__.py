@@ -82,6 +82,7 @@ async def _conclude(console: Console, demo: Demo, imported: Imported, folder: Pa
     verification = await demo.kernel.audit.verify()
     if verification.ok:
         console.print(f"[green]verified:[/] {verification.checked} records, every hash holds")
+        console.print("[dim]numbers left out above are intents, written before a side effect[/]")
     else:
         console.print(f"[red]not verified:[/] {verbatim(verification.problem or '')}")
     if demo.report:

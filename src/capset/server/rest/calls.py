@@ -17,10 +17,10 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from capset.definitions.messages import Json, Message
 from capset.definitions.misfits import misfits
-from capset.errors import InvalidArguments, NotFound
+from capset.errors import NotFound
 from capset.kernel.results import Result
 from capset.kernel.session import Session
-from capset.server.answers import answer
+from capset.server.answers import answer, misfit
 from capset.server.limits import Limits
 from capset.server.rest.events import EventStream
 from capset.server.rest.parts import Calls, Id, Served, check_json_type, parse_json, problems, refuse_query
@@ -117,9 +117,10 @@ class Asked:
 async def _as_json(asked: Asked, kept: tuple[int, bytes] | None, receive: Receive, send: Send) -> None:
     if kept is not None:
         return await answer(send, kept[0], b"application/json", kept[1], _REPLAYED)
+    asked.visit.notes["tool"] = asked.message.type
     with Watch(receive):
         result = await asked.session.try_message(asked.message)
-    asked.visit.notes.update(tool=asked.message.type, record=result.record)
+    asked.visit.notes["record"] = result.record
     body = to_json(call_data(result, result.data, asked.session.id))
     if asked.once is not None:
         await asked.once.end(result, body)
@@ -147,7 +148,7 @@ def parse_call(body: bytes) -> CallInput:
     try:
         return CallInput.model_validate(data)
     except ValidationError as error:
-        raise InvalidArguments("Invalid call", fields=misfits(error, list(CallInput.model_fields), data)) from None
+        raise misfit("call", misfits(error, list(CallInput.model_fields), data)) from None
 
 
 def status_of(result: Result[Any]) -> int:

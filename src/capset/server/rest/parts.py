@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, cast
 
 from fastapi import Depends, Path, Query, Request
 from fastapi.routing import APIRoute
@@ -124,11 +124,17 @@ def check_json_type(content_type: str) -> None:
         raise Refused(415, "unsupported_media_type", "The body must be application/json, and its Content-Type say so")
 
 
-def parse_json(body: bytes) -> Any:  # any JSON
-    """Return what a body says. Raises ``Refused`` for what is no JSON, ``InvalidArguments`` for what is too deep."""
+def parse_json(body: bytes) -> dict[str, Any]:  # members of any JSON
+    """Return what a body says.
+
+    Raises ``Refused`` for what is no JSON, ``InvalidArguments`` for what is too deep, or is no object.
+    """
     try:
-        return from_json(body, allow_inf_nan=False)
+        found = from_json(body, allow_inf_nan=False)
     except ValueError as error:
         if "recursion limit" in str(error):
             raise InvalidArguments("The body is nested too deeply") from None
         raise Refused(400, "invalid_json", f"The body is not JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise InvalidArguments("The body must be a JSON object")
+    return cast("dict[str, Any]", found)
