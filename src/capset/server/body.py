@@ -12,7 +12,10 @@ from capset.server.visit import Refused
 
 def size_of(headers: Iterable[tuple[bytes, bytes]]) -> int:
     """Return how many bytes headers take on the wire."""
-    return sum(len(name) + len(value) + 4 for name, value in headers)
+    size = 0
+    for name, value in headers:
+        size += len(name) + len(value) + 4
+    return size
 
 
 async def read_body(receive: Receive, declared: bytes | None, limit: int, seconds: float) -> bytes:

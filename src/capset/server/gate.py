@@ -67,6 +67,8 @@ class Gate:
         self._names = names
         self._limits = service.limits
         self._access = access
+        self._addressed: tuple[bytes | None, bytes | None] | None = None
+        """The Host and the Origin that were let in last: mostly, they come again."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Take one request through."""
@@ -76,8 +78,7 @@ class Gate:
             return await send({"type": "websocket.close", "code": 1003})
         started = time.perf_counter()
         headers = dict(scope["headers"])
-        own = self._service.kernel.new_id()
-        visit = Visit(correlation_of(headers.get(b"x-correlation-id"), own), headers)
+        visit = Visit(correlation_of(headers.get(b"x-correlation-id")) or self._service.kernel.new_id(), headers)
         scope[KEY] = visit
         stamp = (b"x-correlation-id", visit.correlation.encode())
 
@@ -111,7 +112,10 @@ class Gate:
         limits, path = self._limits, path_of(scope)
         if size_of(scope["headers"]) + len(scope["raw_path"]) + len(scope["query_string"]) > limits.head:
             raise Refused(431, "headers_too_large", f"A request's line and headers have at most {limits.head} bytes")
-        self._names.check(visit.header(b"host"), visit.header(b"origin"))
+        addressed = visit.headers.get(b"host"), visit.headers.get(b"origin")
+        if addressed != self._addressed:
+            self._names.check(visit.header(b"host"), visit.header(b"origin"))
+            self._addressed = addressed
         if path not in PUBLIC:
             visit.caller = await self._service.callers.identify(visit.header(b"authorization"))
         if not is_utf8(scope["raw_path"]):
@@ -152,6 +156,8 @@ def is_file(method: str, path: str) -> bool:
 
 def is_utf8(raw_path: bytes) -> bool:
     """Whether the bytes that a path stands for are text; two that are not could be taken for the same name."""
+    if b"%" not in raw_path:
+        return raw_path.isascii()
     try:
         unquote_to_bytes(raw_path).decode()
     except UnicodeDecodeError:

@@ -60,7 +60,7 @@ def caller_of(scope: Scope) -> Caller:
     return caller
 
 
-def correlation_of(given: bytes | None, own: str) -> str:
-    """Return a client's own correlation where it is 1–100 letters, digits, dots, underscores and hyphens."""
-    text = (given or b"").decode("latin-1")
-    return text if _CORRELATION.fullmatch(text) else own
+def correlation_of(given: bytes | None) -> str | None:
+    """Return a client's own correlation, if it is 1–100 letters, digits, dots, underscores and hyphens."""
+    text = given.decode("latin-1") if given else ""
+    return text if _CORRELATION.fullmatch(text) else None
