@@ -196,6 +196,13 @@ async def test_a_query_that_a_path_has_not_is_refused(shared: Site, path: str) -
         problem(await client.get(path), 422, "invalid_arguments")
 
 
+async def test_a_version_that_nothing_has_makes_no_file(shared: Site) -> None:
+    async with shared.client() as client:
+        path = f"/v1/sessions/{await make_session(client)}/files/a"
+        problem(await client.put(path, content=b"x", headers={"If-Match": '"0"'}), 412, "outdated")
+        assert (await client.get(path)).status_code == 404
+
+
 async def test_a_call_takes_no_query(shared: Site) -> None:
     async with shared.client() as client:
         session = await make_session(client)

@@ -44,4 +44,7 @@ def expected(if_match: str | None, if_none_match: str | None = None) -> int | No
     found = _TAG.fullmatch(if_match.strip())
     if found is None:
         raise Refused(400, "invalid_header", 'If-Match takes one entity tag as it was given in ETag, such as "3"')
-    return int(found[0].strip('"'))
+    version = int(found[0].strip('"'))
+    if version == 0:
+        raise Outdated("If-Match: nothing has the version 0")  # to the stores it means that there is none
+    return version
