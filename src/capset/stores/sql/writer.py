@@ -29,7 +29,7 @@ from capset.stores.sql.waiting import Barrier, Call, Durable, tell
 
 BOUND: Final = 10_000
 """How many entries may be waiting to be written."""
-GATHER_SECONDS: Final = 0.05
+GATHER_SECONDS: Final = 0.1
 """How long the thread waits for more while nobody waits for it."""
 PAUSES_SECONDS: Final = (0.05, 5.0)
 """The first and the longest pause before a failed write is tried again; somebody who waits ends a pause."""
