@@ -22,6 +22,8 @@ from tests.client.conftest import Served
 async def test_health_needs_no_key(served: Served) -> None:
     async with Client(served.url) as client:
         await client.health()
+        with pytest.raises(Unauthenticated):
+            await client.agents.list()
 
 
 async def test_capabilities(boss: Client) -> None:

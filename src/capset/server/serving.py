@@ -62,13 +62,12 @@ async def serve(app: ASGIApp, bound: socket.socket, limits: Limits, *, started: 
     """Serve until SIGINT or SIGTERM, then let requests finish. ``started`` is called once requests are taken."""
     server = make_server(app, limits, started)
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, server.handle_exit, number, None)
-    try:
-        await server.serve(sockets=[bound])
-    finally:
+    with contextlib.ExitStack() as handlers:
         for number in (signal.SIGINT, signal.SIGTERM):
-            loop.remove_signal_handler(number)
+            with contextlib.suppress(NotImplementedError):  # on Windows, where Ctrl-C ends it with 130
+                loop.add_signal_handler(number, server.handle_exit, number, None)
+                handlers.callback(loop.remove_signal_handler, number)
+        await server.serve(sockets=[bound])
 
 
 class _Server(uvicorn.Server):
