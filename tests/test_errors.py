@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from capset import errors
 from capset.errors import (
     CapsetError,
+    ConcurrentModificationError,
     DefinitionError,
     Field,
     FileError,
@@ -53,7 +54,7 @@ def test_every_error_has_a_code_and_a_status(error: type[CapsetError]) -> None:
 def test_a_refusal_is_told_apart_from_a_failure() -> None:
     refusals = {"Unauthenticated", "NotFound", "PermissionDenied", "InvalidArguments"}
     assert {one.__name__ for one in TREE if one.refusal} == refusals
-    retryable = {"Cancelled", "DeadlineExceeded", "StoreError", "Unreachable"}
+    retryable = {"Cancelled", "ConcurrentModificationError", "DeadlineExceeded", "StoreError", "Unreachable"}
     assert {one.__name__ for one in TREE if one.retryable} == retryable
 
 
@@ -64,6 +65,8 @@ def test_an_error_keeps_what_it_is_told() -> None:
     assert (error.hint, error.fields, error.correlation) == ("look elsewhere", (field,), "c-1")
     again = pickle.loads(pickle.dumps(error))
     assert (type(again), str(again), again.hint, again.fields) == (NotFound, "no such thing", error.hint, error.fields)
+    tried = pickle.loads(pickle.dumps(ConcurrentModificationError("busy", attempts=9, hint="again")))
+    assert (str(tried), tried.attempts, tried.hint) == ("busy", 9, "again")
 
 
 def test_a_field_is_told_in_one_line() -> None:

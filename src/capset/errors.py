@@ -5,8 +5,15 @@
     CapsetError                    code, status, message, retryable, hint
     ├── DefinitionError            422  a tool, policy, capability, agent or file of them is not well formed
     │   ├── CapabilityConflict     422  two different capabilities under one name
+    │   │   └── CapabilityCycle    422  a capability that needs itself, by whatever way
+    │   ├── PresetConflict         422  two ways to one capability that choose otherwise of it, at one depth
     │   ├── ToolNameConflict       422  two different tools under one name
-    │   └── PolicyConflict         422  two different policies under one id
+    │   ├── PolicyConflict         422  two different policies under one id
+    │   ├── ResourceConflict       422  two different resources under one name in one scope
+    │   ├── StateConflict          422  two fields of one name in one scope's state whose types do not agree
+    │   ├── TargetConflict         422  two different models for one target
+    │   ├── MountConflict          422  two different contents for one file
+    │   └── KindError              422  a block was given what its kind cannot have
     ├── Unauthenticated        401  no API key, or one that is unknown, expired or revoked
     ├── Conflict               409  what is there does not allow it: read-only, archived, under way
     │   └── Outdated           412  it has been changed since the version that was expected
@@ -14,11 +21,16 @@
     ├── PermissionDenied           403  a permission is missing, a policy denied, or a snapshot pruned the tool
     ├── InvalidArguments           422  the arguments do not fit the tool's schema; every field is listed
     ├── ToolError                  400  raised by handlers: the model reads the message word for word
-    │   └── FileError              400  a file operation that cannot be done as asked; 404 where there is no such file
-    │       └── VersionMismatch    412  the file is not in the version that was expected
+    │   ├── FileError              400  a file operation that cannot be done as asked; 404 where there is no such file
+    │   │   └── VersionMismatch    412  the file is not in the version that was expected
+    │   └── StateError             400  state or a resource that cannot be had or written; 404 where its scope is not
+    │       ├── ConcurrentModificationError  409  others changed the value, again and again, until the time was up
+    │       └── StoredValueMisfit  500  what is stored does not fit its type any more; it is kept as it is
     ├── InternalError              500  a handler raised something else; details stay in the log
     │   ├── InvalidOutput          500  a handler returned or emitted what its schema does not allow
-    │   └── NoOutcome              500  a call needs a reply and the handler gave none
+    │   ├── NoOutcome              500  a call needs a reply and the handler gave none
+    │   └── ContextError           500  a context entry failed, or gave what is no context
+    │       └── ContextShapeConflict  500  text from one contributor, a mapping from another, under one key
     ├── DeadlineExceeded           504  the call's time was up
     ├── Cancelled                  503  the call was cancelled before it ended
     ├── StoreError                 503  the database is missing, corrupt, newer, full or busy
@@ -84,12 +96,40 @@ class CapabilityConflict(DefinitionError):
     code = "capability_conflict"
 
 
+class CapabilityCycle(CapabilityConflict):
+    code = "capability_cycle"
+
+
+class PresetConflict(DefinitionError):
+    code = "preset_conflict"
+
+
 class ToolNameConflict(DefinitionError):
     code = "tool_name_conflict"
 
 
 class PolicyConflict(DefinitionError):
     code = "policy_conflict"
+
+
+class ResourceConflict(DefinitionError):
+    code = "resource_conflict"
+
+
+class StateConflict(DefinitionError):
+    code = "state_conflict"
+
+
+class TargetConflict(DefinitionError):
+    code = "target_conflict"
+
+
+class MountConflict(DefinitionError):
+    code = "mount_conflict"
+
+
+class KindError(DefinitionError):
+    code = "kind_error"
 
 
 class Unauthenticated(CapsetError):
@@ -164,6 +204,29 @@ class VersionMismatch(FileError):
     status = 412
 
 
+class StateError(ToolError):
+    code = "state_error"
+
+
+class ConcurrentModificationError(StateError):
+    """``attempts`` is how often the change was tried (spec 1, C34)."""
+
+    code = "concurrent_modification"
+    status = 409
+    retryable = True
+
+    def __init__(
+        self, message: str, *, attempts: int = 0, hint: str | None = None, fields: Iterable[Field] = ()
+    ) -> None:
+        super().__init__(message, hint=hint, fields=fields)
+        self.attempts = attempts
+
+
+class StoredValueMisfit(StateError):
+    code = "stored_value_misfit"
+    status = 500
+
+
 class InternalError(CapsetError):
     code = "internal_error"
     status = 500
@@ -175,6 +238,14 @@ class InvalidOutput(InternalError):
 
 class NoOutcome(InternalError):
     code = "no_outcome"
+
+
+class ContextError(InternalError):
+    code = "context_error"
+
+
+class ContextShapeConflict(ContextError):
+    code = "context_shape_conflict"
 
 
 class DeadlineExceeded(CapsetError):

@@ -19,11 +19,13 @@ from capset.stores.base import (
     AuditLog,
     AuditPage,
     AuditQuery,
+    DocumentStore,
     Entry,
     FileStore,
     KeyStore,
     ReplyStore,
     SessionStore,
+    StateStore,
     Store,
     make_store,
 )
@@ -128,6 +130,14 @@ class TappedStore:
     @property
     def files(self) -> FileStore:
         return self.inner.files
+
+    @property
+    def states(self) -> StateStore:
+        return self.inner.states
+
+    @property
+    def documents(self) -> DocumentStore:
+        return self.inner.documents
 
     @property
     def agents(self) -> AgentStore:

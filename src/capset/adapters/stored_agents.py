@@ -17,7 +17,7 @@ from capset.definitions.misfits import misfits
 from capset.errors import Conflict, DefinitionError, Field, InvalidArguments, NotFound, Outdated
 from capset.kernel.kernel import Kernel
 from capset.kernel.registry import Registry
-from capset.stores.base import AgentRow
+from capset.stores.base import AgentRow, CapabilityRow
 from capset.wire.agents import AgentInput, AgentShape
 
 _CACHED: Final = 1_000
@@ -126,7 +126,7 @@ class StoredAgents:
             description=agent.description,
             system_prompt=agent.system_prompt,
             instructions=agent.instructions,
-            capabilities=tuple(one.name for one in agent.uses),
+            capabilities=tuple(CapabilityRow(one.name) for one in agent.uses),
             static_hash=self._kernel.compose(agent).static_hash,
         )
 
@@ -141,7 +141,7 @@ class StoredAgents:
 
 def _definition(row: AgentRow) -> dict[str, Any]:  # text and lists of texts
     texts = {name: getattr(row, name) for name in ("name", "description", "system_prompt")}
-    return {**texts, "instructions": list(row.instructions), "capabilities": list(row.capabilities)}
+    return {**texts, "instructions": list(row.instructions), "capabilities": [one.id for one in row.capabilities]}
 
 
 def _patched(row: AgentRow, patch: Mapping[str, Any]) -> AgentInput:

@@ -15,7 +15,7 @@ from capset.errors import StoreError
 from capset.stores.base import AuditQuery
 from capset.stores.sql.sqlite import SqliteStore
 from capset.stores.sql.writer import Writer
-from capset.testing.store_suite.support import NOW, BrokenEntry, entry
+from capset.testing.store_suite.support import NOW, BrokenEntry, begin, entry
 from tests.stores.sql.support import opened, raw
 
 
@@ -51,11 +51,11 @@ async def test_a_committed_entry_is_in_the_file_when_commit_returns(tmp_path: Pa
 
 async def test_writes_are_synchronous_and_the_file_in_wal_mode(tmp_path: Path) -> None:
     def pragmas(connection: Connection) -> list[Any]:
-        names = ("journal_mode", "synchronous", "foreign_keys", "busy_timeout")
+        names = ("journal_mode", "synchronous", "foreign_keys")
         return [connection.exec_driver_sql(f"PRAGMA {name}").scalar() for name in names]
 
-    async with opened(tmp_path / "a.db", busy_seconds=7) as store:
-        assert await writer_of(store).write(pragmas) == ["wal", 2, 1, 7000]
+    async with opened(tmp_path / "a.db") as store:
+        assert await writer_of(store).write(pragmas) == ["wal", 2, 1]
 
 
 @pytest.mark.spec("G23")
@@ -190,6 +190,39 @@ async def test_a_write_function_that_fails_undoes_only_its_own(tmp_path: Path) -
         with raw(tmp_path / "a.db") as file:
             rows = file.execute("SELECT name FROM settings ORDER BY name").fetchall()
         assert rows == [("a",), ("b",), ("c",)]
+
+
+async def test_a_write_function_outwaits_a_lock_that_a_commit_does_not(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    async with opened(path, busy_seconds=0.2) as store:
+        with raw(path) as other:
+            other.execute("BEGIN IMMEDIATE")
+            writes = [asyncio.create_task(begin(store, name)) for name in ("s", "t")]
+            with pytest.raises(StoreError, match="locked"):
+                await store.audit.commit(entry("refused"))
+            with pytest.raises(StoreError, match="locked"):
+                await store.audit.flush()
+            store.audit.append(entry("a"))
+            assert not any(write.done() for write in writes)
+            other.execute("ROLLBACK")
+        await asyncio.gather(*writes)
+        await store.audit.flush()
+        assert [await store.sessions.get(name) is not None for name in ("s", "t")] == [True, True]
+        assert [record.id for record in (await store.audit.query(AuditQuery())).items] == ["a"]
+
+
+async def test_closing_leaves_no_write_function_without_an_answer(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    store = SqliteStore(str(path), busy_seconds=0.2)
+    await store.open()
+    with raw(path) as other:
+        other.execute("BEGIN IMMEDIATE")
+        write = asyncio.create_task(begin(store, "s"))
+        with pytest.raises(StoreError, match="locked"):
+            await store.audit.flush()
+        await store.close()
+        with pytest.raises(StoreError, match="locked"):
+            await write
 
 
 async def test_a_waiter_that_was_cancelled_harms_nobody(tmp_path: Path) -> None:

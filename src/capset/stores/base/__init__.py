@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from capset.stores.base.agents import AgentPage, AgentQuery, AgentRow, AgentStatus, AgentStore
+from capset.stores.base.agents import AgentPage, AgentQuery, AgentRow, AgentStatus, AgentStore, CapabilityRow
 from capset.stores.base.audit import AuditLog, AuditPage, AuditQuery, Entry
+from capset.stores.base.documents import DocumentRow, DocumentStore
 from capset.stores.base.files import FileStore
 from capset.stores.base.keys import KeyRow, KeyStore
 from capset.stores.base.replies import ReplyRow, ReplyStore
 from capset.stores.base.sessions import SessionPage, SessionQuery, SessionRow, SessionStore
+from capset.stores.base.states import Change, ScopeKey, StateRow, StateStore, StoredScope
 from capset.stores.base.store import GROUP, Store, make_store
 
 __all__ = [
@@ -20,16 +22,24 @@ __all__ = [
     "AuditLog",
     "AuditPage",
     "AuditQuery",
+    "CapabilityRow",
+    "Change",
+    "DocumentRow",
+    "DocumentStore",
     "Entry",
     "FileStore",
     "KeyRow",
     "KeyStore",
     "ReplyRow",
     "ReplyStore",
+    "ScopeKey",
     "SessionPage",
     "SessionQuery",
     "SessionRow",
     "SessionStore",
+    "StateRow",
+    "StateStore",
     "Store",
+    "StoredScope",
     "make_store",
 ]

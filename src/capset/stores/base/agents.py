@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal, Protocol
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
 
 AgentStatus = Literal["active", "archived"]
 
 
 @dataclass(frozen=True, slots=True)
+class CapabilityRow:
+    """A capability that an agent uses, by its id, and how: its presets, config and names of its tools (spec 1, C1)."""
+
+    id: str
+    presets: Mapping[str, bool] = field(default_factory=dict[str, bool])
+    config: Mapping[str, Any] | None = None
+    """JSON data, as the capability's config model takes it."""
+    prefix: str | None = None
+    rename: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass(frozen=True, slots=True)
 class AgentRow:
-    """One agent. ``capabilities`` are ids in the order of their priority; ``version`` counts its changes from 1.
+    """One agent. ``capabilities`` are in the order of their priority; ``version`` counts its changes from 1.
 
     ``static_hash`` is that of its composition when this version was written. Times are ISO 8601 UTC.
     """
@@ -21,7 +34,7 @@ class AgentRow:
     description: str
     system_prompt: str
     instructions: tuple[str, ...]
-    capabilities: tuple[str, ...]
+    capabilities: tuple[CapabilityRow, ...]
     tags: tuple[str, ...]
     status: AgentStatus
     version: int

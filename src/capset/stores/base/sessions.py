@@ -78,5 +78,5 @@ class SessionStore(Protocol):
         ...
 
     async def delete(self, id: str) -> bool:
-        """Delete a session with its files, and return whether there was one. Its records stay."""
+        """Delete a session with its files, state and texts, and return whether there was one. Its records stay."""
         ...

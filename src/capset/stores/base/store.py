@@ -9,10 +9,12 @@ from typing import Any, Protocol, cast
 from capset.errors import DefinitionError, unknown
 from capset.stores.base.agents import AgentStore
 from capset.stores.base.audit import AuditLog
+from capset.stores.base.documents import DocumentStore
 from capset.stores.base.files import FileStore
 from capset.stores.base.keys import KeyStore
 from capset.stores.base.replies import ReplyStore
 from capset.stores.base.sessions import SessionStore
+from capset.stores.base.states import StateStore
 
 GROUP = "capset.stores"
 """The entry point group of stores: the name is the URL's scheme, the object a function of the URL."""
@@ -34,6 +36,16 @@ class Store(Protocol):
     @property
     def files(self) -> FileStore:
         """The sessions' files."""
+        ...
+
+    @property
+    def states(self) -> StateStore:
+        """State and resources, by scope."""
+        ...
+
+    @property
+    def documents(self) -> DocumentStore:
+        """The texts that can be searched, by scope."""
         ...
 
     @property

@@ -6,11 +6,13 @@ from capset.errors import DefinitionError, StoreError
 from capset.ids import Ids
 from capset.stores.memory.agents import MemoryAgents
 from capset.stores.memory.audit import MemoryAudit
+from capset.stores.memory.documents import MemoryDocuments
 from capset.stores.memory.door import Door
 from capset.stores.memory.files import MemoryFiles
 from capset.stores.memory.keys import MemoryKeys
 from capset.stores.memory.replies import MemoryReplies
 from capset.stores.memory.sessions import MemorySessions
+from capset.stores.memory.states import MemoryStates
 
 
 class MemoryStore:
@@ -26,8 +28,10 @@ class MemoryStore:
         self._door = Door()
         self._audit = MemoryAudit(self._door)
         self._files = MemoryFiles(self._door)
+        self._states = MemoryStates(self._door, self._files.sessions)
+        self._documents = MemoryDocuments(self._door, self._files.sessions)
         self._replies = MemoryReplies(self._door)
-        self._sessions = MemorySessions(self._door, self._files, self._replies)
+        self._sessions = MemorySessions(self._door, self._files, self._states, self._documents, self._replies)
         self._agents = MemoryAgents(self._door)
         self._keys = MemoryKeys(self._door)
 
@@ -45,6 +49,16 @@ class MemoryStore:
     def files(self) -> MemoryFiles:
         """The sessions' files."""
         return self._files
+
+    @property
+    def states(self) -> MemoryStates:
+        """State and resources, by scope."""
+        return self._states
+
+    @property
+    def documents(self) -> MemoryDocuments:
+        """The texts that can be searched, by scope."""
+        return self._documents
 
     @property
     def agents(self) -> MemoryAgents:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from capset.errors import StoreError
 from capset.stores.base import AgentPage, AgentQuery, AgentRow
+from capset.stores.capabilityrows import capability_row, entry_of
 from capset.stores.memory.door import Door
 
 
@@ -19,13 +22,13 @@ class MemoryAgents:
         self._door.check()
         if row.id in self._rows:
             raise StoreError(f"there is an agent {row.id!r} already")
-        self._rows[row.id] = row
+        self._rows[row.id] = _copied(row)
 
     async def get(self, org: str | None, id: str) -> AgentRow | None:
         """Return an agent, or ``None``."""
         self._door.check()
         row = self._rows.get(id)
-        return row if row is not None and row.org == org else None
+        return _copied(row) if row is not None and row.org == org else None
 
     async def list(self, query: AgentQuery) -> AgentPage:
         """Return agents, newest first."""
@@ -36,7 +39,7 @@ class MemoryAgents:
             if row.org == query.org and query.status in (None, row.status) and query.name in (None, row.name)
         ]
         found = [row for row in matching if query.before is None or row.id < query.before]
-        items = tuple(found[: query.limit])
+        items = tuple([_copied(row) for row in found[: query.limit]])
         return AgentPage(items, len(matching), items[-1].id if len(found) > query.limit else None)
 
     async def replace(self, row: AgentRow) -> bool:
@@ -44,5 +47,10 @@ class MemoryAgents:
         last = await self.get(row.org, row.id)
         if last is None or last.version != row.version - 1:
             return False
-        self._rows[row.id] = row
+        self._rows[row.id] = _copied(row)
         return True
+
+
+def _copied(row: AgentRow) -> AgentRow:
+    """Return a row that shares nothing with this one that could be changed."""
+    return replace(row, capabilities=tuple([capability_row(one.id, entry_of(one)) for one in row.capabilities]))

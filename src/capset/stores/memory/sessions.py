@@ -6,18 +6,27 @@ from dataclasses import replace
 
 from capset.errors import StoreError
 from capset.stores.base import SessionPage, SessionQuery, SessionRow
+from capset.stores.memory.documents import MemoryDocuments
 from capset.stores.memory.door import Door
 from capset.stores.memory.files import MemoryFiles
 from capset.stores.memory.replies import MemoryReplies
+from capset.stores.memory.states import MemoryStates
 
 
 class MemorySessions:
     """The sessions, by id."""
 
-    def __init__(self, door: Door, files: MemoryFiles, replies: MemoryReplies) -> None:
+    def __init__(
+        self,
+        door: Door,
+        files: MemoryFiles,
+        states: MemoryStates,
+        documents: MemoryDocuments,
+        replies: MemoryReplies,
+    ) -> None:
         self._door = door
         self._files = files
-        self._replies = replies
+        self._owning = (files, states, documents, replies)
         self._rows: dict[str, SessionRow] = {}
         self._doors: dict[str, str] = {}
 
@@ -62,11 +71,11 @@ class MemorySessions:
         return SessionPage(items, items[-1].id if len(found) > query.limit else None)
 
     async def delete(self, id: str) -> bool:
-        """Delete a session with its files, and return whether there was one."""
+        """Delete a session with all that lives in it, and return whether there was one."""
         self._door.check()
         row = self._rows.pop(id, None)
         if row is not None and row.door is not None:
             del self._doors[row.door]
-        self._files.drop(id)
-        self._replies.drop(id)
+        for part in self._owning:
+            part.drop(id)
         return row is not None

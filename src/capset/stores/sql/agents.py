@@ -12,7 +12,8 @@ from sqlalchemy import Connection, RowMapping, delete, func, insert, select, upd
 from sqlalchemy.exc import IntegrityError
 
 from capset.errors import StoreError
-from capset.stores.base import AgentPage, AgentQuery, AgentRow
+from capset.stores.base import AgentPage, AgentQuery, AgentRow, CapabilityRow
+from capset.stores.capabilityrows import capability_row, entry_of
 from capset.stores.sql.reader import Reader
 from capset.stores.sql.tables import agent_capabilities, agents
 from capset.stores.sql.writer import Writer
@@ -89,7 +90,7 @@ def _values(row: AgentRow) -> Mapping[str, Any]:  # columns of several types
 
 def _put_capabilities(connection: Connection, row: AgentRow) -> None:
     values = [
-        {"agent_id": row.id, "position": position, "capability_id": one}
+        {"agent_id": row.id, "position": position, "capability_id": one.id, "entry": entry_of(one)}
         for position, one in enumerate(row.capabilities)
     ]
     if values:
@@ -101,14 +102,14 @@ def _rows(connection: Connection, found: Iterable[RowMapping]) -> list[AgentRow]
     own = agent_capabilities.c.agent_id.in_([row["id"] for row in rows])
     order = (agent_capabilities.c.agent_id, agent_capabilities.c.position)
     listed = connection.execute(select(agent_capabilities).where(own).order_by(*order)).mappings()
-    ids = {
-        agent: tuple(one["capability_id"] for one in group)
+    used = {
+        agent: tuple(capability_row(one["capability_id"], one["entry"]) for one in group)
         for agent, group in groupby(listed, key=lambda one: one["agent_id"])
     }
-    return [_row(row, ids.get(row["id"], ())) for row in rows]
+    return [_row(row, used.get(row["id"], ())) for row in rows]
 
 
-def _row(found: RowMapping, capabilities: tuple[str, ...]) -> AgentRow:
+def _row(found: RowMapping, capabilities: tuple[CapabilityRow, ...]) -> AgentRow:
     values: dict[str, Any] = dict(found)
     values.update({name: tuple(json.loads(values[name])) for name in ("instructions", "tags")})
     values.update(org=values["org"] or None, capabilities=capabilities)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from sqlalchemy.exc import DBAPIError
 
@@ -51,6 +51,10 @@ class Batch:
         """The entries that nobody waits for and that can become rows."""
         return [maker for maker in self._makers if not isinstance(maker, Durable)]
 
+    def patient(self, now: float) -> list[Call]:
+        """Return the write functions that may wait for a lock still; ``now`` is in ``time.monotonic()`` seconds."""
+        return [call for call in self.calls if call.until > now]
+
     @property
     def bad(self) -> list[BadEntry]:
         """Why buffered entries, which nobody waits for, cannot become records."""
@@ -69,10 +73,11 @@ class Batch:
                 answers.append(Answer(maker.waiter))
         return answers + self._refusals()
 
-    def failed(self, error: StoreError) -> list[Answer]:
-        """Return what to tell, to all but the barriers, when nothing was committed."""
+    def failed(self, error: StoreError, *, spared: Collection[Call]) -> list[Answer]:
+        """Return what to tell, to all but the barriers and those that are spared, when nothing was committed."""
+        calls = [call for call in self.calls if call not in spared]
         durable = [maker for maker in self._makers if isinstance(maker, Durable)]
-        failures = [Answer(item.waiter, error=_again(error)) for item in (*self.calls, *durable)]
+        failures = [Answer(item.waiter, error=_again(error)) for item in (*calls, *durable)]
         return failures + self._refusals()
 
     def passed(self, error: StoreError | None) -> list[Answer]:

@@ -48,6 +48,13 @@ def store_error(name: str, error: BaseException) -> StoreError:
     return StoreError(f"the database {name!r} failed ({type(cause).__name__})")
 
 
+def is_locked(error: BaseException) -> bool:
+    """Say whether a database failed only because another process is writing it."""
+    cause = error.orig if isinstance(error, DBAPIError) else error
+    code: int | None = getattr(cause, "sqlite_errorcode", None)
+    return code is not None and code & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
 @contextmanager
 def explained(name: str) -> Generator[None]:
     """Turn what SQLAlchemy, the driver and the system raise into ``StoreError``."""

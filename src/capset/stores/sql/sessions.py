@@ -68,11 +68,12 @@ class SqlSessions:
         return await self._reader.read(read)
 
     async def delete(self, id: str) -> bool:
-        """Delete a session with its files, and return whether there was one."""
+        """Delete a session with all that lives in it, and return whether there was one."""
 
         def write(connection: Connection) -> bool:
             Rows(connection, id).remove_all()
             connection.execute(delete(replies).where(replies.c.session == id))
+            # Its values and texts go with it: their rows refer to it.
             return bool(connection.execute(delete(sessions).where(sessions.c.id == id)).rowcount)
 
         return await self._writer.write(write)

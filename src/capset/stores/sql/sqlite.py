@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import sqlite3
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, Literal
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event
+from sqlalchemy.exc import DBAPIError
 
 from capset.errors import DefinitionError, StoreError
+from capset.stores.sql.problems import is_locked
+from capset.stores.sql.search import Fts5
 from capset.stores.sql.store import SqlStore
-from capset.stores.sql.writer import BOUND
+from capset.stores.sql.writer import BOUND, PATIENCE_SECONDS
 
 PREFIX: Final = "sqlite:///"
 BUSY_SECONDS: Final = 5.0
-"""How long a statement waits for another process's lock."""
+"""How long a transaction waits for another process's lock."""
+_POLL_SECONDS: Final = 0.01
+"""How long SQLite itself waits in the writer. Left to it for longer, it would look every 100 ms only, and between two
+transactions of a busy process there is a millisecond: it was seen to wait for seconds."""
+_PATIENCE: Final = PATIENCE_SECONDS / BUSY_SECONDS
 
 
 def open_sqlite(url: str) -> SqlStore:
@@ -43,7 +51,9 @@ class SqliteStore(SqlStore):
         # Resolved, so that two names of one file share its leases, and a later chdir() changes nothing.
         self._path = Path(name).resolve()
         self._busy_seconds = busy_seconds
-        super().__init__(name, leases=self._path.with_name(self._path.name + "-writers"), bound=bound)
+        leases = self._path.with_name(self._path.name + "-writers")
+        patience = busy_seconds * _PATIENCE
+        super().__init__(name, leases=leases, search=Fts5(), bound=bound, patience_seconds=patience)
 
     def make_engines(self) -> tuple[Engine, Engine]:
         """Return the writer's engine and the readers'. Raises ``StoreError`` if there cannot be such a file."""
@@ -60,7 +70,11 @@ def make_engine(path: Path, begin: Literal["IMMEDIATE", "DEFERRED"], *, busy_sec
     writes = begin == "IMMEDIATE"
     engine = create_engine(
         URL.create("sqlite", database=str(path)),
-        connect_args={"timeout": busy_seconds, "isolation_level": None, "check_same_thread": False},
+        connect_args={
+            "timeout": min(busy_seconds, _POLL_SECONDS) if writes else busy_seconds,
+            "isolation_level": None,
+            "check_same_thread": False,
+        },
         pool_size=1 if writes else 4,
         max_overflow=0 if writes else 28,  # as many as asyncio's threads
     )
@@ -69,31 +83,36 @@ def make_engine(path: Path, begin: Literal["IMMEDIATE", "DEFERRED"], *, busy_sec
         raw.execute("PRAGMA foreign_keys = ON")
         raw.execute("PRAGMA synchronous = FULL")
         if writes:
-            _use_wal(raw, deadline=time.monotonic() + busy_seconds)
+            _waiting(lambda: _use_wal(raw), busy_seconds)
         else:
             raw.execute("PRAGMA query_only = ON")
 
     def begun(connection: Connection) -> None:
         # The driver begins no transaction by itself here (isolation_level=None): its own BEGIN would be deferred, and a
         # deferred transaction that comes to write can fail where an immediate one waits.
-        connection.exec_driver_sql(f"BEGIN {begin}")
+        _waiting(lambda: connection.exec_driver_sql(f"BEGIN {begin}"), busy_seconds)
 
     event.listen(engine, "connect", connected)
     event.listen(engine, "begin", begun)
     return engine
 
 
-def _use_wal(raw: sqlite3.Connection, *, deadline: float) -> None:
-    """Switch to WAL. SQLite does not wait for a lock here, and two processes may open a new file at once."""
+def _waiting(run: Callable[[], object], seconds: float) -> None:
+    """Run something, again and again while another process holds a lock that it needs, so many seconds at most."""
+    deadline = time.monotonic() + seconds
     while True:
         try:
-            row: tuple[Any, ...] = raw.execute("PRAGMA journal_mode = WAL").fetchone()
-        except sqlite3.OperationalError as error:
-            busy = error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
-            if not busy or time.monotonic() >= deadline:
+            run()
+        except (DBAPIError, sqlite3.Error) as error:
+            if not is_locked(error) or time.monotonic() >= deadline:
                 raise
-            time.sleep(0.01)
+            time.sleep(0.001)
         else:
-            if row[0] != "wal":
-                raise StoreError("the database cannot use SQLite's write-ahead log", hint="put it on a local disk")
             return
+
+
+def _use_wal(raw: sqlite3.Connection) -> None:
+    """Switch to WAL. SQLite does not wait for a lock here, and two processes may open a new file at once."""
+    row: tuple[Any, ...] = raw.execute("PRAGMA journal_mode = WAL").fetchone()
+    if row[0] != "wal":
+        raise StoreError("the database cannot use SQLite's write-ahead log", hint="put it on a local disk")

@@ -11,6 +11,7 @@ from sqlalchemy import Engine
 from capset.errors import StoreError
 from capset.stores.sql.agents import SqlAgents
 from capset.stores.sql.audit import SqlAudit
+from capset.stores.sql.documents import SqlDocuments
 from capset.stores.sql.files import SqlFiles
 from capset.stores.sql.keys import SqlKeys
 from capset.stores.sql.leases import Leases
@@ -19,22 +20,26 @@ from capset.stores.sql.reader import Reader
 from capset.stores.sql.recovery import close_interrupted
 from capset.stores.sql.replies import SqlReplies
 from capset.stores.sql.schema import prepare
+from capset.stores.sql.search import Search
 from capset.stores.sql.sessions import SqlSessions
+from capset.stores.sql.states import SqlStates
 from capset.stores.sql.writer import Writer
 
 
 class SqlStore(ABC):
     """Everything that a kernel keeps, in a database that its user calls ``name``; ``leases`` is a folder beside it."""
 
-    def __init__(self, name: str, *, leases: Path, bound: int) -> None:
+    def __init__(self, name: str, *, leases: Path, search: Search, bound: int, patience_seconds: float) -> None:
         self._name = name
         self._leases = Leases(leases)
-        self._writer = Writer(name, self._leases, bound=bound)
+        self._writer = Writer(name, self._leases, bound=bound, patience_seconds=patience_seconds)
         self._reader = Reader(name)
         self._engines: tuple[Engine, Engine] | None = None
         self._audit = SqlAudit(self._writer, self._reader)
         self._sessions = SqlSessions(self._writer, self._reader)
         self._files = SqlFiles(self._writer, self._reader)
+        self._states = SqlStates(self._writer, self._reader)
+        self._documents = SqlDocuments(self._writer, self._reader, search)
         self._agents = SqlAgents(self._writer, self._reader)
         self._keys = SqlKeys(self._writer, self._reader)
         self._replies = SqlReplies(self._writer)
@@ -53,6 +58,16 @@ class SqlStore(ABC):
     def files(self) -> SqlFiles:
         """The sessions' files."""
         return self._files
+
+    @property
+    def states(self) -> SqlStates:
+        """State and resources, by scope."""
+        return self._states
+
+    @property
+    def documents(self) -> SqlDocuments:
+        """The texts that can be searched, by scope."""
+        return self._documents
 
     @property
     def agents(self) -> SqlAgents:

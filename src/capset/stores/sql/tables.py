@@ -137,9 +137,10 @@ agent_capabilities: Final = Table(
     Column("agent_id", Text, ForeignKey("agents.id", name="fk_agent_capabilities_agent"), primary_key=True),
     Column("position", Integer, primary_key=True, autoincrement=False),
     Column("capability_id", Text, nullable=False),
+    Column("entry", Text),
     UniqueConstraint("agent_id", "capability_id", name="uq_agent_capabilities"),
 )
-"""Which capabilities a stored agent has, in the order of their priority."""
+"""Which capabilities a stored agent has, in the order of their priority; ``entry`` is JSON, null for a plain id."""
 
 api_keys: Final = Table(
     "api_keys",
@@ -200,6 +201,38 @@ files: Final = Table(
     Index("ix_files_parent", "session", "parent"),
     Index("ix_files_blob", "org", "digest"),
 )
+
+states: Final = Table(
+    "states",
+    metadata,
+    Column("scope", Text, primary_key=True),
+    Column("owner", Text, primary_key=True),
+    Column("org", Text, primary_key=True),
+    Column("name", Text, primary_key=True),
+    Column("session", Text, ForeignKey("sessions.id", name="fk_states_session", ondelete="CASCADE")),
+    Column("value", Text),
+    Column("version", BigInteger, nullable=False),
+    Column("updated_at", Text, nullable=False),
+    Index("ix_states_session", "session"),
+)
+"""State and resources; ``value`` is JSON, null for one that was deleted. ``session`` is the owner if that is one."""
+
+documents: Final = Table(
+    "documents",
+    metadata,
+    Column("number", _Sequence, primary_key=True),
+    Column("scope", Text, nullable=False),
+    Column("owner", Text, nullable=False),
+    Column("org", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("id", Text, nullable=False),
+    Column("session", Text, ForeignKey("sessions.id", name="fk_documents_session", ondelete="CASCADE")),
+    Column("text", Text, nullable=False),
+    Column("created_at", Text, nullable=False),
+    UniqueConstraint("scope", "owner", "org", "name", "id", name="uq_documents"),
+    Index("ix_documents_session", "session"),
+)
+"""The texts that can be searched; each engine has an index of their words beside them, made by the migrations."""
 
 settings: Final = Table(
     "settings",

@@ -33,9 +33,10 @@ class Durable:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Call:
-    """A write function whose caller waits for its result."""
+    """A write function whose caller waits for its result; for a lock, until a time in ``time.monotonic()`` seconds."""
 
     function: Callable[[Connection], Any]
+    until: float
     waiter: Waiter = field(default_factory=Waiter)
 
 

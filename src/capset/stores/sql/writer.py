@@ -11,6 +11,7 @@ import asyncio
 import atexit
 import logging
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
@@ -23,7 +24,7 @@ from capset.ids import Ids
 from capset.stores.base import Entry
 from capset.stores.sql.batch import Batch, Item
 from capset.stores.sql.leases import Leases
-from capset.stores.sql.problems import store_error
+from capset.stores.sql.problems import is_locked, store_error
 from capset.stores.sql.transaction import transact
 from capset.stores.sql.waiting import Barrier, Call, Durable, tell
 
@@ -33,6 +34,8 @@ GATHER_SECONDS: Final = 0.1
 """How long the thread waits for more while nobody waits for it."""
 PAUSES_SECONDS: Final = (0.05, 5.0)
 """The first and the longest pause before a failed write is tried again; somebody who waits ends a pause."""
+PATIENCE_SECONDS: Final = 30.0
+"""How long a write function is tried again while other processes write, before its caller is told that they do."""
 
 _T = TypeVar("_T")
 _logger = logging.getLogger("capset.stores")
@@ -41,12 +44,15 @@ _logger = logging.getLogger("capset.stores")
 class Writer:
     """The thread, its queue and its doors. ``name`` is the database's, for errors."""
 
-    def __init__(self, name: str, leases: Leases, *, bound: int = BOUND) -> None:
+    def __init__(
+        self, name: str, leases: Leases, *, bound: int = BOUND, patience_seconds: float = PATIENCE_SECONDS
+    ) -> None:
         self.id = ""
         """A UUIDv7 for each time that the store is opened; it stands in every record that was written then."""
         self._name = name
         self._leases = leases
         self._bound = bound
+        self._patience = patience_seconds
         self._queue: deque[Item] = deque()
         self._room = 0  # the bound, or 0 when not open
         self._held = 0  # how many items the thread has taken from the queue and not written yet
@@ -94,9 +100,10 @@ class Writer:
         """Run a function in the writer's next transaction, on its thread, and return its result once that is durable.
 
         The function may run again when the transaction must begin again, so it changes nothing but the database. What
-        it raises undoes its own changes only; what the database raises becomes ``StoreError``.
+        it raises undoes its own changes only; what the database raises becomes ``StoreError``. While other processes
+        write, it is tried again and again, within ``PATIENCE_SECONDS``.
         """
-        return await self._ask(Call(function))
+        return await self._ask(Call(function, time.monotonic() + self._patience))
 
     async def _ask(self, item: Durable | Call | Barrier) -> Any:
         if not self._room:
@@ -151,7 +158,7 @@ class Writer:
             self._armed = self._urgent = False
             self._held = len(self._queue)
             items = [self._queue.popleft() for _ in range(self._held)]
-            written = not items or self._write(engine, items)
+            written = not items or self._write(engine, items, last=stopping)
             if stopping:
                 return
             if written:
@@ -160,8 +167,11 @@ class Writer:
                 pause = PAUSES_SECONDS[0] if pause is None else min(2 * pause, PAUSES_SECONDS[1])
                 self._armed = True  # until the pause is over, an append need not wake the thread
 
-    def _write(self, engine: Engine, items: list[Item]) -> bool:
-        """Write a batch and tell those who wait; if it cannot be written, put its buffered entries back."""
+    def _write(self, engine: Engine, items: list[Item], *, last: bool) -> bool:
+        """Write a batch and tell those who wait; if it cannot be written, put back what need not fail yet.
+
+        That is its buffered entries, and write functions that may wait for a lock still, unless it is the last time.
+        """
         batch = Batch(self._name, items)
         try:
             if batch.has_intent:
@@ -174,8 +184,12 @@ class Writer:
             failure = store_error(self._name, error)
             failure.__cause__ = error
             _logger.warning("%s; what is buffered is kept", failure.message)
-            answers = batch.failed(failure)
-            self._queue.extendleft(reversed(batch.buffered))
+            patient = batch.patient(time.monotonic()) if is_locked(error) and not last else []
+            answers = batch.failed(failure, spared=patient)
+            self._queue.extendleft(reversed([*patient, *batch.buffered]))
+            if patient:
+                self._urgent = True
+                self._wake.set()
         else:
             failure = None
             answers = batch.committed(done)

@@ -14,13 +14,16 @@ from typing import Final
 
 from capset.testing.store_suite import (
     agent_checks,
+    document_checks,
     file_checks,
     key_checks,
     lifecycle_checks,
     query_checks,
     record_checks,
     reply_checks,
+    search_checks,
     session_checks,
+    state_checks,
 )
 from capset.testing.store_suite.support import Check, Make
 
@@ -30,6 +33,9 @@ store_suite: Final[tuple[Check, ...]] = (
     *query_checks.CHECKS,
     *session_checks.CHECKS,
     *file_checks.CHECKS,
+    *state_checks.CHECKS,
+    *document_checks.CHECKS,
+    *search_checks.CHECKS,
     *agent_checks.CHECKS,
     *key_checks.CHECKS,
     *reply_checks.CHECKS,

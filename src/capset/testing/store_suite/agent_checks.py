@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from capset.errors import StoreError
-from capset.stores.base import AgentQuery, AgentRow
+from capset.stores.base import AgentQuery, AgentRow, CapabilityRow
 from capset.testing.store_suite.support import LATER, NOW, Check, Make, expect, expect_error, opened
 
 _AGENT: Final = AgentRow(
@@ -16,7 +16,7 @@ _AGENT: Final = AgentRow(
     description="Keeps notes.",
     system_prompt="Keep tidy notes.",
     instructions=("Be brief.", "Grüße, 世界 🌍"),
-    capabilities=("b", "a"),
+    capabilities=(CapabilityRow("b"), CapabilityRow("a")),
     tags=("x", "y"),
     status="active",
     version=1,
@@ -59,7 +59,8 @@ async def an_agent_is_replaced_by_its_next_version_only(make: Make) -> None:
     """With its capabilities; nobody else's."""
     async with opened(make) as store:
         await store.agents.create(_AGENT)
-        second = replace(_AGENT, version=2, capabilities=("a", "c"), status="archived", updated_at=LATER)
+        used = (CapabilityRow("a", prefix="a_"), CapabilityRow("c"))
+        second = replace(_AGENT, version=2, capabilities=used, status="archived", updated_at=LATER)
         for wrong in (replace(second, version=1), replace(second, version=3), replace(second, org="other")):
             expect(await store.agents.replace(wrong), False, "a version that is not the next")
         expect(await store.agents.get("acme", "id-0"), _AGENT, "the first version")
@@ -68,8 +69,34 @@ async def an_agent_is_replaced_by_its_next_version_only(make: Make) -> None:
         expect(await store.agents.get("acme", "id-0"), second, "the second version")
 
 
+async def an_agents_capabilities_come_back_as_they_were_given(make: Make) -> None:
+    """In their order, with their presets, config and names; and what is read cannot change what is kept."""
+    config = {"limit": 5, "names": ["Grüße", "世界 🌍"], "deep": {"none": None, "yes": True, "half": 0.5}}
+    used = (
+        CapabilityRow("z", presets={"full": True, "tools": False}),
+        CapabilityRow("plain"),
+        CapabilityRow("a:b", config=config, prefix="p_"),
+        CapabilityRow("empty", config={}, prefix=""),
+        CapabilityRow("named", rename={"save": "keep", "load": "fetch"}),
+    )
+    async with opened(make) as store:
+        given = replace(_AGENT, capabilities=used)
+        await store.agents.create(given)
+        expect(await store.agents.get("acme", "id-0"), given, "the agent")
+        (listed,) = (await store.agents.list(AgentQuery("acme"))).items
+        expect(listed, given, "the agent in a list")
+        read = listed.capabilities[2].config
+        if isinstance(read, dict):
+            read["limit"] = 6
+        expect(await store.agents.get("acme", "id-0"), given, "the agent after what was read was changed")
+        second = replace(given, version=2, capabilities=(CapabilityRow("z", config={"x": []}), used[1]))
+        expect(await store.agents.replace(second), True, "the next version")
+        expect(await store.agents.get("acme", "id-0"), second, "the second version")
+
+
 CHECKS: Final[tuple[Check, ...]] = (
     an_agent_comes_back_as_it_was_given,
     agents_are_listed_newest_first_by_org,
     an_agent_is_replaced_by_its_next_version_only,
+    an_agents_capabilities_come_back_as_they_were_given,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from capset.errors import StoreError
-from capset.stores.base import AuditQuery
+from capset.stores.base import AuditQuery, DocumentRow, ScopeKey
 from capset.testing.store_suite.support import NOW, Check, Make, begin, entry, expect, expect_error, intent, opened
 
 
@@ -65,6 +65,12 @@ async def a_store_that_is_not_open_refuses(make: Make) -> None:
         await expect_error(StoreError, store.sessions.get("a"), "sessions.get")
         await expect_error(StoreError, store.files.stat("a", "/"), "files.stat")
         await expect_error(StoreError, store.files.delete("a", "/", recursive=True), "files.delete")
+        key = ScopeKey("user", None, "ada", "notes")
+        await expect_error(StoreError, store.states.read([key]), "states.read")
+        await expect_error(StoreError, store.states.change(key, lambda _row: "1", now=NOW), "states.change")
+        await expect_error(StoreError, store.documents.add(key, DocumentRow("a", "text", NOW)), "documents.add")
+        await expect_error(StoreError, store.documents.recent(key, limit=1), "documents.recent")
+        await expect_error(StoreError, store.documents.search(key, "text", limit=1), "documents.search")
         await store.open()
         await expect_error(StoreError, store.open(), "open when it is open")
         await store.close()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from capset.definitions.records import Columns
-from capset.stores.base import SessionRow, Store
+from capset.stores.base import ScopeKey, SessionRow, Store
 
 Make = Callable[[], Store]
 """Makes a new store over new, empty storage, not yet opened."""
@@ -106,6 +106,24 @@ async def begin(store: Store, *ids: str) -> None:
 def session_row(id: str, org: str | None = None) -> SessionRow:
     """Return what is to be kept of a session."""
     return SessionRow(id, "scribe", '{"name":"scribe"}', "1" * 64, "user-1", "user", org, NOW)
+
+
+def isolated_keys(owner: str) -> list[ScopeKey]:
+    """Return keys that differ in one part each, or share their text; ``owner`` must be a session's id too."""
+    key = ScopeKey("user", "acme", owner, "notes")
+    return [
+        key,
+        replace(key, scope="session"),
+        replace(key, scope="org"),
+        replace(key, org="other"),
+        replace(key, org=None),
+        replace(key, owner=owner.upper()),
+        replace(key, owner=f"{owner} "),
+        replace(key, name="Notes"),
+        replace(key, name="note"),
+        replace(key, owner=f"{owner}n", name="otes"),
+        replace(key, org="acm", owner=f"e{owner}"),
+    ]
 
 
 def expect(actual: object, expected: object, what: str) -> None:

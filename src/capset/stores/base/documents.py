@@ -1,0 +1,50 @@
+"""The port of the texts that can be searched (spec 5, P30)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from capset.stores.base.states import ScopeKey
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentRow:
+    """One text. ``id`` is a UUIDv7, so that ids are in the order of their making; times are ISO 8601 UTC."""
+
+    id: str
+    text: str
+    created_at: str
+
+
+class DocumentStore(Protocol):
+    """The texts of every scope; a ``ScopeKey`` names one collection of them. Those of a session go with it."""
+
+    async def add(self, key: ScopeKey, row: DocumentRow) -> None:
+        """Keep a text, whose id is new under this key.
+
+        Raises ``StoreError`` for an id that is there, and ``StateError`` for a session that is not (404) and for text
+        with NUL or a lone surrogate in it (400).
+        """
+        ...
+
+    async def get(self, key: ScopeKey, id: str) -> DocumentRow | None:
+        """Return a text, or ``None``."""
+        ...
+
+    async def recent(self, key: ScopeKey, *, limit: int, before: str | None = None) -> list[DocumentRow]:
+        """Return the newest texts first, at most ``limit``; ``before`` is the id that they end before."""
+        ...
+
+    async def search(self, key: ScopeKey, query: str, *, limit: int) -> list[DocumentRow]:
+        """Return the texts that hold a word of the query, or one that begins with it, at most ``limit``.
+
+        Words are compared without case and without marks, as ``stores.words`` says, which has the bounds too. Texts
+        with more of the query's words come first, then newer ones. A query without any word finds nothing; nothing in
+        a query is syntax. The cost depends on the texts of this key alone.
+        """
+        ...
+
+    async def delete(self, key: ScopeKey, id: str) -> bool:
+        """Delete a text, and return whether there was one."""
+        ...

@@ -1,0 +1,30 @@
+"""Where values and texts live: the columns of a ``ScopeKey``, alike in both tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sqlalchemy import Connection, select
+
+from capset.stores.base import ScopeKey
+from capset.stores.sql.tables import sessions
+from capset.stores.texts import gone
+
+
+def columns_of(key: ScopeKey) -> Mapping[str, str | None]:
+    """Return what a row's columns hold of its key."""
+    session = key.owner if key.scope == "session" else None
+    return {**where(key), "session": session}
+
+
+def where(key: ScopeKey) -> Mapping[str, str]:
+    """Return the columns that tell keys apart."""
+    return {"scope": key.scope, "owner": key.owner, "org": key.org or "", "name": key.name}
+
+
+def require_session(connection: Connection, key: ScopeKey, what: str) -> None:
+    """Raise ``StateError`` (404) for a key of a session that is not there; ``what`` names what would live in it."""
+    if key.scope == "session":
+        asked = select(sessions.c.id).where(sessions.c.id == key.owner)
+        if connection.execute(asked).first() is None:
+            raise gone(what)

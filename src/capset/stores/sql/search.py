@@ -1,0 +1,60 @@
+"""How an engine finds texts by their words: the seam, and SQLite's FTS5.
+
+An index entry goes with its document by a trigger, so that it goes in whatever way the document does.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+from sqlalchemy import Connection, Select, column, func, literal_column, select, table, union_all
+
+from capset.stores.base import ScopeKey
+from capset.stores.sql.scopes import where
+
+
+class Search(Protocol):
+    """An engine's index. Words come from ``stores.words``, and only they."""
+
+    def keep(self, connection: Connection, number: int, key: ScopeKey, words: Sequence[str]) -> None:
+        """Index the words of the document with this number."""
+        ...
+
+    def find(self, key: ScopeKey, words: Sequence[str]) -> Select[int, int]:
+        """Return a query for the numbers of the documents that may be found, and the count of the words that each has.
+
+        ``words`` are different and not none; a document has those that its own words begin with. Documents of another
+        key may be among them.
+        """
+        ...
+
+
+_INDEX: Final = table("document_words", column("rowid"), column("words"))
+
+
+class Fts5:
+    """SQLite's FTS5. Before every word stands a token of its key, so that one key's words are one range of the index.
+
+    A column for the key would not do: FTS5 gathers all that begins with a word before it looks at another column.
+    """
+
+    def keep(self, connection: Connection, number: int, key: ScopeKey, words: Sequence[str]) -> None:
+        """Index the words of a document."""
+        own = _token(key)
+        text = " ".join([own + word for word in words])
+        connection.execute(_INDEX.insert(), {"rowid": number, "words": text})
+
+    def find(self, key: ScopeKey, words: Sequence[str]) -> Select[int, int]:
+        """Return a query for what may be found: a union of prefix queries, one for each word."""
+        own, match = _token(key), literal_column("document_words").op("MATCH")
+        # A word has letters and digits only, so that no query can be anything but one quoted prefix.
+        each = [select(_INDEX.c.rowid.label("number")).where(match(f'"{own}{word}"*')) for word in words]
+        found = union_all(*each).subquery()
+        return select(found.c.number, func.count().label("hits")).group_by(found.c.number)
+
+
+def _token(key: ScopeKey) -> str:
+    """Return 8 characters for a key. Keys may share them: they narrow a search and do not decide it."""
+    return hashlib.sha256("\0".join(where(key).values()).encode()).hexdigest()[:8]

@@ -1,0 +1,88 @@
+"""State and resources in SQL: one row for each key, changed on the writer's thread (spec 1, C34)."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from sqlalchemy import Connection, bindparam, insert, select, update
+
+from capset.stores.base import Change, ScopeKey, StateRow
+from capset.stores.sql.reader import Reader
+from capset.stores.sql.scopes import columns_of, require_session, where
+from capset.stores.sql.tables import states
+from capset.stores.sql.writer import Writer
+from capset.stores.texts import storable
+
+_NAMES: Final = 500
+"""How many names a statement lists."""
+_NOTHING: Final = StateRow(None, 0)
+
+_owned: Final = [states.c[part] == bindparam(f"at_{part}") for part in ("scope", "owner", "org")]
+_at: Final = [*_owned, states.c.name == bindparam("at_name")]
+_SELECT: Final = select(states.c.value, states.c.version).where(*_at)
+_SELECT_SOME: Final = select(states.c.name, states.c.value, states.c.version).where(
+    *_owned, states.c.name.in_(bindparam("names", expanding=True))
+)
+_UPDATE: Final = update(states).where(*_at)
+
+
+class SqlStates:
+    """The values. A row of a session refers to it and goes with it, whatever process deletes it."""
+
+    def __init__(self, writer: Writer, reader: Reader) -> None:
+        self._writer = writer
+        self._reader = reader
+
+    async def read(self, keys: Sequence[ScopeKey]) -> list[StateRow]:
+        """Return what is at each key, in the order of the keys."""
+        # A statement for each owner, since SQLite searches no index for a list of whole keys.
+        names: defaultdict[ScopeKey, list[str]] = defaultdict(list)
+        for key in dict.fromkeys(keys):
+            names[_owner(key)].append(key.name)
+
+        def read(connection: Connection) -> list[StateRow]:
+            found: dict[ScopeKey, StateRow] = {}
+            for owner, listed in names.items():
+                for start in range(0, len(listed), _NAMES):
+                    some = {**_parameters(owner), "names": listed[start : start + _NAMES]}
+                    for row in connection.execute(_SELECT_SOME, some):
+                        found[replace(owner, name=row.name)] = StateRow(row.value, row.version)
+            return [found.get(key, _NOTHING) for key in keys]
+
+        return await self._reader.read(read)
+
+    async def change(self, key: ScopeKey, change: Change, *, now: str) -> StateRow:
+        """Replace a value by what ``change`` makes of it, in the writer's next transaction; return what is there now.
+
+        What ``change`` raises leaves everything as it was. Raises ``StateError`` (404) for a session that is not there.
+        """
+        at = _parameters(key)
+
+        def write(connection: Connection) -> StateRow:
+            found = connection.execute(_SELECT, at).one_or_none()
+            if found is None:  # else there is its session too
+                require_session(connection, key, "value")
+            there = StateRow(found.value, found.version) if found else _NOTHING
+            value = change(there)
+            if value is None and there.value is None:
+                return there
+            row = StateRow(value if value is None else storable(value, "the value"), there.version + 1)
+            values = {"value": row.value, "version": row.version, "updated_at": now}
+            if found is None:
+                connection.execute(insert(states), {**columns_of(key), **values})
+            else:
+                connection.execute(_UPDATE, {**at, **values})
+            return row
+
+        return await self._writer.write(write)
+
+
+def _owner(key: ScopeKey) -> ScopeKey:
+    return replace(key, name="")
+
+
+def _parameters(key: ScopeKey) -> dict[str, Any]:
+    return {f"at_{part}": value for part, value in where(key).items()}

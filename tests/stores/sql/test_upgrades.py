@@ -1,0 +1,119 @@
+"""Databases of earlier versions: brought up to date with all that is in them, while their processes go on (P30)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from alembic import command
+from alembic.config import Config
+
+from capset.errors import StateError
+from capset.stores.base import (
+    AgentQuery,
+    AgentRow,
+    CapabilityRow,
+    DocumentRow,
+    ScopeKey,
+    SessionQuery,
+    SessionRow,
+    StateRow,
+)
+from capset.stores.sql.sqlite import make_engine
+from capset.testing.store_suite.support import NOW, begin
+from tests.stores.sql.support import opened, raw
+
+AGENT = AgentRow(
+    id="agent-1",
+    org="acme",
+    name="scribe",
+    description="",
+    system_prompt="",
+    instructions=(),
+    capabilities=(CapabilityRow("b"), CapabilityRow("a")),
+    tags=(),
+    status="active",
+    version=1,
+    static_hash="hash",
+    created_at="2026",
+    updated_at="2026",
+)
+PUT_AGENT = (
+    "INSERT INTO agents VALUES ('agent-1', 'acme', 'scribe', '', '', '[]', '[]', 'active', 1, 'hash', '2026', '2026')"
+)
+PUT_CAPABILITY = "INSERT INTO agent_capabilities (agent_id, position, capability_id) VALUES (?, ?, ?)"
+STATE = ScopeKey("session", "acme", "s", "notes")
+TEXTS = ScopeKey("session", "acme", "s", "memories")
+
+
+def make(path: Path, revision: str, *statements: str) -> None:
+    """Make a database as the version of this revision left it."""
+    with make_engine(path, "IMMEDIATE").begin() as connection:
+        config = Config(attributes={"connection": connection})
+        config.set_main_option("script_location", "capset.stores.sql:migrations")
+        command.upgrade(config, revision)
+        for statement in statements:
+            connection.exec_driver_sql(statement)
+
+
+async def test_a_database_of_the_first_version_is_brought_up_to_date(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    make(path, "0001", "INSERT INTO sessions VALUES ('s', 'scribe', '{}', 'hash', 'user-1', 'user', NULL, '2026')")
+    async with opened(path) as store:
+        row = SessionRow("s", "scribe", "{}", "hash", "user-1", "user", None, "2026")
+        assert await store.sessions.get("s") == row
+        assert (await store.sessions.list(SessionQuery(None))).items == (row,)
+        assert (await store.agents.list(AgentQuery(None))).total == 0
+
+
+@pytest.mark.spec("P30")
+async def test_a_database_of_the_version_before_is_brought_up_to_date(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    make(
+        path,
+        "0002",
+        "INSERT INTO sessions (id, agent, definition, static_hash, principal, principal_kind, created_at)"
+        " VALUES ('s', 'scribe', '{}', 'hash', 'user-1', 'user', '2026')",
+        PUT_AGENT,
+        "INSERT INTO agent_capabilities VALUES ('agent-1', 1, 'a'), ('agent-1', 0, 'b')",
+    )
+    async with opened(path) as store:
+        assert await store.agents.get("acme", "agent-1") == AGENT
+        used = (CapabilityRow("a", config={"limit": 5}), CapabilityRow("b"))
+        assert await store.agents.replace(replace(AGENT, version=2, capabilities=used))
+        assert await store.states.change(STATE, lambda _row: "1", now=NOW) == StateRow("1", 1)
+        await store.documents.add(TEXTS, DocumentRow("id-1", "text", NOW))
+    with raw(path) as file:
+        entries = file.execute("SELECT capability_id, entry FROM agent_capabilities ORDER BY position").fetchall()
+    assert entries == [("a", '{"config": {"limit": 5}}'), ("b", None)], "a plain id is what it was before"
+
+
+@pytest.mark.spec("P30")
+async def test_a_process_of_the_version_before_goes_on_beside_a_new_one(tmp_path: Path) -> None:
+    """With the statements of revision 0002, on a connection that was open before the upgrade."""
+    path = tmp_path / "a.db"
+    make(path, "0002")
+    with raw(path) as old:
+        old.execute("PRAGMA foreign_keys = ON")
+        listed = "SELECT agent_id, position, capability_id FROM agent_capabilities WHERE agent_id = ? ORDER BY position"
+        assert old.execute(listed, ("agent-1",)).fetchall() == []
+        async with opened(path) as store:
+            old.execute(PUT_AGENT)
+            for position, one in enumerate("ba"):
+                old.execute(PUT_CAPABILITY, ("agent-1", position, one))
+            assert await store.agents.get("acme", "agent-1") == AGENT
+            used = (CapabilityRow("a", prefix="x_"), CapabilityRow("b"))
+            assert await store.agents.replace(replace(AGENT, version=2, capabilities=used))
+            assert old.execute(listed, ("agent-1",)).fetchall() == [("agent-1", 0, "a"), ("agent-1", 1, "b")]
+
+            await begin(store, "s", "t")
+            for session in "st":
+                await store.states.change(replace(STATE, owner=session), lambda _row: "1", now=NOW)
+                await store.documents.add(replace(TEXTS, owner=session), DocumentRow("id-1", "text", NOW))
+            old.execute("DELETE FROM sessions WHERE id = 's'")
+            assert await store.states.read([STATE, replace(STATE, owner="t")]) == [StateRow(None, 0), StateRow("1", 1)]
+            assert await store.documents.recent(TEXTS, limit=9) == []
+            with pytest.raises(StateError, match="was deleted"):
+                await store.states.change(STATE, lambda _row: "2", now=NOW)
+        assert old.execute("SELECT count(*) FROM document_words").fetchone() == (1,), "its words are gone too"

@@ -1,0 +1,110 @@
+"""Words, and that every store finds the same by them (spec 5, P30)."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import unicodedata
+from collections.abc import Generator
+from dataclasses import dataclass
+from itertools import count
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from capset.stores.base import DocumentRow, ScopeKey, Store, make_store
+from capset.stores.words import ASKED, LONGEST, MOST, asked, best, words
+from capset.testing.store_suite.support import NOW
+
+# Few letters, so that words meet; marks, cases and scripts; what would be syntax elsewhere; and anything.
+PIECES = st.sampled_from(
+    [
+        *"abAB01 \t\n\"'*^:()+-{}_%\\,.",
+        *"éÉßẞſıİΣςσ\u0301\u0345\u0e34ᾳ",
+        *"日本語カガｶﾞー〇々ไทย한글",
+        "NEAR",
+        " OR ",
+        " NOT ",
+    ]
+)
+TEXTS = st.lists(PIECES | st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=12).map("".join)
+numbers = count()
+
+
+@dataclass
+class Pair:
+    """A store in memory, and one in a file."""
+
+    runner: asyncio.Runner
+    stores: tuple[Store, Store]
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Generator[Pair]:
+    file = tmp_path_factory.mktemp("words") / "a.db"
+    with asyncio.Runner() as runner:
+        found = Pair(runner, (make_store("memory://"), make_store(f"sqlite:///{file}")))
+        for store in found.stores:
+            runner.run(store.open())
+        yield found
+        for store in found.stores:
+            runner.run(store.close())
+
+
+@pytest.mark.spec("P30")
+@settings(max_examples=250, deadline=None)
+@given(st.lists(TEXTS, max_size=6), st.lists(TEXTS, min_size=1, max_size=4), st.integers(0, 7), st.data())
+def test_stores_find_the_same(
+    pair: Pair, texts: list[str], queries: list[str], limit: int, data: st.DataObject
+) -> None:
+    key = ScopeKey("org", None, f"org-{next(numbers)}", "texts")
+    rows = [DocumentRow(f"id-{number}", text, NOW) for number, text in enumerate(texts)]
+    gone = data.draw(st.sets(st.sampled_from([row.id for row in rows]))) if rows else set[str]()
+
+    async def found_in(store: Store) -> list[list[DocumentRow]]:
+        await asyncio.gather(*[store.documents.add(key, row) for row in rows])
+        await asyncio.gather(*[store.documents.delete(key, one) for one in gone])
+        return [await store.documents.search(key, query, limit=limit) for query in queries]
+
+    in_memory, in_file = [pair.runner.run(found_in(store)) for store in pair.stores]
+    assert in_memory == in_file
+    left = {row.id: sorted(set(words(row.text))) for row in rows if row.id not in gone}
+    assert [[row.id for row in found] for found in in_file] == [best(query, left, limit) for query in queries]
+
+
+@settings(deadline=None)
+@given(st.text() | TEXTS)
+def test_words_are_made_of_letters_and_digits_and_stay_as_they_are(text: str) -> None:
+    found = words(text)
+    assert all(word.isalnum() and len(word) <= LONGEST for word in found)
+    assert words(" ".join(found)) == found
+    assert len(asked(text)) == len(set(asked(text))) <= ASKED
+
+
+def test_every_letter_and_digit_can_be_found() -> None:
+    def has_any(text: str) -> bool:  # a few Arabic letters are nothing but marks
+        return any(unicodedata.category(one)[0] in "LN" for one in unicodedata.normalize("NFKD", text))
+
+    assert [one for one in map(chr, range(sys.maxunicode + 1)) if has_any(one) != bool(words(one))] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("It's 3.14, isn't it?", ["it", "s", "3", "14", "isn", "t", "it"]),
+        ("snake_case kebab-case", ["snake", "case", "kebab", "case"]),
+        ("Ärger STRASSE ﬁ ²", ["arger", "strasse", "fi", "2"]),
+        ("東京2024へ", ["東", "京", "2024", "へ"]),
+        ("ｶﾞ・ガ", ["カ", "カ"]),
+        ("e\u0301\u0302\u0303", ["e"]),
+        ("\u0301 _ 🌍 \ud800", []),
+    ],
+)
+def test_texts_become_words(text: str, expected: list[str]) -> None:
+    assert words(text) == expected
+
+
+def test_a_text_gives_so_many_words_at_most() -> None:
+    assert len(words("a " * (MOST + 1))) == MOST
+    assert words("x" * 1000) == ["x" * LONGEST]
