@@ -5,11 +5,16 @@ from __future__ import annotations
 from capset.composition.compose import Composition, compose
 from capset.definitions.agents import Agent
 from capset.definitions.capabilities import Capability
+from capset.definitions.contents import ContextMessage
 from capset.definitions.contexts import Context
 from capset.definitions.messages import Json, Message, Meta, Progress, Reply
+from capset.definitions.parameterised import parameterised
 from capset.definitions.policies import Decision, Policy, Request, allow, deny, policy
+from capset.definitions.presets import Preset
 from capset.definitions.principals import Principal
 from capset.definitions.records import Record
+from capset.definitions.references import CapabilityRef
+from capset.definitions.resources import Resource
 from capset.definitions.tools import Tool, tool
 from capset.errors import CapsetError, DefinitionError, ToolError
 from capset.evaluation.snapshot import Snapshot, Verdict, evaluate
@@ -22,9 +27,11 @@ from capset.kernel.streaming import Messages
 __all__ = [
     "Agent",
     "Capability",
+    "CapabilityRef",
     "CapsetError",
     "Composition",
     "Context",
+    "ContextMessage",
     "Decision",
     "DefinitionError",
     "Json",
@@ -33,12 +40,14 @@ __all__ = [
     "Messages",
     "Meta",
     "Policy",
+    "Preset",
     "Principal",
     "Progress",
     "Record",
     "Registry",
     "Reply",
     "Request",
+    "Resource",
     "Result",
     "Session",
     "Snapshot",
@@ -49,6 +58,7 @@ __all__ = [
     "compose",
     "deny",
     "evaluate",
+    "parameterised",
     "policy",
     "tool",
 ]

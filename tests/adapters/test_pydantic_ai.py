@@ -19,7 +19,7 @@ from capset import Agent, Capability, Kernel, Principal, tool
 from capset.adapters.pydantic_ai import CapsetToolset
 from capset.fingerprint.hashes import tool_hash
 from tests.adapters.support import Scripted, add, context, count, export, fail, order, returns, run, save, watch
-from tests.kernel.support import desk, records_of
+from tests.kernel.support import desk, opened, records_of
 
 # What the model is shown
 
@@ -115,6 +115,20 @@ async def test_pydantic_ai_s_own_test_model_can_call_every_tool() -> None:
             "add": "succeeded",
             "save": "succeeded",
             "order": "succeeded",
+        }
+
+
+@pytest.mark.spec("C15")
+async def test_a_tool_under_two_names_is_two_tools_to_a_model() -> None:
+    twice = Agent("a", uses=[Capability("one", tools=[add]), Capability("two", tools=[add]).with_names(prefix="x_")])
+    async with opened(twice) as here:
+        script = Scripted([("add", {"a": 1}), ("x_add", {"a": 2})])
+        result = await pydantic_ai.Agent(script.model, toolsets=[CapsetToolset(here.session)]).run("go")
+        assert [one.name for one in script.shown[0].function_tools] == ["add", "x_add"]
+        assert [part.content for part in returns(result.all_messages())] == [2, 3]
+        assert {(one.tool, one.outcome) for one in await here.records()} == {
+            ("add", "succeeded"),
+            ("x_add", "succeeded"),
         }
 
 

@@ -47,7 +47,7 @@ async def test_an_agent_whose_capability_has_gone_loads_without_it_and_says_so(s
         row = await kept(kernel)
         later = StoredAgents(kernel, Registry.of([ears]))
         loaded = await later.get("acme", row.id)
-        assert [one.name for one in loaded.agent.uses] == ["ears"]
+        assert [one.name for one in loaded.agent.uses if not callable(one)] == ["ears"]
         assert loaded.row == row, "what is kept is kept: it may come back"
         (notice,) = loaded.notices
         assert "'eyes'" in notice

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from importlib.metadata import entry_points
+import tomllib
+from importlib.metadata import EntryPoint
+from pathlib import Path
 
 import pytest
 
 from capset import Agent, Capability, compose
 
 READ, WRITE = frozenset({"session_files:read"}), frozenset({"session_files:write"})
+KEEP, FIND = frozenset({"memory:write"}), frozenset({"memory:read"})
 NONE = frozenset[str]()
+MEMORY = {"remember": ("write", KEEP), "recall": ("read", FIND), "forget": ("destructive", KEEP)}
 EXPECTED = {
     "noop": (None, "Testing", {}),
     "current_time": ("clock", "Utilities", {"get_current_time": ("read", NONE)}),
@@ -33,15 +37,24 @@ EXPECTED = {
         },
     ),
     "stateless_todo_list": ("list-checks", "Productivity", {"write_todos": ("read", NONE)}),
+    "memory": ("brain", "Memory", MEMORY),
+    "memory:user": ("brain", "Memory", MEMORY),
 }
 WITHOUT_INSTRUCTIONS = {"noop", "current_time"}
 
 
+PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text("utf-8"))["project"]
+POINTS: dict[str, str] = PROJECT["entry-points"]["capset.capabilities"]
+
+
 def installed(name: str) -> Capability:
-    (point,) = entry_points(group="capset.capabilities", name=name)
-    found = point.load()
+    found = EntryPoint(name.replace(":", "_"), POINTS[name.replace(":", "_")], "capset.capabilities").load()
     assert isinstance(found, Capability)
     return found
+
+
+def test_these_are_all() -> None:
+    assert sorted(POINTS) == sorted(name.replace(":", "_") for name in EXPECTED)
 
 
 @pytest.mark.spec("G10", "P17")
@@ -51,15 +64,16 @@ def test_each_is_installed_as_it_is_specified(name: str) -> None:
     icon, category, tools = EXPECTED[name]
     assert capability.name == name
     assert (capability.status, capability.icon, capability.category) == ("available", icon, category)
-    assert {tool.name: (tool.effect, tool.permissions) for tool in capability.tools} == tools
+    assert {tool.name: (tool.effect, tool.permissions) for tool in capability.every_tool} == tools
     assert capability.title
     assert capability.description
-    assert bool(capability.instructions) is (name not in WITHOUT_INSTRUCTIONS)
+    told = [text for part in capability.parts.values() for text in part.instructions]
+    assert bool(told) is (name not in WITHOUT_INSTRUCTIONS)
 
 
 @pytest.mark.parametrize("name", EXPECTED)
 def test_a_model_is_told_what_every_parameter_and_result_field_is(name: str) -> None:
-    for tool in installed(name).tools:
+    for tool in installed(name).every_tool:
         assert "Use it" in tool.description
         assert tool.arguments.json_schema["additionalProperties"] is False
         assert all(field["description"] for field in tool.arguments.json_schema["properties"].values())
@@ -69,19 +83,20 @@ def test_a_model_is_told_what_every_parameter_and_result_field_is(name: str) -> 
 
 @pytest.mark.parametrize("name", EXPECTED)
 def test_handlers_share_the_event_loop(name: str) -> None:
-    assert {tool.shape for tool in installed(name).tools} <= {"async"}
+    assert {tool.shape for tool in installed(name).every_tool} <= {"async"}
 
 
 @pytest.mark.spec("P17")
 def test_all_of_them_fit_into_one_agent() -> None:
-    composition = compose(Agent("all", uses=[installed(name) for name in EXPECTED]))
+    every = [installed(name) for name in EXPECTED if name != "memory:user"]
+    composition = compose(Agent("all", uses=[*every, installed("memory:user").with_names(prefix="user_")]))
     assert composition.static_hash
 
 
 def test_loading_them_does_not_load_the_search_engine() -> None:
     code = (
-        "import sys; from importlib.metadata import entry_points\n"
-        "for point in entry_points(group='capset.capabilities'): point.load()\n"
+        "import sys; from importlib import import_module\n"
+        f"for point in {list(POINTS.values())}: import_module(point.partition(':')[0])\n"
         "assert 're2' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

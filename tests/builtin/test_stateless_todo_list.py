@@ -114,6 +114,6 @@ async def test_counts_add_up_and_there_is_at_most_one_warning(statuses: list[str
 
 @pytest.mark.spec("P17")
 def test_the_instructions_say_when_and_how_to_keep_a_list() -> None:
-    (text,) = stateless_todo_list.instructions
+    (text,) = stateless_todo_list.part.instructions
     for word in ("write_todos", "three or more", "content", "activeForm", "in_progress", "completed", "warnings"):
         assert word in text

@@ -103,7 +103,7 @@ async def test_a_result_that_no_float_can_hold_is_an_error(tool: Tool[..., Any],
     assert refused.value.code == "number_too_large"
 
 
-@pytest.mark.parametrize("tool", capability.tools, ids=lambda tool: tool.name)
+@pytest.mark.parametrize("tool", capability.every_tool, ids=lambda tool: tool.name)
 @pytest.mark.parametrize(
     ("a", "b", "name"),
     [(BEYOND, 1.0, "a"), (1.0, -BEYOND, "b"), (10**5000, 1, "a")],

@@ -128,7 +128,7 @@ def test_a_file_that_may_not_be_read_is_one_line(capset: Command) -> None:
         (secret / name).write_text("{}", encoding="utf-8")
         (secret / name).chmod(0)
     for arguments, code, told in (
-        (("compose", "secret/a.yaml"), 2, "'secret/a.yaml' is not readable"),
+        (("compose", "secret/a.yaml"), 2, "secret/a.yaml: cannot be read: Permission denied"),
         (("call", "test_math.add", "--agent", "secret/a.yaml"), 2, "secret/a.yaml: cannot be read: Permission denied"),
         (("call", "test_math.add", "--args", "@secret/args.json"), 2, "cannot be read: Permission denied"),
         ((*ADD, "--db", "secret/x.db"), 1, "the database 'secret/x.db' cannot be"),

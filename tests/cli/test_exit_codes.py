@@ -46,7 +46,10 @@ def test_what_is_done_ends_with_0(line: str, run: Run) -> None:
         ("describe", "Missing argument"),
         ("describe test_mth", "unknown capability 'test_mth'; did you mean 'test_math'?"),
         ("describe test_math.ad", "unknown tool 'test_math.ad'; did you mean 'test_math.add'?"),
-        ("describe xyzzy", "there is: current_time, noop, session_file_system, stateless_todo_list, test_math"),
+        (
+            "describe xyzzy",
+            "there is: current_time, memory, memory:user, noop, session_file_system, stateless_todo_list, test_math",
+        ),
         ("call", "Missing argument"),
         ("call add", "CAPABILITY.TOOL; got 'add'"),
         ("call test_mth.add", "did you mean 'test_math'?"),

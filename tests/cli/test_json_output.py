@@ -52,7 +52,10 @@ def test_the_list(run: Run) -> None:
 
 def test_a_description(run: Run) -> None:
     detail = run("describe", "test_math", "--json").json
-    assert {"id", "name", "description", "status", "icon", "category", "instructions", "tools"} == set(detail)
+    assert set(detail) == {
+        *("id", "name", "description", "status", "icon", "category", "instructions", "tools"),
+        *("risk", "aliases", "presets", "uses"),
+    }
     assert [tool["name"] for tool in detail["tools"]] == ["add", "subtract", "multiply", "divide"]
     assert all(set(tool) == TOOL for tool in detail["tools"])
     tool = run("describe", "test_math.add", "--json").json
@@ -67,7 +70,7 @@ def test_a_composition(run: Run) -> None:
     composed = run("compose", "a.yaml", "--json", *FILES[:2], "--principal", "ann").json
     assert set(composed) == {
         *("agent", "principal", "system_prompt", "instructions", "system_text", "capabilities", "tools", "notices"),
-        *("static_hash", "runtime_hash", "prompt_hash", "profile"),
+        *("static_hash", "runtime_hash", "prompt_hash", "profile", "uses", "dynamic", "explained"),
     }
     assert (composed["agent"], composed["principal"]) == ("a", "ann")
     for tool in composed["tools"]:

@@ -113,7 +113,9 @@ parrot = Capability("parrot", tools=[echo])
     for arguments in (("compose", "a.yaml"), ("call", "echo", "--agent", "a.yaml")):
         done = workshop(*arguments, "--json")
         assert (done.code, done.json["error"]["code"]) == (2, "tool_name_conflict")
-        assert "workshop.echo and parrot.echo are two different tools" in done.json["error"]["message"]
+        told = done.json["error"]["message"]
+        assert "two different tools named 'echo'" in told
+        assert "capability 'workshop' (a → workshop) and capability 'parrot' (a → parrot)" in told
     assert "rename one" in workshop("compose", "a.yaml").err
 
 

@@ -154,7 +154,7 @@ def test_a_composition_shows_why_a_tool_is_not_in_play(run: Run, tmp_path_factor
     path.write_text("name: a\nsystem_prompt: '[red]x[/] :x:'\ncapabilities: [session_file_system]\n", encoding="utf-8")
     shown = run("compose", str(path), *FILES[:2])
     assert shown.code == 0
-    assert "○ write_file write — local lacks the permission session_files:write" in shown.out
+    assert "○ write_file write, needs session_files:write — local lacks the permission session_files:write" in shown.out
     assert "● read_file read" in shown.out
     assert "[red]x[/] :x:" in shown.out
     hashes = run("compose", str(path), *FILES[:2], "--json").json

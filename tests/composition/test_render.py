@@ -39,7 +39,7 @@ def test_the_system_text_is_each_part_in_its_place() -> None:
     )
     composition = compose(agent)
     assert composition.system_text == WHOLE
-    assert composition.instructions == (*NOTES.instructions, *FILES.instructions, "First.", "Second\nline.")
+    assert composition.instructions == (*NOTES.part.instructions, *FILES.part.instructions, "First.", "Second\nline.")
 
 
 @pytest.mark.spec("C21")

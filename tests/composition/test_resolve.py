@@ -56,7 +56,7 @@ def test_what_contributes_nothing_still_takes_its_name(status: Any) -> None:
 def test_the_number_of_capabilities_is_bounded() -> None:
     many = [Capability(f"c{number}") for number in range(MAX_CAPABILITIES)]
     assert len(compose(Agent("a", uses=many)).capabilities) == 100
-    with pytest.raises(DefinitionError, match="agent 'a' uses 101 capabilities; at most 100 are allowed"):
+    with pytest.raises(DefinitionError, match="agent 'a' has more than 100 capabilities, one of them by a → one_more"):
         compose(Agent("a", uses=[*many, Capability("one_more")]))
 
 

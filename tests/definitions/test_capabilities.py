@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from capset import Agent, Capability, DefinitionError, tool
+from capset import Agent, Capability, DefinitionError, Preset, tool
 from capset.errors import ToolNameConflict
 
 
@@ -31,7 +31,9 @@ def test_a_capability_may_be_a_bare_name() -> None:
         None,
         None,
     )
-    assert (bare.instructions, bare.tools) == ((), ())
+    assert (bare.part.instructions, bare.part.tools, bare.part.declared) == ((), (), frozenset())
+    assert (bare.risk, bare.aliases, bare.uses, dict(bare.presets), bare.default) == ("low", (), (), {}, ())
+    assert (bare.helpers, bare.config, bare.secrets, bare.expose) == (None, None, (), ())
 
 
 @pytest.mark.spec("C1")
@@ -43,12 +45,16 @@ def test_every_field_is_kept() -> None:
         status="deprecated",
         icon="i",
         category="k",
+        risk="high",
         version="1",
+        aliases=["old"],
+        secrets=["KEY"],
         instructions=["a", "b"],
         tools=[add],
     )
     assert (made.title, made.description, made.status, made.icon) == ("T", "D", "deprecated", "i")
-    assert (made.category, made.version, made.instructions, made.tools) == ("k", "1", ("a", "b"), (add,))
+    assert (made.category, made.version, made.part.instructions, made.part.tools) == ("k", "1", ("a", "b"), (add,))
+    assert (made.risk, made.aliases, made.secrets) == ("high", ("old",), ("KEY",))
 
 
 @pytest.mark.spec("P2")
@@ -66,6 +72,14 @@ def test_another_status_is_refused(status: Any) -> None:
         Capability("c", status=status)
 
 
+@pytest.mark.spec("C1")
+@pytest.mark.parametrize("risk", ["", "Low", "none", None, ["low"]])
+def test_another_risk_is_refused(risk: Any) -> None:
+    with pytest.raises(DefinitionError, match="capability 'c': risk must be one of"):
+        Capability("c", risk=risk)
+
+
+@pytest.mark.spec("C1")
 @pytest.mark.parametrize("field", ["title", "description", "icon", "category", "version"])
 @pytest.mark.parametrize("wrong", [5, 1.0, b"x", ["x"], "\ud800"])
 def test_texts_are_texts(field: str, wrong: Any) -> None:
@@ -75,8 +89,8 @@ def test_texts_are_texts(field: str, wrong: Any) -> None:
 
 @pytest.mark.spec("C17")
 def test_instructions_are_trimmed_and_one_text_is_one() -> None:
-    assert Capability("c", instructions="Do it.").instructions == ("Do it.",)
-    assert Capability("c", instructions=[" a \n", "", "\n", "b"]).instructions == ("a", "b")
+    assert Capability("c", instructions="Do it.").part.instructions == ("Do it.",)
+    assert Capability("c", instructions=[" a \n", "", "\n", "b"]).part.instructions == ("a", "b")
     with pytest.raises(DefinitionError, match="capability 'c': instructions must be text; got int"):
         Capability("c", instructions=[5])  # pyright: ignore[reportArgumentType]
 
@@ -88,7 +102,7 @@ def test_instructions_cannot_close_their_own_block() -> None:
 
 @pytest.mark.spec("C15")
 def test_a_tool_stands_once_and_two_of_one_name_are_a_conflict() -> None:
-    assert Capability("c", tools=[add, add]).tools == (add,)
+    assert Capability("c", tools=[add, add]).part.tools == (add,)
     with pytest.raises(ToolNameConflict, match="capability 'c': two different tools are named 'add'"):
         Capability("c", tools=[add, other_add])
 
@@ -105,22 +119,23 @@ def test_what_is_no_tool_is_refused_with_advice(wrong: Any) -> None:
         Capability("c", tools=[add, wrong])
 
 
-@pytest.mark.spec("G7")
-@pytest.mark.parametrize(
-    "field",
-    [
-        "risk", "aliases", "uses", "resources", "state", "sequencer_state", "targets", "helpers", "context", "policies",
-        "hooks", "files", "model_settings", "config", "secrets", "presets", "default",
-    ],
-)  # fmt: skip
-def test_a_field_that_is_not_built_yet_is_refused(field: str) -> None:
+@pytest.mark.spec("C1", "G7")
+@pytest.mark.parametrize("make", [Capability, Preset, Agent])
+def test_a_field_that_is_not_built_yet_is_refused(make: Any) -> None:
+    with pytest.raises(TypeError, match="hooks"):
+        make(**({} if make is Preset else {"name": "c"}), hooks=[])
+
+
+@pytest.mark.spec("C2", "G7")
+@pytest.mark.parametrize("field", ["fns", "uses", "presets", "default", "helpers", "config", "secrets", "expose"])
+def test_a_preset_declares_nothing_else(field: str) -> None:
     given: Any = {field: None}
     with pytest.raises(TypeError, match=field):
-        Capability("c", **given)
+        Preset(**given)
 
 
 @pytest.mark.spec("G7")
-@pytest.mark.parametrize("field", ["model", "tags", "context", "static_context", "hooks", "config", "capabilities"])
+@pytest.mark.parametrize("field", ["model", "tags", "static_context", "config", "capabilities", "presets"])
 def test_a_field_of_an_agent_that_is_not_built_yet_is_refused(field: str) -> None:
     with pytest.raises(TypeError, match=field):
         Agent("a", **{field: None})  # pyright: ignore[reportArgumentType]
@@ -132,13 +147,15 @@ def test_an_agent_keeps_what_it_is_given() -> None:
         "Scribe 2", system_prompt=" Keep.\n", instructions=[" a ", ""], uses=[capability] * 2, description="D"
     )
     assert (agent.system_prompt, agent.instructions, agent.description) == (" Keep.\n", ("a",), "D")
-    assert agent.uses == (capability, capability)
+    assert [one.base for one in agent.uses if not callable(one)] == [capability, capability]
 
 
 @pytest.mark.parametrize("wrong", ["noop", add, Capability, None])
 def test_an_agent_uses_capabilities_only(wrong: Any) -> None:
-    with pytest.raises(DefinitionError, match="agent 'a': uses takes Capability objects"):
+    with pytest.raises(DefinitionError, match="agent 'a': uses takes Capability objects; got"):
         Agent("a", uses=[Capability("c"), wrong])
+    with pytest.raises(DefinitionError, match="agent 'a': uses"):
+        Agent("a", uses=wrong)
 
 
 @pytest.mark.parametrize("field", ["system_prompt", "description", "instructions"])

@@ -21,6 +21,8 @@ from capset import (
     policy,
     tool,
 )
+from capset.composition.compose import Composition
+from capset.definitions.blocks import Block
 from capset.errors import PolicyConflict
 
 
@@ -111,8 +113,9 @@ def test_what_the_caller_gave_may_change_later() -> None:
     for given in (permissions, policies, tools, uses, texts):
         given.clear()
     assert (made.permissions, made.policies) == ({"a:b"}, (gate,))
-    assert (len(capability.tools), capability.instructions) == (1, ("one",))
-    assert (agent.uses, agent.instructions, principal.permissions) == ((capability,), ("one",), {"a:b"})
+    assert (len(capability.part.tools), capability.part.instructions) == (1, ("one",))
+    assert [one.base for one in agent.uses if not callable(one)] == [capability]
+    assert (agent.instructions, principal.permissions) == (("one",), {"a:b"})
 
 
 async def everything() -> list[Any]:
@@ -120,7 +123,7 @@ async def everything() -> list[Any]:
     capability = Capability("c", tools=[made])
     composition = compose(Agent("a", uses=[capability]))
     snapshot = await evaluate(composition, principal=Principal("p"))
-    return [made, gate, capability, composition.agent, composition, snapshot]
+    return [made, gate, capability, composition, composition.block, snapshot]
 
 
 async def test_definitions_are_told_apart_by_identity() -> None:
@@ -130,22 +133,29 @@ async def test_definitions_are_told_apart_by_identity() -> None:
         assert {one: 1}[one] == 1
 
 
+def names_of(one: Any) -> list[str]:
+    if dataclasses.is_dataclass(one):
+        return [field.name for field in dataclasses.fields(one)]
+    return [name for name in Block.__slots__ if not name.startswith("_")]
+
+
 async def test_definitions_cannot_be_changed() -> None:
     for one in [*await everything(), Principal("p")]:
-        for field in dataclasses.fields(one):
+        for name in names_of(one):
             # CPython raises a TypeError where a frozen class has slots and the name is no field of it.
             with pytest.raises((AttributeError, TypeError)):
-                setattr(one, field.name, None)
+                setattr(one, name, None)
         with pytest.raises((AttributeError, TypeError)):
             setattr(one, "something_else", 1)  # noqa: B010
-        assert not hasattr(one, "__dict__")
+        # A composition remembers what it has worked out of itself.
+        assert not hasattr(one, "__dict__") or isinstance(one, Composition)
 
 
 async def test_definitions_hold_nothing_that_can_be_changed() -> None:
     for one in [*await everything(), Principal("p")]:
-        for field in dataclasses.fields(one):
-            value = getattr(one, field.name)
-            assert not isinstance(value, list | dict | set), field.name
+        for name in names_of(one):
+            value = getattr(one, name)
+            assert not isinstance(value, list | dict | set), name
     snapshot = (await everything())[-1]
     for mapping in (snapshot.composition.tools, snapshot.tools, snapshot.verdicts, snapshot.env):
         with pytest.raises(TypeError):

@@ -42,6 +42,30 @@ def test_the_readme_runs(tmp_path: Path) -> None:
     assert "export needs the pro tier" in done.stdout
 
 
+def test_the_memory_of_the_guide_runs(tmp_path: Path) -> None:
+    (whole,) = [block for block in blocks(ROOT / "docs" / "guide" / "capabilities.md") if "asyncio.run" in block]
+    done = subprocess.run(
+        [sys.executable, "-c", whole], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"<memories>\n  - [\d-]{10}: Ada likes green tea\.\n</memories>", done.stdout)
+
+
+def test_the_tests_of_the_guide_pass(tmp_path: Path) -> None:
+    (tmp_path / "test_stopwatch.py").write_text(
+        "\n".join(blocks(ROOT / "docs" / "guide" / "testing.md")), encoding="utf-8"
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-o", "anyio_mode=auto", "-p", "no:cacheprovider", "."],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+
+
 def test_the_readme_recomputes_its_hashes(tmp_path: Path) -> None:
     if shutil.which("jq") is None or shutil.which("sha256sum") is None:
         pytest.skip("jq or sha256sum is not installed; examples/recompute_hash.sh does the same without jq")

@@ -29,7 +29,7 @@ from capset import (
     tool,
 )
 from capset.errors import NotFound
-from capset.fingerprint.hashes import ToolRef, prompt_hash, runtime_hash, tool_hash
+from capset.fingerprint.hashes import Ref, prompt_hash, runtime_hash, tool_hash
 
 ANYONE = Principal("user-1")
 
@@ -212,7 +212,7 @@ async def test_the_environment_is_a_frozen_copy() -> None:
 async def test_the_hashes_are_those_of_what_is_in_play() -> None:
     composition = composed(NOTES, FREE, EXPORT, system_prompt="Be.", instructions=["Sing."])
     snapshot = await evaluate(composition, principal=ANYONE, env={"tier": "pro"})
-    references = (ToolRef("export", tool_hash(EXPORT)), ToolRef("free", tool_hash(FREE)))
+    references = (Ref("export", tool_hash(EXPORT)), Ref("free", tool_hash(FREE)))
     assert snapshot.tool_refs == references
     assert snapshot.runtime_hash == runtime_hash(references) == runtime_hash(reversed(references))
     assert snapshot.prompt_hash == prompt_hash("Be.", ["Sing."])

@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 import rfc8785
 
+from tests.golden.hashing import fingerprints
 from tests.golden.regenerate import GOLDEN, committed
-from tests.golden.subjects import TOOLS, fingerprints
+from tests.golden.subjects import TOOLS
 
 ROOT = Path(__file__).parents[2]
 GOLDENS = committed()
@@ -55,8 +56,9 @@ def test_anybody_can_compute_a_hash_again_from_its_payload(name: str) -> None:
 @pytest.mark.spec("F1", "F12")
 @pytest.mark.parametrize("seed", ["0", "1", "4242"])
 def test_another_process_with_another_hash_seed_gives_the_same(seed: str, tmp_path: Path) -> None:
-    environment = os.environ | {"PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT), "TZ": "Asia/Kathmandu", "LC_ALL": "C"}
-    code = "import json; from tests.golden.subjects import fingerprints; print(json.dumps(fingerprints()))"
+    path = os.pathsep.join((str(ROOT), str(ROOT / "src")))
+    environment = os.environ | {"PYTHONHASHSEED": seed, "PYTHONPATH": path, "TZ": "Asia/Kathmandu", "LC_ALL": "C"}
+    code = "import json; from tests.golden.hashing import fingerprints; print(json.dumps(fingerprints()))"
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, env=environment, check=True, capture_output=True, text=True
     )
@@ -155,3 +157,60 @@ def test_a_prompt_payload_has_the_prompt_and_the_instructions_in_order() -> None
             "Never guess.",
         ],
     }
+
+
+@pytest.mark.spec("F6")
+def test_a_capability_is_hashed_as_it_is_used() -> None:
+    used = payload("capability switched, as used")
+    assert used["presets"] == ["alpha", "off"]
+    assert used["tools"] == [{"name": "s_scalars", "hash": GOLDENS["tool scalars"]["hash"]}]
+    assert used["uses"] == [
+        {"name": "leaf", "hash": GOLDENS["capability leaf"]["hash"]},
+        {"name": "configured", "hash": GOLDENS["capability configured, as used"]["hash"]},
+    ]
+    assert used["dynamicUses"] == 1
+    configured = payload("capability configured, as used")
+    assert configured["config"] == {"limit": 3, "tags": ["alpha", "bravo", "charlie", "delta"]}
+    assert [tool["name"] for tool in configured["tools"]] == ["say", "scalars"]
+    assert payload("capability configured")["policies"] == ["office_hours"]
+
+
+@pytest.mark.spec("F6")
+def test_a_capabilitys_data_is_hashed_and_its_secrets_and_settings_are_not() -> None:
+    kept = payload("capability kept")
+    assert [(one["scope"], one["name"]) for one in kept["resources"]] == [
+        ("org", "totals"), ("session", "notebook"), ("user", "texts"),
+    ]  # fmt: skip
+    assert [one["schema"] is None for one in kept["resources"]] == [False, False, True]
+    assert set(kept["state"]) == {"session", "user"}
+    assert kept["files"] == [
+        {"path": path, "digest": hashlib.sha256(content).hexdigest()}
+        for path, content in (("/docs/a.txt", b"One."), ("/docs/b.bin", b"\x00\xff"))
+    ]
+    assert "API_KEY" not in GOLDENS["capability kept"]["payload"]
+    assert "temperature" not in GOLDENS["capability kept"]["payload"]
+
+
+@pytest.mark.spec("F6")
+def test_static_context_is_hashed_in_its_order_and_a_function_by_its_name() -> None:
+    assert payload("capability told")["context"] == [
+        "Plain text.",
+        {"tags": [["userPreferences", "tea"], ["places", {"tags": [["home", ["A", "B"]], ["work", None]]}]]},
+        ["several", {"tags": [["of", "them"]]}],
+        {"role": "assistant", "content": "Hello."},
+        {"dynamic": "recent"},
+    ]
+
+
+@pytest.mark.spec("F4", "F7")
+def test_an_agents_own_tools_and_policies_are_its_root_toolkit() -> None:
+    assert payload("agent equipped")["root"] == GOLDENS["toolkit equipped"]["hash"]
+    assert payload("toolkit equipped") == {
+        "kind": "toolkit",
+        "name": "root",
+        "instructions": [],
+        "policies": ["office_hours"],
+        "policyBindings": [{"id": "office_hours", "executeBinding": "live", "phase": "both"}],
+        "members": [{"name": name, "hash": GOLDENS[f"tool {name}"]["hash"]} for name in ("described", "gated")],
+    }
+    assert "not hashed" not in GOLDENS["agent equipped"]["payload"], "an agent's static context is not"

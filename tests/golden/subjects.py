@@ -1,8 +1,7 @@
-"""One definition of every shape. What a hash covers of each is written down in ``fingerprints.json``."""
+"""One definition of every shape of tool, and plain capabilities and agents of them; see ``fingerprints.json``."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
@@ -14,16 +13,16 @@ from uuid import UUID
 from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict, TypeVar
 
-from capset import Agent, Capability, Context, Principal, Progress, Reply, Request, Tool, compose, policy, tool
-from capset.evaluation.snapshot import Snapshot, evaluate
-from capset.fingerprint.canonical import canonical
-from capset.fingerprint.hashes import ToolRef, capability_hash, prompt_hash, runtime_hash, tool_hash
-from capset.fingerprint.payloads import (
-    agent_payload,
-    capability_payload,
-    prompt_payload,
-    runtime_payload,
-    tool_payload,
+from capset import (
+    Agent,
+    Capability,
+    Context,
+    Progress,
+    Reply,
+    Request,
+    Tool,
+    policy,
+    tool,
 )
 
 T = TypeVar("T")
@@ -278,37 +277,3 @@ full = Agent(
     instructions=["Answer in one line.", "  ", " Never guess. "],
     uses=[instructed, retired, payments, files, instructed],
 )
-
-LITTLE = Principal("user-1", permissions={"files:delete"}, org="acme")
-MUCH = Principal("agent-1", permissions={"files:write", "files:delete", "pay:send"}, org="acme", kind="agent")
-SNAPSHOTS: Final = {
-    "bare": (bare, LITTLE, {}),
-    "full, little": (full, LITTLE, {}),
-    "full, much": (full, MUCH, {}),
-    "full, much, late": (full, MUCH, {"hour": 22}),
-}
-
-
-def fingerprints() -> dict[str, dict[str, str]]:
-    """Return, for every subject by its name, the canonical payload as text and the hash that capset gives."""
-    found: dict[str, tuple[Mapping[str, Any], str]] = {}
-    for one in TOOLS:
-        found[f"tool {one.name}"] = tool_payload(one), tool_hash(one)
-    for capability in (empty, versioned, instructed, files, payments, retired):
-        references = [ToolRef(one.name, tool_hash(one)).payload for one in capability.tools]
-        found[f"capability {capability.name}"] = capability_payload(capability, references), capability_hash(capability)
-    for agent in (bare, prompted, full):
-        composition = compose(agent)
-        references = [{"name": one.name, "hash": capability_hash(one)} for one in composition.capabilities]
-        found[f"agent {agent.name}"] = agent_payload(agent, references), composition.static_hash
-        prompt = prompt_payload(agent.system_prompt, composition.instructions)
-        found[f"prompt {agent.name}"] = prompt, prompt_hash(agent.system_prompt, composition.instructions)
-    for name, (agent, principal, env) in SNAPSHOTS.items():
-        snapshot: Snapshot = asyncio.run(evaluate(compose(agent), principal=principal, env=env))
-        payload = runtime_payload(reference.payload for reference in snapshot.tool_refs)
-        assert snapshot.runtime_hash == runtime_hash(snapshot.tool_refs)
-        found[f"runtime {name}"] = payload, snapshot.runtime_hash
-    return {
-        name: {"payload": canonical(payload).decode(), "hash": fingerprint}
-        for name, (payload, fingerprint) in found.items()
-    }

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from capset import Agent, Capability, Json, Kernel, Message, Messages, Meta, Principal, Record, Session
-from capset.definitions.capabilities import AnyTool
+from capset.definitions.blocks import Block
+from capset.definitions.tools import AnyTool
 from capset.fingerprint.chain import Verification
 from capset.stores.base import (
     AgentStore,
@@ -60,6 +61,21 @@ async def desk(
     agent = Agent("tester", uses=[Capability("kit", tools=tools)])
     who = Principal(principal, permissions=permissions)
     async with Kernel(store=store) as kernel, kernel.open(agent, principal=who, env=env) as session:
+        yield Desk(kernel, session)
+
+
+@asynccontextmanager
+async def opened(
+    root: Block,
+    *,
+    store: str | Store = "memory://",
+    permissions: Iterable[str] = (),
+    principal: Principal | None = None,
+    **settings: Any,
+) -> AsyncGenerator[Desk]:
+    """Open a session of an agent or a block; ``settings`` are the kernel's."""
+    who = principal or Principal("user-1", permissions=permissions)
+    async with Kernel(store=store, **settings) as kernel, kernel.open(root, principal=who) as session:
         yield Desk(kernel, session)
 
 

@@ -159,6 +159,7 @@ async def test_a_nested_streams_events_stay_inside() -> None:
         assert [one.kind for one in await read(opened.session.stream(outer))] == ["reply"]
 
 
+@pytest.mark.spec("C33")
 async def test_what_a_handler_sees_of_its_call() -> None:
     @tool(effect="read")
     async def look(ctx: Context) -> list[str]:

@@ -179,6 +179,7 @@ async def test_a_store_that_there_is_not_is_refused_at_once(url: str) -> None:
         Kernel(store=url)
 
 
+@pytest.mark.spec("C39")
 async def test_compositions_and_roads_are_made_once_for_each_agent() -> None:
     async with Kernel(store="memory://") as kernel:
         composition = kernel.compose(AGENT)

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from capset import Agent, Capability, Registry
-from capset.errors import DefinitionError, NotFound
+from capset.definitions.references import CapabilityRef
+from capset.errors import CapabilityConflict, DefinitionError, NotFound
 
 Install = Callable[[str, str], None]
 
@@ -34,7 +35,10 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Instal
             del sys.modules[name]
 
 
-BUILT_IN = {"noop", "current_time", "test_math", "session_file_system", "stateless_todo_list"}
+BUILT_IN = {
+    *("noop", "current_time", "test_math", "session_file_system", "stateless_todo_list"),
+    *("memory", "memory:user"),
+}
 
 
 @pytest.mark.spec("P1")
@@ -61,7 +65,9 @@ def test_a_third_partys_package_is_found_and_its_agents_too(install: Install) ->
         """,
     )
     registry = Registry.installed()
-    assert registry.get("weather") is registry.get_agent("forecaster").uses[0]
+    (used,) = registry.get_agent("forecaster").uses
+    assert isinstance(used, CapabilityRef)
+    assert registry.get("weather") is used.base
     assert set(registry.capabilities) >= BUILT_IN
 
 
@@ -181,3 +187,26 @@ def test_a_package_that_would_end_its_host_keeps_out_only_itself(install: Instal
     assert [(one.entry_point, one.message) for one in registry.problems] == [
         ("weather", "SystemExit while loading thirdparty:weather: 7")
     ]
+
+
+@pytest.mark.spec("C10")
+def test_an_alias_is_its_capability_s_other_name() -> None:
+    memory = Capability("memory", aliases=["mem", "recall"])
+    registry = Registry.of([memory, Capability("noop")])
+    assert registry.get("mem") is registry.get("recall") is registry.get("memory") is memory
+    assert list(registry.capabilities) == ["memory", "noop"]
+    with pytest.raises(NotFound, match="did you mean 'recall'"):
+        registry.get("recal")
+
+
+@pytest.mark.spec("C10")
+@pytest.mark.parametrize(
+    ("other", "told"),
+    [
+        (Capability("mem"), "'memory' has the alias 'mem', which is the name of capability 'mem'"),
+        (Capability("zoo", aliases=["mem"]), "'zoo' has the alias 'mem', which is an alias of capability 'memory'"),
+    ],
+)
+def test_an_alias_that_is_another_s_name_too_is_refused_naming_both(other: Capability, told: str) -> None:
+    with pytest.raises(CapabilityConflict, match=told):
+        Registry.of([Capability("memory", aliases=["mem"]), other])

@@ -152,7 +152,7 @@ async def test_refusals_are_counted_as_such() -> None:
 
 async def test_sessions_of_one_kernel_run_side_by_side(store: str) -> None:
     async with desk(act, store=store) as first:
-        agent, who = first.session.snapshot.composition.agent, first.session.snapshot.principal
+        agent, who = first.session.snapshot.composition.block, first.session.snapshot.principal
         async with first.kernel.open(agent, principal=who) as second:
             assert first.session.id != second.id
             both = (first.session, second)

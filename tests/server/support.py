@@ -15,7 +15,8 @@ import structlog
 import uvicorn
 
 from capset import Agent, Capability, Context, Kernel, Principal, Progress, Record, Reply, ToolError, tool
-from capset.definitions.capabilities import AnyTool
+from capset.definitions.capabilities import AnyCapability
+from capset.definitions.tools import AnyTool
 from capset.kernel.registry import Registry
 from capset.server.app import open_app
 from capset.server.caller import Caller
@@ -185,7 +186,7 @@ class Site:
         return found
 
 
-def registry_of(*capabilities: Capability, agents: Iterable[Agent] = (foreman,)) -> Registry:
+def registry_of(*capabilities: AnyCapability, agents: Iterable[Agent] = (foreman,)) -> Registry:
     """Return a registry of what is installed, of the kit, and of these."""
     installed = Registry.installed().capabilities.values()
     return Registry.of([*installed, kit, soon, old, *capabilities], agents)
@@ -193,7 +194,7 @@ def registry_of(*capabilities: Capability, agents: Iterable[Agent] = (foreman,))
 
 @asynccontextmanager
 async def site(
-    *capabilities: Capability,
+    *capabilities: AnyCapability,
     store: str = "memory://",
     agents: Iterable[Agent] = (foreman,),
     limits: Limits | None = None,
@@ -268,4 +269,4 @@ async def until(happened: Callable[[], object]) -> None:
 
 def tools_of(registry: Registry) -> dict[str, AnyTool]:
     """Return every tool that is installed, by name."""
-    return {one.name: one for capability in registry.capabilities.values() for one in capability.tools}
+    return {one.name: one for capability in registry.capabilities.values() for one in capability.every_tool}

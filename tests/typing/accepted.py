@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from capset import (
     Agent,
     Capability,
+    CapabilityRef,
     Composition,
     Context,
     Decision,
@@ -18,10 +19,12 @@ from capset import (
     Message,
     Messages,
     Policy,
+    Preset,
     Principal,
     Progress,
     Reply,
     Request,
+    Resource,
     Result,
     Session,
     Snapshot,
@@ -30,6 +33,7 @@ from capset import (
     compose,
     deny,
     evaluate,
+    parameterised,
     policy,
     tool,
 )
@@ -164,3 +168,88 @@ async def the_whole_way(kernel: Kernel) -> None:
     async with kernel.open(agent, principal=principal) as session:
         assert_type(session, Session)
         assert_type(await whatever_the_tool(session, awaited), Note)
+
+
+class Memory:
+    def __init__(self, ctx: Context) -> None:
+        self.principal = ctx.principal
+
+    async def recall(self, query: str) -> list[str]:
+        return [query]
+
+
+class Options(BaseModel):
+    limit: int = 3
+
+
+class Visits(BaseModel):
+    count: int = 0
+
+
+def counting(ctx: Context) -> int:
+    return 1
+
+
+notes = Resource("notes", list[str], scope="session", default=list)
+total = Resource("total", int, scope="org", default=0)
+owner = Resource("owner", Note | None, scope="user", default=None)
+memory = Capability("memory", helpers=Memory, config=Options, resources=[notes], state={"user": Visits})
+counter = Capability("counter", helpers=counting)
+plain = Capability("plain", presets={"full": Preset(tools=[sync], context=["x"])}, default=["full"])
+configured = Capability("configured", config=Options)
+
+
+@parameterised
+def storage(scope: str, *, size: int = 1) -> Capability[Memory]:
+    return Capability(f"storage:{scope}", helpers=Memory)
+
+
+def decide(ctx: Context) -> list[Capability | CapabilityRef]:
+    return [plain, plain.with_presets(full=True)] if ctx.principal.org else []
+
+
+async def told(input: str, ctx: Context) -> dict[str, object]:
+    return {"now": [input, None]}
+
+
+@tool
+async def handling(ctx: Context) -> None:
+    assert_type(ctx.use(memory), Memory)
+    assert_type(await ctx.use(memory).recall("x"), list[str])
+    assert_type(ctx.use(memory.with_presets()), Memory)
+    assert_type(ctx.use(memory.with_config(Options(limit=1)).with_names(prefix="m_")), Memory)
+    assert_type(ctx.use(counter), int)
+    assert_type(ctx.use(storage("user", size=2)), Memory)
+    assert_type(ctx.use(plain), None)
+    assert_type(ctx.config(memory), Options)
+    assert_type(ctx.config(configured).limit, int)
+    assert_type(ctx.config(memory.ref), Options)
+    assert_type(await ctx.resource(notes).get(), list[str])
+    assert_type(await ctx.resource(notes).push("a"), list[str])
+    assert_type(await ctx.resource(notes).update(lambda texts: [*texts, "b"]), list[str])
+    assert_type(await ctx.resource(total).increment(by=2), int)
+    assert_type(await ctx.resource(total).set(3), int)
+    assert_type(await ctx.resource(owner).get(), Note | None)
+    assert_type(await ctx.resource(owner).delete(), bool)
+    assert_type(await ctx.state(Visits).get(), Visits)
+    assert_type((await ctx.state(Visits, scope="user").patch(count=1)).count, int)
+    assert_type(await ctx.state(Visits).increment("count"), Visits)
+
+
+def the_definitions() -> None:
+    assert_type(notes, Resource[list[str]])
+    assert_type(total, Resource[int])
+    assert_type(memory, Capability[Memory, Options])
+    assert_type(counter, Capability[int])
+    assert_type(plain, Capability)
+    assert_type(configured, Capability[None, Options])
+    assert_type(plain.with_presets(full=False), CapabilityRef)
+    assert_type(memory.with_presets().with_config(Options()), CapabilityRef[Memory, Options])
+    assert_type(memory.with_names(rename={"a": "b"}).base, Capability[Memory, Options])
+    assert_type(storage("user"), Capability[Memory])
+    Agent("a", uses=[memory, plain.with_presets(full=True), storage("org"), decide, lambda ctx: [memory]])
+    Agent("a", uses=decide, tools=[sync], context=[told, lambda ctx: "x", {"a": {"b": ["c", None]}}], policies=[by_day])
+    Capability("c", uses=[memory, counter, configured.with_config(Options())], context={"mood": "good"})
+    Capability(
+        "c", state={"session": Visits}, targets={"plan": Visits}, files={"/a": "x", "/b": b"y"}, expose=["count"]
+    )

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from pydantic import BaseModel
+
 from capset import (
     Agent,
     Capability,
     Context,
     Decision,
+    Preset,
     Principal,
     Reply,
     Request,
+    Resource,
     Session,
     Snapshot,
     compose,
     deny,
     evaluate,
+    parameterised,
     policy,
     tool,
 )
@@ -84,7 +89,7 @@ def wrong_answer(request: Request) -> str:
 def definitions() -> None:
     Capability("c", tools=[plain])  # pyright: ignore[reportArgumentType]
     Capability("c", status="beta")  # pyright: ignore[reportArgumentType]
-    Capability("c", presets={})  # pyright: ignore[reportCallIssue]
+    Capability("c", hooks={})  # pyright: ignore[reportCallIssue]
     Agent("a", uses=["noop"])  # pyright: ignore[reportArgumentType]
     Principal("p", kind="admin")  # pyright: ignore[reportArgumentType]
     Decision("ask")  # pyright: ignore[reportArgumentType]
@@ -98,3 +103,71 @@ async def frozen(snapshot: Snapshot) -> None:
     Principal("p").org = "other"  # pyright: ignore[reportAttributeAccessIssue]
     snapshot.tools["sync"] = None  # pyright: ignore[reportIndexIssue]
     await evaluate(snapshot.composition)  # pyright: ignore[reportCallIssue]
+
+
+class Options(BaseModel):
+    limit: int = 3
+
+
+class Others(BaseModel):
+    limit: int = 3
+
+
+def helping(ctx: Context) -> int:
+    return 1
+
+
+notes = Resource("notes", list[str], scope="session", default=list)
+helper = Capability("helper", helpers=helping, config=Options)
+bare = Capability("bare")
+
+
+@parameterised
+def storage(scope: str) -> Capability[int]:
+    return Capability(f"storage:{scope}", helpers=helping)
+
+
+@parameterised  # pyright: ignore[reportArgumentType]
+def nothing(scope: str) -> str:
+    return scope
+
+
+async def used(ctx: Context) -> None:
+    one: str = ctx.use(helper)  # pyright: ignore[reportAssignmentType]
+    two: int = ctx.use(bare)  # pyright: ignore[reportAssignmentType]
+    three: Others = ctx.config(helper)  # pyright: ignore[reportAssignmentType]
+    four: Options = ctx.config(bare)  # pyright: ignore[reportAssignmentType]
+    ctx.use("helper")  # pyright: ignore[reportArgumentType]
+    await ctx.resource(notes).set("x")  # pyright: ignore[reportArgumentType]
+    five: list[int] = await ctx.resource(notes).get()  # pyright: ignore[reportAssignmentType]
+    await ctx.resource("notes").get()  # pyright: ignore[reportArgumentType]
+    await ctx.state(Options).set(Others())  # pyright: ignore[reportArgumentType]
+    await ctx.state(Options).increment()  # pyright: ignore[reportCallIssue]
+    ctx.state(int)  # pyright: ignore[reportArgumentType]
+    ctx.state(Options, scope="world")  # pyright: ignore[reportArgumentType]
+    six: str = (await ctx.state(Options).get()).limit  # pyright: ignore[reportAssignmentType]
+    print(one, two, three, four, five, six)
+
+
+def references() -> None:
+    helper.with_presets(full=1)  # pyright: ignore[reportArgumentType]
+    helper.with_presets("full")  # pyright: ignore[reportCallIssue]
+    helper.with_config(Others())  # pyright: ignore[reportArgumentType]
+    helper.ref.with_config({"limit": 1})  # pyright: ignore[reportArgumentType]
+    bare.with_config(Options())  # pyright: ignore[reportArgumentType]
+    helper.with_names("x_")  # pyright: ignore[reportCallIssue]
+    storage(1)  # pyright: ignore[reportArgumentType]
+    Agent("a", uses=[storage])  # pyright: ignore[reportArgumentType]
+    Agent("a", uses=[Capability])  # pyright: ignore[reportArgumentType]
+    Agent("a", uses=helper)  # pyright: ignore[reportArgumentType]
+    Agent("a", context=[False])  # pyright: ignore[reportArgumentType]
+    Agent("a", state={"world": Options})  # pyright: ignore[reportArgumentType]
+    Capability("c", state={"session": dict})  # pyright: ignore[reportArgumentType]
+    Capability("c", presets={"full": {}})  # pyright: ignore[reportArgumentType]
+    Capability("c", resources=["notes"])  # pyright: ignore[reportArgumentType]
+    Preset(uses=[bare])  # pyright: ignore[reportCallIssue]
+    Preset(tools=[plain])  # pyright: ignore[reportArgumentType]
+    Resource("n", int, scope="world")  # pyright: ignore[reportArgumentType]
+    Resource("n", int)  # pyright: ignore[reportCallIssue]
+    bare.presets["x"] = Preset()  # pyright: ignore[reportIndexIssue]
+    bare.ref.prefix = "x"  # pyright: ignore[reportAttributeAccessIssue]

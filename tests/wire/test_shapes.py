@@ -188,7 +188,7 @@ def test_an_agent_takes_plain_ids_and_gives_them_back() -> None:
     shape = AgentShape(name="a", capabilities=["noop"])
     assert returns(shape)["capabilities"] == ["noop"]
     mixed = AgentShape.model_validate({"name": "a", "capabilities": ["noop", {"id": "memory"}]})
-    assert mixed.capability_ids() == ["noop", "memory"]
+    assert [one.id for one in mixed.entries()] == ["noop", "memory"]
 
 
 @pytest.mark.parametrize(

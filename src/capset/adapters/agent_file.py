@@ -1,22 +1,24 @@
-"""Agent files: YAML, JSON or TOML with an agent's prompt and the ids of its capabilities (spec 5, P4)."""
+"""Agent files: YAML, JSON or TOML with an agent's prompt and its capabilities (spec 5, P4)."""
 
 from __future__ import annotations
 
 import json
 import tomllib
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, cast
 
 from pydantic import ValidationError
 
+from capset.adapters.agent_entries import refer
 from capset.definitions.agents import Agent
-from capset.definitions.capabilities import Capability
 from capset.definitions.misfits import misfits
-from capset.errors import DefinitionError, Field, NotFound
+from capset.errors import DefinitionError, Field
 from capset.kernel.registry import Registry
-from capset.wire.agents import AgentShape
+from capset.wire.agents import AgentShape, CapabilityEntry
 
 _MAX_BYTES: Final = 1_048_576
 _HINT: Final = "the shortest agent file is, in YAML, the line: name: my-agent"
@@ -26,7 +28,7 @@ def read_agent_file(path: Path, registry: Registry) -> Agent:
     """Return the agent that a file describes.
 
     Raises ``DefinitionError`` for a file that cannot be read or parsed, and one that lists every field that does not
-    fit and every capability that is not installed.
+    fit, every capability that is not installed, and all that is chosen of one and cannot be.
     """
     suffix = path.suffix.lower()
     if suffix not in _PARSERS:
@@ -55,41 +57,52 @@ def build_agent(data: Any, registry: Registry, where: str) -> Agent:  # data is 
     try:
         shape = AgentShape.model_validate(data)
     except ValidationError as error:
-        fields = misfits(error, list(AgentShape.model_fields), data)
-        listed = "\n".join(f"  {field}" for field in fields)
-        raise DefinitionError(f"{where}: not an agent file:\n{listed}", fields=fields) from None
+        given = cast("dict[str, Any]", data)
+        fields = [*misfits(error, list(AgentShape.model_fields), given), *_entry_misfits(given, registry)]
+        raise DefinitionError(_listed(f"{where}: not an agent file:", fields), fields=fields) from None
     return make_agent(shape, registry, where)
 
 
-def make_agent(shape: AgentShape, registry: Registry, where: str) -> Agent:
-    """Return the agent of a shape. Raises ``DefinitionError``, naming every capability that cannot be had."""
-    capabilities = _capabilities(shape.capability_ids(), registry, where)
+def make_agent(shape: AgentShape, registry: Registry, where: str, *, is_new: bool = False) -> Agent:
+    """Return the agent of a shape. Raises ``DefinitionError``, naming everything in it that cannot be had.
+
+    Where ``is_new``, that is what is coming soon too (spec 5, P3).
+    """
+    referred = refer(shape.entries(), registry, is_new=is_new)
+    fields = [one.field for one in referred.misfits]
     try:
-        return Agent(
+        agent = Agent(
             shape.name,
             description=shape.description,
             system_prompt=shape.system_prompt,
             instructions=shape.instructions,
-            uses=capabilities,
+            uses=referred.refs,
         )
     except DefinitionError as error:
-        raise DefinitionError(f"{where}: {error.message}", hint=error.hint) from None
+        if not fields:
+            raise DefinitionError(f"{where}: {error.message}", hint=error.hint) from None
+        raise DefinitionError(_listed(f"{where}:", [*fields, error.message]), fields=fields) from None
+    if fields:
+        raise DefinitionError(_listed(f"{where}:", fields), fields=fields)
+    return agent
 
 
-def _capabilities(ids: list[str], registry: Registry, where: str) -> list[Capability]:
-    found: list[Capability] = []
-    missing: list[Field] = []
-    for position, name in enumerate(ids):
-        if name in ids[:position]:
-            missing.append(Field(f"capabilities.{position}", f"{name!r} stands there twice"))
-            continue
-        try:
-            found.append(registry.get(name))
-        except NotFound as error:
-            missing.append(Field(f"capabilities.{position}", error.message))
-    if missing:
-        raise DefinitionError("\n".join([f"{where}:", *(f"  {field}" for field in missing)]), fields=missing)
-    return found
+def _listed(heading: str, problems: Iterable[Field | str]) -> str:
+    return "\n".join([heading, *(f"  {one}" for one in problems)])
+
+
+def _entry_misfits(data: Mapping[str, Any], registry: Registry) -> list[Field]:
+    """Return what is wrong with those entries that are well formed, where something else is not."""
+    entries = data.get("capabilities")
+    if not isinstance(entries, list):
+        return []
+    formed: dict[int, CapabilityEntry] = {}
+    for position, one in enumerate(cast("list[Any]", entries)):
+        with suppress(ValidationError):
+            formed[position] = CapabilityEntry.model_validate({"id": one} if isinstance(one, str) else one)
+    places = list(formed)
+    referred = refer(formed.values(), registry)
+    return [replace(one, position=places[one.position]).field for one in referred.misfits]
 
 
 def _parse_yaml(text: str, where: str) -> Any:

@@ -16,7 +16,7 @@ from capset.clock import iso
 from capset.definitions.messages import Json, Meta
 from capset.errors import CapsetError
 from capset.evaluation.snapshot import Snapshot
-from capset.fingerprint.hashes import ToolRef
+from capset.fingerprint.hashes import Ref
 from capset.kernel.session import Session
 
 try:
@@ -43,16 +43,16 @@ class CapsetToolset(AbstractToolset[object]):
     """
 
     def __init__(self, session: Session, *, include_instructions: bool = True, id: str | None = None) -> None:
-        """Give an agent what ``session.snapshot`` has.
+        """Give an agent what the session has at each model step.
 
-        ``include_instructions`` tells the model the session's system text, of which every record has the
-        ``prompt_hash``. ``id`` names the toolset among the agent's others. ``session.options(timeout=…)`` holds here.
+        ``include_instructions`` tells the model the session's system text, context included, of which every record has
+        the ``prompt_hash``. ``id`` names the toolset among the agent's others. ``session.options(timeout=…)`` holds
+        here.
         """
         self._session = session
         self._id = id
-        self._text = session.snapshot.composition.system_text if include_instructions else ""
-        # In the order of their names, so that whoever has the same runtime hash shows a model the same list.
-        self._definitions = [_definition(session.snapshot, ref) for ref in session.snapshot.tool_refs]
+        self._tells = include_instructions
+        self._shown: tuple[Snapshot, list[ToolDefinition]] | None = None
 
     @property
     def id(self) -> str | None:
@@ -60,16 +60,25 @@ class CapsetToolset(AbstractToolset[object]):
         return self._id
 
     async def get_instructions(self, ctx: RunContext[object]) -> InstructionPart | None:
-        """Return the session's system text, which stays the same for as long as the session does."""
-        return InstructionPart(self._text, dynamic=False) if self._text else None
+        """Return the session's system text as it is now: pydantic-ai asks before every model step (spec 1, C21, C26).
+
+        Raises ``ContextError``, naming the context that failed.
+        """
+        text = await self._session.system_text(ctx.prompt) if self._tells else ""
+        composition = self._session.snapshot.composition
+        return InstructionPart(text, dynamic=bool(composition.context or composition.dynamic)) if text else None
 
     async def get_tools(self, ctx: RunContext[object]) -> dict[str, ToolsetTool[object]]:
-        """Return exactly the tools that are in play."""
+        """Return exactly the tools that are in play in this step (spec 1, C27)."""
+        snapshot = await self._session.current()
+        if self._shown is None or self._shown[0] is not snapshot:
+            # In the order of their names, so that whoever has the same runtime hash shows a model the same list.
+            self._shown = snapshot, [_definition(snapshot, ref) for ref in snapshot.tool_refs]
         return {
             definition.name: ToolsetTool(
                 toolset=self, tool_def=definition, max_retries=ctx.max_retries, args_validator=_AnyArguments()
             )
-            for definition in self._definitions
+            for definition in self._shown[1]
         }
 
     async def call_tool(
@@ -112,16 +121,16 @@ class _AnyArguments:
         return cast("dict[str, Any]", input) if isinstance(input, dict) else {_NO_OBJECT: input}
 
 
-def _definition(snapshot: Snapshot, ref: ToolRef) -> ToolDefinition:
+def _definition(snapshot: Snapshot, ref: Ref) -> ToolDefinition:
     installed = snapshot.tools[ref.name]
     tool = installed.tool
     return ToolDefinition(
-        name=tool.name,
+        name=installed.name,
         description=tool.description,
         # Copies, because functions that prepare tools for a step may change what they are given.
         parameters_json_schema=deepcopy(tool.arguments.json_schema),
         return_schema=deepcopy(tool.output.json_schema),
-        metadata={"capability": installed.capability.name, "effect": tool.effect, "tool_hash": ref.hash},
+        metadata={"capability": installed.owner, "effect": tool.effect, "tool_hash": ref.hash},
     )
 
 

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final
 
 from pydantic import ValidationError
 
+from capset.adapters.agent_entries import Misfit, refer
 from capset.adapters.agent_file import make_agent
+from capset.adapters.reopening import agent_in_code
 from capset.definitions.agents import Agent
-from capset.definitions.capabilities import Capability
 from capset.definitions.misfits import misfits
-from capset.errors import Conflict, DefinitionError, Field, InvalidArguments, NotFound, Outdated
+from capset.errors import Conflict, DefinitionError, InvalidArguments, NotFound, Outdated
 from capset.kernel.kernel import Kernel
 from capset.kernel.registry import Registry
-from capset.stores.base import AgentRow, CapabilityRow
-from capset.wire.agents import AgentInput, AgentShape
+from capset.stores.base import AgentRow, CapabilityRow, SessionRow
+from capset.wire.agents import AgentInput, AgentShape, CapabilityEntry, entry_of_row
 
 _CACHED: Final = 1_000
 _TRIES: Final = 20
@@ -29,7 +30,7 @@ _TRIES: Final = 20
 class Loaded:
     """An agent ready for use; ``row`` is what is kept of it, unless it is defined in code.
 
-    ``notices`` say which of its capabilities are gone, deprecated or contribute nothing.
+    ``notices`` say what of its capabilities is gone, deprecated or contributes nothing.
     """
 
     id: str
@@ -50,7 +51,7 @@ class StoredAgents:
     async def create(self, org: str | None, given: AgentInput) -> AgentRow:
         """Keep a new agent and return it.
 
-        Raises ``DefinitionError``, naming every capability that cannot be had, and every conflict.
+        Raises ``DefinitionError``, naming everything that cannot be had, or a conflict.
         """
         now = self._kernel.now()
         empty = AgentRow(self._kernel.new_id(), org, "", "", "", (), (), (), "active", 1, "", now, now)
@@ -76,9 +77,12 @@ class StoredAgents:
             notices = (error.message,)
         return Loaded(row.id, agent, row, (*gone, *notices))
 
-    def load(self, definition: str) -> Agent:
-        """Return the agent of a definition kept as JSON text, such as a session's, without what has gone since."""
-        return self._cached(definition)[0]
+    def of_session(self, row: SessionRow) -> Agent:
+        """Return a session's agent as it was when the session began, without what has gone since.
+
+        Raises ``Conflict`` where it is not all in the session's definition, and its code is not here as it was then.
+        """
+        return agent_in_code(row, self._kernel, self._registry) or self._cached(row.definition)[0]
 
     async def change(
         self,
@@ -100,7 +104,7 @@ class StoredAgents:
             if version is not None and version != row.version:
                 raise Outdated(f"the agent {id!r} has the version {row.version}, not {version}")
             changed = self._filled(row, _patched(row, patch))
-            if changed == row:
+            if replace(changed, capabilities=row.capabilities) == row and _text(changed) == _text(row):
                 return row
             changed = replace(changed, version=row.version + 1, updated_at=self._kernel.now())
             if await self._kernel.store.agents.replace(changed):
@@ -115,33 +119,60 @@ class StoredAgents:
 
     def _filled(self, row: AgentRow, given: AgentInput) -> AgentRow:
         row = replace(row, tags=tuple(dict.fromkeys(given.tags)), status=given.status)
-        there = _definition(row)
-        if {**given.model_dump(include=set(there)), "capabilities": given.capability_ids()} == there:
-            return row  # so that one whose capability has gone can still be archived
-        agent = make_agent(given, self._registry, f"agent {given.name!r}")
-        _refuse_coming_soon(agent.uses)
-        return replace(
+        entries = given.entries()
+        filled = replace(
             row,
-            name=agent.name,
-            description=agent.description,
-            system_prompt=agent.system_prompt,
+            name=given.name,
+            description=given.description,
+            system_prompt=given.system_prompt,
+            instructions=tuple(given.instructions),
+            capabilities=tuple(map(_row, entries)),
+        )
+        if _text(filled) == _text(row):
+            return row  # so that one whose capability has gone can still be archived
+        agent = make_agent(given, self._registry, f"agent {given.name!r}", is_new=True)
+        return replace(
+            filled,
             instructions=agent.instructions,
-            capabilities=tuple(CapabilityRow(one.name) for one in agent.uses),
+            capabilities=tuple(replace(_row(one), id=self._registry.get(one.id).name) for one in entries),
             static_hash=self._kernel.compose(agent).static_hash,
         )
 
     def _load(self, definition: str) -> tuple[Agent, tuple[str, ...]]:
-        """Return the agent of a definition, and which of its capabilities are gone."""
+        """Return the agent of a definition, and what of its capabilities is gone."""
         shape = AgentShape.model_validate_json(definition)
-        ids, known = shape.capability_ids(), self._registry.capabilities
-        kept = shape.model_copy(update={"capabilities": [one for one in ids if one in known]})
-        gone = tuple(f"capability {one!r} is gone: it is not installed here" for one in ids if one not in known)
-        return make_agent(kept, self._registry, f"agent {shape.name!r}"), gone
+        referred = refer(shape.entries(), self._registry)
+        agent = Agent(
+            shape.name,
+            description=shape.description,
+            system_prompt=shape.system_prompt,
+            instructions=shape.instructions,
+            uses=referred.refs,
+        )
+        return agent, tuple(_notice(one, self._registry) for one in referred.misfits)
 
 
-def _definition(row: AgentRow) -> dict[str, Any]:  # text and lists of texts
+def _row(entry: CapabilityEntry) -> CapabilityRow:
+    return CapabilityRow(entry.id, entry.presets or {}, entry.config, entry.prefix, entry.rename or {})
+
+
+def _definition(row: AgentRow) -> dict[str, Any]:  # JSON
     texts = {name: getattr(row, name) for name in ("name", "description", "system_prompt")}
-    return {**texts, "instructions": list(row.instructions), "capabilities": [one.id for one in row.capabilities]}
+    capabilities = [one if isinstance(one, str) else one.plain() for one in map(entry_of_row, row.capabilities)]
+    return {**texts, "instructions": list(row.instructions), "capabilities": capabilities}
+
+
+def _text(row: AgentRow) -> str:
+    """Return a definition as text, by which two are told apart: to Python, 1 and true are equal."""
+    return json.dumps(_definition(row), sort_keys=True)
+
+
+def _notice(one: Misfit, registry: Registry) -> str:
+    if one.place:
+        return f"capability {one.id!r} is used without {one.place}, which does not fit any more: {one.expected}"
+    if one.id in registry.capabilities or one.id in registry.aliases:
+        return f"capability {one.id!r} is left out: {one.expected}"
+    return f"capability {one.id!r} is gone: it is not installed here"
 
 
 def _patched(row: AgentRow, patch: Mapping[str, Any]) -> AgentInput:
@@ -154,13 +185,3 @@ def _patched(row: AgentRow, patch: Mapping[str, Any]) -> AgentInput:
     except ValidationError as error:
         fields = misfits(error, list(AgentInput.model_fields), cleared)
         raise InvalidArguments(f"Invalid agent: {'; '.join(map(str, fields))}", fields=fields) from None
-
-
-def _refuse_coming_soon(capabilities: Iterable[Capability]) -> None:
-    fields = [
-        Field(f"capabilities.{position}", f"{one.name!r} is coming soon and cannot be used yet")
-        for position, one in enumerate(capabilities)
-        if one.status == "coming_soon"
-    ]
-    if fields:
-        raise DefinitionError("\n".join(map(str, fields)), fields=fields)

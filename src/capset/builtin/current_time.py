@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
@@ -14,6 +14,7 @@ from typing_extensions import TypedDict
 
 from capset import Capability, ToolError, tool
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 Format = Literal["iso8601", "unix", "human"]
 
 # strftime's names follow the locale of the process; these do not.
@@ -77,7 +78,7 @@ def formatted(moment: datetime, format: Format) -> str | int:
         case "iso8601":
             return moment.isoformat(timespec="seconds")
         case "unix":
-            return int(moment.timestamp())
+            return (moment - _EPOCH) // timedelta(seconds=1)  # a float would round what is far away
         case "human":
             day = f"{_DAYS[moment.weekday()]}, {moment.day} {_MONTHS[moment.month - 1]} {moment.year}"
             name, offset = moment.tzname(), moment.isoformat(timespec="seconds")[19:]

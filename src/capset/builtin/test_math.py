@@ -110,6 +110,6 @@ test_math = Capability(
     description="A calculator with four operations, for trying out tool calls and their errors.",
     icon="calculator",
     category="Testing",
-    instructions="Calculate with the tools add, subtract, multiply and divide, one step a call, not in your head.",
+    instructions="Calculate with `add`, `subtract`, `multiply` and `divide`, one step a call, not in your head.",
     tools=[add, subtract, multiply, divide],
 )

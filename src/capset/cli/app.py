@@ -16,6 +16,7 @@ from capset.cli.key import create_command, revoke_command
 from capset.cli.key import list_command as list_keys_command
 from capset.cli.listing import list_command
 from capset.cli.mcp import mcp_command
+from capset.cli.schema import schema_command
 from capset.cli.serve import serve_command
 
 app = typer.Typer(
@@ -31,6 +32,7 @@ app.command("list")(list_command)
 app.command("describe")(describe_command)
 app.command("call")(call_command)
 app.command("compose")(compose_command)
+app.command("schema")(schema_command)
 app.command("mcp")(mcp_command)
 app.command("serve")(serve_command)
 app.add_typer(key, name="key")

@@ -129,7 +129,8 @@ def _agent(registry: Registry, target: Target) -> Agent | UUID:
     name, dot, _ = target.tool.partition(".")
     if not dot:
         raise DefinitionError(f"say which capability's tool: CAPABILITY.TOOL; got {target.tool!r}")
-    return Agent(name.replace(":", "-"), uses=[registry.get(name)])
+    capability = registry.get(name)
+    return Agent(capability.name.replace(":", "-"), uses=[capability])
 
 
 async def _run(session: Session, tool: str, data: Json, *, quiet: bool) -> Called:

@@ -9,11 +9,11 @@ from rich.tree import Tree
 
 from capset.cli.exits import Exit, guarded
 from capset.cli.options import AsJson
-from capset.cli.output import out, pretty, print_json, short, verbatim
+from capset.cli.output import cell, out, pretty, print_json, short, verbatim
 from capset.cli.remote import Url, ask, server_of
 from capset.errors import NotFound, unknown
 from capset.kernel.registry import Registry
-from capset.wire.capabilities import CapabilityDetail, ToolShape, capability_detail
+from capset.wire.capabilities import CapabilityDetail, PresetShape, ToolShape, capability_detail
 
 
 @guarded
@@ -36,15 +36,43 @@ def describe_command(
     if tool is not None:
         out().print(_tool_tree(tool, full=True))
         return Exit.DONE
+    out().print(_tree(detail))
+    return Exit.DONE
+
+
+def _tree(detail: CapabilityDetail) -> Tree:
     tree = Tree(f"[bold]{verbatim(detail.name)}[/] ({detail.id}, {detail.status})")
     if detail.description:
         tree.add(verbatim(detail.description))
+    told = {
+        "version": detail.version,
+        "risk": None if detail.risk == "low" else detail.risk,
+        "aliases": ", ".join(detail.aliases),
+        "uses": ", ".join(detail.uses),
+    }
+    for name, text in told.items():
+        if text:
+            tree.add(f"[bold]{name}[/] {cell(text)}")
     for text in detail.instructions:
         tree.add("[bold]instructions[/]").add(verbatim(text))
+    for preset in detail.presets:
+        _add_preset(tree, preset)
+    if detail.config is not None:
+        tree.add("[bold]config[/]").add(verbatim(pretty(detail.config)))
     for one in detail.tools:
         tree.add(_tool_tree(one, full=False))
-    out().print(tree)
-    return Exit.DONE
+    return tree
+
+
+def _add_preset(tree: Tree, preset: PresetShape) -> None:
+    mark = "[green]●[/]" if preset.default else "○"
+    branch = tree.add(f"{mark} preset [bold]{preset.name}[/] [dim]{'on' if preset.default else 'off'} by itself[/]")
+    for text in preset.instructions:
+        branch.add("[bold]instructions[/]").add(verbatim(text))
+    if preset.tools:
+        branch.add(f"[bold]tools[/] {', '.join(preset.tools)}")
+    if more := [one for one in preset.adds if one not in ("instructions", "tools")]:
+        branch.add(f"[bold]adds[/] {', '.join(more)}")
 
 
 def _tool_of(detail: CapabilityDetail, name: str) -> ToolShape:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,7 +12,7 @@ from capset.cli.options import AsJson
 from capset.cli.output import cell, err, out, print_json, table, verbatim
 from capset.cli.remote import Url, ask, server_of
 from capset.kernel.registry import Registry
-from capset.wire.capabilities import CapabilityShape, capability_shape
+from capset.wire.capabilities import CapabilityDetail, CapabilityShape, capability_detail, capability_shape
 
 if TYPE_CHECKING:
     from capset.client import Client
@@ -27,7 +27,7 @@ def list_command(
     """List the capabilities that are installed, here or on a server."""
     server = server_of(url)
     if server is not None:
-        found = ask(server, lambda client: _list_there(client, category, with_tools=not as_json))
+        found = ask(server, lambda client: _list_there(client, category, with_details=not as_json))
         _show(*found, as_json=as_json)
         return Exit.DONE
     registry = Registry.installed()
@@ -36,24 +36,23 @@ def list_command(
     for problem in registry.problems:
         err().print(f"[yellow]warning:[/] {verbatim(problem.entry_point)}: {verbatim(problem.message)}", soft_wrap=True)
     problems = [{"entry_point": one.entry_point, "message": one.message} for one in registry.problems]
-    tools = {one.id: [tool.name for tool in registry.capabilities[one.id].tools] for one in shapes}
-    _show(shapes, tools, {"problems": problems} if problems else {}, as_json=as_json)
+    details = {} if as_json else {one.id: capability_detail(registry.capabilities[one.id]) for one in shapes}
+    _show(shapes, details, {"problems": problems} if problems else {}, as_json=as_json)
     return Exit.DONE
 
 
-Listed = tuple[Sequence[CapabilityShape], Mapping[str, Sequence[str]]]
-"""Capabilities, and by their ids the names of their tools."""
+Listed = tuple[Sequence[CapabilityShape], Mapping[str, CapabilityDetail]]
+"""Capabilities, and by their ids all that is known of them."""
 
 
-async def _list_there(client: Client, category: str | None, *, with_tools: bool) -> Listed:
+async def _list_there(client: Client, category: str | None, *, with_details: bool) -> Listed:
     page = await client.capabilities.list(category=category)
-    details = [await client.capabilities.get(one.id) for one in page.items] if with_tools else []
-    return page.items, {one.id: [tool.name for tool in one.tools] for one in details}
+    return page.items, {one.id: await client.capabilities.get(one.id) for one in page.items if with_details}
 
 
 def _show(
     shapes: Sequence[CapabilityShape],
-    tools: Mapping[str, Sequence[str]],
+    details: Mapping[str, CapabilityDetail],
     more: Mapping[str, object] | None = None,
     *,
     as_json: bool,
@@ -61,5 +60,16 @@ def _show(
     if as_json:
         print_json({"items": [one.plain() for one in shapes], "total": len(shapes), **(more or {})})
         return
-    rows = ((one.id, one.status, cell(one.category or "–"), ", ".join(tools[one.id]) or "–") for one in shapes)
-    out().print(table("ID", "STATUS", "CATEGORY", "TOOLS", rows=rows, folds=("CATEGORY", "TOOLS")))
+    has_aliases = any(one.aliases for one in details.values())
+    rows = (_row(one, details[one.id], has_aliases=has_aliases) for one in shapes)
+    columns = ["ID", *(["ALIASES"] if has_aliases else []), "STATUS", "CATEGORY", "TOOLS"]
+    out().print(table(*columns, rows=rows, folds=("ALIASES", "CATEGORY", "TOOLS")))
+
+
+def _row(one: CapabilityShape, detail: CapabilityDetail, *, has_aliases: bool) -> Iterator[str]:
+    yield one.id
+    if has_aliases:
+        yield ", ".join(detail.aliases) or "–"
+    yield one.status
+    yield cell(one.category or "–")
+    yield ", ".join(tool.name for tool in detail.tools) or "–"

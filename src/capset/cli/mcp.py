@@ -69,7 +69,7 @@ async def _serve(serve: Serve, settings: Settings, agent: str | None, session_id
         for number in (signal.SIGINT, signal.SIGTERM):
             with contextlib.suppress(NotImplementedError):  # on Windows, where Ctrl-C ends it with 130
                 loop.add_signal_handler(number, serving.cancel)
-        name = session.snapshot.composition.agent.name
+        name = session.snapshot.composition.block.name
         told = f"serving {name} as {session.snapshot.principal.id}, session {session.id}"
         err().print(f"[dim]{cell(told)}[/]", soft_wrap=True)
         with contextlib.suppress(asyncio.CancelledError):

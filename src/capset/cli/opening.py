@@ -11,6 +11,7 @@ from uuid import UUID
 from pydantic_core import from_json
 
 from capset.adapters.agent_file import build_agent, read_agent_file
+from capset.adapters.reopening import agent_in_code
 from capset.adapters.stored_agents import StoredAgents
 from capset.cli.output import err, verbatim
 from capset.cli.settings import Settings, existing_db
@@ -48,7 +49,8 @@ async def open_session(
     """Open a kernel, and a session of it: a new one of ``agent``, or the one that ``session_id`` names.
 
     Raises ``NotFound`` if there is no such session of the settings' principal, or no such stored agent; ``Conflict``
-    for one that is archived; and ``DefinitionError`` if the database to look it up in is not there.
+    for one that is archived, or a session whose agent only code defines that is not here; and ``DefinitionError`` if
+    the database to look it up in is not there.
     """
     who = settings.principal
     async with Kernel(store=settings.db if isinstance(agent, Agent) else existing_db(settings.db)) as kernel:
@@ -87,4 +89,5 @@ async def _agent_of(kernel: Kernel, registry: Registry, session: str, principal:
         # In the kernel's own words for a session of somebody else: neither tells whether it exists.
         hint = "leave --session out to start one; its id is printed"
         raise NotFound(f"there is no session {session!r} of {principal!r}", hint=hint)
-    return build_agent(from_json(row.definition), registry, f"session {session}")
+    defined = agent_in_code(row, kernel, registry)
+    return defined or build_agent(from_json(row.definition), registry, f"session {session}")

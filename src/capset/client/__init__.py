@@ -13,6 +13,6 @@ from capset.client.client import Client
 from capset.client.events import CallEvents
 from capset.client.failures import data_of, error_of
 from capset.client.files import FileContent
-from capset.wire.agents import AgentInput
+from capset.wire.agents import AgentInput, CapabilityEntry
 
-__all__ = ["AgentInput", "CallEvents", "Client", "FileContent", "data_of", "error_of"]
+__all__ = ["AgentInput", "CallEvents", "CapabilityEntry", "Client", "FileContent", "data_of", "error_of"]

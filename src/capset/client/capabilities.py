@@ -24,11 +24,12 @@ class Capabilities:
     ) -> CapabilityPageShape:
         """List the capabilities that fit everything given, by id; they have one page.
 
-        ``permission`` is one that a tool of theirs needs, ``text`` is looked for in ids, names and descriptions.
+        ``permission`` is one that a tool of theirs needs; ``text`` is looked for in ids, aliases, names and
+        descriptions.
         """
         query = {"status": status, "category": category, "permission": permission, "text": text}
         return await self._connection.get(CapabilityPageShape, path_of("capabilities"), query)
 
     async def get(self, id: str) -> CapabilityDetail:
-        """Return one capability with its tools and their schemas. Raises ``NotFound``."""
+        """Return one capability, by its id or an alias, with all that it can bring. Raises ``NotFound``."""
         return await self._connection.get(CapabilityDetail, path_of("capabilities", id))

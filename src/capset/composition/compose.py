@@ -1,49 +1,227 @@
-"""From an agent to everything that it could ever be given: the first arrow of the straight way."""
+"""From an agent or a block to everything that it could ever be given: the first arrow of the straight way."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
+from types import MappingProxyType
+from typing import Final, Literal
 
-from capset.composition.merge import Installed, merge_tools
+from capset.composition.bubbling import Data, bubble
+from capset.composition.context import render_context
+from capset.composition.explain import Explained, explain
+from capset.composition.merge import Contribution, Installed, Merged, merge
 from capset.composition.render import render_system
-from capset.composition.resolve import resolve
+from capset.composition.resolve import Chosen, Decided, resolve
+from capset.composition.sources import Contributed, Source
 from capset.definitions.agents import Agent
-from capset.definitions.capabilities import Capability
-from capset.fingerprint.hashes import static_hash
+from capset.definitions.blocks import Block
+from capset.definitions.capabilities import AnyCapability
+from capset.definitions.contents import ContextEntry
+from capset.definitions.references import DynamicUses
+from capset.definitions.scopes import Scope
+from capset.errors import ContextError, DefinitionError
+from capset.fingerprint.hashes import Ref, agent_hash, block_hash, capability_hash
+
+MAX_LEVELS: Final = 50
+"""How deeply blocks may stand in each other; a run goes no deeper."""
+Exposed = tuple[Literal["resource", "state"], Scope, str]
+"""A resource, or a field of a scope's state, by its name."""
 
 
-@dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
+@dataclass(frozen=True, eq=False)
 class Composition:
-    """An agent with everything merged and every conflict settled; made by ``compose()``.
+    """An agent or a block with everything merged and every conflict settled; made by ``compose()``.
 
-    ``capabilities`` are those that contribute, in order; ``notices`` say what is deprecated or contributes nothing.
-    ``static_hash`` covers what a model or a gate could see of the definition, 64 hexadecimal digits.
+    ``chosen`` are the capabilities that contribute, in order, with their presets and config; ``children`` the
+    compositions of the blocks inside, by block. ``dynamic`` are the functions that add more at run time. ``notices``
+    say what is deprecated or contributes nothing. ``static_hash`` covers what a model or a gate could see of the
+    definition, 64 hexadecimal digits.
     """
 
-    agent: Agent
-    capabilities: tuple[Capability, ...]
-    tools: Mapping[str, Installed]
+    block: Block
+    chosen: tuple[Chosen, ...]
+    merged: Merged
+    children: Mapping[Block, Composition]
+    dynamic: tuple[DynamicUses, ...]
     notices: tuple[str, ...]
     static_hash: str
 
+    @cached_property
+    def data(self) -> Data:
+        """The resources and state of this block and all below, joined. Raises as ``compose`` does for a root."""
+        return bubble(self.block, (one.merged for one in self._below_first(set())))
+
+    @property
+    def tools(self) -> Mapping[str, Installed]:
+        """Every tool under the name that a model calls it by."""
+        return self.merged.tools
+
+    @property
+    def capabilities(self) -> tuple[AnyCapability, ...]:
+        """The capabilities that contribute, in order."""
+        return tuple(dict.fromkeys(one.capability for one in self.chosen))
+
+    @cached_property
+    def mounts(self) -> Mapping[str, bytes]:
+        """The content of every mounted file, by its path."""
+        return MappingProxyType({path: one.value for path, one in self.merged.files.items()})
+
+    @cached_property
+    def exposed(self) -> frozenset[Exposed]:
+        """The resources and state fields that clients may read, of this block and all below.
+
+        A capability exposes its own: what another has under the same name elsewhere stays private (C36).
+        """
+        own: set[Exposed] = set()
+        for one in self.chosen:
+            names = one.capability.expose
+            for _, part in one.parts:
+                own |= {("resource", one.scope, one.name) for one in part.resources if one.name in names}
+                own |= {
+                    ("state", scope, name)
+                    for scope, model in part.state.items()
+                    for name in model.model_fields
+                    if name in names
+                }
+        return frozenset(chain(own, *(child.exposed for child in self.children.values())))
+
+    @cached_property
+    def by_capability(self) -> Mapping[AnyCapability, Chosen]:
+        """How each capability is used, first of all."""
+        return MappingProxyType({one.capability: one for one in reversed(self.chosen)})
+
     @property
     def instructions(self) -> tuple[str, ...]:
-        """The capabilities' instructions in order, then the agent's own."""
-        contributed = (text for capability in self.capabilities for text in capability.instructions)
-        return (*contributed, *self.agent.instructions)
+        """The capabilities' instructions in order, then the block's own."""
+        return tuple(one.value for one in self.merged.instructions)
+
+    @property
+    def context(self) -> tuple[Contributed[ContextEntry], ...]:
+        """The context entries: the block's own, then those of the capabilities in order (C25)."""
+        own = [one for one in self.merged.context if one.source.capability is None]
+        return (*own, *(one for one in self.merged.context if one.source.capability is not None))
 
     @property
     def system_text(self) -> str:
-        """The whole text that a model gets as its system prompt."""
-        return render_system(self.agent, self.capabilities)
+        """The text that a model gets as its system prompt, without context, which is resolved at every step."""
+        return render_system(self.block.system_prompt, self.merged.instructions)
+
+    def explain(self) -> tuple[Explained, ...]:
+        """Say for every tool, resource, state field, text, context entry, file and policy who contributed it (C40).
+
+        Of a block that stands in several places what it has is told once, by the first way to it.
+        """
+        ways: dict[Composition, tuple[str, ...]] = {}
+        self._walk((), ways)
+        return tuple(chain.from_iterable(explain(one.merged, within) for one, within in ways.items()))
+
+    def _walk(self, within: tuple[str, ...], ways: dict[Composition, tuple[str, ...]]) -> None:
+        ways[self] = within
+        for child in self.children.values():
+            if child not in ways:
+                child._walk((*within, self.block.name), ways)
+
+    def _below_first(self, seen: set[Composition]) -> Iterator[Composition]:
+        seen.add(self)
+        for child in self.children.values():
+            if child not in seen:
+                yield from child._below_first(seen)
+        yield self
 
 
-def compose(agent: Agent) -> Composition:
-    """Merge an agent's capabilities. Pure: equal definitions give equal results in every process.
+def compose(block: Block, decided: Decided | None = None, *, within: Data | None = None) -> Composition:
+    """Merge what an agent or a block uses and declares. Pure: equal definitions give equal results in every process.
 
-    Raises ``CapabilityConflict``, ``ToolNameConflict`` or ``PolicyConflict``, each naming both contributors.
+    ``decided`` is what the dynamic ``uses`` said for one run; what that adds needs its resources and state declared in
+    ``within``, or else statically here. Raises ``DefinitionError``, mostly one of its conflicts, each of which names
+    both contributors.
     """
-    capabilities, notices = resolve(agent)
-    tools = merge_tools(capabilities)
-    return Composition(agent, capabilities, tools, notices, static_hash(agent, capabilities))
+    if not isinstance(block, Block):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may not be typed
+        raise DefinitionError(f"compose takes an Agent, or another block; got {block!r:.80}")
+    if decided is None:
+        composition = _compose(block, None, {}, ())
+        _ = composition.data  # of a root, so that its conflicts are met here
+        return composition
+    composition = _compose(block, decided, {}, ())
+    _refuse_undeclared(composition, within or compose(block).data)
+    return composition
+
+
+def _compose(
+    block: Block, decided: Decided | None, known: dict[Block, Composition], within: tuple[str, ...]
+) -> Composition:
+    """Compose a block and those inside it, each once: ``known`` are those that were met before."""
+    if len(within) > MAX_LEVELS:
+        raise DefinitionError(
+            f"{within[0]!r} has blocks nested more than {MAX_LEVELS} levels deep: {' → '.join(within[:6])} …",
+            hint="put some of them in a row",
+        )
+    resolved = resolve(block, decided)
+    contributions = [
+        Contribution(source, part, one.names, (*block.part.policies, *one.capability.part.policies))
+        for one in resolved.chosen
+        for source, part in one.parts
+    ]
+    merged = merge(block.name, block.kind, (*contributions, Contribution(Source((block.name,)), block.part)))
+    _check_static_context(merged)
+    blocks = (*block.children.values(), *(one.tool.block for one in merged.tools.values() if one.tool.block))
+    for child in blocks:
+        if child not in known:
+            known[child] = _compose(child, None, known, (*within, block.name))
+    children = MappingProxyType({child: known[child] for child in blocks})
+    return Composition(
+        block,
+        resolved.chosen,
+        merged,
+        children,
+        resolved.dynamic,
+        resolved.notices,
+        _static_hash(block, resolved.chosen, children),
+    )
+
+
+def _check_static_context(merged: Merged) -> None:
+    """Refuse here what would otherwise fail every run (C39)."""
+    for one in merged.context:
+        if one.value.function is None:
+            try:
+                render_context([(one.source, one.value.value)])
+            except ContextError as error:
+                raise DefinitionError(error.message, hint=error.hint) from None
+
+
+def _refuse_undeclared(composition: Composition, data: Data) -> None:
+    for one in composition.chosen:
+        for source, part in one.parts if one.is_dynamic else ():
+            new = [resource.name for resource in part.resources if resource not in data.given]
+            new += [
+                f"{scope} state"
+                for scope, model in part.state.items()
+                if scope not in data.states or model not in [known.value for known in data.states[scope].models]
+            ]
+            if new:
+                raise DefinitionError(
+                    f"{source} is used dynamically and declares {new[0]!r}, which nothing declares statically",
+                    hint=f"use {one.capability.name} statically too, with the presets switched off that come and go",
+                )
+
+
+def _static_hash(block: Block, chosen: Iterable[Chosen], children: Mapping[Block, Composition]) -> str:
+    hashes: dict[AnyCapability, str] = {}
+    references: list[Ref] = []
+    for one in chosen:
+        shown = capability_hash(
+            one.capability,
+            presets=one.presets,
+            config=one.config,
+            names=one.names,
+            uses=hashes,
+            with_base=one.is_base,
+        )
+        hashes.setdefault(one.capability, shown)
+        references.append(Ref(one.capability.name, shown))
+    inside = [Ref(one.block.name, one.static_hash) for one in children.values()]
+    return (agent_hash if isinstance(block, Agent) else block_hash)(block, references, inside)

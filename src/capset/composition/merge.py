@@ -1,56 +1,209 @@
-"""How contributions are joined, and when they cannot be (spec 1, C15–C17)."""
+"""The merge table: one function joins whatever capabilities, presets and blocks contribute (spec 1, C12–C20)."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Any, Final
 
-from capset.definitions.capabilities import AnyTool, Capability
+from pydantic import BaseModel
+from typing_extensions import TypeVar
+
+from capset.composition.kinds import check_kind
+from capset.composition.sources import Contributed, Source
+from capset.composition.states import MergedState, merge_states
+from capset.definitions.blocks import BlockKind
+from capset.definitions.contents import ContextEntry
+from capset.definitions.parts import Part, file_within_file
 from capset.definitions.policies import Policy
-from capset.errors import PolicyConflict, ToolNameConflict
+from capset.definitions.resources import AnyResource, Documents
+from capset.definitions.scopes import SCOPES, Scope
+from capset.definitions.tools import AnyTool
+from capset.errors import (
+    DefinitionError,
+    MountConflict,
+    PolicyConflict,
+    ResourceConflict,
+    TargetConflict,
+    ToolNameConflict,
+)
+
+_QUOTED: Final = re.compile(r"`([A-Za-z0-9_-]{1,64})`")
+
+K = TypeVar("K")
+V = TypeVar("V")
+ResourceKey = tuple[Scope, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """A tool of a composition, and the capability that brought it."""
+    """A tool of a composition: the name that a model calls it by, who brought it, and every gate before it.
+
+    ``gates`` are those of the block, of each capability and preset that brings it, and its own, outermost first.
+    """
 
     tool: AnyTool
-    capability: Capability
+    name: str
+    source: Source
+    gates: tuple[Policy, ...]
 
     @property
-    def name(self) -> str:
-        """The name that a model calls it by."""
-        return self.tool.name
+    def owner(self) -> str:
+        """The name of the capability that brought it, or of the block."""
+        return self.source.capability or self.source.path[-1]
 
     @property
     def qualified(self) -> str:
-        """The name with its capability's, ``capability.tool``."""
-        return f"{self.capability.name}.{self.tool.name}"
+        """The name with its owner's, ``capability.tool``."""
+        return f"{self.owner}.{self.name}"
 
 
-def merge_tools(capabilities: Iterable[Capability]) -> Mapping[str, Installed]:
-    """Return every tool under its name, in the order of its capability.
+@dataclass(frozen=True, slots=True)
+class Contribution:
+    """One part with its source: what goes into the merge. ``names`` are the tools' names here, by their own.
 
-    Raises ``ToolNameConflict`` for two tools of one name and ``PolicyConflict`` for two policies of one id, naming
-    both contributors.
+    ``gates`` are policies from outside the part that gate every tool in it.
     """
+
+    source: Source
+    part: Part
+    names: Mapping[str, str] = field(default_factory=dict[str, str])
+    gates: tuple[Policy, ...] = ()
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Merged:
+    """Everything joined, each value with its first contributor, in the order of the contributions."""
+
+    tools: Mapping[str, Installed]
+    instructions: tuple[Contributed[str], ...]
+    context: tuple[Contributed[ContextEntry], ...]
+    resources: Mapping[ResourceKey, Contributed[AnyResource | Documents]]
+    states: Mapping[Scope, MergedState]
+    sequencer_state: MergedState | None
+    targets: Mapping[str, Contributed[type[BaseModel]]]
+    files: Mapping[str, Contributed[bytes]]
+    policies: Mapping[str, Contributed[Policy]]
+    model_settings: Mapping[str, Any]
+
+
+def merge(block: str, kind: BlockKind, contributions: Iterable[Contribution]) -> Merged:
+    """Join contributions, in their order; ``block`` and ``kind`` are of the block that they are for.
+
+    Raises ``KindError`` for a surface that this kind cannot have, ``ToolNameConflict``, ``PolicyConflict``,
+    ``ResourceConflict``, ``StateConflict``, ``TargetConflict`` or ``MountConflict``, each naming both contributors.
+    """
+    parts = tuple(contributions)
+    for one in parts:
+        check_kind(block, kind, one.source, one.part)
+    files = _keyed(
+        "file",
+        MountConflict,
+        ((path, content, one.source) for one in parts for path, content in one.part.files.items()),
+        "give one of them another path",
+    )
+    _check_paths(files)
+    sequencer_states = [(one.source, one.part.sequencer_state) for one in parts if one.part.sequencer_state]
+    return Merged(
+        tools=_tools(parts),
+        instructions=tuple(
+            Contributed(renamed(text, one.names), one.source) for one in parts for text in one.part.instructions
+        ),
+        context=tuple(Contributed(entry, one.source) for one in parts for entry in one.part.context),
+        resources=merge_resources((one.source, resource) for one in parts for resource in one.part.resources),
+        states=MappingProxyType(
+            {
+                scope: merge_states(f"{scope} state", models)
+                for scope in SCOPES
+                if (models := [(one.source, one.part.state[scope]) for one in parts if scope in one.part.state])
+            }
+        ),
+        sequencer_state=merge_states("sequencer state", sequencer_states) if sequencer_states else None,
+        targets=_keyed(
+            "target",
+            TargetConflict,
+            ((name, model, one.source) for one in parts for name, model in one.part.targets.items()),
+            "use one model for the target, or other names",
+        ),
+        files=files,
+        policies=_keyed(
+            "policy",
+            PolicyConflict,
+            ((gate.id, gate, one.source) for one in parts for gate in one.part.every_policy),
+            "share one Policy object, or give one of them another id",
+        ),
+        model_settings=MappingProxyType(
+            {key: value for one in parts for key, value in one.part.model_settings.items()}
+        ),
+    )
+
+
+def merge_resources(
+    resources: Iterable[tuple[Source, AnyResource | Documents]],
+) -> Mapping[ResourceKey, Contributed[AnyResource | Documents]]:
+    """Return every resource by its scope and name. Raises ``ResourceConflict``, naming both contributors (C12)."""
+    return _keyed(
+        "resource",
+        ResourceConflict,
+        (((one.scope, one.name), one, source) for source, one in resources),
+        "share one Resource object, or give one of them another name",
+    )
+
+
+def _keyed(
+    what: str, conflict: type[DefinitionError], entries: Iterable[tuple[K, V, Source]], hint: str
+) -> Mapping[K, Contributed[V]]:
+    """Join a surface where the same value is one, and different ones under one key are a conflict.
+
+    Definitions are told apart by identity, since they have no other equality; contents by their bytes.
+    """
+    kept: dict[K, Contributed[V]] = {}
+    for key, value, source in entries:
+        first = kept.setdefault(key, Contributed(value, source))
+        if first.value is not value and first.value != value:
+            named = " ".join(map(str, key)) if isinstance(key, tuple) else str(key)  # pyright: ignore[reportUnknownArgumentType]  # any key
+            raise conflict(f"{first.source} and {source} have two different {_PLURAL[what]} {named!r}", hint=hint)
+    return MappingProxyType(kept)
+
+
+_PLURAL: Final = {
+    "resource": "resources named",
+    "target": "models for the target",
+    "file": "contents for the file",
+    "policy": "policies with the id",
+}
+
+
+def _check_paths(files: Mapping[str, Contributed[bytes]]) -> None:
+    if inside := file_within_file(files):
+        above, below = (files[path].source for path in inside)
+        raise MountConflict(
+            f"{above} has the file {inside[0]!r}, and {below} has {inside[1]!r} inside it",
+            hint="give one of them another path",
+        )
+
+
+def _tools(parts: Iterable[Contribution]) -> Mapping[str, Installed]:
     tools: dict[str, Installed] = {}
-    policies: dict[str, tuple[Policy, Installed]] = {}
-    for capability in capabilities:
-        for tool in capability.tools:
-            new = Installed(tool, capability)
-            first = tools.setdefault(tool.name, new)
+    for one in parts:
+        for tool in one.part.tools:
+            name = one.names.get(tool.name, tool.name)
+            gates = tuple(dict.fromkeys((*one.gates, *one.part.policies, *tool.policies)))
+            new = Installed(tool, name, one.source, gates)
+            first = tools.setdefault(name, new)
             if first.tool is not tool:
+                owner = one.source.capability or first.source.capability
                 raise ToolNameConflict(
-                    f"{first.qualified} and {new.qualified} are two different tools named {tool.name!r}",
-                    hint="rename one with @tool(name=…), or leave one of the capabilities out",
+                    f"{first.source} and {one.source} bring two different tools named {name!r}",
+                    hint=f"rename one in uses: {owner}.with_names(prefix='…'), or rename={{{tool.name!r}: '…'}}",
                 )
-            for policy in tool.policies:
-                gate, owner = policies.setdefault(policy.id, (policy, new))
-                if gate is not policy:
-                    raise PolicyConflict(
-                        f"{owner.qualified} and {new.qualified} carry two different policies with the id {policy.id!r}",
-                        hint="share one Policy object, or give one of them another id",
-                    )
+            if first is not new:  # the same tool by another way: every gate of both ways stands before it
+                tools[name] = Installed(tool, name, first.source, tuple(dict.fromkeys((*first.gates, *gates))))
     return MappingProxyType(tools)
+
+
+def renamed(text: str, names: Mapping[str, str]) -> str:
+    """Return instructions with the names that tools have here, where they stand in backquotes."""
+    return _QUOTED.sub(lambda found: f"`{names.get(found[1], found[1])}`", text)

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from capset.definitions.agents import Agent
-from capset.definitions.capabilities import Capability
+from capset.composition.context import Rendered
+from capset.composition.sources import Contributed
 
 
-def render_system(agent: Agent, capabilities: Iterable[Capability]) -> str:
+def render_system(system_prompt: str, instructions: Sequence[Contributed[str]], context: Rendered | None = None) -> str:
     """Return the system text, blank lines between its parts.
 
-    Each capability's instructions stand in a block of their own; then come the agent's prompt and instructions.
+    Each capability's instructions stand in a block of their own; then come the prompt, the block's own instructions,
+    the context as XML, and the plain texts.
     """
-    blocks = [
-        "\n".join((f'<capability id="{one.name}">', "\n\n".join(one.instructions), "</capability>"))
-        for one in capabilities
-        if one.instructions
-    ]
-    return "\n\n".join(text for text in (*blocks, agent.system_prompt.strip(), *agent.instructions) if text)
+    blocks: dict[str, list[str]] = {}
+    own: list[str] = []
+    for one in instructions:
+        name = one.source.capability
+        (own if name is None else blocks.setdefault(name, [])).append(one.value)
+    told = [_block(name, texts) for name, texts in blocks.items()]
+    shown = (context.xml, *(text.strip() for text in context.texts)) if context else ()
+    return "\n\n".join(text for text in (*told, system_prompt.strip(), *own, *shown) if text)
+
+
+def _block(name: str, texts: Iterable[str]) -> str:
+    return "\n".join((f'<capability id="{name}">', "\n\n".join(texts), "</capability>"))

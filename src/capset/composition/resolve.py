@@ -1,41 +1,181 @@
-"""Which capabilities an agent really has, in which order (spec 1, C7, C8; spec 5, P2)."""
+"""Which capabilities a block really has, how, and in which order (spec 1, C3–C11, C27–C29; spec 5, P2)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
-from capset.definitions.agents import Agent
-from capset.definitions.capabilities import Capability
+from capset.composition.choices import Choices, Path
+from capset.composition.sources import Source
+from capset.definitions.blocks import Block
+from capset.definitions.capabilities import AnyCapability
+from capset.definitions.parts import Part
+from capset.definitions.references import AnyRef, DynamicUses
 from capset.errors import CapabilityConflict, DefinitionError
 
-MAX_CAPABILITIES = 100
-"""Spec 1, C11."""
+MAX_CAPABILITIES: Final = 100
+"""How many capabilities one block can have, and how deeply they can need each other (spec 1, C11)."""
+
+Decided = Mapping[DynamicUses, tuple[AnyRef, ...]]
+"""What each function among the ``uses`` decided for one run."""
 
 
-def resolve(agent: Agent) -> tuple[tuple[Capability, ...], tuple[str, ...]]:
-    """Return the capabilities that contribute, each once and in the agent's order, and what is worth telling.
+@dataclass(frozen=True, eq=False, slots=True)
+class Chosen:
+    """One capability of a composition. ``presets`` are those that are on, in the order of their declaration.
 
-    Raises ``CapabilityConflict`` for two capabilities under one name, however alike, and ``DefinitionError`` for more
-    than 100.
+    ``config`` is an instance of the capability's own model; ``names`` are its tools' names here, by their own. Where
+    dynamic ``uses`` switch on more presets of one that is there already, a second entry has just those, and ``is_base``
+    is false: nothing is contributed twice (C29).
     """
-    if len(agent.uses) > MAX_CAPABILITIES:
-        raise DefinitionError(
-            f"agent {agent.name!r} uses {len(agent.uses)} capabilities; at most {MAX_CAPABILITIES} are allowed"
-        )
-    found: dict[str, Capability] = {}
-    for capability in agent.uses:
-        if found.setdefault(capability.name, capability) is not capability:
-            raise CapabilityConflict(
-                f"agent {agent.name!r} uses two different capabilities named {capability.name!r}",
-                hint="use the same object twice, or give one of them another name",
+
+    capability: AnyCapability
+    presets: tuple[str, ...]
+    config: Any
+    names: Mapping[str, str]
+    path: Path
+    is_base: bool = True
+    is_dynamic: bool = False
+
+    @property
+    def parts(self) -> Iterator[tuple[Source, Part]]:
+        """What it contributes, and from where: itself, then its presets that are on (C5)."""
+        name = self.capability.name
+        if self.is_base:
+            yield Source(self.path, name), self.capability.part
+        for preset in self.presets:
+            yield Source(self.path, name, preset), self.capability.presets[preset].part
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Resolved:
+    """The capabilities that contribute, dependencies first; the functions to be asked; what is worth telling."""
+
+    chosen: tuple[Chosen, ...]
+    dynamic: tuple[DynamicUses, ...]
+    notices: tuple[str, ...]
+
+
+def resolve(block: Block, decided: Decided | None = None) -> Resolved:
+    """Return what a block has. ``decided`` is what its dynamic ``uses`` said; a function not in it adds nothing.
+
+    Raises ``CapabilityConflict`` for two capabilities under one name or alias, however alike; ``PresetConflict`` for
+    two references at one depth that disagree; ``DefinitionError`` for more than 100, for a config that is needed and
+    not given, and for dynamic ``uses`` that would change what is there.
+    """
+    walk = _Walk(block)
+    roots = [(one, (block.name,)) for one in block.uses if not callable(one)]
+    walk.visit(roots)
+    choices = Choices(roots)
+    static = choices
+    there = {one: _chosen(one, path, choices) for one, path in walk.order.items()}
+    chosen = list(there.values())
+    for function, path in walk.growing():
+        named = (*path, f"{getattr(function, '__name__', 'uses')}()")
+        added = [(ref, named) for ref in (decided or {}).get(function, ())]
+        new = walk.visit(added)
+        choices = Choices(added, depth=len(path), known=there, static=static)
+        for capability, way in new.items():
+            there[capability] = replace(_chosen(capability, way, choices), is_dynamic=True)
+            chosen.append(there[capability])
+        for capability in [one for one in there if one not in new and one in choices]:
+            if (more := _more(there[capability], choices, named)) is not None:
+                there[capability] = replace(more, presets=(*there[capability].presets, *more.presets))
+                chosen.append(more)
+    return Resolved(tuple(chosen), tuple(walk.functions), tuple(walk.notices))
+
+
+class _Walk:
+    """Depth first, dependencies before dependents, then list order (C7)."""
+
+    def __init__(self, block: Block) -> None:
+        self.order: dict[AnyCapability, Path] = {}
+        self.functions: dict[DynamicUses, Path] = {one: (block.name,) for one in block.uses if callable(one)}
+        self.notices: list[str] = []
+        self._what = f"{type(block).__name__.lower()} {block.name!r}"
+        self._met: dict[AnyCapability, Path] = {}
+        self._names: dict[str, AnyCapability] = {}
+
+    def visit(self, refs: Iterable[tuple[AnyRef, Path]]) -> Mapping[AnyCapability, Path]:
+        """Walk on from some references, and return the capabilities that were not there before, with their ways."""
+        before = set(self.order)
+        for ref, path in refs:
+            self._enter(ref.base, (*path, ref.name))
+        return {one: path for one, path in self.order.items() if one not in before}
+
+    def growing(self) -> Iterator[tuple[DynamicUses, Path]]:
+        """Yield the functions with their ways, those too that are found meanwhile."""
+        done = 0
+        while done < len(self.functions):
+            yield list(self.functions.items())[done]
+            done += 1
+
+    def _enter(self, capability: AnyCapability, path: Path) -> None:
+        if capability in self._met:
+            return
+        self._met[capability] = path
+        self._claim(capability, path)
+        if max(len(self._met), len(path) - 1) > MAX_CAPABILITIES:
+            raise DefinitionError(
+                f"{self._what} has more than {MAX_CAPABILITIES} capabilities, one of them by {' → '.join(path[:6])} …",
+                hint="split the agent, or join small capabilities into one",
             )
-    return tuple(one for one in found.values() if one.contributes), _notices(tuple(found.values()))
+        if (saying := _SAYINGS.get(capability.status)) is not None:
+            self.notices.append(f"capability {capability.name!r} {saying}")
+        if not capability.contributes:
+            return
+        for entry in capability.uses:
+            if callable(entry):
+                self.functions.setdefault(entry, path)
+            else:
+                self._enter(entry.base, (*path, entry.name))
+        self.order[capability] = path
+
+    def _claim(self, capability: AnyCapability, path: Path) -> None:
+        for name in (capability.name, *capability.aliases):
+            other = self._names.setdefault(name, capability)
+            if other is not capability:
+                raise CapabilityConflict(
+                    f"{self._what} uses two different capabilities named {name!r}: "
+                    f"by {' → '.join(self._met[other])} and by {' → '.join(path)}",
+                    hint="use the same object twice, or give one of them another name",
+                )
 
 
-def _notices(capabilities: Sequence[Capability]) -> tuple[str, ...]:
-    sayings = {
-        "deprecated": "is deprecated: it still contributes, but plan to replace it",
-        "coming_soon": "is coming soon: it contributes nothing yet",
-        "retired": "is retired: it contributes nothing any more",
-    }
-    return tuple(f"capability {one.name!r} {sayings[one.status]}" for one in capabilities if one.status in sayings)
+_SAYINGS: Final[Mapping[str, str]] = {
+    "deprecated": "is deprecated: it still contributes, but plan to replace it",
+    "coming_soon": "is coming soon: it contributes nothing yet",
+    "retired": "is retired: it contributes nothing any more",
+}
+
+
+def _chosen(capability: AnyCapability, path: Path, choices: Choices) -> Chosen:
+    said = choices.presets(capability)
+    on = tuple(name for name in capability.presets if said.get(name, name in capability.default))
+    return Chosen(capability, on, choices.config(capability), choices.names(capability), path)
+
+
+def _more(there: Chosen, choices: Choices, path: Path) -> Chosen | None:
+    """Return the presets that dynamic references add to a capability that is there already, if they add any."""
+    capability = there.capability
+    said = choices.presets(capability)
+    if off := [name for name in there.presets if said.get(name, True) is False]:
+        what = f"switch off its preset {off[0]!r}"
+    elif choices.has(capability, "config") and choices.config(capability) != there.config:
+        what = "configure it otherwise"
+    elif (choices.has(capability, "prefix") or choices.has(capability, "rename")) and (
+        choices.names(capability) != there.names
+    ):
+        what = "rename its tools"
+    else:
+        added = tuple(name for name in capability.presets if said.get(name) and name not in there.presets)
+        return (
+            replace(there, presets=added, path=(*path, capability.name), is_base=False, is_dynamic=True)
+            if added
+            else None
+        )
+    raise DefinitionError(
+        f"capability {capability.name!r} is there already, and {path[-1]} would {what}: dynamic uses only add",
+        hint="leave it as it is there, or let the static uses say less",
+    )

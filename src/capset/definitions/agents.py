@@ -2,48 +2,76 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar
 
+from pydantic import BaseModel
+
+from capset.definitions.blocks import Block, BlockKind, Running
 from capset.definitions.capabilities import Capability
-from capset.definitions.names import AGENT, checked, checked_text, checked_texts
-from capset.errors import DefinitionError
+from capset.definitions.contents import ContextFunction, ContextValue
+from capset.definitions.names import AGENT, checked, checked_text
+from capset.definitions.parts import make_part
+from capset.definitions.policies import Policy
+from capset.definitions.references import CapabilityRef, DynamicUses, checked_uses
+from capset.definitions.resources import AnyResource, Documents
+from capset.definitions.scopes import Scope
+from capset.definitions.tools import AnyTool
 
 
-@dataclass(frozen=True, eq=False, slots=True, weakref_slot=True, init=False)
-class Agent:
+class Agent(Block):
     """A system prompt, instructions and capabilities; the order of ``uses`` is their priority (spec 5, P4).
 
     Frozen, and told apart by identity; ``composition.static_hash`` says whether two are the same in substance.
     """
 
-    name: str
-    system_prompt: str
-    instructions: tuple[str, ...]
-    uses: tuple[Capability, ...]
-    description: str
+    __slots__ = ()
+
+    kind: ClassVar[BlockKind] = "generator"
 
     def __init__(
         self,
         name: str,
         *,
         system_prompt: str = "",
-        instructions: Iterable[str] = (),
-        uses: Iterable[Capability] = (),
+        instructions: Iterable[str] | None = None,
+        uses: Iterable[Capability[Any, Any] | CapabilityRef[Any, Any] | DynamicUses] | DynamicUses = (),
         description: str = "",
+        context: Iterable[ContextValue | ContextFunction] | None = None,
+        tools: Iterable[AnyTool] | None = None,
+        policies: Iterable[Policy] | None = None,
+        resources: Iterable[AnyResource | Documents] | None = None,
+        state: Mapping[Scope, type[BaseModel]] | None = None,
+        targets: Mapping[str, type[BaseModel]] | None = None,
+        files: Mapping[str, str | bytes] | None = None,
+        model_settings: Mapping[str, Any] | None = None,
     ) -> None:
-        """Check and freeze everything. Raises ``DefinitionError``, naming the agent."""
-        owner = f"agent {name!r}"
-        capabilities = tuple(uses)
-        for capability in capabilities:
-            if not isinstance(capability, Capability):  # pyright: ignore[reportUnnecessaryIsInstance]  # untyped callers
-                raise DefinitionError(f"{owner}: uses takes Capability objects; got {capability!r}")
-        store = object.__setattr__
-        store(self, "name", checked("an agent's name", name, AGENT))
-        store(self, "system_prompt", checked_text(f"{owner}: system_prompt", system_prompt))
-        store(self, "instructions", checked_texts(f"{owner}: instructions", instructions))
-        store(self, "uses", capabilities)
-        store(self, "description", checked_text(f"{owner}: description", description))
+        """Check and freeze everything. Raises ``DefinitionError``, naming the agent.
 
-    def __repr__(self) -> str:
-        return f"Agent({self.name!r})"
+        What it declares itself is as on a ``Capability``; its ``policies`` gate every tool that it has.
+        """
+        owner = f"agent {name!r}"
+        part = make_part(
+            owner,
+            instructions=instructions,
+            context=context,
+            tools=tools,
+            policies=policies,
+            resources=resources,
+            state=state,
+            targets=targets,
+            files=files,
+            model_settings=model_settings,
+        )
+        super().__init__(
+            checked("an agent's name", name, AGENT),
+            system_prompt=checked_text(f"{owner}: system_prompt", system_prompt),
+            uses=checked_uses(owner, uses),
+            description=checked_text(f"{owner}: description", description),
+            part=part,
+        )
+        self.freeze()
+
+    async def run(self, running: Running, input: Any) -> Any:
+        """Let the kernel's generator runner work with what the agent has, and return what it says."""
+        return await running.generate(input, None)

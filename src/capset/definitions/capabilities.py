@@ -2,29 +2,48 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal, get_args
+from inspect import iscoroutinefunction
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Generic, Literal, get_args
 
-from capset.definitions.names import CAPABILITY, checked, checked_optional, checked_text, checked_texts
-from capset.definitions.tools import Tool
-from capset.errors import DefinitionError, ToolNameConflict
+from pydantic import BaseModel
+from typing_extensions import TypeVar
+
+from capset.definitions.configs import config_schema
+from capset.definitions.contents import ContextFunction, ContextValue
+from capset.definitions.names import CAPABILITY, PRESET, SECRET, checked, checked_optional, checked_text, listed, mapped
+from capset.definitions.parts import Part, make_part
+from capset.definitions.policies import Policy
+from capset.definitions.presets import Preset
+from capset.definitions.references import AnyRef, CapabilityRef, DynamicUses, checked_uses
+from capset.definitions.resources import AnyResource, Documents
+from capset.definitions.scopes import Scope
+from capset.definitions.sealed import sealed
+from capset.definitions.tools import AnyTool
+from capset.errors import DefinitionError, unknown
+
+if TYPE_CHECKING:
+    from capset.definitions.contexts import Context
 
 Status = Literal["available", "coming_soon", "deprecated", "retired"]
-AnyTool = Tool[..., Any]
-"""A tool whose parameters and result do not matter here."""
+Risk = Literal["low", "medium", "high"]
+
+H = TypeVar("H", default=None)
+"""What ``ctx.use(capability)`` gives."""
+C = TypeVar("C", default=None)
+"""What ``ctx.config(capability)`` gives."""
 
 
-_CLOSING: Final = re.compile(r"<\s*/\s*capability\b", re.IGNORECASE)
-
-
+@sealed
 @dataclass(frozen=True, eq=False, slots=True, weakref_slot=True, init=False)
-class Capability:
-    """Instructions and tools that belong together, under one name.
+class Capability(Generic[H, C]):
+    """What belongs together, under one name: instructions, context, tools, data, files, helpers, in switchable presets.
 
-    Frozen, and told apart by identity. ``coming_soon`` and ``retired`` contribute nothing to an agent, and say so
-    (spec 5, P2). On the wire ``id`` and ``name`` are ``name`` and ``title``.
+    Frozen, and told apart by identity. ``part`` is what it contributes whatever presets are on. ``coming_soon`` and
+    ``retired`` contribute nothing to an agent, and say so (spec 5, P2). On the wire ``id`` and ``name`` are ``name``
+    and ``title``.
     """
 
     name: str
@@ -33,9 +52,17 @@ class Capability:
     status: Status
     icon: str | None
     category: str | None
+    risk: Risk
     version: str | None
-    instructions: tuple[str, ...]
-    tools: tuple[AnyTool, ...]
+    aliases: tuple[str, ...]
+    uses: tuple[AnyRef | DynamicUses, ...]
+    part: Part
+    presets: Mapping[str, Preset]
+    default: tuple[str, ...]
+    helpers: Callable[[Context], H] | None
+    config: type[C] | None
+    secrets: tuple[str, ...]
+    expose: tuple[str, ...]
 
     def __init__(
         self,
@@ -46,18 +73,70 @@ class Capability:
         status: Status = "available",
         icon: str | None = None,
         category: str | None = None,
+        risk: Risk = "low",
         version: str | None = None,
-        instructions: Iterable[str] = (),
-        tools: Iterable[AnyTool] = (),
+        aliases: Iterable[str] = (),
+        uses: Iterable[Capability[Any, Any] | CapabilityRef[Any, Any] | DynamicUses] | DynamicUses = (),
+        instructions: Iterable[str] | None = None,
+        context: Iterable[ContextValue | ContextFunction] | None = None,
+        tools: Iterable[AnyTool] | None = None,
+        policies: Iterable[Policy] | None = None,
+        resources: Iterable[AnyResource | Documents] | None = None,
+        state: Mapping[Scope, type[BaseModel]] | None = None,
+        sequencer_state: type[BaseModel] | None = None,
+        targets: Mapping[str, type[BaseModel]] | None = None,
+        files: Mapping[str, str | bytes] | None = None,
+        model_settings: Mapping[str, Any] | None = None,
+        presets: Mapping[str, Preset] | None = None,
+        default: Iterable[str] | None = None,
+        helpers: Callable[[Context], H] | None = None,
+        config: type[C] | None = None,
+        secrets: Iterable[str] = (),
+        expose: Iterable[str] = (),
     ) -> None:
-        """Check and freeze everything. Raises ``DefinitionError`` or ``ToolNameConflict``, naming the capability."""
+        """Check and freeze everything. Raises ``DefinitionError``, naming the capability and the field.
+
+        Args:
+            uses: the capabilities that it needs, or functions that decide (spec 1, C27).
+            instructions: what the model is told about it.
+            context: what the model is shown before every step: texts, mappings whose keys become tags, functions.
+            policies: gates of every tool that it brings.
+            state: one pydantic model per scope, whose fields are joined with those of others.
+            targets: the state of other blocks that it works on, by their names.
+            files: read-only files in the session, by path.
+            model_settings: what a model is run with, where this capability is used.
+            presets: what can be switched on and off, in the order in which it applies.
+            default: the presets that are on unless a reference says otherwise; every one if left out.
+            helpers: makes what ``ctx.use(capability)`` gives: code, not tools, and not governed.
+            config: a pydantic model of what can be configured by ``with_config(…)``.
+            secrets: the names that ``ctx.secret(name)`` may ask for; never hashed, stored or logged.
+            expose: which of its resources and state fields clients may read; none if left out.
+        """
         owner = f"capability {name!r}"
         checked("a capability's name", name, CAPABILITY)
-        if status not in get_args(Status):
-            raise DefinitionError(f"{owner}: status must be one of {get_args(Status)}; got {status!r}")
-        texts = checked_texts(f"{owner}: instructions", instructions)
-        if any(_CLOSING.search(text) for text in texts):
-            raise DefinitionError(f"{owner}: instructions must not close the <capability> block that holds them")
+        for what, value, known in (("status", status, get_args(Status)), ("risk", risk, get_args(Risk))):
+            if value not in known:
+                raise DefinitionError(f"{owner}: {what} must be one of {known}; got {value!r}")
+        part = make_part(
+            owner,
+            instructions=instructions,
+            context=context,
+            tools=tools,
+            policies=policies,
+            resources=resources,
+            state=state,
+            sequencer_state=sequencer_state,
+            targets=targets,
+            files=files,
+            model_settings=model_settings,
+        )
+        named = _presets(owner, {} if presets is None else presets)
+        on = _default(owner, named, default)
+        if part.policies and not any(one.tools for one in (part, *(preset.part for preset in named.values()))):
+            raise DefinitionError(
+                f"{owner}: policies gate the tools that it brings, and it brings none",
+                hint="an agent's own policies gate every tool that the agent has",
+            )
         store = object.__setattr__
         store(self, "name", name)
         store(self, "title", checked_optional(f"{owner}: title", title) or name.replace("_", " ").title())
@@ -65,9 +144,17 @@ class Capability:
         store(self, "status", status)
         store(self, "icon", checked_optional(f"{owner}: icon", icon))
         store(self, "category", checked_optional(f"{owner}: category", category))
+        store(self, "risk", risk)
         store(self, "version", checked_optional(f"{owner}: version", version))
-        store(self, "instructions", texts)
-        store(self, "tools", _distinct_tools(owner, tools))
+        store(self, "aliases", _aliases(owner, name, aliases))
+        store(self, "uses", checked_uses(owner, uses))
+        store(self, "part", part)
+        store(self, "presets", named)
+        store(self, "default", on)
+        store(self, "helpers", _helpers(owner, helpers))
+        store(self, "config", _config(owner, config))
+        store(self, "secrets", _secrets(owner, secrets))
+        store(self, "expose", _expose(owner, expose, (part, *(one.part for one in named.values()))))
 
     def __repr__(self) -> str:
         return f"Capability({self.name!r})"
@@ -77,12 +164,104 @@ class Capability:
         """Whether an agent gets anything of it."""
         return self.status in ("available", "deprecated")
 
+    @property
+    def every_tool(self) -> tuple[AnyTool, ...]:
+        """Its own tools and those of all its presets, each once."""
+        return tuple(dict.fromkeys(tool for part in self.parts.values() for tool in part.tools))
 
-def _distinct_tools(owner: str, tools: Iterable[AnyTool]) -> tuple[AnyTool, ...]:
-    kept: dict[str, AnyTool] = {}
-    for one in tools:
-        if not isinstance(one, Tool):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may not be typed
-            raise DefinitionError(f"{owner}: {one!r} is not a Tool; put @tool on the function")
-        if kept.setdefault(one.name, one) is not one:
-            raise ToolNameConflict(f"{owner}: two different tools are named {one.name!r}; rename one with name=")
-    return tuple(kept.values())
+    @property
+    def parts(self) -> Mapping[str | None, Part]:
+        """Its own part, under ``None``, and those of its presets, in order."""
+        return {None: self.part} | {name: preset.part for name, preset in self.presets.items()}
+
+    @property
+    def ref(self) -> CapabilityRef[H, C]:
+        """A reference that chooses nothing."""
+        return CapabilityRef(self)
+
+    def with_presets(self, /, **choices: bool) -> CapabilityRef[H, C]:
+        """Return a reference with these presets on (``True``) or off; see ``CapabilityRef.with_presets``."""
+        return self.ref.with_presets(**choices)
+
+    def with_config(self, config: C) -> CapabilityRef[H, C]:
+        """Return a reference with this config; see ``CapabilityRef.with_config``."""
+        return self.ref.with_config(config)
+
+    def with_names(self, *, prefix: str | None = None, rename: Mapping[str, str] | None = None) -> CapabilityRef[H, C]:
+        """Return a reference whose tools have other names; see ``CapabilityRef.with_names``."""
+        return self.ref.with_names(prefix=prefix, rename=rename)
+
+
+AnyCapability = Capability[Any, Any]
+"""A capability whose helpers and config do not matter here."""
+
+
+def _presets(owner: str, presets: Mapping[str, Preset]) -> Mapping[str, Preset]:
+    named = mapped(f"{owner}: presets", presets)
+    for name, preset in named.items():
+        checked(f"{owner}: a preset's name", name, PRESET)
+        if not isinstance(preset, Preset):
+            raise DefinitionError(f"{owner}, preset {name!r}: {preset!r} is not a Preset")
+    return MappingProxyType(named)
+
+
+def _default(owner: str, presets: Mapping[str, Preset], default: Iterable[str] | None) -> tuple[str, ...]:
+    if default is None:
+        return tuple(presets)
+    wanted = set(_names(f"{owner}: default", default))
+    for name in wanted:
+        if name not in presets:
+            raise DefinitionError(f"{owner}: default: {unknown('preset', str(name), presets)}")
+    return tuple(name for name in presets if name in wanted)
+
+
+def _aliases(owner: str, name: str, aliases: Iterable[str]) -> tuple[str, ...]:
+    given = _names(f"{owner}: aliases", aliases)
+    kept = tuple(dict.fromkeys(checked(f"{owner}: an alias", alias, CAPABILITY) for alias in given))
+    if name in kept:
+        raise DefinitionError(f"{owner}: its name is no alias of it")
+    return kept
+
+
+def _helpers(owner: str, helpers: object) -> object:
+    if helpers is not None and not callable(helpers):
+        raise DefinitionError(f"{owner}: helpers is a class or a function of the context; got {helpers!r}")
+    if iscoroutinefunction(helpers):
+        raise DefinitionError(f"{owner}: helpers must be a plain function: ctx.use() does not wait")
+    return helpers
+
+
+def _config(owner: str, config: object) -> object:
+    if config is not None and not (isinstance(config, type) and issubclass(config, BaseModel)):
+        raise DefinitionError(f"{owner}: config is a pydantic model class; got {config!r}")
+    if config is not None:
+        config_schema(config).refuse_secrets(f"{owner}: config")
+    return config
+
+
+def _expose(owner: str, expose: Iterable[str], parts: Iterable[Part]) -> tuple[str, ...]:
+    named = tuple(dict.fromkeys(_names(f"{owner}: expose", expose)))
+    known: set[str] = set()
+    for part in parts:
+        known |= {one.name for one in part.resources if not isinstance(one, Documents)}
+        known |= {field for model in part.state.values() for field in model.model_fields}
+    for name in named:
+        if name not in known:
+            raise DefinitionError(f"{owner}: expose: {unknown('resource or state field', str(name), known)}")
+    return named
+
+
+def _secrets(owner: str, secrets: Iterable[str]) -> tuple[str, ...]:
+    given = _names(f"{owner}: secrets", secrets)
+    return tuple(dict.fromkeys(checked(f"{owner}: a secret's name", name, SECRET) for name in given))
+
+
+def _names(what: str, names: Iterable[str]) -> list[Any]:
+    """Return names whose order means nothing, so that a set will do; one text is one name."""
+    match names:
+        case str():
+            return [names]
+        case set() | frozenset():
+            return sorted(names, key=str)
+        case _:
+            return listed(what, names)

@@ -5,24 +5,49 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol
 
+from pydantic import BaseModel, SecretStr
 from typing_extensions import TypeVar
 
+from capset.definitions.data import DocumentsHandle, ResourceHandle, StateHandle
 from capset.definitions.files import Files
 from capset.definitions.principals import Principal
+from capset.definitions.resources import Documents, Resource
 
 if TYPE_CHECKING:
+    from capset.definitions.capabilities import Capability
+    from capset.definitions.references import CapabilityRef
+    from capset.definitions.scopes import Scope
     from capset.definitions.tools import Tool
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
+M = TypeVar("M", bound=BaseModel)
+H = TypeVar("H")
+C = TypeVar("C")
 
 
-class SessionView(Protocol):
-    """The session that a call belongs to."""
+class ScopeView(Protocol):
+    """One scope as a handler sees it."""
 
     @property
     def id(self) -> str:
-        """The session's UUIDv7."""
+        """The id of the session, the user or the org; of the run, for the scope ``request``."""
+        ...
+
+    @property
+    def state(self) -> Any:  # of the model that all capabilities' fields are joined in
+        """The state as it was when the call began, with what it and those who made it have written since.
+
+        Read it by attribute.
+
+        Raises ``StateError`` where nothing declares state for this scope.
+        """
+        ...
+
+    @property
+    def resources(self) -> Any:  # each resource has a type of its own
+        """The scope's resources by name, each with the operations of ``ctx.resource(…)``."""
         ...
 
 
@@ -35,8 +60,23 @@ class Context(Protocol):
         ...
 
     @property
-    def session(self) -> SessionView:
+    def session(self) -> ScopeView:
         """The session that the call belongs to."""
+        ...
+
+    @property
+    def user(self) -> ScopeView:
+        """The user who acts. Raises ``StateError`` where it is no user."""
+        ...
+
+    @property
+    def org(self) -> ScopeView:
+        """The org of the principal. Raises ``StateError`` where there is none."""
+        ...
+
+    @property
+    def request(self) -> ScopeView:
+        """The run: one call from outside with all that it calls, or one run of a block."""
         ...
 
     @property
@@ -52,6 +92,47 @@ class Context(Protocol):
     @property
     def files(self) -> Files:
         """The session's files."""
+        ...
+
+    @property
+    def cap(self) -> Any:  # every capability's helpers have a type of their own
+        """The helpers by capability name, untyped: ``ctx.cap.memory``, ``ctx.cap["storage:session"]``."""
+        ...
+
+    @property
+    def targets(self) -> Mapping[str, StateHandle[Any] | None]:
+        """The state of enclosing or earlier blocks, by the names in ``targets``; ``None`` for one that is not there."""
+        ...
+
+    def use(self, capability: Capability[H, Any] | CapabilityRef[H, Any], /) -> H:
+        """Return a capability's helpers, made once per execution. They are code, not tools: nothing governs them.
+
+        Raises ``NotFound`` for a capability that is not part of this composition, or has no helpers.
+        """
+        ...
+
+    def config(self, capability: Capability[Any, C] | CapabilityRef[Any, C], /) -> C:
+        """Return a capability's config, as the reference in ``uses`` gave it, or its defaults."""
+        ...
+
+    def presets(self, capability: Capability[Any, Any] | CapabilityRef[Any, Any], /) -> frozenset[str]:
+        """Return the names of a capability's presets that are on here."""
+        ...
+
+    def state(self, model: type[M], /, *, scope: Scope | None = None) -> StateHandle[M]:
+        """Return the operations on a scope's state as this model sees it; ``scope`` where it stands in several."""
+        ...
+
+    def resource(self, resource: Resource[T], /) -> ResourceHandle[T]:
+        """Return the operations on a resource. Raises ``StateError`` for one that this composition has not."""
+        ...
+
+    def documents(self, documents: Documents, /) -> DocumentsHandle:
+        """Return the operations on a collection of texts. Raises ``StateError`` as ``resource`` does."""
+        ...
+
+    async def secret(self, name: str, /) -> SecretStr:
+        """Return a secret by its name. Raises ``ToolError`` for one that nothing declares, or nothing provides."""
         ...
 
     async def call(self, tool: Tool[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:

@@ -23,7 +23,6 @@ from pydantic.fields import FieldInfo
 
 from capset.definitions.contexts import Context
 from capset.definitions.messages import Progress, Reply
-from capset.definitions.schemas import Schema, schema_of, schema_of_fields
 from capset.errors import DefinitionError
 
 Shape = Literal["sync", "async", "stream"]
@@ -33,35 +32,31 @@ _LAZY = (*_STREAMS, Generator, Iterable, Iterator)
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """What a handler's annotations say. ``parameters`` are in order, the context left out."""
+    """What a handler's annotations say: those of its ``parameters``, in order, the context left out, and its result."""
 
     shape: Shape
     takes_context: bool
-    parameters: tuple[str, ...]
-    arguments: Schema
-    output: Schema
+    parameters: Mapping[str, Any]
+    returns: Any
 
 
-def read_signature(name: str, function: Callable[..., Any], described: Mapping[str, str]) -> Signature:
-    """Read a handler's signature. Raises ``DefinitionError`` naming the tool and the parameter that is at fault."""
-    hints = _hints(name, function)
-    parameters = _parameters(name, function)
+def read_signature(owner: str, function: Callable[..., Any], described: Mapping[str, str]) -> Signature:
+    """Read a handler's signature; ``owner`` is whose it is, as errors name it: ``tool 'save_note'``.
+
+    Raises ``DefinitionError`` naming the owner and the parameter that is at fault.
+    """
+    hints = _hints(owner, function)
+    parameters = _parameters(owner, function)
     takes_context = bool(parameters) and hints.get(parameters[0].name) is Context
     if takes_context and parameters[0].kind not in (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD):
-        raise DefinitionError(f"tool {name!r}, parameter {parameters[0].name!r}: Context is passed by position")
+        raise DefinitionError(f"{owner}, parameter {parameters[0].name!r}: Context is passed by position")
     fields: dict[str, Any] = {}
     for parameter in parameters[1:] if takes_context else parameters:
-        fields[parameter.name] = _field(name, parameter, hints, described.get(parameter.name))
+        fields[parameter.name] = _field(owner, parameter, hints, described.get(parameter.name))
     if unknown := sorted(described.keys() - {one.name for one in parameters}):
-        raise DefinitionError(f"tool {name!r}: the docstring describes {unknown[0]!r}, which is no parameter")
-    shape, produced = _outcome(name, function, hints)
-    return Signature(
-        shape,
-        takes_context,
-        tuple(fields),
-        schema_of_fields(name, fields),
-        schema_of(f"tool {name!r}, its return type", produced, "serialization"),
-    )
+        raise DefinitionError(f"{owner}: the docstring describes {unknown[0]!r}, which is no parameter")
+    shape, produced = _outcome(owner, function, hints)
+    return Signature(shape, takes_context, fields, produced)
 
 
 def read_docstring(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
@@ -81,27 +76,27 @@ def read_docstring(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
     return description, {parameter: words for parameter, words in described.items() if words}
 
 
-def _parameters(name: str, function: Callable[..., Any]) -> list[Parameter]:
+def _parameters(owner: str, function: Callable[..., Any]) -> list[Parameter]:
     try:
         return list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError) as error:
-        raise DefinitionError(f"tool {name!r}: {error}") from None
+        raise DefinitionError(f"{owner}: {error}") from None
 
 
-def _hints(name: str, function: Callable[..., Any]) -> dict[str, Any]:
+def _hints(owner: str, function: Callable[..., Any]) -> dict[str, Any]:
     try:
         return get_type_hints(function, include_extras=True)
     except NameError as error:
         raise DefinitionError(
-            f"tool {name!r}: the annotation {error.name!r} cannot be resolved",
-            hint="define the types of a tool at module level, and import them at run time, not only for type checking",
+            f"{owner}: the annotation {error.name!r} cannot be resolved",
+            hint="define the types at module level, and import them at run time, not only for type checking",
         ) from None
     except Exception as error:  # an annotation may be any expression
-        raise DefinitionError(f"tool {name!r}: {error}") from None
+        raise DefinitionError(f"{owner}: {error}") from None
 
 
-def _field(name: str, parameter: Parameter, hints: Mapping[str, Any], description: str | None) -> Any:
-    where = f"tool {name!r}, parameter {parameter.name!r}"
+def _field(owner: str, parameter: Parameter, hints: Mapping[str, Any], description: str | None) -> Any:
+    where = f"{owner}, parameter {parameter.name!r}"
     if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
         raise DefinitionError(f"{where}: only parameters with a name of their own can be described to a model")
     if parameter.name not in hints:
@@ -137,37 +132,37 @@ def _lazy(annotation: Any) -> type | None:
     return next(filter(None, map(_lazy, get_args(annotation))), None)
 
 
-def _outcome(name: str, function: Callable[..., Any], hints: Mapping[str, Any]) -> tuple[Shape, Any]:
+def _outcome(owner: str, function: Callable[..., Any], hints: Mapping[str, Any]) -> tuple[Shape, Any]:
     if "return" not in hints:
-        raise DefinitionError(f"tool {name!r} needs a return annotation: its result is validated against it")
+        raise DefinitionError(f"{owner} needs a return annotation: its result is validated against it")
     if inspect.iscoroutinefunction(inspect.unwrap(function)) and not inspect.iscoroutinefunction(function):
         raise DefinitionError(
-            f"tool {name!r}: an async function is wrapped in one that is not",
+            f"{owner}: an async function is wrapped in one that is not",
             hint="make the wrapper, the inner function of the decorator, async def, and await the function in it",
         )
     returned = hints["return"]
     if inspect.isasyncgenfunction(function) or get_origin(returned) in _STREAMS:
         if inspect.iscoroutinefunction(function):
-            raise DefinitionError(f"tool {name!r}: a streaming handler yields; it does not return an iterator to await")
-        return "stream", _produced(name, _reply_of(name, returned))
+            raise DefinitionError(f"{owner}: a streaming handler yields; it does not return an iterator to await")
+        return "stream", _produced(owner, _reply_of(owner, returned))
     if inspect.isgeneratorfunction(function):
-        raise DefinitionError(f"tool {name!r}: a streaming handler is an async generator, not a plain one")
-    return ("async" if inspect.iscoroutinefunction(function) else "sync"), _produced(name, returned)
+        raise DefinitionError(f"{owner}: a streaming handler is an async generator, not a plain one")
+    return ("async" if inspect.iscoroutinefunction(function) else "sync"), _produced(owner, returned)
 
 
-def _produced(name: str, returned: Any) -> Any:
+def _produced(owner: str, returned: Any) -> Any:
     if returned is Any:
-        raise DefinitionError(f"tool {name!r}: a return annotation of Any promises nothing; use object, or the type")
+        raise DefinitionError(f"{owner}: a return annotation of Any promises nothing; use object, or the type")
     return returned
 
 
-def _reply_of(name: str, returned: Any) -> Any:
+def _reply_of(owner: str, returned: Any) -> Any:
     emitted = (get_args(returned) or (None,))[0]
     options = get_args(emitted) if get_origin(emitted) in (Union, UnionType) else (emitted,)
     replies = [option for option in options if (get_origin(option) or option) is Reply]
     others = [option for option in options if option not in replies and option is not Progress]
     if others or len(replies) != 1 or not get_args(replies[0]):
         raise DefinitionError(
-            f"tool {name!r}: a streaming handler returns AsyncIterator[Progress | Reply[T]]; got {returned}"
+            f"{owner}: a streaming handler returns AsyncIterator[Progress | Reply[T]]; got {returned}"
         )
     return get_args(replies[0])[0]

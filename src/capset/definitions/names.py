@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Iterable, Mapping, Set
+from typing import Any, Final, cast
 
 from capset.errors import DefinitionError
 
@@ -12,6 +12,13 @@ TOOL: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 """What model providers accept as a tool's name (spec 3, K1)."""
 CAPABILITY: Final = re.compile(r"[a-z][a-z0-9_:-]{0,49}")
 """Spec 1, C1."""
+PRESET: Final = re.compile(r"[a-z][a-z0-9_]{0,49}")
+RESOURCE: Final = re.compile(r"[a-z][a-z0-9_]{0,63}")
+"""Also the name of an attribute: ``ctx.session.resources.notes``."""
+SECRET: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,99}")
+BLOCK: Final = re.compile(r"[a-z][a-z0-9_-]{0,63}")
+ROUTE: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_ .:-]{0,63}")
+"""Of a router, or of a parallel step."""
 AGENT: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9 _.-]{0,99}")
 POLICY: Final = re.compile(r"[A-Za-z0-9_.:-]{1,100}")
 PERMISSION: Final = re.compile(r"[a-z][a-z0-9_-]*:[a-z][a-z0-9_-]*")
@@ -50,6 +57,23 @@ def checked_optional(what: str, text: object) -> str | None:
 
 def checked_texts(what: str, texts: Iterable[str]) -> tuple[str, ...]:
     """Return the texts trimmed, without the empty ones, in their order; a bare string counts as one text."""
-    entries = [texts] if isinstance(texts, str) else list(texts)
+    entries = [texts] if isinstance(texts, str) else listed(what, texts)
     trimmed = (checked_text(what, text).strip() for text in entries)
     return tuple(text for text in trimmed if text)
+
+
+def listed(what: str, values: object) -> list[Any]:  # of what the caller checks next
+    """Return the members of a list whose order means something; raise ``DefinitionError`` for what is none.
+
+    A text would be taken letter by letter, and a set has another order in every process.
+    """
+    if isinstance(values, str | bytes | Mapping | Set) or not isinstance(values, Iterable):
+        raise DefinitionError(f"{what} must be a list; got {values!r:.80}")
+    return list(cast("Iterable[Any]", values))
+
+
+def mapped(what: str, values: object) -> dict[Any, Any]:  # as above
+    """Return the members of a mapping; raise ``DefinitionError`` for what is none."""
+    if not isinstance(values, Mapping):
+        raise DefinitionError(f"{what} must be a mapping; got {values!r:.80}")
+    return dict(cast("Mapping[Any, Any]", values))

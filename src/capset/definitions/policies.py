@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
 
-from capset.definitions.names import POLICY, checked, checked_text
+from capset.definitions.names import POLICY, checked, checked_text, listed
 from capset.definitions.principals import Principal
-from capset.errors import DefinitionError
+from capset.errors import DefinitionError, PolicyConflict
 
 if TYPE_CHECKING:
     from capset.definitions.tools import Tool
@@ -94,3 +94,14 @@ def policy(evaluate: Evaluate | None = None, /, *, id: str | None = None) -> Pol
         return Policy(name, function)
 
     return build if evaluate is None else build(evaluate)
+
+
+def distinct_policies(owner: str, policies: Iterable[Policy]) -> tuple[Policy, ...]:
+    """Return each policy once, in order. Raises ``PolicyConflict`` for two of one id (spec 1, C16)."""
+    kept: dict[str, Policy] = {}
+    for gate in listed(f"{owner}: policies", policies):
+        if not isinstance(gate, Policy):
+            raise DefinitionError(f"{owner}: {gate!r} is not a Policy; put @policy on the function")
+        if kept.setdefault(gate.id, gate) is not gate:
+            raise PolicyConflict(f"{owner}: two different policies have the id {gate.id!r}")
+    return tuple(kept.values())

@@ -6,9 +6,9 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Set
-from dataclasses import is_dataclass
-from functools import partial
-from typing import Any, Final, Literal, NotRequired, Required, cast
+from dataclasses import fields, is_dataclass
+from functools import cache, partial
+from typing import Any, Final, Literal, NotRequired, Required, cast, get_origin
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from pydantic.errors import PydanticUserError
@@ -26,8 +26,6 @@ _NO_SCHEMAS: Final = frozenset({"default", "const", "enum", "examples", "discrim
 
 _FINITE: Final = frozenset({str, int, bool, type(None), bytes})
 
-_DATA: Final[TypeAdapter[Any]] = TypeAdapter(Any)
-
 
 class _Untitled(GenerateJsonSchema):
     """JSON Schema without the titles that pydantic makes up from names: they say nothing new (spec 2, F3)."""
@@ -38,7 +36,7 @@ class _Untitled(GenerateJsonSchema):
     def default_schema(self, schema: WithDefaultSchema) -> JsonSchemaValue:
         """Write a default down; one that is a set sorted, since its own order differs from process to process."""
         default = schema.get("default")
-        items: Any = cast("Set[Any]", default) if isinstance(default, Set) else [_DATA.dump_python(default)]
+        items: Any = cast("Set[Any]", default) if isinstance(default, Set) else [_data().dump_python(default)]
         if any(map(_holds_set, items)):
             raise ValueError("a default must hold no set deeper down: its order differs from process to process")
         if isinstance(default, Set):
@@ -54,6 +52,12 @@ class _Untitled(GenerateJsonSchema):
 _VALUES: Final = frozenset({"enum", "const"})
 
 
+@cache
+def _data() -> TypeAdapter[Any]:
+    """Return the adapter of anything, which is not worth its time at import."""
+    return TypeAdapter(Any)
+
+
 class _Rules(TypedDict, total=False):
     strict: bool
     extra: Literal["forbid"]
@@ -65,13 +69,14 @@ class Schema:
     ``check(value)`` validates a Python value strictly, ``check_json(text)`` JSON text in strict JSON mode (spec 4,
     G11); both raise pydantic's ``ValidationError``. ``json_schema`` has every ``required`` sorted and must not be
     changed. ``write_only`` names the fields that are secrets by their types. Where ``may_be_infinite``, valid JSON may
-    still hold NaN or an infinity. The adapter's type parameter is ``Any``: a schema is built from an annotation at run
-    time.
+    still hold NaN or an infinity. ``annotation`` is the type itself. It and the adapter's type parameter are ``Any``: a
+    schema is built from an annotation at run time.
     """
 
     __slots__ = (
         "_has_numbers",
         "_to_json",
+        "annotation",
         "check",
         "check_json",
         "is_exact",
@@ -81,8 +86,11 @@ class Schema:
         "write_only",
     )
 
-    def __init__(self, adapter: TypeAdapter[Any], json_schema: JsonSchemaValue, *, closed: bool) -> None:
+    def __init__(
+        self, adapter: TypeAdapter[Any], json_schema: JsonSchemaValue, *, closed: bool, annotation: Any = object
+    ) -> None:
         rules: _Rules = {"strict": True, "extra": "forbid"} if closed else {"strict": True}
+        self.annotation = annotation
         self._to_json = adapter.serializer.to_json
         self.check = partial(adapter.validator.validate_python, **rules)
         self.check_json = partial(adapter.validator.validate_json, **rules)
@@ -104,6 +112,20 @@ class Schema:
         if self._has_numbers and not is_finite(value):
             raise ValueError("JSON has no NaN and no infinities")
         return from_json(self._to_json(value, warnings="error"))
+
+    def text(self, value: Any) -> str:
+        """Return ``value`` as JSON text to be read by ``check_json``: with aliases, and without computed fields.
+
+        Raises ``ValueError`` as ``jsonable`` does.
+        """
+        if self._has_numbers and not is_finite(value):
+            raise ValueError("JSON has no NaN and no infinities")
+        return self._to_json(value, by_alias=True, round_trip=True, warnings="error").decode()
+
+    def refuse_secrets(self, what: str) -> None:
+        """Raise ``DefinitionError`` if a value can hold a secret by its type: it would be stored as its mask."""
+        if any(found.get("writeOnly", False) for found in _objects(self.json_schema)):
+            raise DefinitionError(f"{what} must hold no secret: it is stored and shown; use secrets= and ctx.secret()")
 
     @property
     def names(self) -> list[str]:
@@ -130,7 +152,7 @@ def schema_of(what: str, annotation: Any, mode: JsonSchemaMode) -> Schema:
         raise DefinitionError(f"{what}: {error}") from error
     tidy = _tidy(json_schema, getattr(annotation, "__name__", None))
     if mode == "serialization":
-        return Schema(adapter, tidy, closed=False)
+        return Schema(adapter, tidy, closed=False, annotation=annotation)
     objects = [found for found in _objects(tidy) if "properties" in found]
     silent = [found for found in objects if "additionalProperties" not in found]
     # Closing is one switch for the whole schema, so it cannot spare one model that is open by its own word.
@@ -139,13 +161,14 @@ def schema_of(what: str, annotation: Any, mode: JsonSchemaMode) -> Schema:
         raise DefinitionError(f"{what}: beside a model with extra='allow', every other model must state its own extra")
     for found in silent:
         found["additionalProperties"] = False
-    return Schema(adapter, tidy, closed=bool(silent))
+    return Schema(adapter, tidy, closed=bool(silent), annotation=annotation)
 
 
 def schema_of_fields(name: str, fields: Mapping[str, Any]) -> Schema:
     """Compile the schema of an object with these annotated fields and no others.
 
-    A field whose annotation carries a default (``Annotated[int, Field(default=5)]``) is optional and is filled in.
+    A field whose annotation carries a default (``Annotated[int, Field(default=5)]``) is optional and is filled in; one
+    that is ``NotRequired`` is left out.
     Raises ``DefinitionError`` naming the field that has no schema, or a default that does not fit it.
     """
     arguments = cast("Any", TypedDict)(name, {field: _qualified(note) for field, note in fields.items()})
@@ -161,6 +184,8 @@ def schema_of_fields(name: str, fields: Mapping[str, Any]) -> Schema:
 
 
 def _qualified(annotation: Any) -> Any:
+    if get_origin(annotation) in (Required, NotRequired):
+        return annotation
     has_default = any(
         getattr(note, "is_required", None) is not None and not note.is_required()
         for note in getattr(annotation, "__metadata__", ())
@@ -210,7 +235,9 @@ def is_finite(value: Any) -> bool:  # of any type that a schema can have
         case BaseModel():
             return all(map(is_finite, vars(value).values()))
         case _:
-            return not is_dataclass(value) or all(map(is_finite, vars(value).values()))
+            if not is_dataclass(value):
+                return True
+            return all(is_finite(getattr(value, field.name)) for field in fields(value))
 
 
 def _is_write_only(schema: Mapping[str, Any]) -> bool:

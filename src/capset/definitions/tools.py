@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Concatenate, Generic, Literal, ParamSpec, get_args, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, get_args, overload
 
 from typing_extensions import TypeVar
 
@@ -13,9 +13,12 @@ from capset.definitions.contexts import Context
 from capset.definitions.handlers import Shape, read_docstring, read_signature
 from capset.definitions.messages import Progress, Reply
 from capset.definitions.names import TOOL, checked, checked_permissions, checked_text
-from capset.definitions.policies import Policy
-from capset.definitions.schemas import Schema
-from capset.errors import DefinitionError, PolicyConflict
+from capset.definitions.policies import Policy, distinct_policies
+from capset.definitions.schemas import Schema, schema_of, schema_of_fields
+from capset.errors import DefinitionError
+
+if TYPE_CHECKING:
+    from capset.definitions.blocks import Block
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -42,6 +45,8 @@ class Tool(Generic[P, R]):
     shape: Shape
     takes_context: bool
     handler: Callable[..., Any]
+    block: Block | None = None
+    """The block that the handler runs, if the tool is one that exposes a block (spec 1, C37)."""
 
     def __repr__(self) -> str:
         return f"Tool({self.name!r}, effect={self.effect!r})"
@@ -50,6 +55,10 @@ class Tool(Generic[P, R]):
     def has_side_effects(self) -> bool:
         """Whether a call must be on record before the handler starts (spec 4, G23)."""
         return self.effect != "read"
+
+
+AnyTool = Tool[..., Any]
+"""A tool whose parameters and result do not matter here."""
 
 
 class _Decorator:
@@ -138,7 +147,7 @@ def tool(
         text = checked_text(f"tool {tool_name!r}: description", documented if description is None else description)
         if not text.strip():
             raise DefinitionError(f"tool {tool_name!r} needs a docstring (or description=): the model chooses by it")
-        signature = read_signature(tool_name, function, described)
+        signature = read_signature(f"tool {tool_name!r}", function, described)
         return Tool(
             tool_name,
             text,
@@ -146,23 +155,12 @@ def tool(
             checked_permissions(f"tool {tool_name!r}", permissions),
             distinct_policies(f"tool {tool_name!r}", policies),
             timeout,
-            signature.arguments,
-            signature.output,
-            signature.parameters,
+            schema_of_fields(tool_name, signature.parameters),
+            schema_of(f"tool {tool_name!r}, its return type", signature.returns, "serialization"),
+            tuple(signature.parameters),
             signature.shape,
             signature.takes_context,
             function,
         )
 
     return _Decorator(build) if handler is None else build(handler)
-
-
-def distinct_policies(owner: str, policies: Iterable[Policy]) -> tuple[Policy, ...]:
-    """Return each policy once, in order. Raises ``PolicyConflict`` for two of one id (spec 1, C16)."""
-    kept: dict[str, Policy] = {}
-    for gate in policies:
-        if not isinstance(gate, Policy):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may not be typed
-            raise DefinitionError(f"{owner}: {gate!r} is not a Policy; put @policy on the function")
-        if kept.setdefault(gate.id, gate) is not gate:
-            raise PolicyConflict(f"{owner}: two different policies have the id {gate.id!r}")
-    return tuple(kept.values())

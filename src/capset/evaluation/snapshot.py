@@ -13,7 +13,7 @@ from capset.definitions.policies import Decision, Policy, Request
 from capset.definitions.principals import Principal
 from capset.errors import NotFound, unknown
 from capset.evaluation.policies import ask_each, denials
-from capset.fingerprint.hashes import ToolRef, prompt_hash, runtime_hash, tool_hash
+from capset.fingerprint.hashes import Ref, prompt_hash, runtime_hash, tool_hash
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Snapshot:
     env: Mapping[str, Any]
     tools: Mapping[str, Installed]
     verdicts: Mapping[str, Verdict]
-    tool_refs: tuple[ToolRef, ...]
+    tool_refs: tuple[Ref, ...]
     runtime_hash: str
     prompt_hash: str
 
@@ -70,7 +70,7 @@ async def evaluate(composition: Composition, *, principal: Principal, env: Mappi
     answers = await _answers(composition, Request(frozen_env, principal))
     verdicts = {name: _verdict(installed, principal, answers) for name, installed in composition.tools.items()}
     tools = {name: installed for name, installed in composition.tools.items() if verdicts[name].in_play}
-    references = tuple(sorted((ToolRef(n, tool_hash(i.tool)) for n, i in tools.items()), key=lambda ref: ref.name))
+    references = tuple(sorted((Ref(n, tool_hash(i.tool)) for n, i in tools.items()), key=lambda ref: ref.name))
     return Snapshot(
         composition,
         principal,
@@ -79,20 +79,20 @@ async def evaluate(composition: Composition, *, principal: Principal, env: Mappi
         MappingProxyType(verdicts),
         references,
         runtime_hash(references),
-        prompt_hash(composition.agent.system_prompt, composition.instructions),
+        prompt_hash(composition.block.system_prompt, composition.instructions),
     )
 
 
 async def _answers(composition: Composition, request: Request) -> Mapping[Policy, Decision]:
-    policies = dict.fromkeys(policy for one in composition.tools.values() for policy in one.tool.policies)
+    policies = dict.fromkeys(policy for one in composition.tools.values() for policy in one.gates)
     return dict(await ask_each(policies, request))
 
 
 def _verdict(installed: Installed, principal: Principal, answers: Mapping[Policy, Decision]) -> Verdict:
     if missing := sorted(installed.tool.permissions - principal.permissions):
         return Verdict(False, f"{principal.id} lacks the permission {' and '.join(missing)}")
-    if refused := denials((policy, answers[policy]) for policy in installed.tool.policies):
+    if refused := denials((policy, answers[policy]) for policy in installed.gates):
         reasons = "; ".join(decision.reason or policy.id for policy, decision in refused)
         return Verdict(False, reasons, tuple(policy.id for policy, _ in refused))
-    gates = tuple(policy.id for policy in installed.tool.policies)
+    gates = tuple(policy.id for policy in installed.gates)
     return Verdict(True, f"allowed by {', '.join(gates)}" if gates else "no policy stands against it", gates)

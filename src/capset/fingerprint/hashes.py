@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
-from capset.definitions.agents import Agent
-from capset.definitions.capabilities import AnyTool, Capability
+from pydantic import BaseModel
+
+from capset.definitions.blocks import Block
+from capset.definitions.capabilities import AnyCapability
+from capset.definitions.tools import AnyTool
 from capset.fingerprint.canonical import digest
 from capset.fingerprint.payloads import (
     Payload,
     agent_payload,
+    block_payload,
     capability_payload,
     prompt_payload,
+    root_payload,
     runtime_payload,
     tool_payload,
 )
@@ -23,8 +28,8 @@ _TOOLS: WeakKeyDictionary[AnyTool, str] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, slots=True)
-class ToolRef:
-    """A tool's name and hash: what a record, a link or a runtime hash says of a tool."""
+class Ref:
+    """A name and a hash: what one payload says of another, such as a runtime hash of a tool."""
 
     name: str
     hash: str
@@ -43,19 +48,58 @@ def tool_hash(tool: AnyTool) -> str:
     return known
 
 
-def capability_hash(capability: Capability) -> str:
-    """Return the hash of one capability with its tools."""
-    tools = [ToolRef(tool.name, tool_hash(tool)).payload for tool in capability.tools]
-    return digest(capability_payload(capability, tools))
+def capability_hash(
+    capability: AnyCapability,
+    *,
+    presets: Sequence[str] | None = None,
+    config: BaseModel | None = None,
+    names: Mapping[str, str] | None = None,
+    uses: Mapping[AnyCapability, str] | None = None,
+    with_base: bool = True,
+) -> str:
+    """Return the hash of one capability with its tools, as it is used here; see ``capability_payload``.
+
+    ``names`` are its tools' names by their own; ``uses`` has the hashes of the capabilities that it needs.
+    """
+    on = capability.default if presets is None else presets
+    parts = ([capability.part] if with_base else []) + [capability.presets[name].part for name in on]
+    tools = dict.fromkeys(tool for part in parts for tool in part.tools)
+    needed = dict.fromkeys(one.base for one in capability.uses if not callable(one))
+    return digest(
+        capability_payload(
+            capability,
+            [Ref((names or {}).get(tool.name, tool.name), tool_hash(tool)).payload for tool in tools],
+            presets=on,
+            config=config,
+            uses=[Ref(one.name, uses[one]).payload for one in needed if uses and one in uses],
+            with_base=with_base,
+        )
+    )
 
 
-def static_hash(agent: Agent, capabilities: Sequence[Capability]) -> str:
-    """Return the hash of an agent's definition; ``capabilities`` are those that contribute, in order."""
-    references = [{"name": one.name, "hash": capability_hash(one)} for one in capabilities]
-    return digest(agent_payload(agent, references))
+def agent_hash(agent: Block, capabilities: Iterable[Ref], children: Iterable[Ref] = ()) -> str:
+    """Return the hash of an agent's definition.
+
+    ``capabilities`` are those that contribute, in order, ``children`` the blocks that its tools run.
+    """
+    used, run = [one.payload for one in capabilities], [one.payload for one in children]
+    return digest(agent_payload(agent, used, root_hash(agent), run))
 
 
-def runtime_hash(tools: Iterable[ToolRef]) -> str:
+def block_hash(block: Block, capabilities: Iterable[Ref], children: Iterable[Ref]) -> str:
+    """Return the hash of the definition of a block that is no agent, with every block that it runs."""
+    used, steps = [one.payload for one in capabilities], [one.payload for one in children]
+    return digest(block_payload(block, used, root_hash(block), steps))
+
+
+def root_hash(block: Block) -> str | None:
+    """Return the hash of the toolkit of what a block declares itself, or ``None`` if it has no tool and no policy."""
+    if not block.part.tools and not block.part.policies:
+        return None
+    return digest(root_payload(block, [Ref(tool.name, tool_hash(tool)).payload for tool in block.part.tools]))
+
+
+def runtime_hash(tools: Iterable[Ref]) -> str:
     """Return the hash of exactly the tools in play."""
     return digest(runtime_payload(tool.payload for tool in tools))
 

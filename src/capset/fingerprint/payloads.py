@@ -6,11 +6,22 @@ stands with its empty value, so using the feature later moves only the hashes of
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence, Set
+from typing import Any, cast
 
-from capset.definitions.agents import Agent
-from capset.definitions.capabilities import AnyTool, Capability
+from pydantic import BaseModel
+from pydantic_core import PydanticSerializationError
+
+from capset.definitions.blocks import Block
+from capset.definitions.capabilities import AnyCapability
+from capset.definitions.contents import ContextEntry, ContextMessage
+from capset.definitions.parts import Part
+from capset.definitions.resources import AnyResource, Documents
+from capset.definitions.scopes import state_schema
+from capset.definitions.tools import AnyTool
+from capset.errors import DefinitionError
+from capset.fingerprint.canonical import canonical
 
 Payload = Mapping[str, Any]
 """JSON data; its values are of every JSON type."""
@@ -40,36 +51,94 @@ def tool_payload(tool: AnyTool) -> Payload:
     return payload
 
 
-def capability_payload(capability: Capability, tools: Sequence[Payload]) -> Payload:
-    """Spec 2, F6; ``tools`` are the ``{name, hash}`` of its tools."""
+def capability_payload(
+    capability: AnyCapability,
+    tools: Iterable[Payload],
+    *,
+    presets: Sequence[str] | None = None,
+    config: BaseModel | None = None,
+    uses: Sequence[Payload] = (),
+    with_base: bool = True,
+) -> Payload:
+    """Spec 2, F6: a capability with these presets on, by default its own.
+
+    ``tools`` are the ``{name, hash}`` of its tools under their names here, ``uses`` those of what it needs.
+    ``with_base`` is false where only the presets are added to what is there already (spec 1, C29).
+    """
+    on = list(capability.default if presets is None else presets)
+    parts = ([capability.part] if with_base else []) + [capability.presets[name].part for name in on]
+    files = {path: content for part in parts for path, content in part.files.items()}
     payload: dict[str, Any] = {
         "kind": "capability",
         "name": capability.name,
-        "presets": [],
-        "config": None,
-        "instructions": list(capability.instructions),
-        "context": [],
-        "resources": [],
-        "state": {},
-        "files": [],
-        "policies": [],
+        "presets": on,
+        "config": None if config is None else _config(capability, config),
+        "instructions": [text for part in parts for text in part.instructions],
+        "context": [_context(entry) for part in parts for entry in part.context],
+        "resources": _resources(one for part in parts for one in part.resources),
+        "state": _state(parts),
+        "files": [
+            {"path": path, "digest": hashlib.sha256(content).hexdigest()} for path, content in sorted(files.items())
+        ],
+        "policies": sorted({policy.id for part in parts for policy in part.policies}),
         "tools": _by_name(tools),
-        "uses": [],
-        "dynamicUses": 0,
+        "uses": list(uses),
+        "dynamicUses": len({one for one in capability.uses if callable(one)}),
     }
+    if gates := [_gates(name, capability.presets[name].part) for name in on if capability.presets[name].part.policies]:
+        payload["presetPolicies"] = gates
     if capability.version is not None:
         payload["version"] = capability.version
     return payload
 
 
-def agent_payload(agent: Agent, capabilities: Sequence[Payload]) -> Payload:
-    """Spec 2, F7; ``capabilities`` are the ``{name, hash}`` of what contributes, in order. Name and id stay out."""
+def root_payload(block: Block, tools: Iterable[Payload]) -> Payload:
+    """Spec 2, F4: the toolkit of the tools and policies that an agent or a block declares itself."""
+    policies = sorted(policy.id for policy in block.part.policies)
     return {
+        "kind": "toolkit",
+        "name": "root",
+        "instructions": [],
+        "policies": policies,
+        "policyBindings": [{"id": one, "executeBinding": "live", "phase": "both"} for one in policies],
+        "members": _by_name(tools),
+    }
+
+
+def agent_payload(
+    agent: Block, capabilities: Sequence[Payload], root: str | None = None, children: Sequence[Payload] = ()
+) -> Payload:
+    """Spec 2, F7; ``capabilities`` are the ``{name, hash}`` of what contributes, in order. Name and id stay out.
+
+    ``root`` is the hash of the agent's own toolkit, if it has any tool or policy itself. ``children`` are the
+    ``{name, hash}`` of the blocks that its tools run; the key is there if there are any.
+    """
+    payload: dict[str, Any] = {
         "kind": "agent",
-        "root": None,
+        "root": root,
         "capabilities": list(capabilities),
         "systemPrompt": agent.system_prompt,
         "instructions": list(agent.instructions),
+    }
+    return {**payload, "children": _by_name(children)} if children else payload
+
+
+def block_payload(
+    block: Block, capabilities: Sequence[Payload], root: str | None, children: Sequence[Payload]
+) -> Payload:
+    """Spec 2, F7, for a block that is no agent; ``children`` are the ``{name, hash}`` of every block that it runs.
+
+    The order in which it runs them, and how, stands in ``plan``.
+    """
+    return {
+        **agent_payload(block, capabilities, root),
+        "kind": "block",
+        "type": block.kind,
+        "name": block.name,
+        "input": block.input and block.input.json_schema,
+        "output": block.output and block.output.json_schema,
+        "plan": block.plan,
+        "children": _by_name(children),
     }
 
 
@@ -84,4 +153,75 @@ def prompt_payload(system_prompt: str, instructions: Iterable[str]) -> Payload:
 
 
 def _by_name(references: Iterable[Payload]) -> list[Payload]:
-    return sorted(references, key=lambda reference: reference["name"])
+    return sorted(references, key=lambda reference: (reference["name"], reference["hash"]))
+
+
+def _gates(preset: str, part: Part) -> Payload:
+    """Return what a preset's own policies gate, which are not all tools of its capability."""
+    ids, tools = {policy.id for policy in part.policies}, {tool.name for tool in part.tools}
+    return {"preset": preset, "policies": sorted(ids), "tools": sorted(tools)}
+
+
+def _context(entry: ContextEntry) -> Any:  # of every JSON type
+    if entry.function is not None:
+        return {"dynamic": entry.name}
+    return _static(entry.value)
+
+
+def _static(value: Any) -> Any:
+    match value:
+        case ContextMessage():
+            return {"role": value.role, "content": value.content}
+        case Mapping():
+            # As pairs, since the model sees their order.
+            return {"tags": [[key, _static(member)] for key, member in cast("Mapping[Any, Any]", value).items()]}
+        case list() | tuple():
+            return [_static(one) for one in cast("Sequence[Any]", value)]
+        case _:
+            return value
+
+
+def _resources(given: Iterable[AnyResource | Documents]) -> list[Payload]:
+    """Return each resource once, by scope and name: their order means nothing."""
+    return [
+        {"name": one.name, "scope": one.scope, "schema": None if isinstance(one, Documents) else one.schema.json_schema}
+        for one in sorted(dict.fromkeys(given), key=lambda one: (one.scope, one.name))
+    ]
+
+
+def _state(parts: Iterable[Part]) -> Mapping[str, Any]:
+    found: dict[str, list[Any]] = {}
+    for part in parts:
+        for scope, model in part.state.items():
+            found.setdefault(scope, []).append(state_schema(model).json_schema)
+    return found
+
+
+def _config(capability: AnyCapability, config: BaseModel) -> Any:
+    """Return a config as JSON data, its sets sorted: their own order differs from process to process."""
+    try:
+        data = _sorted_sets(config, config.model_dump(mode="json", warnings="error"))
+        canonical(data)
+    except (PydanticSerializationError, ValueError) as error:
+        raise DefinitionError(
+            f"capability {capability.name!r}: its config has no form in JSON, by which it is told apart: {error}"
+        ) from None
+    return data
+
+
+def _sorted_sets(value: Any, data: Any) -> Any:
+    """Sort in ``data``, the JSON form of ``value``, what is a set there."""
+    if isinstance(data, list):
+        items = cast("list[Any]", data)
+        if not isinstance(value, list | tuple | Set) or len(cast("list[Any]", value)) != len(items):
+            return items
+        sorted_items = [_sorted_sets(*pair) for pair in zip(cast("list[Any]", value), items, strict=True)]
+        return sorted(sorted_items, key=canonical) if isinstance(value, Set) else sorted_items
+    if isinstance(data, dict):
+        members = cast("dict[str, Any]", data)
+        if isinstance(value, Mapping):
+            inner = dict(zip(members, cast("Mapping[Any, Any]", value).values(), strict=False))
+        else:
+            inner = {name: getattr(value, name, None) for name in members}
+        return {name: _sorted_sets(inner.get(name), member) for name, member in members.items()}
+    return data

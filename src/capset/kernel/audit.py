@@ -9,10 +9,10 @@ from json import dumps
 from typing import Any, Final, cast
 
 from capset.clock import iso
-from capset.definitions.capabilities import AnyTool
 from capset.definitions.messages import Json
 from capset.definitions.plain import plain, plain_json, unmasked
 from capset.definitions.records import Columns, Outcome
+from capset.definitions.tools import AnyTool
 from capset.errors import (
     CapsetError,
     DeadlineExceeded,
@@ -105,7 +105,7 @@ def _columns(call: Invocation, phase: str, time_ns: int) -> dict[str, str | int 
         "principal_kind": place.principal.kind,
         "org": _storable(place.principal.org),
         "session": place.id,
-        "agent": place.agent.name,
+        "agent": place.block.name,
         "capability": road.capability,
         "tool": _storable(road.name),
         "effect": road.tool.effect if road.tool else None,

@@ -5,47 +5,55 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from capset.definitions.capabilities import AnyTool
-from capset.definitions.tools import Tool
+from capset.definitions.messages import Json
+from capset.definitions.tools import AnyTool, Tool
 from capset.errors import DefinitionError, InternalError, NoOutcome
-from capset.kernel.invocation import MISSING, Invocation, Place, Road
+from capset.kernel.execution import Origin, execution_of
+from capset.kernel.invocation import MISSING, Invocation, Road
 from capset.kernel.pipeline import travel
+from capset.kernel.place import Place
 from capset.kernel.results import Result
-from capset.kernel.stages.lookup import refusing_road, unknown_road
+from capset.kernel.stages.lookup import Find, refusing_road, unknown_road
 
 MAX_DEPTH: Final = 50
 """How deeply calls may be nested. A recursion that Python had to stop could leave calls without a record."""
 
 
 async def call_from(
-    parent: Invocation, tool: AnyTool, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    origin: Origin, tool: AnyTool, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> Any:  # arguments and result are of the tool's own types, which the callers' signatures state
-    """Call a tool on behalf of another call: same principal, the parent's correlation and deadline (spec 1, C31)."""
-    road, depth = road_of(parent.place, tool), parent.depth + 1
-    if depth > MAX_DEPTH and road.tool is not None:
-        road = refusing_road(road, tool, InternalError(f"Calls are nested too deeply: more than {MAX_DEPTH} levels."))
-    call = Invocation(parent.place, road, bound(tool, args, kwargs))
-    call.depth = depth
-    call.cause = parent.correlation, parent.id
-    call.deadline = parent.deadline
+    """Call a tool on behalf of a call or a block: same principal, its correlation and deadline (spec 1, C31)."""
+    call = call_within(origin, find_tool(tool)(origin.place), bound(tool, args, kwargs))
     await travel(call)
     return result_of(call)
 
 
-def road_of(place: Place, tool: AnyTool) -> Road:
-    """Return the road of one tool object; of one that the agent has not, a road to its refusal."""
-    road = place.roads.by_tool.get(tool)
-    if road is None and not isinstance(tool, Tool):  # pyright: ignore[reportUnnecessaryIsInstance]  # untyped callers
+def call_within(origin: Origin, road: Road, given: Mapping[str, Any] | Json, place: Place | None = None) -> Invocation:
+    """Return a call that another call, or a block, makes; it happens where that happens, or in ``place``."""
+    depth = origin.depth + 1
+    if depth > MAX_DEPTH and road.tool is not None:
+        road = refusing_road(road, InternalError(f"Calls are nested too deeply: more than {MAX_DEPTH} levels."))
+    call = Invocation(place or origin.place, road, given)
+    call.depth = depth
+    call.cause = origin.correlation, origin.causing
+    call.deadline = origin.deadline
+    call.above = execution_of(origin)
+    return call
+
+
+def find_tool(tool: AnyTool) -> Find:
+    """Return what finds the road of one tool object; of one that the agent has not, a road to its refusal."""
+    if not isinstance(tool, Tool):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may not be typed
         raise DefinitionError(
             f"a call takes a Tool object; got {tool!r}",
             hint="to call by name: session.invoke(session.message(name, …))",
         )
-    return road or unknown_road(tool.name)
+    return lambda place: place.roads.by_tool.get(tool) or unknown_road(tool.name)
 
 
-def road_named(place: Place, name: str) -> Road:
-    """Return the road of a name; of one that the agent has not, a road to its refusal."""
-    return place.roads.by_name.get(name) or unknown_road(name)
+def find_named(name: str) -> Find:
+    """Return what finds the road of a name; of one that the agent has not, a road to its refusal."""
+    return lambda place: place.roads.by_name.get(name) or unknown_road(name)
 
 
 def bound(tool: AnyTool, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -1,29 +1,54 @@
-"""One session's files: the store's, with the session's key and nobody else's (spec 5, P25)."""
+"""One session's files: the store's, with the session's key and nobody else's, and what is mounted over them (P25)."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Final
+
 from capset.clock import iso
-from capset.definitions.files import FileStat, normalise_path
+from capset.definitions.files import FileStat, normalise_path, parent_of
+from capset.errors import FileError
 from capset.kernel.world import World
+
+_NEVER: Final = "1970-01-01T00:00:00.000000Z"
+"""The time of what was there from the beginning."""
 
 
 class SessionFiles:
-    """The ``Files`` of one session."""
+    """The ``Files`` of one session. Mounted files are read-only, cover what the store has there, and cost no quota."""
 
-    __slots__ = ("_org", "_session", "_world")
+    __slots__ = ("_folders", "_mounts", "_org", "_session", "_world")
 
-    def __init__(self, world: World, session: str, org: str | None) -> None:
+    def __init__(
+        self, world: World, session: str, org: str | None, mounts: Mapping[str, bytes] = MappingProxyType({})
+    ) -> None:
         self._world = world
         self._session = session
         self._org = org
+        self._mounts = mounts
+        self._folders = {folder for path in mounts for folder in _folders(path)}
 
     async def stat(self, path: str) -> FileStat | None:
         """Return what is at ``path``, or ``None``."""
-        return await self._world.store.files.stat(self._session, normalise_path(path))
+        place, files = normalise_path(path), self._world.store.files
+        mounted = self._mounted(place)
+        if self._is_covered(place) or (mounted is not None and not mounted.is_directory):
+            return mounted
+        stored = await files.stat(self._session, place)
+        return stored if mounted is None or (stored is not None and stored.is_directory) else mounted
 
     async def read(self, path: str) -> tuple[FileStat, bytes]:
         """Return a file and its content. Raises ``FileError`` if there is none or it is a directory."""
-        return await self._world.store.files.read(self._session, normalise_path(path))
+        place = normalise_path(path)
+        if (content := self._mounts.get(place)) is not None:
+            return self._file(place, content), content
+        if place in self._folders:
+            raise FileError(f"{place!r} is a directory")
+        if self._is_covered(place):
+            raise FileError(f"there is no file {place!r}", status=404)
+        return await self._world.store.files.read(self._session, place)
 
     async def write(self, path: str, content: bytes, *, version: int | None = None) -> tuple[FileStat, bool]:
         """Create or replace a file, with its parents; return it and whether it is new.
@@ -31,14 +56,69 @@ class SessionFiles:
         With ``version``, only if the file has just this one, 0 being that of none; else it raises ``VersionMismatch``.
         """
         place, now = normalise_path(path), iso(self._world.clock.time_ns())
+        if place in self._folders:
+            raise FileError(f"{place!r} is a directory")
+        self._refuse_mounted(place, *_folders(place))
         files = self._world.store.files
         return await files.write(self._session, place, content, org=self._org, now=now, version=version)
 
     async def list(self, path: str = "/", *, recursive: bool = False) -> list[FileStat]:
         """Return a directory's entries, directories first, then by name; all below it, by path, when recursive."""
-        return await self._world.store.files.list(self._session, normalise_path(path), recursive=recursive)
+        place, files = normalise_path(path), self._world.store.files
+        if place in self._mounts:
+            raise FileError(f"{place!r} is a file, not a directory")
+        if self._is_covered(place):
+            raise FileError(f"there is no directory {place!r}", status=404)
+        if place not in self._folders:
+            return await files.list(self._session, place, recursive=recursive)
+        at = await files.stat(self._session, place)
+        stored = await files.list(self._session, place, recursive=recursive) if at and at.is_directory else []
+        below = "/" if place == "/" else f"{place}/"
+        found = {one.path: one for one in stored if not self._is_covered(one.path)}
+        for inner in (*self._folders, *self._mounts):
+            if inner.startswith(below) and inner != place and (recursive or "/" not in inner[len(below) :]):
+                mounted = self._mounted(inner)
+                if mounted is not None and not (mounted.is_directory and inner in found and found[inner].is_directory):
+                    found[inner] = mounted
+        by_path = sorted(found.values(), key=lambda one: one.path)
+        return by_path if recursive else sorted(by_path, key=lambda one: not one.is_directory)
 
     async def delete(self, path: str, *, recursive: bool = False, version: int | None = None) -> int:
-        """Delete a file or directory and return how many entries went; 0 if there was none. ``version`` as above."""
+        """Delete a file or directory and return how many entries went; 0 if there was none. ``version`` as above.
+
+        What is mounted cannot be deleted, nor a directory that holds it; ``/`` is emptied around it.
+        """
         place = normalise_path(path)
+        if place != "/":
+            self._refuse_mounted(place, *_folders(place))
+            if place in self._folders:
+                raise FileError(f"{place!r} holds read-only files and cannot be deleted")
         return await self._world.store.files.delete(self._session, place, recursive=recursive, version=version)
+
+    def _mounted(self, place: str) -> FileStat | None:
+        if (content := self._mounts.get(place)) is not None:
+            return self._file(place, content)
+        if place in self._folders and place != "/":
+            return replace(self._file(place, b""), is_directory=True, is_readonly=False)
+        return None
+
+    def _is_covered(self, place: str) -> bool:
+        """Whether a mounted file stands where a path would need a directory."""
+        return any(folder in self._mounts for folder in _folders(place))
+
+    def _file(self, place: str, content: bytes) -> FileStat:
+        return FileStat(place, False, len(content), 1, _NEVER, _NEVER, is_readonly=True)
+
+    def _refuse_mounted(self, *places: str) -> None:
+        for place in places:
+            if place in self._mounts:
+                raise FileError(f"{place!r} is read-only: a capability brings it")
+
+
+def _folders(path: str) -> list[str]:
+    """Return the directories above a path, the root too."""
+    folders: list[str] = []
+    while path != "/":
+        path = parent_of(path)
+        folders.append(path)
+    return folders

@@ -5,18 +5,17 @@ from __future__ import annotations
 from asyncio import Timeout
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
-from capset.definitions.agents import Agent
-from capset.definitions.capabilities import AnyTool
 from capset.definitions.messages import Json, Message
 from capset.definitions.plain import plain_unvalidated
-from capset.definitions.principals import Principal
 from capset.definitions.records import Outcome
+from capset.definitions.tools import AnyTool
 from capset.errors import CapsetError
-from capset.evaluation.snapshot import Snapshot
-from capset.kernel.files import SessionFiles
-from capset.kernel.world import World
+from capset.kernel.place import Place
+
+if TYPE_CHECKING:
+    from capset.kernel.execution import Execution
 
 MISSING: Final = object()
 """The result of a handler that gave none."""
@@ -47,27 +46,6 @@ class Roads:
     by_name: Mapping[str, Road]
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Place:
-    """Where calls happen: one session's id, snapshot, roads and files, and the kernel's world around it."""
-
-    id: str
-    world: World
-    snapshot: Snapshot
-    roads: Roads
-    files: SessionFiles
-
-    @property
-    def agent(self) -> Agent:
-        """The session's agent."""
-        return self.snapshot.composition.agent
-
-    @property
-    def principal(self) -> Principal:
-        """Who acts."""
-        return self.snapshot.principal
-
-
 class Invocation:
     """The state of one call. Once ``outcome`` is set, nothing that a record shows changes any more.
 
@@ -92,6 +70,10 @@ class Invocation:
     sink: Sink | None = None
     depth: int = 0
     """How many calls this one is nested in."""
+    above: Execution | None = None
+    """The execution that made this call."""
+    execution: Execution | None = None
+    """What this call's handler has built and read so far."""
     cause: tuple[str, str] | None = None
     """The correlation and the id of what caused this call."""
 
@@ -118,6 +100,11 @@ class Invocation:
         """The id of the call or the message that caused this call."""
         return self.cause[1] if self.cause else None
 
+    @property
+    def causing(self) -> str:
+        """The causation of the calls that this one makes: its id."""
+        return self.id
+
     def end(self, outcome: Outcome) -> None:
         """Say how the call ended, and when; it was counted in ``world.calls`` when it began."""
         if self.recorded is None and not isinstance(self.given, Json):
@@ -126,6 +113,4 @@ class Invocation:
         self.outcome = outcome
         world = self.place.world
         self.duration_us = (world.monotonic_ns() - self.started_ns) // 1000
-        world.calls -= 1
-        if world.idle is not None and not world.calls:
-            world.idle.set()
+        world.end_call()

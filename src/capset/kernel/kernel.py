@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from functools import lru_cache
@@ -11,13 +10,18 @@ from typing import Any, Final, Self
 
 from capset.clock import Clock, SystemClock, iso
 from capset.composition.compose import Composition, compose
-from capset.definitions.agents import Agent
+from capset.definitions.blocks import Block
 from capset.definitions.principals import Principal
-from capset.errors import CapsetError, NotFound
+from capset.definitions.secrets import Secrets
+from capset.errors import CapsetError, DefinitionError, NotFound
 from capset.evaluation.snapshot import evaluate
 from capset.kernel.binding import bind
+from capset.kernel.definition import definition_of
 from capset.kernel.files import SessionFiles
-from capset.kernel.invocation import Place, Roads
+from capset.kernel.generating import GeneratorRunner
+from capset.kernel.invocation import Roads
+from capset.kernel.place import Place
+from capset.kernel.secrets import EnvironmentSecrets
 from capset.kernel.session import Session
 from capset.kernel.world import World
 from capset.stores.base import AuditLog, SessionRow, Store, make_store
@@ -32,21 +36,34 @@ class Kernel:
     """The runtime: ``async with Kernel(store="sqlite:///capset.db") as kernel: …``.
 
     ``store`` is a URL whose scheme an installed store provides (``sqlite:///FILE``, ``memory://``) or a ``Store``.
+    ``secrets`` is what ``ctx.secret`` asks, by default the environment; ``generator`` runs the model steps of blocks.
     Entering opens it and leaving writes what is still to be written; both raise ``StoreError``.
     """
 
-    def __init__(self, store: str | Store = "sqlite:///capset.db", *, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        store: str | Store = "sqlite:///capset.db",
+        *,
+        clock: Clock | None = None,
+        secrets: Secrets | None = None,
+        generator: GeneratorRunner | None = None,
+    ) -> None:
+        self._secrets = secrets or EnvironmentSecrets()
+        self._generator = generator
         self._store = make_store(store) if isinstance(store, str) else store
         self._clock = clock or SystemClock()
         self._world: World | None = None
         self._compose = lru_cache(CACHED)(compose)
         self._bind = lru_cache(CACHED)(bind)
+        self._define = lru_cache(CACHED)(definition_of)
 
     async def __aenter__(self) -> Self:
         """Open the store."""
         await self._store.open()
         try:
-            self._world = World(self._store, self._clock, await self._store.audit.digest_key())
+            self._world = World(
+                self._store, self._clock, await self._store.audit.digest_key(), self._secrets, self._generator
+            )
         except BaseException:
             await self._store.close()
             raise
@@ -72,9 +89,9 @@ class Kernel:
         """The record of every attempt."""
         return self._entered().store.audit
 
-    def compose(self, agent: Agent) -> Composition:
-        """Return ``compose(agent)``, made once for each agent that is in use."""
-        return self._compose(agent)
+    def compose(self, root: Block) -> Composition:
+        """Return ``compose(root)``, made once for each agent or block that is in use."""
+        return self._compose(root)
 
     def bind(self, composition: Composition) -> Roads:
         """Compile every tool's road, once for each composition that is in use."""
@@ -91,18 +108,21 @@ class Kernel:
     @asynccontextmanager
     async def open(
         self,
-        agent: Agent,
+        agent: Block,
         *,
         principal: Principal,
         env: Mapping[str, Any] | None = None,
         session_id: str | None = None,
     ) -> AsyncGenerator[Session]:
-        """Open a session: a new one, or the principal's own that ``session_id`` names, with its files.
+        """Open a session of an agent, a flow or another block.
+
+        It is a new one, or the principal's own that ``session_id`` names, with its files and its state.
 
         ``env`` is what the host says of this environment, in values of its own; policies and handlers read it.
         Raises ``NotFound`` for a session that is not there, not the principal's or not the agent's, and what
         ``compose`` raises.
         """
+        _check(agent, principal, env)
         if session_id is None:
             row = self.new_session(agent, principal)
             session = await self.enter(row, agent, principal=principal, env=env)  # first: a bad agent leaves no session
@@ -115,7 +135,7 @@ class Kernel:
         yield session
 
     async def enter(
-        self, row: SessionRow, agent: Agent, *, principal: Principal, env: Mapping[str, Any] | None = None
+        self, row: SessionRow, agent: Block, *, principal: Principal, env: Mapping[str, Any] | None = None
     ) -> Session:
         """Return the session that ``row`` keeps, as ``open`` does; for hosts that found or made its row themselves."""
         if (row.principal, row.principal_kind, row.org) != (principal.id, principal.kind, principal.org):
@@ -124,20 +144,20 @@ class Kernel:
             raise NotFound(f"the session {row.id!r} is one of the agent {row.agent!r}, not of {agent.name!r}")
         world, composition = self._entered(), self.compose(agent)
         snapshot = await evaluate(composition, principal=principal, env=env)
-        files = SessionFiles(world, row.id, principal.org)
-        return Session(Place(row.id, world, snapshot, self.bind(composition), files))
+        files = SessionFiles(world, row.id, principal.org, composition.mounts)
+        return Session(Place(row.id, world, snapshot, self.bind(composition), files, composition.data))
 
     async def find_session(self, session_id: str) -> SessionRow | None:
         """Return what is kept of a session, or ``None``."""
         world = self._entered()
         return await world.store.sessions.get(session_id) if session_id.isprintable() else None
 
-    def new_session(self, agent: Agent, principal: Principal) -> SessionRow:
+    def new_session(self, agent: Block, principal: Principal) -> SessionRow:
         """Return what is to be kept of a new session; ``store.sessions`` keeps it. Raises what ``compose`` raises."""
         return SessionRow(
             id=self.new_id(),
             agent=agent.name,
-            definition=_definition(agent),
+            definition=self._define(agent),
             static_hash=self.compose(agent).static_hash,
             principal=principal.id,
             principal_kind=principal.kind,
@@ -151,17 +171,17 @@ class Kernel:
         return self._world
 
 
+def _check(agent: object, principal: object, env: object) -> None:
+    if not isinstance(agent, Block):
+        raise DefinitionError(
+            f"a session is opened for an Agent, a Flow or another block; got {agent!r}",
+            hint="put a capability into an agent: Agent('name', uses=[…])",
+        )
+    if not isinstance(principal, Principal):
+        raise DefinitionError(f"principal is a Principal, such as Principal('ada'); got {principal!r}")
+    if env is not None and not isinstance(env, Mapping):
+        raise DefinitionError(f"env is a mapping of names to values; got {env!r}")
+
+
 def _no_session(id: str, principal: Principal) -> NotFound:
     return NotFound(f"there is no session {id!r} of {principal.id!r}")
-
-
-def _definition(agent: Agent) -> str:
-    """Return an agent as the JSON text of an agent file (spec 5, P4), so that a session can be opened again by name."""
-    definition = {
-        "name": agent.name,
-        "description": agent.description,
-        "system_prompt": agent.system_prompt,
-        "instructions": list(agent.instructions),
-        "capabilities": [capability.name for capability in agent.uses],
-    }
-    return json.dumps(definition, ensure_ascii=False)

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from importlib.metadata import EntryPoint, entry_points
+from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from typing_extensions import TypeVar
 
 from capset.definitions.agents import Agent
-from capset.definitions.capabilities import Capability
-from capset.errors import CapsetError, DefinitionError, NotFound, unknown
+from capset.definitions.capabilities import AnyCapability, Capability
+from capset.errors import CapabilityConflict, CapsetError, DefinitionError, NotFound, unknown
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 CAPABILITIES: Final = "capset.capabilities"
 """The entry point group of capabilities: each point is one ``Capability`` object."""
 AGENTS: Final = "capset.agents"
 """The entry point group of agents defined in code: each point is one ``Agent`` object (spec 5, P4)."""
 _log = logging.getLogger("capset.registry")
-T = TypeVar("T", Agent, Capability)
+T = TypeVar("T", Agent, AnyCapability)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,21 +36,26 @@ class Problem:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Registry:
-    """Capabilities and agents by name, and the problems met: one that is broken does not keep out the rest."""
+    """Capabilities and agents by name, and the problems met: one that is broken does not keep out the rest.
 
-    capabilities: Mapping[str, Capability]
+    ``aliases`` are the capabilities by their other names (spec 1, C10).
+    """
+
+    capabilities: Mapping[str, AnyCapability]
     agents: Mapping[str, Agent]
     problems: tuple[Problem, ...] = ()
+    aliases: Mapping[str, AnyCapability] = field(default_factory=dict[str, AnyCapability])
 
     @classmethod
     def of(
         cls,
-        capabilities: Iterable[Capability],
+        capabilities: Iterable[AnyCapability],
         agents: Iterable[Agent] = (),
         problems: Iterable[Problem] = (),
     ) -> Self:
-        """Return a registry of these. Raises ``DefinitionError`` for two different ones of one name."""
-        return cls(_by_name("capabilities", capabilities), _by_name("agents", agents), tuple(problems))
+        """Return a registry of these. Raises ``DefinitionError`` for two different ones of one name or alias."""
+        named = _by_name("capabilities", capabilities)
+        return cls(named, _by_name("agents", agents), tuple(problems), _by_alias(named))
 
     @classmethod
     def installed(cls) -> Self:
@@ -57,12 +64,15 @@ class Registry:
         capabilities = list(_load_group(CAPABILITIES, Capability, problems))
         return cls.of(capabilities, _load_group(AGENTS, Agent, problems), problems)
 
-    def get(self, name: str) -> Capability:
-        """Return a capability by its name. Raises ``NotFound`` with the nearest name, or why it did not load."""
-        try:
-            return self.capabilities[name]
-        except KeyError:
-            raise self._not_found("capability", name, CAPABILITIES, self.capabilities) from None
+    def get(self, name: str) -> AnyCapability:
+        """Return a capability by its name, or by an alias.
+
+        Raises ``NotFound`` with the nearest name, or why it did not load.
+        """
+        found = self.capabilities.get(name) or self.aliases.get(name)
+        if found is None:
+            raise self._not_found("capability", name, CAPABILITIES, (*self.capabilities, *self.aliases))
+        return found
 
     def get_agent(self, name: str) -> Agent:
         """Return an agent by its name. Raises ``NotFound`` with the nearest name, or why it did not load."""
@@ -86,8 +96,25 @@ def _by_name(what: str, definitions: Iterable[T]) -> Mapping[str, T]:
     return MappingProxyType(dict(sorted(known.items())))
 
 
+def _by_alias(named: Mapping[str, AnyCapability]) -> Mapping[str, AnyCapability]:
+    known: dict[str, AnyCapability] = {}
+    for one in named.values():
+        for alias in one.aliases:
+            other = named.get(alias) or known.get(alias)
+            if other is not None:
+                whose = "the name" if alias in named else "an alias"
+                raise CapabilityConflict(
+                    f"capability {one.name!r} has the alias {alias!r}, which is {whose} of capability {other.name!r}",
+                    hint="uninstall one of them",
+                )
+            known[alias] = one
+    return MappingProxyType(dict(sorted(known.items())))
+
+
 def _load_group(group: str, kind: type[T], problems: list[Problem]) -> list[T]:
     found: dict[str, tuple[T, EntryPoint]] = {}
+    from importlib.metadata import entry_points  # whose import takes long
+
     for point in entry_points(group=group):
         try:
             loaded = point.load()

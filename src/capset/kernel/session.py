@@ -11,17 +11,22 @@ from typing import Any, ParamSpec, Self
 from typing_extensions import TypeVar
 
 from capset.clock import iso
-from capset.definitions.capabilities import AnyTool
 from capset.definitions.files import Files
 from capset.definitions.messages import Json, Message, Meta
-from capset.definitions.tools import Tool
+from capset.definitions.scopes import Scope
+from capset.definitions.tools import AnyTool, Tool
 from capset.errors import InvalidArguments
 from capset.evaluation.snapshot import Snapshot
-from capset.kernel.calling import bound, ended, result_of, road_named, road_of
-from capset.kernel.invocation import Invocation, Place, Road
+from capset.kernel.blocks import BlockRun, run_root
+from capset.kernel.calling import bound, ended, find_named, find_tool, result_of
+from capset.kernel.dynamic import road_in
+from capset.kernel.exposing import exposed
+from capset.kernel.invocation import Invocation, Road
 from capset.kernel.pipeline import travel
+from capset.kernel.place import Place
+from capset.kernel.prompting import prompt_of
 from capset.kernel.results import Result
-from capset.kernel.stages.lookup import refusing_road
+from capset.kernel.stages.lookup import Find, refusing_road
 from capset.kernel.streaming import Messages
 
 P = ParamSpec("P")
@@ -34,10 +39,13 @@ class Session:
     Made by ``kernel.open()``. All its doors lead to the same road; ``call``, ``try_call`` and ``stream`` are sugar.
     """
 
-    __slots__ = ("_place", "_timeout")
+    __slots__ = ("_place", "_roads", "_timeout")
 
     def __init__(self, place: Place) -> None:
         self._place = place
+        is_static = not place.snapshot.composition.dynamic
+        self._roads: Mapping[AnyTool, Road] = place.roads.by_tool if is_static else {}
+        """Of the tools that need not be looked for: where dynamic ``uses`` decide, none."""
         self._timeout: float | None = None
 
     @property
@@ -47,7 +55,10 @@ class Session:
 
     @property
     def snapshot(self) -> Snapshot:
-        """Which tools are in play, and why not the others; with the hashes that every record carries."""
+        """Which tools are in play, and why not the others; with the hashes that every record carries.
+
+        Of what is used statically; ``await session.current()`` has what dynamic ``uses`` add, too.
+        """
         return self._place.snapshot
 
     @property
@@ -69,19 +80,19 @@ class Session:
         Raises ``NotFound``, ``PermissionDenied``, ``InvalidArguments`` or ``StoreError`` if the call is refused;
         ``ToolError``, ``DeadlineExceeded``, ``InternalError`` or ``NoOutcome`` if the tool failed.
         """
-        call = self._start(road_of(self._place, tool), bound(tool, args, kwargs) if args else kwargs)
+        call = self._call(tool, args, kwargs)
         await travel(call)
         return result_of(call)
 
     async def try_call(self, tool: Tool[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Result[R]:
         """Call a tool and return what came of it, refusals and failures too."""
-        call = self._start(road_of(self._place, tool), bound(tool, args, kwargs))
+        call = self._call(tool, args, kwargs)
         await travel(call)
         return ended(call, call.value)
 
     def stream(self, tool: Tool[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Messages:
         """Call a tool and read its messages: ``async with session.stream(…) as messages``."""
-        return Messages(self._start(road_of(self._place, tool), bound(tool, args, kwargs)))
+        return Messages(self._call(tool, args, kwargs))
 
     def invoke(self, message: Message) -> Messages:
         """Send a command or a query, whose ``type`` is ``tool`` or ``capability.tool``, and read what comes back.
@@ -100,15 +111,47 @@ class Session:
         await travel(call)
         return ended(call, call.data)
 
+    async def current(self) -> Snapshot:
+        """Return the snapshot that a call would have now: this session's, or what its dynamic ``uses`` make of it."""
+        return (await self._step().settle()).snapshot
+
+    async def system_text(self, input: object = None) -> str:
+        """Return all that a model is told before its next step: instructions, prompt, and the context as it is now.
+
+        ``input`` is what functions of ``(input, context)`` get. Raises ``ContextError`` if one of them fails.
+        """
+        step = self._step()
+        await step.settle()
+        return (await prompt_of(step, input)).system_text
+
+    async def run(self, input: Any = None) -> Any:  # of the types that the flow declares
+        """Run the flow, or the block, that this session was opened for, and return its output.
+
+        Raises ``InvalidArguments`` for an input that does not fit, ``InvalidOutput`` for such an output,
+        ``DeadlineExceeded``, and what the blocks inside raise; what is no ``CapsetError`` becomes ``InternalError``.
+        """
+        return await run_root(self._step(), input)
+
+    async def exposed(self) -> Mapping[Scope, Mapping[str, Any]]:  # JSON data
+        """Return what clients may read of state and resources, as JSON data by scope and name (spec 1, C36)."""
+        return await exposed(self._step())
+
+    def _step(self) -> BlockRun:
+        return BlockRun(self._place, deadline=self._deadline())
+
     def _asked(self, message: Message) -> Invocation:
-        road, meta = road_named(self._place, message.type), message.meta
-        wrong = road.tool and _misfit(road.tool, message)
-        if road.tool is not None and wrong:
-            road = refusing_road(road, road.tool, InvalidArguments(f"Invalid message: {wrong}"))
-        call = self._start(road, {} if message.data is None else message.data)
+        meta, named = message.meta, find_named(message.type)
+
+        def find(place: Place) -> Road:
+            road = named(place)
+            is_added = message.type not in self._place.roads.by_name
+            wrong = road.tool and _misfit(road.tool, message, is_added=is_added)
+            return refusing_road(road, InvalidArguments(f"Invalid message: {wrong}")) if wrong else road
+
+        call = self._start(self._found(find, message.type), {} if message.data is None else message.data)
         if meta is not None:
             call.cause = str(meta.correlation), str(meta.id)
-            if road.tool is not None and not wrong and meta.deadline is not None:
+            if isinstance(meta.deadline, int | float) and isfinite(meta.deadline):
                 left = meta.deadline - self._place.world.clock.time_ns() / 1e9
                 end = asyncio.get_running_loop().time() + left
                 call.deadline = end if call.deadline is None else min(end, call.deadline)
@@ -119,21 +162,37 @@ class Session:
 
         ``data`` are the arguments, of the tool's own types. ``correlation`` ties the call to what caused it.
         """
-        road, world = road_named(self._place, tool), self._place.world
+        road, world = find_named(tool)(self._place), self._place.world
         meta = Meta(world.ids.new(), iso(world.clock.time_ns()), correlation) if correlation is not None else None
         return Message("query" if road.tool and not road.has_side_effects else "command", tool, data, meta)
+
+    def _call(self, tool: AnyTool, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Invocation:
+        road = self._roads.get(tool)
+        if road is None:
+            road = self._found(find_tool(tool), tool.name)
+        return self._start(road, bound(tool, args, kwargs) if args else kwargs)
+
+    def _found(self, find: Find, name: str) -> Road:
+        place = self._place
+        return road_in(place, name, find) if place.snapshot.composition.dynamic else find(place)
 
     def _start(self, road: Road, given: Mapping[str, Any] | Json) -> Invocation:
         call = Invocation(self._place, road, given)
         if self._timeout is not None:
-            call.deadline = asyncio.get_running_loop().time() + self._timeout
+            call.deadline = self._deadline()
         return call
 
+    def _deadline(self) -> float | None:
+        return None if self._timeout is None else asyncio.get_running_loop().time() + self._timeout
 
-def _misfit(tool: AnyTool, message: Message) -> str | None:
-    """Return what is wrong with a message as a whole, if anything is."""
+
+def _misfit(tool: AnyTool, message: Message, *, is_added: bool) -> str | None:
+    """Return what is wrong with a message as a whole, if anything is.
+
+    Of a tool that dynamic ``uses`` add a command is taken too: whoever asks by its name cannot know that it only reads.
+    """
     expected = "command" if tool.has_side_effects else "query"
-    if message.kind != expected:
+    if message.kind != expected and not (is_added and message.kind == "command"):
         return f"{tool.name!r} takes a {expected}, not a {message.kind}"
     if (meta := message.meta) is None:
         return None

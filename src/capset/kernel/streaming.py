@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from capset.definitions.messages import Message
+from capset.definitions.tools import AnyTool
 from capset.kernel.calling import ended
 from capset.kernel.channel import Channel
 from capset.kernel.emission import outcome_message
@@ -35,6 +36,11 @@ class Messages:
     def tool(self) -> str:
         """What was called, by the name that its record has."""
         return self._call.road.name
+
+    @property
+    def called(self) -> AnyTool | None:
+        """The tool itself, or ``None`` where there is none of that name; dynamic ``uses`` may have brought it."""
+        return self._call.road.tool
 
     @property
     def record(self) -> str:

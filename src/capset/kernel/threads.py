@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from contextvars import copy_context
 from threading import Thread
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from capset.evaluation.containment import is_contained
+
+if TYPE_CHECKING:
+    from capset.kernel.execution import Origin
+
+_log = logging.getLogger("capset.kernel")
 AT_ONCE: Final = 32
 """How many sync handlers run at once; more wait for their turn."""
 
@@ -32,6 +39,16 @@ class Threads:
             work = _Work(function, loop, future)
             Thread(target=context.run, args=(work.run,), name="capset-handler", daemon=True).start()
             return await future
+
+
+async def run_for(threads: Threads, origin: Origin, name: str, function: Callable[[], Any]) -> Any:
+    """Run a function of the tool or the block ``name`` as ``Threads.run`` does; an abandoned thread is reported."""
+    try:
+        return await threads.run(function)
+    except asyncio.CancelledError as error:
+        if not is_contained(error):
+            _log.error("the thread of %r, correlation %s, is abandoned", name, origin.correlation)
+        raise
 
 
 class _Work:

@@ -6,12 +6,17 @@ import asyncio
 import hmac
 import logging
 from collections.abc import Coroutine
-from typing import Final
+from typing import TYPE_CHECKING, Final
+from weakref import WeakValueDictionary
 
 from capset.clock import Clock
+from capset.definitions.secrets import Secrets
 from capset.ids import Ids
 from capset.kernel.threads import Threads
-from capset.stores.base import Store
+from capset.stores.base import ScopeKey, Store
+
+if TYPE_CHECKING:
+    from capset.kernel.generating import GeneratorRunner
 
 _log = logging.getLogger("capset.kernel")
 CLEANUP_SECONDS: Final = 5.0
@@ -27,16 +32,25 @@ class World:
         "audit",
         "calls",
         "clock",
+        "generator",
         "idle",
         "ids",
+        "locks",
         "mark",
         "monotonic_ns",
+        "secrets",
         "store",
         "threads",
     )
 
-    def __init__(self, store: Store, clock: Clock, digest_key: bytes) -> None:
+    def __init__(
+        self, store: Store, clock: Clock, digest_key: bytes, secrets: Secrets, generator: GeneratorRunner | None
+    ) -> None:
         self.store = store
+        self.secrets = secrets
+        self.generator = generator
+        self.locks: WeakValueDictionary[ScopeKey, asyncio.Lock] = WeakValueDictionary()
+        """Of the values that tasks of this process change by reading them first, while any does."""
         self.audit = store.audit
         self.clock = clock
         self.ids = Ids(clock)
@@ -45,7 +59,7 @@ class World:
         self._hmac = hmac.new(digest_key, digestmod="sha256")
         self.threads = Threads()
         self.calls = 0
-        """How many calls are on their way, in the kernel's tasks or in their callers' own."""
+        """How many calls and runs of blocks are on their way, in the kernel's tasks or in their callers' own."""
         self.idle: asyncio.Event | None = None
         """Set by the last of them, once somebody waits for that."""
         self._tasks: set[asyncio.Task[None]] = set()
@@ -56,12 +70,22 @@ class World:
         keyed.update(canonical)
         return keyed.hexdigest()
 
+    def lock_of(self, key: ScopeKey) -> asyncio.Lock:
+        """Return the lock of one stored value, shared by all who hold it now."""
+        return self.locks.setdefault(key, asyncio.Lock())
+
     def spawn(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
         """Start a task that the kernel waits for."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
+
+    def end_call(self) -> None:
+        """Say that a call, or a run of a block, has ended that was counted in ``calls``."""
+        self.calls -= 1
+        if self.idle is not None and not self.calls:
+            self.idle.set()
 
     async def drain(self, seconds: float) -> None:
         """Wait for every call; cancel the kernel's own tasks that are not done in time, and wait for their cleanup.

@@ -52,7 +52,8 @@ def methods_by_path(document: Node) -> Callable[[str], list[str]]:
 
 def _name_capabilities(schemas: Node, registry: Registry) -> None:
     """List the ids that an agent can be written with; a server where none is installed takes none."""
-    ids = [one.name for one in registry.capabilities.values() if one.status != "coming_soon"]
+    known = [one for one in registry.capabilities.values() if one.status != "coming_soon"]
+    ids = sorted(name for one in known for name in (one.name, *one.aliases))
     listed: Node = {"type": "string", "enum": ids} if ids else {"type": "string", "not": {}}
     capabilities: Node = schemas["AgentInput"]["properties"]["capabilities"]
     capabilities["items"]["oneOf"][0] = listed

@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any
 
 from capset.adapters.stored_agents import Loaded, StoredAgents
-from capset.definitions.agents import Agent
 from capset.errors import Conflict, NotFound
 from capset.kernel.kernel import Kernel
 from capset.kernel.registry import Registry
@@ -81,15 +80,7 @@ class Service:
 
     async def _enter(self, caller: Caller, id: str) -> Session:
         row = await self.session_row(caller, id)
-        agent = self._agent(row)
-        return await self.kernel.enter(row, agent, principal=caller.principal, env=self._env)
-
-    def _agent(self, row: SessionRow) -> Agent:
-        """Return a session's agent, as it was when the session began; one defined in code may use what has no name."""
-        defined = self.registry.agents.get(row.agent_id or "")
-        if defined is not None and self.kernel.compose(defined).static_hash == row.static_hash:
-            return defined
-        return self.agents.load(row.definition)
+        return await self.kernel.enter(row, self.agents.of_session(row), principal=caller.principal, env=self._env)
 
     async def _enter_agent(self, caller: Caller, agent_id: str) -> Session:
         loaded = await self._active(caller, agent_id)

@@ -1,8 +1,22 @@
-"""What third parties run on their own code: a clock that they move, and suites for what implements a port."""
+"""What third parties run on their own code: a clock that they move, a session, a scripted model, and suites."""
 
 from __future__ import annotations
 
+from capset.testing.capability_suite import capability_suite
 from capset.testing.clock import FakeClock
+from capset.testing.desk import Desk, session_for
+from capset.testing.scripted import Call, Say, ScriptedRunner, ScriptError, Seen
 from capset.testing.store_suite import store_suite
 
-__all__ = ["FakeClock", "store_suite"]
+__all__ = [
+    "Call",
+    "Desk",
+    "FakeClock",
+    "Say",
+    "ScriptError",
+    "ScriptedRunner",
+    "Seen",
+    "capability_suite",
+    "session_for",
+    "store_suite",
+]

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any
 
-from pydantic import ConfigDict, Discriminator, Field, Tag
+from pydantic import ConfigDict, Discriminator, Field, StrictBool, Tag
 
 from capset.composition.compose import Composition
 from capset.composition.resolve import MAX_CAPABILITIES
 from capset.definitions.names import AGENT
-from capset.stores.base import AgentRow, AgentStatus
+from capset.kernel.definition import entry_of
+from capset.stores.base import AgentRow, AgentStatus, CapabilityRow
 from capset.wire.shapes import Shape
 
 Text = Annotated[str, Field(pattern=r"^[^\u0000]*$")]
@@ -18,9 +19,23 @@ Text = Annotated[str, Field(pattern=r"^[^\u0000]*$")]
 
 
 class CapabilityEntry(Shape):
-    """A capability that an agent uses; a plain id is short for it."""
+    """A capability that an agent uses, and how (spec 1, C1); a plain id is short for one that is used as it is.
+
+    ``presets`` are switched on (true) or off, beside those that are on anyway. ``config`` is what the capability's own
+    model takes. ``prefix`` stands before the name of each of its tools; ``rename`` gives a tool, by its own name,
+    another one.
+    """
 
     id: str
+    presets: dict[str, StrictBool] | None = None
+    config: dict[str, Any] | None = None
+    prefix: str | None = None
+    rename: dict[str, str] | None = None
+
+    def short(self) -> str | CapabilityEntry:
+        """Return the shortest entry that says the same: a plain id where nothing is chosen."""
+        entry = self.model_copy(update={"presets": self.presets or None, "rename": self.rename or None})
+        return self.id if entry == CapabilityEntry(id=self.id) else entry
 
 
 def _kind(entry: Any) -> str:  # whatever a file holds there
@@ -36,15 +51,15 @@ Entry = Annotated[
 class AgentShape(Shape):
     """What an agent file holds. The order of ``capabilities`` is their priority."""
 
-    name: str
+    name: Annotated[str, Field(json_schema_extra={"pattern": f"^{AGENT.pattern}$"})]
     description: str = ""
     system_prompt: str = ""
     instructions: list[str] = Field(default_factory=list)
     capabilities: list[Entry] = Field(default_factory=list[Entry])
 
-    def capability_ids(self) -> list[str]:
-        """Return the ids of the capabilities, in order."""
-        return [entry if isinstance(entry, str) else entry.id for entry in self.capabilities]
+    def entries(self) -> list[CapabilityEntry]:
+        """Return the capabilities in order, each as an entry."""
+        return [CapabilityEntry(id=entry) if isinstance(entry, str) else entry for entry in self.capabilities]
 
 
 class AgentInput(AgentShape):
@@ -64,6 +79,7 @@ class AgentInput(AgentShape):
 class AgentDetail(Shape):
     """An agent as it is kept. One that is defined in code is ``read_only``, has its name as its id, and no times.
 
+    ``capabilities`` can be written again as they are: a plain id where nothing is chosen, else an entry.
     ``version`` counts its changes. ``notices`` say which of its capabilities are gone, deprecated or give nothing.
     """
 
@@ -72,7 +88,7 @@ class AgentDetail(Shape):
     description: str
     system_prompt: str
     instructions: list[str]
-    capabilities: list[str]
+    capabilities: list[Entry]
     tags: list[str]
     status: AgentStatus
     version: int
@@ -91,6 +107,15 @@ class AgentPageShape(Shape):
     next: str | None = None
 
 
+def entry_of_row(row: CapabilityRow) -> str | CapabilityEntry:
+    """Return how a stored agent uses a capability, as it is written."""
+    config = None if row.config is None else dict(row.config)
+    entry = CapabilityEntry(
+        id=row.id, presets=dict(row.presets), config=config, prefix=row.prefix, rename=dict(row.rename)
+    )
+    return entry.short()
+
+
 def agent_detail(row: AgentRow, notices: Iterable[str] = ()) -> AgentDetail:
     """Return the wire shape of a stored agent."""
     return AgentDetail(
@@ -99,7 +124,7 @@ def agent_detail(row: AgentRow, notices: Iterable[str] = ()) -> AgentDetail:
         description=row.description,
         system_prompt=row.system_prompt,
         instructions=list(row.instructions),
-        capabilities=[one.id for one in row.capabilities],
+        capabilities=[entry_of_row(one) for one in row.capabilities],
         tags=list(row.tags),
         status=row.status,
         version=row.version,
@@ -112,14 +137,14 @@ def agent_detail(row: AgentRow, notices: Iterable[str] = ()) -> AgentDetail:
 
 def defined_agent_detail(composition: Composition) -> AgentDetail:
     """Return the wire shape of an agent that is defined in code."""
-    agent = composition.agent
+    agent = composition.block
     return AgentDetail(
         id=agent.name,
         name=agent.name,
         description=agent.description,
         system_prompt=agent.system_prompt,
         instructions=list(agent.instructions),
-        capabilities=[one.name for one in agent.uses],
+        capabilities=[_entry(entry_of(one)) for one in agent.uses if not callable(one)],
         tags=[],
         status="active",
         version=1,
@@ -127,3 +152,7 @@ def defined_agent_detail(composition: Composition) -> AgentDetail:
         read_only=True,
         notices=list(composition.notices),
     )
+
+
+def _entry(plain: str | dict[str, Any]) -> str | CapabilityEntry:  # JSON
+    return plain if isinstance(plain, str) else CapabilityEntry.model_validate(plain)

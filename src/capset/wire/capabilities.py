@@ -6,8 +6,9 @@ from typing import Any
 
 from pydantic import Field
 
-from capset.definitions.capabilities import AnyTool, Capability, Status
-from capset.definitions.tools import Effect
+from capset.definitions.capabilities import AnyCapability, Risk, Status
+from capset.definitions.configs import config_schema
+from capset.definitions.tools import AnyTool, Effect
 from capset.fingerprint.hashes import tool_hash
 from capset.wire.shapes import Shape
 
@@ -43,15 +44,34 @@ class ToolShape(Shape):
     hash: str
 
 
+class PresetShape(Shape):
+    """A switchable part of a capability: whether it is on unless an agent says otherwise, and what it adds."""
+
+    name: str
+    default: bool
+    instructions: list[str]
+    tools: list[str]
+    adds: list[str]
+
+
 class CapabilityDetail(CapabilityShape):
-    """Everything that one capability brings."""
+    """Everything that one capability can bring: ``tools`` are those of all its presets too.
+
+    ``instructions`` are there whatever presets are on; ``uses`` are the ids of what it needs; ``config`` is the JSON
+    Schema of what can be configured, if anything can.
+    """
 
     version: str | None = None
+    risk: Risk
+    aliases: list[str]
     instructions: list[str]
     tools: list[ToolShape]
+    presets: list[PresetShape]
+    uses: list[str]
+    config: dict[str, Any] | None = None
 
 
-def capability_shape(capability: Capability) -> CapabilityShape:
+def capability_shape(capability: AnyCapability) -> CapabilityShape:
     """Return the wire shape of a capability, without what it brings."""
     return CapabilityShape(
         id=capability.name,
@@ -63,13 +83,27 @@ def capability_shape(capability: Capability) -> CapabilityShape:
     )
 
 
-def capability_detail(capability: Capability) -> CapabilityDetail:
+def capability_detail(capability: AnyCapability) -> CapabilityDetail:
     """Return the wire shape of a capability with everything that it brings."""
     return CapabilityDetail(
         **dict(capability_shape(capability)),
         version=capability.version,
-        instructions=list(capability.instructions),
-        tools=[tool_shape(tool) for tool in capability.tools],
+        risk=capability.risk,
+        aliases=list(capability.aliases),
+        instructions=list(capability.part.instructions),
+        tools=[tool_shape(tool) for tool in capability.every_tool],
+        presets=[
+            PresetShape(
+                name=name,
+                default=name in capability.default,
+                instructions=list(preset.part.instructions),
+                tools=[tool.name for tool in preset.part.tools],
+                adds=sorted(preset.part.declared),
+            )
+            for name, preset in capability.presets.items()
+        ],
+        uses=[one.name for one in capability.uses if not callable(one)],
+        config=config_schema(capability.config).json_schema if capability.config is not None else None,
     )
 
 

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from pydantic import Field
+
+from capset.composition.explain import Surface
+from capset.composition.resolve import Chosen
 from capset.definitions.tools import Effect
 from capset.evaluation.snapshot import Snapshot
 from capset.fingerprint.canonical import PROFILE
@@ -21,8 +27,45 @@ class SnapshotTool(Shape):
     reason: str
 
 
+class UsedShape(Shape):
+    """A capability as it is used here: by which way it came, and what was chosen of it.
+
+    ``path`` are the names on the way to it, the agent's first. ``presets`` are all that it has, in order, and whether
+    they are on; of what dynamic ``uses`` add to one that is there already, only the added ones. ``names`` are its tools
+    that have another name here, by their own.
+    """
+
+    id: str
+    name: str
+    path: list[str]
+    presets: dict[str, bool]
+    config: dict[str, Any] | None = None
+    names: dict[str, str]
+    is_dynamic: bool
+
+
+class ExplainedShape(Shape):
+    """One thing of the composition, and who contributed it: a capability, by a preset perhaps, or else the agent.
+
+    ``name`` is a tool's, a resource's or a state field's with its scope before it, a target's, a path; of an
+    instruction the first line, of context its keys, its text or its function's name (spec 1, C40). ``path`` begins with
+    the block that has it; ``within`` are the blocks around that, the agent first, and empty for the agent's own.
+    """
+
+    surface: Surface
+    name: str
+    capability: str | None = None
+    preset: str | None = None
+    path: list[str]
+    within: list[str] = Field(default_factory=list[str])
+
+
 class SnapshotShape(Shape):
-    """What the three hashes cover, and the hashes: 64 hexadecimal digits each, by the profile named."""
+    """What the three hashes cover, and the hashes: 64 hexadecimal digits each, by the profile named.
+
+    ``system_text`` is all that a model is told; of a session with its context, as it is now. ``uses`` and ``explained``
+    say where everything comes from; ``dynamic`` are the functions that add more at run time.
+    """
 
     agent: str
     principal: str
@@ -30,7 +73,10 @@ class SnapshotShape(Shape):
     instructions: list[str]
     system_text: str
     capabilities: list[str]
+    uses: list[UsedShape]
+    dynamic: list[str]
     tools: list[SnapshotTool]
+    explained: list[ExplainedShape]
     notices: list[str]
     static_hash: str
     runtime_hash: str
@@ -38,13 +84,16 @@ class SnapshotShape(Shape):
     profile: str
 
 
-def snapshot_shape(snapshot: Snapshot) -> SnapshotShape:
-    """Return the wire shape of a snapshot; its tools are sorted by name."""
+def snapshot_shape(snapshot: Snapshot, system_text: str | None = None) -> SnapshotShape:
+    """Return the wire shape of a snapshot; its tools are sorted by name.
+
+    ``system_text`` is the text with its context, where a session has resolved it.
+    """
     composition = snapshot.composition
     tools = [
         SnapshotTool(
             name=name,
-            capability=installed.capability.name,
+            capability=installed.owner,
             effect=installed.tool.effect,
             permissions=sorted(installed.tool.permissions),
             hash=tool_hash(installed.tool),
@@ -54,16 +103,42 @@ def snapshot_shape(snapshot: Snapshot) -> SnapshotShape:
         for name, installed in sorted(composition.tools.items())
     ]
     return SnapshotShape(
-        agent=composition.agent.name,
+        agent=composition.block.name,
         principal=snapshot.principal.id,
-        system_prompt=composition.agent.system_prompt,
+        system_prompt=composition.block.system_prompt,
         instructions=list(snapshot.instructions),
-        system_text=composition.system_text,
+        system_text=composition.system_text if system_text is None else system_text,
         capabilities=[one.name for one in composition.capabilities],
+        uses=[_used(one) for one in composition.chosen],
+        dynamic=[getattr(function, "__name__", "uses") for function in composition.dynamic],
         tools=tools,
+        explained=[
+            ExplainedShape(
+                surface=one.surface,
+                name=one.name,
+                capability=one.source.capability,
+                preset=one.source.preset,
+                path=list(one.source.path),
+                within=list(one.within),
+            )
+            for one in composition.explain()
+        ],
         notices=list(composition.notices),
         static_hash=snapshot.static_hash,
         runtime_hash=snapshot.runtime_hash,
         prompt_hash=snapshot.prompt_hash,
         profile=PROFILE,
+    )
+
+
+def _used(one: Chosen) -> UsedShape:
+    known = one.capability.presets if one.is_base else one.presets
+    return UsedShape(
+        id=one.capability.name,
+        name=one.capability.title,
+        path=list(one.path),
+        presets={name: name in one.presets for name in known},
+        config=None if one.config is None else one.config.model_dump(mode="json", by_alias=True),
+        names={own: name for own, name in one.names.items() if own != name},
+        is_dynamic=one.is_dynamic,
     )

@@ -117,7 +117,7 @@ async def test_a_deadline_is_on_the_kernels_clock() -> None:
     clock, wait = FakeClock(), waiting()
     async with Kernel(store="memory://", clock=clock) as kernel:
         async with desk(wait) as opened:
-            agent = opened.session.snapshot.composition.agent
+            agent = opened.session.snapshot.composition.block
         async with kernel.open(agent, principal=Principal("user-1")) as session:
             (error,) = await read(session.invoke(sent(clock.time_ns() / 1e9 - 1)))
             assert error.data["status"] == 504

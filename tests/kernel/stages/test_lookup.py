@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from typing import Any
+
 import pytest
 
-from capset import Agent, Capability, Message, Principal, tool
-from capset.errors import NotFound
-from tests.kernel.support import ask, desk, read
+from capset import Agent, Capability, Context, Message, Principal, tool
+from capset.errors import InvalidArguments, NotFound, PermissionDenied, ToolError
+from tests.kernel.support import ask, desk, opened, read
 
 
 @tool(effect="read")
@@ -129,3 +132,42 @@ async def test_a_tool_that_was_never_composed_is_404() -> None:
     async with desk(find_note) as opened:
         with pytest.raises(NotFound, match="did you mean 'find_note'"):
             await opened.session.call(tool(effect="read", name="find_notes")(find_note.handler))
+
+
+@tool(effect="read")
+async def ask_for_note(ctx: Context) -> str:
+    """Find a note, by another tool."""
+    return await ctx.call(find_note, "nested")
+
+
+PLAIN = Capability("plain", tools=[find_note, ask_for_note])
+PREFIXED = Capability("prefixed", tools=[find_note, open_vault])
+RENAMED = PREFIXED.with_names(prefix="x_")
+
+
+@pytest.mark.spec("C15")
+@pytest.mark.parametrize("uses", [[PLAIN, RENAMED], [RENAMED, PLAIN], [PLAIN, lambda ctx: [RENAMED]]])
+async def test_a_tool_under_two_names_is_refused_as_an_object_and_done_by_each_name(uses: list[Any]) -> None:
+    async with opened(Agent("a", uses=uses)) as desk:
+        assert {"find_note", "x_find_note"} <= set((await desk.session.current()).tools)
+        with pytest.raises(InvalidArguments, match="is installed under several names here") as refused:
+            await desk.session.call(find_note, "x")
+        assert "by one of its names" in str(refused.value.hint)
+        assert not (await desk.session.try_call(find_note)).success
+        async with desk.session.stream(find_note) as messages:
+            assert [one.data["status"] async for one in messages] == [422]
+        with pytest.raises(ToolError, match="is installed under several names here") as failed:
+            await desk.session.call(ask_for_note)
+        assert (failed.value.code, failed.value.status) == ("invalid_arguments", 422)
+        outcomes = Counter((one.tool == "ask_for_note", one.outcome) for one in await desk.records())
+        assert outcomes == {(False, "invalid"): 4, (True, "failed"): 1}
+        for name in ("find_note", "x_find_note", "plain.find_note", "prefixed.x_find_note"):
+            (reply,) = await read(desk.session.invoke(Message("query", name, {"text": name})))
+            assert (reply.kind, reply.data) == ("reply", f"found {name}")
+
+
+@pytest.mark.spec("C15")
+async def test_an_ambiguous_tool_says_nothing_to_those_who_may_not_use_it() -> None:
+    async with opened(Agent("a", uses=[Capability("plain", tools=[open_vault]), RENAMED])) as desk:
+        with pytest.raises(PermissionDenied, match="vault:open"):
+            await desk.session.call(open_vault)

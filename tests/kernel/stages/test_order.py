@@ -230,7 +230,7 @@ async def test_another_agents_tool_of_the_same_name_is_404() -> None:
 
 async def test_a_session_of_one_kernel_knows_nothing_of_anothers() -> None:
     async with traced() as opened, Kernel(store="memory://") as elsewhere:
-        agent = opened.session.snapshot.composition.agent
+        agent = opened.session.snapshot.composition.block
         async with elsewhere.open(agent, principal=Principal("user-1")) as session:
             await session.call(look, 2)
         assert await opened.records() == []

@@ -105,7 +105,7 @@ async def test_capabilities_are_found(asker: httpx2.AsyncClient, query: dict[str
 async def test_a_capability_is_told_in_full(shared: Site, asker: httpx2.AsyncClient) -> None:
     kit = (await asker.get("/v1/capabilities/kit")).json()
     tools = {one["name"]: one for one in kit["tools"]}
-    assert tools.keys() == {one.name for one in shared.registry.get("kit").tools}
+    assert tools.keys() == {one.name for one in shared.registry.get("kit").every_tool}
     assert (tools["unlock"]["permissions"], tools["unlock"]["effect"]) == (["vault:open"], "write")
     assert tools["echo"]["schema"] == tools_of(shared.registry)["echo"].arguments.json_schema
     said = problem(await asker.get("/v1/capabilities/kiit"), 404, "not_found")

@@ -20,8 +20,8 @@ from capset.wire.demo import DoorShape
 def show_session(console: Console, session: Session, folder: Path) -> None:
     """Say what runs, where, and in which exact version."""
     snapshot = session.snapshot
-    agent = snapshot.composition.agent
-    capabilities = ", ".join(capability.name for capability in agent.uses)
+    agent = snapshot.composition.block
+    capabilities = ", ".join(capability.name for capability in agent.uses if not callable(capability))
     console.print(f"[bold]{verbatim(agent.name)}[/] with {capabilities}, in {verbatim(str(folder))}", soft_wrap=True)
     for name in ("static_hash", "runtime_hash", "prompt_hash"):
         console.print(f"[dim]{name:<12}[/] {getattr(snapshot, name)}", soft_wrap=True)

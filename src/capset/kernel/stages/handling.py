@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, cast
 
-from capset.definitions.capabilities import AnyTool
+from capset.composition.merge import Installed
 from capset.definitions.messages import Progress, Reply
 from capset.errors import (
     Cancelled,
@@ -26,6 +26,7 @@ from capset.evaluation.containment import is_contained
 from capset.kernel.context import CallContext
 from capset.kernel.emission import emit_event, shown
 from capset.kernel.invocation import MISSING, Invocation, Step
+from capset.kernel.threads import run_for
 
 Start = Callable[[Invocation], Awaitable[Any]]
 """Starts a handler; awaiting gives its result, of the tool's own type."""
@@ -35,9 +36,10 @@ _SAFE = (Cancelled, DeadlineExceeded, InvalidArguments, NotFound, PermissionDeni
 _log = logging.getLogger("capset.kernel")
 
 
-def handling(tool: AnyTool) -> Step:
+def handling(installed: Installed) -> Step:
     """Run the handler in the way that its shape needs, with the context if it takes one."""
-    start: Start = {"async": _start_async, "sync": _start_sync, "stream": _start_stream}[tool.shape](tool)
+    tool = installed.tool
+    start: Start = {"async": _start_async, "sync": _start_sync, "stream": _start_stream}[tool.shape](installed)
     timeout = tool.timeout
 
     def step(call: Invocation) -> Awaitable[None]:
@@ -97,30 +99,26 @@ async def _timed(call: Invocation, start: Start, timeout: float | None) -> None:
         raise DeadlineExceeded(f"Deadline exceeded: {call.road.name!r} did not finish in time.")
 
 
-def _start_async(tool: AnyTool) -> Start:
-    handler = tool.handler
+def _start_async(installed: Installed) -> Start:
+    tool, handler = installed.tool, installed.tool.handler
     if tool.takes_context:
         return lambda call: handler(CallContext(call), **call.arguments)
     return lambda call: handler(**call.arguments)
 
 
-def _start_sync(tool: AnyTool) -> Start:
-    handler, takes_context = tool.handler, tool.takes_context
+def _start_sync(installed: Installed) -> Start:
+    handler, takes_context = installed.tool.handler, installed.tool.takes_context
 
     async def start(call: Invocation) -> Any:
         leading = (CallContext(call),) if takes_context else ()
-        try:
-            return await call.place.world.threads.run(partial(handler, *leading, **call.arguments))
-        except asyncio.CancelledError as error:
-            if not is_contained(error):
-                _log.error("the thread of %r, correlation %s, is abandoned", call.road.name, call.correlation)
-            raise
+        work = partial(handler, *leading, **call.arguments)
+        return await run_for(call.place.world.threads, call, call.road.name, work)
 
     return start
 
 
-def _start_stream(tool: AnyTool) -> Start:
-    handler, takes_context, name = tool.handler, tool.takes_context, tool.name
+def _start_stream(installed: Installed) -> Start:
+    handler, takes_context, name = installed.tool.handler, installed.tool.takes_context, installed.name
 
     async def start(call: Invocation) -> Any:
         leading = (CallContext(call),) if takes_context else ()

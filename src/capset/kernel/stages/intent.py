@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from capset.definitions.capabilities import AnyTool
+from capset.composition.merge import Installed
 from capset.kernel.audit import Intent
 from capset.kernel.invocation import Invocation, Step
 
 
-def intent(tool: AnyTool) -> Step | None:
+def intent(installed: Installed) -> Step | None:
     """Put the call on record before its handler; reads need none. Raises ``StoreError`` (503) if that fails."""
-    if not tool.has_side_effects:
+    if not installed.tool.has_side_effects:
         return None
 
     async def step(call: Invocation) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
-from capset.definitions.capabilities import AnyTool
-from capset.errors import CapsetError, NotFound, unknown
+from capset.errors import CapsetError, InvalidArguments, NotFound, unknown
 from capset.kernel.invocation import Invocation, Road
-from capset.kernel.stages.permission import permission
+from capset.kernel.place import Place
+
+Find = Callable[[Place], Road]
+"""Finds the road of a call in a place."""
 
 
 def unknown_road(name: str) -> Road:
@@ -15,21 +18,40 @@ def unknown_road(name: str) -> Road:
     return Road(name, None, None, None, False, (_not_found,))
 
 
-def refusing_road(road: Road, tool: AnyTool, error: CapsetError) -> Road:
+def ambiguous_road(road: Road) -> Road:
+    """Return a road that refuses a tool object which is installed under several names (spec 1, C15)."""
+    return refusing_road(
+        road,
+        InvalidArguments(
+            f"the tool {road.name!r} is installed under several names here, so that it is not said which is meant",
+            hint="call it by one of its names: session.invoke(session.message(name, …))",
+        ),
+    )
+
+
+def refusing_road(road: Road, error: CapsetError) -> Road:
     """Return a tool's road that leads to one refusal, and to a record: of a message that is wrong as a whole.
 
-    Permission comes first here too, so that the refusal says nothing of a tool to those who may not use it.
+    Permission, which is every road's first step, comes first here too, so that the refusal says nothing of a tool to
+    those who may not use it.
     """
 
     def refuse(call: Invocation) -> None:
         raise error
 
-    return replace(road, steps=(permission(tool), refuse))
+    return replace(road, steps=(*road.steps[:1], refuse))
 
 
 def _not_found(call: Invocation) -> None:
     name, tools = call.road.name, call.place.snapshot.tools
     if name in tools:
         raise NotFound(f"the tool {name!r} that was given is not this agent's own of that name")
+    for one in call.place.snapshot.composition.chosen:
+        for preset, part in one.capability.presets.items():
+            if preset not in one.presets and name in [one.names.get(tool.name) for tool in part.part.tools]:
+                raise NotFound(
+                    f"the tool {name!r} belongs to the preset {preset!r} of {one.capability.name!r}, which is off here",
+                    hint=f"use {one.capability.name}.with_presets({preset}=True)",
+                )
     known = [installed.qualified for installed in tools.values()] if "." in name else tools
     raise NotFound(unknown("tool", name, known))

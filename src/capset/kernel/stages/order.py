@@ -11,22 +11,24 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from capset.definitions.capabilities import AnyTool
+from capset.composition.merge import Installed
 from capset.kernel.invocation import Step
 from capset.kernel.stages.handling import handling
 from capset.kernel.stages.intent import intent
+from capset.kernel.stages.loading import loading
 from capset.kernel.stages.output import output
 from capset.kernel.stages.permission import permission
 from capset.kernel.stages.policy import policy
 from capset.kernel.stages.sanitising import sanitising
 from capset.kernel.stages.validation import validation
 
-Stage = Callable[[AnyTool], Step | None]
+Stage = Callable[[Installed], Step | None]
 
 STAGES: Final[tuple[Stage, ...]] = (
     permission,
     validation,
     policy,
+    loading,
     intent,
     handling,
     output,

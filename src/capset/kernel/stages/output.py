@@ -6,7 +6,7 @@ import logging
 
 from pydantic import ValidationError
 
-from capset.definitions.capabilities import AnyTool
+from capset.composition.merge import Installed
 from capset.definitions.misfits import misfits
 from capset.errors import InvalidOutput
 from capset.kernel.invocation import MISSING, Invocation, Step
@@ -14,9 +14,9 @@ from capset.kernel.invocation import MISSING, Invocation, Step
 _log = logging.getLogger("capset.kernel")
 
 
-def output(tool: AnyTool) -> Step:
+def output(installed: Installed) -> Step:
     """Validate the result strictly; a streaming tool that gave none has nothing to validate."""
-    name, check = tool.name, tool.output.check
+    name, check = installed.name, installed.tool.output.check
 
     def step(call: Invocation) -> None:
         if call.value is MISSING:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from capset.definitions.capabilities import AnyTool
+from capset.composition.merge import Installed
 from capset.errors import PermissionDenied
 from capset.kernel.invocation import Invocation, Step
 
 
-def permission(tool: AnyTool) -> Step:
+def permission(installed: Installed) -> Step:
     """Refuse a call of a tool that is not in play for this principal, here and now."""
-    name = tool.name
+    name = installed.name
 
     def step(call: Invocation) -> None:
         snapshot = call.place.snapshot

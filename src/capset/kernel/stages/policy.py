@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from typing_extensions import TypeVar
 
-from capset.definitions.capabilities import AnyTool
+from capset.composition.merge import Installed
 from capset.definitions.policies import Decision, Policy, Request
 from capset.errors import DeadlineExceeded, PermissionDenied
 from capset.evaluation.policies import ask_each, denials
@@ -18,11 +18,11 @@ from capset.kernel.invocation import Invocation, Step
 T = TypeVar("T")
 
 
-def policy(tool: AnyTool) -> Step | None:
+def policy(installed: Installed) -> Step | None:
     """Refuse a call that any policy denies; all are asked, so that the record names everyone who decided."""
-    if not tool.policies:
+    tool, policies = installed.tool, installed.gates
+    if not policies:
         return None
-    policies = tool.policies
     ids = tuple(one.id for one in policies)
     only_scalars = tool.arguments.only_scalars
 

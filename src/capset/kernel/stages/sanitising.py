@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from capset.definitions.capabilities import AnyTool
+from capset.composition.merge import Installed
 from capset.errors import InvalidOutput
 from capset.kernel.invocation import MISSING, Invocation, Step
 
@@ -12,9 +12,9 @@ MAX_INTEGER: Final = 10**4000
 """Python writes no integer of more than 4,300 decimal digits."""
 
 
-def sanitising(tool: AnyTool) -> Step | None:
+def sanitising(installed: Installed) -> Step | None:
     """Turn the result into JSON data; booleans, null and integers that can be written are that already."""
-    name = tool.name
+    name, tool = installed.name, installed.tool
     if tool.output.is_exact:
         return _bounded(name) if tool.output.json_schema["type"] == "integer" else None
     jsonable = tool.output.jsonable

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from capset.definitions.capabilities import AnyTool
+from capset.composition.merge import Installed
 from capset.definitions.messages import Json
 from capset.definitions.misfits import misfits
 from capset.definitions.plain import plain, plain_json
@@ -15,9 +15,9 @@ from capset.errors import InvalidArguments
 from capset.kernel.invocation import Invocation, Step
 
 
-def validation(tool: AnyTool) -> Step:
+def validation(installed: Installed) -> Step:
     """Validate strictly: as JSON what came as JSON, as Python what came in process."""
-    name, schema = tool.name, tool.arguments
+    name, schema = installed.name, installed.tool.arguments
     check, check_json, only_scalars = schema.check, schema.check_json, schema.only_scalars
     may_be_infinite = schema.may_be_infinite
 

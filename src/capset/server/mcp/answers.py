@@ -7,31 +7,30 @@ from typing import Any
 
 from mcp_types import CallToolResult, ContentBlock, TextContent
 
-from capset.definitions.capabilities import AnyTool
 from capset.definitions.messages import Message
+from capset.definitions.tools import AnyTool
 from capset.errors import CapsetError
-from capset.evaluation.snapshot import Snapshot
 from capset.kernel.streaming import Messages
 from capset.server.mcp.listing import PREFIX, WRAPPED, hashes, is_wrapped
 from capset.wire.errors import error_shape
 
 
-def answer(snapshot: Snapshot, name: str, ended: Messages, reply: Message | None) -> CallToolResult:
+def answer(ended: Messages, reply: Message | None) -> CallToolResult:
     """Return the result of a call that has ended; ``reply`` is its reply, if it gave one.
 
     A refusal or a failure is a result too, with ``is_error``: the model reads it, and may do better.
     """
+    result = ended.result
     meta = {
         f"{PREFIX}record": ended.record,
         f"{PREFIX}correlation": ended.correlation,
-        **hashes(snapshot),
+        **hashes(result),
     }
-    if (error := ended.result.error) is not None:
+    if (error := result.error) is not None:
         meta[f"{PREFIX}error"] = error_shape(error).plain()
         return CallToolResult(content=[TextContent(text=error_text(error))], is_error=True, _meta=meta)
-    tool = _called(snapshot, name)
     content: list[ContentBlock] = [] if reply is None else [TextContent(text=_text(reply.data))]
-    return CallToolResult(content=content, structured_content=_structured(tool, reply), _meta=meta)
+    return CallToolResult(content=content, structured_content=_structured(ended.called, reply), _meta=meta)
 
 
 def error_text(error: CapsetError) -> str:
@@ -43,16 +42,11 @@ def error_text(error: CapsetError) -> str:
     return "\n".join([error.message, *fields, ", ".join(named)])
 
 
-def _called(snapshot: Snapshot, name: str) -> AnyTool:
-    """Return the tool that a successful call was of, whether it was named alone or with its capability."""
-    return snapshot.tools[name.rpartition(".")[2]].tool
-
-
 def _text(data: Any) -> str:  # the tool's own output, as JSON data
     return data if isinstance(data, str) else json.dumps(data, ensure_ascii=False)
 
 
-def _structured(tool: AnyTool, reply: Message | None) -> dict[str, Any]:
-    if not is_wrapped(tool):
+def _structured(tool: AnyTool | None, reply: Message | None) -> dict[str, Any]:
+    if tool is not None and not is_wrapped(tool):
         return {} if reply is None else reply.data
     return {} if reply is None else {WRAPPED: reply.data}

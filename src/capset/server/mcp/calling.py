@@ -37,7 +37,7 @@ async def call_tool(exchange: Exchange, params: CallToolRequestParams, report: R
                     reply = message
                 case _:
                     pass
-        return answer(session.snapshot, params.name, messages, reply)
+        return answer(messages, reply)
 
 
 @asynccontextmanager

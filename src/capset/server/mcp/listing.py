@@ -8,10 +8,10 @@ from mcp_types import ListToolsResult, ToolAnnotations
 from mcp_types import Tool as McpTool
 
 from capset.composition.merge import Installed
-from capset.definitions.capabilities import AnyTool
-from capset.definitions.tools import Effect
+from capset.definitions.tools import AnyTool, Effect
 from capset.evaluation.snapshot import Snapshot
 from capset.fingerprint.hashes import tool_hash
+from capset.kernel.results import Result
 
 PREFIX: Final = "dev.capset/"
 """What every ``_meta`` key of capset's begins with."""
@@ -33,9 +33,9 @@ def list_tools(snapshot: Snapshot) -> ListToolsResult:
     return ListToolsResult(tools=tools, _meta=hashes(snapshot))
 
 
-def hashes(snapshot: Snapshot) -> dict[str, Any]:  # the values of a _meta object may be any JSON
+def hashes(origin: Snapshot | Result[Any]) -> dict[str, Any]:  # the values of a _meta object may be any JSON
     """Return which tools and which prompt an answer comes from."""
-    return {f"{PREFIX}runtime_hash": snapshot.runtime_hash, f"{PREFIX}prompt_hash": snapshot.prompt_hash}
+    return {f"{PREFIX}runtime_hash": origin.runtime_hash, f"{PREFIX}prompt_hash": origin.prompt_hash}
 
 
 def is_wrapped(tool: AnyTool) -> bool:
@@ -70,7 +70,7 @@ def _shown(installed: Installed) -> McpTool:
         output_schema=output_schema(tool),
         annotations=_HINTS[tool.effect],
         _meta={
-            f"{PREFIX}capability": installed.capability.name,
+            f"{PREFIX}capability": installed.owner,
             f"{PREFIX}effect": tool.effect,
             f"{PREFIX}hash": tool_hash(tool),
         },

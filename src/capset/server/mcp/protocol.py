@@ -21,6 +21,7 @@ from mcp_types import (
 )
 from pydantic import ValidationError
 
+from capset.errors import CapsetError
 from capset.server.mcp.calling import call_tool
 from capset.server.mcp.exchanges import Exchange
 from capset.server.mcp.listing import list_tools
@@ -40,7 +41,7 @@ def make_server(exchange: Callable[[], Exchange]) -> McpServer:
     async def on_list(asked: Asked, params: PaginatedRequestParams | None) -> ListToolsResult:
         if params is not None and params.cursor is not None:
             raise MCPError(INVALID_PARAMS, "There is one page of tools: leave the cursor out")
-        return list_tools(exchange().session.snapshot)
+        return list_tools(await exchange().session.current())
 
     async def on_call(asked: Asked, params: CallToolRequestParams) -> CallToolResult:
         if params.input_responses is None and "input_responses" in params.model_fields_set:
@@ -59,7 +60,7 @@ def make_server(exchange: Callable[[], Exchange]) -> McpServer:
         result = await call_next(ctx)
         if ctx.method not in _WELCOMES:
             return result
-        text = exchange().session.snapshot.composition.system_text
+        text = await exchange().session.system_text()
         return cast("dict[str, Any]", result) | ({"instructions": text} if text else {})
 
     server: McpServer = Server(
@@ -81,6 +82,8 @@ async def _contain(ctx: Asked, call_next: CallNext) -> HandlerResult:
         return await call_next(ctx)
     except (MCPError, ValidationError):
         raise
+    except CapsetError as error:  # its message is made for clients
+        raise MCPError(INTERNAL_ERROR, error.message) from None
     except Exception:
         _log.exception("the request %r failed", ctx.method)
         raise MCPError(INTERNAL_ERROR, "Internal error; the log has the details") from None

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from capset.definitions.capabilities import Capability, Status
+from capset.definitions.capabilities import AnyCapability, Status
 from capset.server.rest.parts import Asked, Id, Reads, Served, StrictRoute, problems
 from capset.wire.capabilities import (
     CapabilityDetail,
@@ -19,20 +19,20 @@ router = APIRouter(prefix="/capabilities", tags=["capabilities"], route_class=St
 
 
 class CapabilityFilter(Asked):
-    """Only capabilities that fit everything given; ``text`` is looked for in ids, names and descriptions."""
+    """Only capabilities that fit everything given; ``text`` is looked for in ids, aliases, names and descriptions."""
 
     status: Status | None = None
     category: Annotated[str | None, Query(max_length=100)] = None
     permission: Annotated[str | None, Query(max_length=100)] = None
     text: Annotated[str | None, Query(max_length=200)] = None
 
-    def fits(self, one: Capability) -> bool:
+    def fits(self, one: AnyCapability) -> bool:
         """Whether a capability is asked for; by permission, if one of its tools needs it."""
-        said = " ".join((one.name, one.title, one.description)).casefold()
+        said = " ".join((one.name, *one.aliases, one.title, one.description)).casefold()
         return (
             self.status in (None, one.status)
             and self.category in (None, one.category)
-            and (self.permission is None or any(self.permission in tool.permissions for tool in one.tools))
+            and (self.permission is None or any(self.permission in tool.permissions for tool in one.every_tool))
             and (self.text is None or self.text.casefold() in said)
         )
 
@@ -48,5 +48,5 @@ async def list_capabilities(
 
 @router.get("/{id}", responses=problems(404, 422), operation_id="get_capability")
 async def get_capability(service: Served, _: Reads, id: Id) -> CapabilityDetail:
-    """Return one capability with its tools and their schemas."""
+    """Return one capability, by its id or an alias, with its presets, its tools, and their schemas."""
     return capability_detail(service.registry.get(id))

@@ -53,5 +53,6 @@ async def delete_session(service: Served, caller: Calls, id: Id) -> None:
 
 @router.get("/{id}/snapshot", responses=problems(404, 422), operation_id="get_snapshot")
 async def get_snapshot(service: Served, caller: Calls, id: Id) -> SnapshotShape:
-    """Return what the caller may use in a session, why not the rest, and the three hashes."""
-    return snapshot_shape((await service.session(caller, id)).snapshot)
+    """Return what the caller may use in a session now, why not the rest, what a model is told, and the three hashes."""
+    session = await service.session(caller, id)
+    return snapshot_shape(await session.current(), await session.system_text())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib.metadata import entry_points
 from typing import Any, Protocol, cast
 
 from capset.errors import DefinitionError, unknown
@@ -81,6 +80,8 @@ def make_store(url: str) -> Store:
     The scheme is looked up in the entry point group ``capset.stores``. Raises ``DefinitionError`` for a scheme that
     nothing installed provides.
     """
+    from importlib.metadata import entry_points  # whose import takes long
+
     scheme, separator, _ = url.partition("://")
     found = {point.name: point for point in entry_points(group=GROUP)}
     if not separator or scheme not in found:

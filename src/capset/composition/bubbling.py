@@ -1,0 +1,60 @@
+"""Resources and state come up from every block to the root, which has them all (spec 1, C20)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from pydantic import BaseModel
+
+from capset.composition.merge import Merged, ResourceKey, merge_resources
+from capset.composition.sources import Contributed, Source
+from capset.composition.states import MergedState, merge_states
+from capset.definitions.blocks import Block
+from capset.definitions.resources import AnyResource, Documents
+from capset.definitions.scopes import SCOPES, Scope, ScopeState
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Data:
+    """All resources and state that a run can reach, joined; ``given`` are the resources as they were declared.
+
+    Where a flow settles a conflict, ``resources`` has its word, and ``given`` all those that go by it.
+    """
+
+    resources: Mapping[ResourceKey, Contributed[AnyResource | Documents]]
+    states: Mapping[Scope, MergedState]
+    given: frozenset[AnyResource | Documents]
+
+
+def bubble(block: Block, below_first: Iterable[Merged]) -> Data:
+    """Join what was merged for a root ``block`` and for all blocks below it, those first.
+
+    Raises ``ResourceConflict`` or ``StateConflict``, naming both contributors, unless the block has the last word.
+    """
+    merged = tuple(below_first)
+    if len(merged) == 1:
+        (alone,) = merged
+        return Data(alone.resources, alone.states, frozenset(one.value for one in alone.resources.values()))
+    resources = [(one.source, one.value) for part in merged for one in part.resources.values()]
+    settled = {(one.scope, one.name): one for one in block.part.resources if block.has_last_word}
+    last: ScopeState = block.part.state if block.has_last_word else {}
+    return Data(
+        merge_resources((source, settled.get((one.scope, one.name), one)) for source, one in resources),
+        MappingProxyType(
+            {
+                scope: merge_states(f"{scope} state", models, last_word=last.get(scope))
+                for scope in SCOPES
+                if (models := _models(scope, merged))
+            }
+        ),
+        frozenset(one for _, one in resources),
+    )
+
+
+def _models(scope: Scope, merged: Iterable[Merged]) -> list[tuple[Source, type[BaseModel]]]:
+    found: list[Contributed[type[BaseModel]]] = [
+        one for part in merged if scope in part.states for one in part.states[scope].models
+    ]
+    return [(one.source, one.value) for one in found]

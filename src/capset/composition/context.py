@@ -1,0 +1,164 @@
+"""Context as the model reads it: what several contributors say under one key stands in one place (spec 1, C23–C26)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, cast
+
+from capset.composition.sources import Source
+from capset.definitions.contents import MAX_LEVELS, ContextMessage, ContextValue
+from capset.errors import ContextError, ContextShapeConflict
+
+RESERVED: Final = frozenset(
+    {
+        *("system", "user", "assistant", "developer", "human", "ai", "tool", "capability", "capabilities"),
+        *("tool-use", "tool-call", "tool-calls", "tool-result", "tool-results", "function", "function-call"),
+        *("function-calls", "function-result", "invoke", "thinking", "reasoning"),
+    }
+)
+"""Tags that a model or a provider may take for something else than data (C23)."""
+_TAG: Final = re.compile(r"[a-z][a-z0-9-]*")
+_BOUNDARY: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|[_\s]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Rendered:
+    """Resolved context: the XML of all tags, the plain texts, and the messages that stand by themselves."""
+
+    xml: str
+    texts: tuple[str, ...]
+    messages: tuple[ContextMessage, ...]
+
+
+@dataclass(slots=True)
+class _Tag:
+    """One tag while it is gathered; its shape is that of its first contributor who has one, named in ``source``."""
+
+    shape: Literal["text", "mapping"] | None = None
+    source: Source | None = None
+    texts: list[str] = field(default_factory=list[str])
+    inner: dict[str, _Tag] = field(default_factory=dict[str, "_Tag"])
+
+
+def render_context(values: Iterable[tuple[Source, ContextValue]]) -> Rendered:
+    """Join resolved entries, in their order. Equal values give equal bytes.
+
+    Raises ``ContextError`` for a tag that cannot be one and a value that is no context, ``ContextShapeConflict`` for
+    text from one contributor and a mapping from another; each names who gave it.
+    """
+    tags: dict[str, _Tag] = {}
+    texts: list[str] = []
+    messages: list[ContextMessage] = []
+
+    def take(source: Source, value: object, level: int) -> None:
+        _check_level(level, source)
+        match value:
+            case None:
+                pass
+            case str():
+                if value.strip():
+                    texts.append(_checked(value, source))
+            case ContextMessage():
+                messages.append(value)
+            case Mapping():
+                _gather(tags, cast("Mapping[Any, Any]", value), source, (), level)
+            case list() | tuple():
+                for one in cast("Sequence[object]", value):
+                    take(source, one, level + 1)
+            case _:
+                raise _refused(source, value, ())
+
+    for source, value in values:
+        take(source, value, 0)
+    return Rendered("\n".join(_lines(tags, 0)), tuple(texts), tuple(messages))
+
+
+def tag_of(key: object) -> str | None:
+    """Return a key as a tag, ``userPreferences`` as ``user-preferences``, or ``None`` if it can be none."""
+    if not isinstance(key, str) or not key.isascii():
+        return None
+    tag = _BOUNDARY.sub("-", key).lower()
+    return tag if _TAG.fullmatch(tag) and tag not in RESERVED else None
+
+
+def _check_level(level: int, source: Source) -> None:
+    if level > MAX_LEVELS:
+        raise ContextError(f"the context of {source} is nested more than {MAX_LEVELS} levels deep")
+
+
+def _gather(into: dict[str, _Tag], value: Mapping[Any, Any], source: Source, path: tuple[str, ...], level: int) -> None:
+    for key, member in value.items():
+        if (tag := tag_of(key)) is None:
+            raise ContextError(
+                f"the context of {source} has the key {key!r:.80}, which cannot be a tag",
+                hint="a tag is a word such as user-preferences, and none of those that models give a meaning",
+            )
+        _put(into.setdefault(tag, _Tag()), member, source, (*path, tag), level + 1)
+
+
+def _put(tag: _Tag, value: object, source: Source, path: tuple[str, ...], level: int) -> None:
+    _check_level(level, source)
+    match value:
+        case None:
+            pass
+        case str():
+            if value.strip():
+                _shape(tag, "text", source, path)
+                tag.texts.append(_checked(value, source))
+        case Mapping():
+            _shape(tag, "mapping", source, path)
+            _gather(tag.inner, cast("Mapping[Any, Any]", value), source, path, level)
+        case list() | tuple():
+            for one in cast("Sequence[object]", value):
+                _put(tag, one, source, path, level + 1)
+        case _:
+            raise _refused(source, value, path)
+
+
+def _shape(tag: _Tag, shape: Literal["text", "mapping"], source: Source, path: tuple[str, ...]) -> None:
+    if tag.shape is None:
+        tag.shape, tag.source = shape, source
+    elif tag.shape != shape:
+        raise ContextShapeConflict(
+            f"<{' '.join(path)}> is {_NAMED[tag.shape]} from {tag.source} and {_NAMED[shape]} from {source}",
+            hint="let both give the same shape, or use two keys",
+        )
+
+
+_NAMED: Final = {"text": "text", "mapping": "a mapping"}
+
+
+def _refused(source: Source, value: object, path: tuple[str, ...]) -> ContextError:
+    where = f" under <{' '.join(path)}>" if path else ""
+    return ContextError(
+        f"the context of {source} gives {type(value).__name__}{where}: "
+        "context is text, a mapping, a list of those or None",
+        hint="write it as text, in the words that the model shall read",
+    )
+
+
+def _checked(text: str, source: Source) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ContextError(f"the context of {source} holds a lone surrogate at position {error.start}") from None
+    return text
+
+
+def _lines(tags: Mapping[str, _Tag], level: int) -> Iterator[str]:
+    margin = "  " * level
+    for name, tag in tags.items():
+        inner = [*_text_lines(tag.texts, margin + "  "), *_lines(tag.inner, level + 1)]
+        if inner:
+            yield f"{margin}<{name}>"
+            yield from inner
+            yield f"{margin}</{name}>"
+
+
+def _text_lines(texts: Iterable[str], margin: str) -> Iterator[str]:
+    for text in texts:
+        escaped = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+        for line in escaped.replace("\r\n", "\n").replace("\r", "\n").strip("\n").split("\n"):
+            yield margin + line if line.strip() else ""

@@ -1,0 +1,73 @@
+"""Who contributed what, by which preset and which way (spec 1, C40)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from capset.composition.merge import Merged
+from capset.composition.sources import Source
+from capset.definitions.contents import ContextEntry
+
+Surface = Literal["tool", "resource", "state", "target", "instruction", "context", "file", "policy"]
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """One thing of a composition: what it is, its name, and who contributed it.
+
+    ``name`` is that of a tool, a resource or a state field with its scope before it (``session.notes``; ``sequencer.x``
+    of a sequencer's own), a target, a path, a policy's id; of an instruction the first line, of context its keys, its
+    text or its function's name. ``within`` are the blocks around the one that has it, the root first.
+    """
+
+    surface: Surface
+    name: str
+    source: Source
+    within: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        inside = f", in {' → '.join((*self.within, self.source.path[0]))}" if self.within else ""
+        return f"{self.surface} {self.name}: from {self.source}{inside}"
+
+
+def explain(merged: Merged, within: tuple[str, ...] = ()) -> Iterator[Explained]:
+    """Yield everything that a block has, in the order in which it stands; ``within`` are the blocks around it."""
+    return (replace(one, within=within) if within else one for one in _explained(merged))
+
+
+def _explained(merged: Merged) -> Iterator[Explained]:
+    for tool in merged.tools.values():
+        yield Explained("tool", tool.name, tool.source)
+    for (scope, name), resource in merged.resources.items():
+        yield Explained("resource", f"{scope}.{name}", resource.source)
+    for scope, state in merged.states.items():
+        for name, source in state.fields.items():
+            yield Explained("state", f"{scope}.{name}", source)
+    if merged.sequencer_state is not None:
+        for name, source in merged.sequencer_state.fields.items():
+            yield Explained("state", f"sequencer.{name}", source)
+    for name, target in merged.targets.items():
+        yield Explained("target", name, target.source)
+    for text in merged.instructions:
+        yield Explained("instruction", text.value.splitlines()[0], text.source)
+    for entry in merged.context:
+        yield Explained("context", named(entry.value), entry.source)
+    for path, content in merged.files.items():
+        yield Explained("file", path, content.source)
+    for name, gate in merged.policies.items():
+        yield Explained("policy", name, gate.source)
+
+
+def named(entry: ContextEntry) -> str:
+    """Return a context entry's name: its function's, its keys, or the beginning of its text."""
+    match entry.value:
+        case _ if entry.function is not None:
+            return f"{entry.name}()"
+        case str() as text:
+            return text.strip().partition("\n")[0][:60]
+        case Mapping() as mapping:
+            return ", ".join(map(str, mapping))
+        case other:
+            return type(other).__name__

@@ -1,0 +1,48 @@
+"""What a kind of block cannot have (spec 1, C38)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from capset.composition.resolve import resolve
+from capset.composition.sources import Source
+from capset.definitions.blocks import Block, BlockKind
+from capset.definitions.parts import Part
+from capset.errors import KindError
+
+ONLY_FOR: Final[Mapping[str, BlockKind]] = {
+    "context": "generator",
+    "tools": "generator",
+    "sequencer_state": "sequencer",
+}
+"""Surfaces that one kind of block only can have, were they empty; all others are for every kind."""
+
+
+def check_block(block: Block) -> None:
+    """Raise ``KindError`` for what a block declares, or its static ``uses`` bring with their active presets.
+
+    Raises what ``resolve`` raises too. Nothing is merged: what children disagree on is met at the root.
+    """
+    check_kind(block.name, block.kind, Source((block.name,)), block.part)
+    for one in resolve(block).chosen:
+        for source, part in one.parts:
+            check_kind(block.name, block.kind, source, part)
+
+
+def check_kind(block: str, kind: BlockKind, source: Source, part: Part) -> None:
+    """Raise ``KindError``, naming capability, preset, field, block and the mending, if this kind cannot have a part."""
+    for surface, needed in ONLY_FOR.items():
+        if surface in part.declared and kind != needed:
+            raise KindError(
+                f"{source} declares {surface}, which only a {needed} can have; {block!r} is a {kind}",
+                hint=_mending(source),
+            )
+
+
+def _mending(source: Source) -> str:
+    if source.preset is not None:
+        return f"use {source.capability}.with_presets({source.preset}=False)"
+    if source.capability is not None:
+        return f"let {source.capability!r} have it in a preset, so that with_presets(…=False) can switch it off"
+    return "leave it out, or declare it on a block of that kind"

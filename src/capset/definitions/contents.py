@@ -1,0 +1,109 @@
+"""Context for the model: entries that capabilities and blocks contribute, resolved before every model step (C22)."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
+
+from capset.definitions.names import checked_text, listed
+from capset.errors import DefinitionError
+
+if TYPE_CHECKING:
+    from capset.definitions.contexts import Context
+
+
+MAX_LEVELS: Final = 20
+"""How deeply mappings and lists of context may stand in each other."""
+
+
+@dataclass(frozen=True, slots=True)
+class ContextMessage:
+    """A message that is ready for the model as it stands, beside the system text."""
+
+    role: Literal["user", "assistant"]
+    content: str
+
+    def __post_init__(self) -> None:
+        """Raise ``DefinitionError`` for another role, or what is no text."""
+        if self.role not in ("user", "assistant"):
+            raise DefinitionError(f"a context message is of the role user or assistant; got {self.role!r}")
+        checked_text("a context message's content", self.content)
+
+
+ContextValue = str | Mapping[str, Any] | ContextMessage | None | Sequence["ContextValue"]
+"""Text, a mapping whose keys become tags (its values are texts, mappings, lists of those or ``None``), or several."""
+
+ContextFunction = (
+    Callable[["Context"], ContextValue | Awaitable[ContextValue]]
+    | Callable[[Any, "Context"], ContextValue | Awaitable[ContextValue]]
+    | Callable[[], ContextValue | Awaitable[ContextValue]]
+)
+"""A function of the context, of the block's input (of any type) and the context, or of nothing."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class ContextEntry:
+    """One entry as it was declared: a ``value``, or a ``function`` of ``takes`` arguments, under its declared name."""
+
+    name: str
+    value: ContextValue
+    function: Callable[..., Any] | None
+    takes: int
+
+
+def checked_context(owner: str, entries: object) -> tuple[ContextEntry, ...]:
+    """Return the entries, ready to be resolved. Raises ``DefinitionError`` for what can be none.
+
+    Static values are copied, so that nobody changes them later; what says nothing is left out.
+    """
+    alone = isinstance(entries, str | Mapping | ContextMessage) or callable(entries)
+    given: list[object] = [entries] if alone else listed(f"{owner}: context", cast("object", entries))
+    return tuple(_entry(owner, one) for one in given if one is not None and one != "")
+
+
+def _entry(owner: str, given: object) -> ContextEntry:
+    if callable(given):
+        name = str(getattr(given, "__name__", type(given).__name__))
+        return ContextEntry(name, None, given, _arity(f"{owner}: context {name!r}", given))
+    return ContextEntry("static", _frozen(owner, given, 0), None, 0)
+
+
+def _frozen(owner: str, value: object, level: int) -> ContextValue:
+    if level > MAX_LEVELS:
+        raise DefinitionError(f"{owner}: context must not be nested more than {MAX_LEVELS} levels deep")
+    match value:
+        case None | ContextMessage():
+            return value
+        case str():
+            return checked_text(f"{owner}: context", value)
+        case Mapping():
+            members = cast("Mapping[Any, object]", value)
+            return MappingProxyType({key: _frozen(owner, member, level + 1) for key, member in members.items()})
+        case list() | tuple():
+            return tuple(_frozen(owner, one, level + 1) for one in cast("Sequence[object]", value))
+        case _:
+            raise DefinitionError(
+                f"{owner}: context is text, a mapping, a ContextMessage, a list of those or a function; "
+                f"got {value!r:.80}",
+                hint="write it as text, in the words that the model shall read",
+            )
+
+
+def _arity(what: str, function: Callable[..., Any]) -> int:
+    if inspect.isclass(function):
+        raise DefinitionError(f"{what} is a class; give a function (context), or (input, context)")
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError) as error:
+        raise DefinitionError(f"{what}: {error}") from None
+    required = [
+        one
+        for one in signature.parameters.values()
+        if one.default is one.empty and one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)
+    ]
+    if len(required) > 2 or any(one.kind is one.KEYWORD_ONLY for one in required):
+        raise DefinitionError(f"{what} must take (context), (input, context) or nothing; it takes {signature}")
+    return len(required)

@@ -1,0 +1,91 @@
+"""Capabilities that are made for an argument: equal arguments give the same object (spec 1, C8, C32)."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
+from threading import RLock
+from typing import Any, Final, ParamSpec, cast
+
+from typing_extensions import TypeVar
+
+from capset.definitions.capabilities import Capability
+from capset.errors import CapabilityCycle, DefinitionError
+
+P = ParamSpec("P")
+K = TypeVar("K", bound=Capability[Any, Any])
+MAX_LEVELS: Final = 100
+"""How deeply capabilities may be made inside each other (spec 1, C11)."""
+
+# What is being made just now, of which function with which arguments: a capability that needs itself never ends.
+_MAKING: Final[ContextVar[tuple[tuple[object, object, str], ...]]] = ContextVar("capset_making", default=())
+# One for all, since two functions may make capabilities of each other, in two threads at once.
+_LOCK: Final = RLock()
+
+
+def parameterised(make: Callable[P, K], /) -> Callable[P, K]:
+    """Remember every capability that a function makes by its arguments, for good: ``storage("user")`` is one object.
+
+    Arguments are told apart by type too (``1`` is not ``True``), whether given by position or by name. Raises
+    ``DefinitionError`` at a call whose arguments cannot be hashed or whose result is no ``Capability``, and
+    ``CapabilityCycle``, with the whole chain, for one that needs itself.
+    """
+    made: dict[object, K] = {}
+    signature = inspect.signature(make)
+    name = getattr(make, "__name__", "capability")
+
+    @functools.wraps(make)
+    def once(*args: P.args, **kwargs: P.kwargs) -> K:
+        bound = signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        try:
+            key = _typed(bound.args), frozenset((name, _typed(value)) for name, value in bound.kwargs.items())
+            known = made.get(key)
+        except TypeError:
+            told = _told(name, args, kwargs)
+            raise DefinitionError(f"{told}: the arguments of a parameterised capability must be hashable") from None
+        if known is not None:
+            return known
+        with _LOCK:
+            if (known := made.get(key)) is not None:  # by another thread, meanwhile
+                return known
+            told = _told(name, args, kwargs)
+            above = _MAKING.get()
+            chain = " → ".join((*(label for _, _, label in above), told))
+            if any(function is made and of == key for function, of, _ in above):
+                raise CapabilityCycle(f"a capability needs itself: {chain}")
+            if len(above) >= MAX_LEVELS:
+                raise DefinitionError(
+                    f"more than {MAX_LEVELS} capabilities are made inside each other: {chain:.200} …",
+                    hint="a function that makes a capability of another argument each time never ends",
+                )
+            token = _MAKING.set((*above, (made, key, told)))
+            try:
+                capability = make(*args, **kwargs)
+            finally:
+                _MAKING.reset(token)
+            if not isinstance(capability, Capability):  # pyright: ignore[reportUnnecessaryIsInstance]  # untyped callers
+                raise DefinitionError(f"{told} must return a Capability; it returned {capability!r}")
+            made[key] = capability
+            return capability
+
+    vars(once)["makes_capabilities"] = True
+    return once
+
+
+def _typed(value: object) -> object:
+    """Return what is equal only for values that are equal and of equal types, inside tuples and frozen sets too."""
+    match value:
+        case tuple() | frozenset():
+            inner = cast("tuple[object, ...]", value)
+            return type(inner), (tuple if isinstance(value, tuple) else frozenset)(map(_typed, inner))
+        case float():
+            return float, repr(value)  # -0.0 is equal to 0.0, and NaN not even to itself
+        case _:
+            return type(value), value
+
+
+def _told(name: str, args: tuple[object, ...], kwargs: Mapping[str, object]) -> str:
+    return f"{name}({', '.join((*map(repr, args), *(f'{key}={value!r}' for key, value in kwargs.items())))})"

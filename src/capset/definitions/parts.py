@@ -1,0 +1,158 @@
+"""What a capability, a preset or a block contributes: the surfaces of the merge table, checked once (spec 1, C2)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from pydantic import BaseModel
+
+from capset.definitions.contents import ContextEntry, ContextFunction, ContextValue, checked_context
+from capset.definitions.files import normalise_path, parent_of
+from capset.definitions.names import BLOCK, checked, checked_texts, listed, mapped
+from capset.definitions.policies import Policy, distinct_policies
+from capset.definitions.resources import AnyResource, Documents, distinct_resources
+from capset.definitions.scopes import Scope, ScopeState, checked_model, checked_state
+from capset.errors import DefinitionError, FileError, ToolNameConflict
+
+if TYPE_CHECKING:
+    from capset.definitions.tools import AnyTool
+
+_CLOSING: Final = re.compile(r"<\s*/\s*capability\b", re.IGNORECASE)
+
+
+@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
+class Part:
+    """Everything that is merged. ``declared`` names the surfaces that were given at all, were it an empty list."""
+
+    instructions: tuple[str, ...]
+    context: tuple[ContextEntry, ...]
+    tools: tuple[AnyTool, ...]
+    policies: tuple[Policy, ...]
+    resources: tuple[AnyResource | Documents, ...]
+    state: ScopeState
+    sequencer_state: type[BaseModel] | None
+    targets: Mapping[str, type[BaseModel]]
+    files: Mapping[str, bytes]
+    model_settings: Mapping[str, Any]
+    declared: frozenset[str]
+
+    @property
+    def every_policy(self) -> tuple[Policy, ...]:
+        """Its own policies and those of its tools, each once."""
+        return tuple(dict.fromkeys((*self.policies, *(gate for tool in self.tools for gate in tool.policies))))
+
+
+def make_part(
+    owner: str,
+    *,
+    instructions: Iterable[str] | None = None,
+    context: Iterable[ContextValue | ContextFunction] | None = None,
+    tools: Iterable[AnyTool] | None = None,
+    policies: Iterable[Policy] | None = None,
+    resources: Iterable[AnyResource | Documents] | None = None,
+    state: Mapping[Scope, type[BaseModel]] | None = None,
+    sequencer_state: type[BaseModel] | None = None,
+    targets: Mapping[str, type[BaseModel]] | None = None,
+    files: Mapping[str, str | bytes] | None = None,
+    model_settings: Mapping[str, Any] | None = None,
+) -> Part:
+    """Check and freeze every surface. Raises ``DefinitionError``, beginning with ``owner``."""
+    given = {name for name, value in locals().items() if name != "owner" and value is not None}
+    texts = checked_texts(f"{owner}: instructions", () if instructions is None else instructions)
+    if any(_CLOSING.search(text) for text in texts):
+        raise DefinitionError(f"{owner}: instructions must not close the <capability> block that holds them")
+    return Part(
+        instructions=texts,
+        context=checked_context(owner, () if context is None else context),
+        tools=_distinct_tools(owner, () if tools is None else tools),
+        policies=distinct_policies(owner, () if policies is None else policies),
+        resources=distinct_resources(owner, () if resources is None else resources),
+        state=checked_state(owner, {} if state is None else state),
+        sequencer_state=None
+        if sequencer_state is None
+        else checked_model(f"{owner}: sequencer_state", sequencer_state),
+        targets=_targets(owner, {} if targets is None else targets),
+        files=_files(owner, {} if files is None else files),
+        model_settings=_settings(owner, {} if model_settings is None else model_settings),
+        declared=frozenset(given),
+    )
+
+
+def _distinct_tools(owner: str, tools: Iterable[AnyTool]) -> tuple[AnyTool, ...]:
+    from capset.definitions.tools import Tool  # tools name their policies' requests, which name tools
+
+    kept: dict[str, AnyTool] = {}
+    for entry in listed(f"{owner}: tools", tools):
+        if not isinstance(entry, Tool):
+            raise DefinitionError(f"{owner}: {entry!r} is not a Tool; put @tool on the function")
+        one = cast("AnyTool", entry)
+        if kept.setdefault(one.name, one) is not one:
+            raise ToolNameConflict(f"{owner}: two different tools are named {one.name!r}; rename one with name=")
+    return tuple(kept.values())
+
+
+def _targets(owner: str, targets: Mapping[str, type[BaseModel]]) -> Mapping[str, type[BaseModel]]:
+    return MappingProxyType(
+        {
+            checked(f"{owner}: a target is the name of a block, which", name, BLOCK): checked_model(
+                f"{owner}: the target {name!r}", model
+            )
+            for name, model in mapped(f"{owner}: targets", targets).items()
+        }
+    )
+
+
+def _files(owner: str, files: Mapping[str, str | bytes]) -> Mapping[str, bytes]:
+    mounted: dict[str, bytes] = {}
+    for path, content in mapped(f"{owner}: files", files).items():
+        if not isinstance(path, str):
+            raise DefinitionError(f"{owner}: the path of a file is text, such as '/notes.txt'; got {path!r}")
+        if not isinstance(content, str | bytes):
+            raise DefinitionError(f"{owner}: the content of {path!r} is text or bytes; got {type(content).__name__}")
+        try:
+            place = normalise_path(path)
+            mounted[place] = content.encode() if isinstance(content, str) else bytes(content)
+        except FileError as error:
+            raise DefinitionError(f"{owner}: {error.message}") from None
+        except UnicodeEncodeError as error:
+            raise DefinitionError(f"{owner}: the file {path!r} holds a lone surrogate at {error.start}") from None
+        if place == "/":
+            raise DefinitionError(f"{owner}: a file needs a name; got {path!r}")
+    if len(mounted) != len(files):
+        raise DefinitionError(f"{owner}: two of its files have one path")
+    if inside := file_within_file(mounted):
+        raise DefinitionError(f"{owner}: {inside[0]!r} is a file and cannot hold {inside[1]!r}")
+    return MappingProxyType(mounted)
+
+
+def file_within_file(paths: Collection[str]) -> tuple[str, str] | None:
+    """Return a path, and one below it, where both are among some normalised paths of files."""
+    for path in paths:
+        above = parent_of(path)
+        while above != "/":
+            if above in paths:
+                return above, path
+            above = parent_of(above)
+    return None
+
+
+def _settings(owner: str, settings: Mapping[str, Any]) -> Mapping[str, Any]:
+    own = mapped(f"{owner}: model_settings", settings)
+    if not all(isinstance(key, str) for key in own):
+        raise DefinitionError(f"{owner}: model_settings are a mapping with texts as keys; got {settings!r}")
+    return MappingProxyType({key: _copied(value) for key, value in own.items()})
+
+
+def _copied(value: Any) -> Any:
+    """Return a setting of the definition's own: its plain containers copied, and whatever else is in them as it is."""
+    match value:
+        case dict():
+            return {key: _copied(member) for key, member in cast("dict[Any, Any]", value).items()}
+        case list():
+            return [_copied(one) for one in cast("list[Any]", value)]
+        case _:
+            return value

@@ -1,0 +1,83 @@
+"""What all kinds check alike: their children when they are made, their inputs and outputs when they run."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from pydantic import ValidationError
+from typing_extensions import TypeForm
+
+from capset.definitions.blocks import Block
+from capset.definitions.misfits import misfits
+from capset.definitions.names import BLOCK, checked
+from capset.definitions.schemas import Schema, schema_of
+from capset.errors import DefinitionError, InvalidArguments, InvalidOutput
+
+_log = logging.getLogger("capset.flows")
+
+
+def checked_name(kind: str, name: object) -> str:
+    """Return ``name`` if a block can have it, and others can name it as a target; raise ``DefinitionError`` if not."""
+    return checked(f"a {kind}'s name", name, BLOCK)
+
+
+def checked_block(owner: str, block: object) -> Block:
+    """Return ``block`` if it can run inside another. Raises ``DefinitionError`` for anything else, and for a flow."""
+    if not isinstance(block, Block):
+        raise DefinitionError(f"{owner}: a block was expected (or an Agent); got {block!r}")
+    if block.kind == "flow":
+        raise DefinitionError(
+            f"{owner}: {block!r} is a flow, which is always the root of a session: it has the last word there",
+            hint="use the block inside it: flow.root",
+        )
+    return block
+
+
+def distinct_children(owner: str, blocks: Iterable[Block]) -> Mapping[str, Block]:
+    """Return blocks by their names. Raises ``DefinitionError`` for one name twice, which targets could not tell."""
+    kept: dict[str, Block] = {}
+    for block in blocks:
+        if block.name in kept:
+            raise DefinitionError(
+                f"{owner}: two of its blocks are named {block.name!r}", hint="give one of them another name"
+            )
+        kept[block.name] = block
+    return MappingProxyType(kept)
+
+
+def input_schema(owner: str, type: TypeForm[Any] | None) -> Schema | None:
+    """Compile the type of what goes in, if there is one. Raises ``DefinitionError``."""
+    return None if type is None else schema_of(f"{owner}, its input", type, "validation")
+
+
+def output_schema(owner: str, type: TypeForm[Any] | None) -> Schema | None:
+    """Compile the type of what comes out, if there is one. Raises ``DefinitionError``."""
+    return None if type is None else schema_of(f"{owner}, its output", type, "serialization")
+
+
+def take(block: Block, value: Any) -> Any:
+    """Return what goes in, of the block's own type, with defaults filled in. Raises ``InvalidArguments``."""
+    if block.input is None:
+        return value
+    try:
+        return block.input.check(value)
+    except ValidationError as error:
+        fields = misfits(error, block.input.names, value)
+        listed = "; ".join(map(str, fields)).replace("(arguments)", "(the input)")
+        raise InvalidArguments(f"Invalid input for the block {block.name!r}: {listed}", fields=fields) from None
+
+
+def give(block: Block, value: Any, schema: Schema | None) -> Any:
+    """Return what comes out if it fits. Raises ``InvalidOutput``, which tells places and no values."""
+    if schema is None:
+        return value
+    try:
+        return schema.check(value)
+    except ValidationError as error:
+        fields = misfits(error, (), value)
+        places = ", ".join(field.path for field in fields).replace("(arguments)", "the whole of it")
+        _log.error("block %r: its output does not fit: %s", block.name, "; ".join(map(str, fields)))
+        raise InvalidOutput(f"The block {block.name!r} gave an output that does not fit its type: {places}.") from None

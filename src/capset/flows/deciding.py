@@ -1,0 +1,46 @@
+"""Functions that decide which way to go: quick ones, called where they stand, sync or async."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from capset.definitions.blocks import Block
+from capset.errors import CapsetError, DefinitionError, InternalError
+
+_log = logging.getLogger("capset.flows")
+
+
+def checked_decider(what: str, function: object, longest: str) -> int:
+    """Return how many arguments a function takes, one or two; ``longest`` is how they are called.
+
+    Raises ``DefinitionError`` for anything else.
+    """
+    if isinstance(function, type) or not callable(function):
+        raise DefinitionError(f"{what} is a function {longest}; got {function!r}")
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError) as error:
+        raise DefinitionError(f"{what}: {error}") from None
+    required = [one for one in parameters if one.default is one.empty and one.kind not in _VARIADIC]
+    if len(required) not in (1, 2) or any(one.kind is one.KEYWORD_ONLY for one in required):
+        raise DefinitionError(f"{what} must take {longest}, or the value alone; it takes {inspect.signature(function)}")
+    return len(required)
+
+
+_VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
+async def decided(block: Block, what: str, function: Callable[..., Any], *arguments: Any) -> Any:
+    """Ask, and return the answer, of any type. Raises ``InternalError``, naming block and function, if it fails."""
+    try:
+        answer = function(*arguments)
+        return await answer if inspect.isawaitable(answer) else answer
+    except CapsetError:
+        raise
+    except Exception as error:
+        name = getattr(function, "__name__", type(function).__name__)
+        _log.error("the %s %r of %r failed", what, name, block.name, exc_info=error)
+        raise InternalError(f"The {what} {name!r} of {block.name!r} failed: {type(error).__name__}.") from error

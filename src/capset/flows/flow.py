@@ -1,0 +1,56 @@
+"""A named root."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar
+
+from pydantic import BaseModel
+
+from capset.definitions.blocks import Block, BlockKind, Running
+from capset.definitions.names import checked_text
+from capset.definitions.parts import make_part
+from capset.definitions.resources import AnyResource, Documents
+from capset.definitions.scopes import Scope
+from capset.flows.checking import checked_block, checked_name
+
+
+class Flow(Block):
+    """What a session is opened for: a root block under a name, with all resources and state of the blocks inside.
+
+    What it declares itself is the last word on a name that its blocks disagree on (spec 1, C20).
+    """
+
+    __slots__ = ("root",)
+
+    kind: ClassVar[BlockKind] = "flow"
+    has_last_word: ClassVar[bool] = True
+
+    root: Block
+
+    def __init__(
+        self,
+        name: str,
+        root: Block,
+        *,
+        resources: Iterable[AnyResource | Documents] | None = None,
+        state: Mapping[Scope, type[BaseModel]] | None = None,
+        description: str = "",
+    ) -> None:
+        """Check and freeze everything. Raises ``DefinitionError``, naming the flow."""
+        owner = f"flow {checked_name('flow', name)!r}"
+        self.root = checked_block(owner, root)
+        super().__init__(
+            name,
+            description=checked_text(f"{owner}: description", description),
+            uses=(),
+            part=make_part(owner, resources=resources, state=state),
+            children={root.name: root},
+            input=root.input,
+            output=root.output,
+        )
+        self.freeze()
+
+    async def run(self, running: Running, input: Any) -> Any:
+        """Run the root block."""
+        return await running.enter(self.root, input)

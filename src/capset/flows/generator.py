@@ -1,0 +1,90 @@
+"""A step that is a model's work."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar, Final
+
+from pydantic import BaseModel
+from typing_extensions import TypeForm
+
+from capset.composition.kinds import check_block
+from capset.definitions.blocks import Block, BlockKind, Running
+from capset.definitions.contents import ContextFunction, ContextValue
+from capset.definitions.names import checked_text
+from capset.definitions.parts import make_part
+from capset.definitions.policies import Policy
+from capset.definitions.references import checked_uses
+from capset.definitions.resources import AnyResource, Documents
+from capset.definitions.schemas import schema_of
+from capset.definitions.scopes import Scope
+from capset.definitions.tools import AnyTool
+from capset.flows.checking import checked_name, give, input_schema, output_schema, take
+from capset.flows.handler import Uses
+
+_TEXT: Final = schema_of("a generator's text", str, "serialization")
+
+
+class Generator(Block):
+    """A step in which a model works with tools and context until it has an output.
+
+    The kernel's runner does the model's steps (``Kernel(generator=…)``); the definition names no model.
+    """
+
+    __slots__ = ("_asks_for_text",)
+
+    kind: ClassVar[BlockKind] = "generator"
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        system_prompt: str = "",
+        instructions: Iterable[str] | None = None,
+        uses: Uses = (),
+        tools: Iterable[AnyTool] | None = None,
+        context: Iterable[ContextValue | ContextFunction] | None = None,
+        policies: Iterable[Policy] | None = None,
+        input: TypeForm[Any] | None = None,
+        output: TypeForm[Any] | None = None,
+        model_settings: Mapping[str, Any] | None = None,
+        resources: Iterable[AnyResource | Documents] | None = None,
+        state: Mapping[Scope, type[BaseModel]] | None = None,
+        targets: Mapping[str, type[BaseModel]] | None = None,
+        files: Mapping[str, str | bytes] | None = None,
+        description: str = "",
+    ) -> None:
+        """Check and freeze everything. What it declares itself is as on a ``Capability``.
+
+        ``input`` is the type of what it takes, anything if left out; ``output`` the type of what the model is to give,
+        text if left out. Raises ``DefinitionError``, naming the generator; ``KindError`` as every block does.
+        """
+        owner = f"generator {checked_name('generator', name)!r}"
+        self._asks_for_text = output is None
+        super().__init__(
+            name,
+            system_prompt=checked_text(f"{owner}: system_prompt", system_prompt),
+            description=checked_text(f"{owner}: description", description),
+            uses=checked_uses(owner, uses),
+            part=make_part(
+                owner,
+                instructions=instructions,
+                context=context,
+                tools=tools,
+                policies=policies,
+                resources=resources,
+                state=state,
+                targets=targets,
+                files=files,
+                model_settings=model_settings,
+            ),
+            input=input_schema(owner, input),
+            output=output_schema(owner, output) or _TEXT,
+        )
+        self.freeze()
+        check_block(self)
+
+    async def run(self, running: Running, input: Any) -> Any:
+        """Let the runner work, and check what it comes to, whatever the runner says of it."""
+        asked = None if self._asks_for_text else self.output
+        return give(self, await running.generate(take(self, input), asked), self.output)

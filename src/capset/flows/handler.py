@@ -1,0 +1,130 @@
+"""A function as a step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, ClassVar, cast
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from capset.composition.kinds import check_block
+from capset.definitions.blocks import Block, BlockKind, Running
+from capset.definitions.capabilities import Capability
+from capset.definitions.handlers import Signature, read_docstring, read_signature
+from capset.definitions.names import checked_text
+from capset.definitions.parts import make_part
+from capset.definitions.references import CapabilityRef, DynamicUses, checked_uses
+from capset.definitions.resources import AnyResource, Documents
+from capset.definitions.schemas import Schema
+from capset.definitions.scopes import Scope
+from capset.errors import DefinitionError
+from capset.flows.checking import checked_name, give, input_schema, output_schema, take
+
+Uses = Iterable[Capability[Any, Any] | CapabilityRef[Any, Any] | DynamicUses] | DynamicUses
+"""The capabilities that a block uses, or functions that decide."""
+
+
+class Handler(Block):
+    """A step that is a function of its input, sync or async: ``Handler("shout", shout)``.
+
+    A first parameter annotated ``Context`` is injected; a second one, or the only one, is the input. A function
+    without an input runs whatever comes. A sync function runs in a worker thread.
+    """
+
+    __slots__ = ("_signature", "function")
+
+    kind: ClassVar[BlockKind] = "handler"
+
+    function: Callable[..., Any]
+
+    def __init__(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        *,
+        uses: Uses = (),
+        resources: Iterable[AnyResource | Documents] | None = None,
+        state: Mapping[Scope, type[BaseModel]] | None = None,
+        targets: Mapping[str, type[BaseModel]] | None = None,
+        files: Mapping[str, str | bytes] | None = None,
+        description: str | None = None,
+    ) -> None:
+        """Read the signature, check and freeze everything. ``description`` is the docstring's if left out.
+
+        Raises ``DefinitionError``, naming the handler and the parameter that is at fault; ``KindError`` for a
+        capability that brings what a handler cannot have.
+        """
+        owner = f"handler {checked_name('handler', name)!r}"
+        self._signature = _signature(owner, function)
+        self.function = function
+        super().__init__(
+            name,
+            description=_description(owner, function, description),
+            uses=checked_uses(owner, uses),
+            part=make_part(owner, resources=resources, state=state, targets=targets, files=files),
+            input=_input(owner, self._signature),
+            output=output_schema(owner, self._signature.returns),
+        )
+        self.freeze()
+        check_block(self)
+
+    async def run(self, running: Running, input: Any) -> Any:
+        """Call the function; its input and its output are checked."""
+        given = (take(self, input),) if self._signature.parameters else ()
+        leading = (running.ctx,) if self._signature.takes_context else ()
+        return give(self, await running.apply(self.function, *leading, *given), self.output)
+
+
+def handler(
+    *,
+    name: str | None = None,
+    uses: Uses = (),
+    resources: Iterable[AnyResource | Documents] | None = None,
+    state: Mapping[Scope, type[BaseModel]] | None = None,
+    targets: Mapping[str, type[BaseModel]] | None = None,
+    files: Mapping[str, str | bytes] | None = None,
+    description: str | None = None,
+) -> Callable[[Callable[..., Any]], Handler]:
+    """Make a ``Handler`` of a function: ``@handler()``, or ``@handler(uses=[memory])``. Its name is the function's."""
+
+    def build(function: Callable[..., Any]) -> Handler:
+        return Handler(
+            cast("str", getattr(function, "__name__", None) if name is None else name),  # which is checked there
+            function,
+            uses=uses,
+            resources=resources,
+            state=state,
+            targets=targets,
+            files=files,
+            description=description,
+        )
+
+    return build
+
+
+def _signature(owner: str, function: object) -> Signature:
+    if isinstance(function, type) or not callable(function):
+        raise DefinitionError(f"{owner} takes a function; got {function!r}")
+    signature = read_signature(owner, function, {})
+    if signature.shape == "stream":
+        raise DefinitionError(f"{owner}: a block returns its output; only a tool streams")
+    if len(signature.parameters) > 1:
+        raise DefinitionError(
+            f"{owner} has more than one input: {', '.join(signature.parameters)}",
+            hint="a block takes one value: put them into a model",
+        )
+    return signature
+
+
+def _input(owner: str, signature: Signature) -> Schema | None:
+    for name, annotation in signature.parameters.items():
+        notes = getattr(annotation, "__metadata__", ())
+        if any(isinstance(note, FieldInfo) and not note.is_required() for note in notes):
+            raise DefinitionError(f"{owner}, parameter {name!r}: no default is ever used: a block always has an input")
+        return input_schema(owner, annotation)
+    return None
+
+
+def _description(owner: str, function: Callable[..., Any], given: str | None) -> str:
+    return checked_text(f"{owner}: description", read_docstring(function)[0] if given is None else given)

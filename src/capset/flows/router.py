@@ -1,0 +1,103 @@
+"""A step that goes one of several ways."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from types import MappingProxyType
+from typing import Any, ClassVar, cast
+
+from pydantic import BaseModel
+from typing_extensions import TypeForm
+
+from capset.composition.kinds import check_block
+from capset.definitions.blocks import Block, BlockKind, Running
+from capset.definitions.contexts import Context
+from capset.definitions.names import ROUTE, checked, checked_text
+from capset.definitions.parts import make_part
+from capset.definitions.references import checked_uses
+from capset.definitions.resources import AnyResource, Documents
+from capset.definitions.scopes import Scope
+from capset.errors import DefinitionError, InternalError, unknown
+from capset.flows.checking import checked_block, checked_name, distinct_children, input_schema, take
+from capset.flows.deciding import checked_decider, decided
+from capset.flows.handler import Uses
+from capset.flows.outputs import either
+
+Choose = Callable[[Any, Context], str | Awaitable[str]] | Callable[[Any], str | Awaitable[str]]
+"""A function of the input, of the type that the router takes, and of the context if it wants that."""
+
+
+class Router(Block):
+    """A step that runs one of its routes: ``Router("triage", choose, routes={"bug": fix, "question": answer})``.
+
+    ``choose`` names the route; two routes may lead to the same block.
+    """
+
+    __slots__ = ("_takes", "choose", "routes")
+
+    kind: ClassVar[BlockKind] = "router"
+
+    choose: Choose
+    routes: Mapping[str, Block]
+
+    def __init__(
+        self,
+        name: str,
+        choose: Choose,
+        *,
+        routes: Mapping[str, Block],
+        input: TypeForm[Any] | None = None,
+        uses: Uses = (),
+        resources: Iterable[AnyResource | Documents] | None = None,
+        state: Mapping[Scope, type[BaseModel]] | None = None,
+        targets: Mapping[str, type[BaseModel]] | None = None,
+        files: Mapping[str, str | bytes] | None = None,
+        description: str = "",
+    ) -> None:
+        """Check and freeze everything. ``input`` is the type of what it takes, anything if left out.
+
+        Raises ``DefinitionError``, naming the router; ``KindError`` for a capability that brings what it cannot have.
+        """
+        owner = f"router {checked_name('router', name)!r}"
+        self._takes = checked_decider(f"{owner}: choose", choose, "(input, context)")
+        self.choose = choose
+        self.routes = _routes(owner, routes)
+        blocks = dict.fromkeys(self.routes.values())
+        super().__init__(
+            name,
+            description=checked_text(f"{owner}: description", description),
+            uses=checked_uses(owner, uses),
+            part=make_part(owner, resources=resources, state=state, targets=targets, files=files),
+            children=distinct_children(owner, blocks),
+            input=input_schema(owner, input),
+            output=either(owner, [block.output for block in blocks]),
+        )
+        self.freeze()
+        check_block(self)
+
+    @property
+    def plan(self) -> Any:  # JSON data
+        """The blocks' names by their routes'."""
+        return {"routes": {route: block.name for route, block in self.routes.items()}}
+
+    async def run(self, running: Running, input: Any) -> Any:
+        """Choose a route and run its block with the same input."""
+        value = take(self, input)
+        given = (value, running.ctx)[: self._takes]
+        route = await decided(self, "function", self.choose, *given)
+        if not isinstance(route, str):
+            raise InternalError(f"The router {self.name!r} chose {type(route).__name__}, not a route's name.")
+        if route not in self.routes:
+            raise InternalError(f"The router {self.name!r} chose an {unknown('route', route, self.routes)}")
+        return await running.enter(self.routes[route], value)
+
+
+def _routes(owner: str, routes: object) -> Mapping[str, Block]:
+    if not isinstance(routes, Mapping) or not routes:
+        raise DefinitionError(f"{owner}: routes is a mapping of names to blocks, at least one; got {routes!r}")
+    return MappingProxyType(
+        {
+            checked(f"{owner}: a route's name", name, ROUTE): checked_block(f"{owner}, route {name!r}", block)
+            for name, block in cast("Mapping[object, object]", routes).items()
+        }
+    )

@@ -1,0 +1,142 @@
+"""A block as a tool: what runs inside is the block's, what stands before it is a tool's (spec 1, C37)."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping
+from typing import Annotated, Any, Final, NotRequired, Required, cast, get_args, get_origin
+
+from pydantic import BaseModel, Field, RootModel
+from typing_extensions import get_type_hints, is_typeddict
+
+from capset.definitions.blocks import Block
+from capset.definitions.contexts import Context
+from capset.definitions.policies import Policy
+from capset.definitions.schemas import Schema, schema_of, schema_of_fields
+from capset.definitions.tools import Effect, Tool, tool
+from capset.errors import DefinitionError
+from capset.flows.checking import checked_block, take
+from capset.kernel.blocks import enter_from
+
+_ANYTHING: Final = schema_of("an output", object, "serialization")
+
+
+def as_tool(
+    block: Block,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    effect: Effect = "write",
+    permissions: Iterable[str] = (),
+    policies: Iterable[Policy] = (),
+    timeout: float | None = None,
+) -> Tool[..., Any]:
+    """Expose a block as a tool: a call of it is governed and on record like any other, and runs the block.
+
+    The fields of an object (a pydantic model, a ``TypedDict``, a dataclass) are the tool's arguments; anything else is
+    one argument, ``input``. An agent, and a generator that says nothing of its input, take text. The other options are
+    those of ``@tool``; ``name`` and ``description`` are the block's if left out.
+
+    Raises ``DefinitionError`` for a block of which nobody knows what it takes, and for a flow.
+    """
+    checked_block("as_tool", block)
+    owner = f"as_tool({block.name!r})"
+    fields, make = _arguments(owner, block)
+
+    async def run(ctx: Context, /, **arguments: object) -> object:
+        return await enter_from(ctx, block, make(arguments))
+
+    # Everything of a tool but its schemas is checked where any tool is made.
+    made = tool(
+        name=block.name if name is None else name,
+        description=block.description if description is None else description,
+        effect=effect,
+        permissions=permissions,
+        policies=policies,
+        timeout=timeout,
+    )(_without_arguments)
+    return dataclasses.replace(
+        made,
+        arguments=schema_of_fields(made.name, fields),
+        output=_output(block),
+        parameters=tuple(fields),
+        shape="async",
+        takes_context=True,
+        handler=run,
+        block=block,
+    )
+
+
+def _without_arguments() -> None:
+    """Stand for a handler whose arguments are not read from a signature."""
+
+
+def _output(block: Block) -> Schema:
+    if block.output is not None:
+        return block.output
+    return schema_of("an agent's text", str, "serialization") if block.kind == "generator" else _ANYTHING
+
+
+def _arguments(owner: str, block: Block) -> tuple[Mapping[str, Any], Callable[[dict[str, object]], Any]]:
+    """Return the annotated fields of a block's input, and what makes the input of the validated arguments."""
+    if block.input is None:
+        if block.kind == "generator":
+            return {"input": str}, lambda arguments: arguments["input"]
+        if block.kind == "handler":
+            return {}, lambda arguments: None
+        raise DefinitionError(
+            f"{owner}: nobody knows what the {block.kind} takes", hint="say it: input=… where the block is made"
+        )
+    given: Any = block.input.annotation
+    kind: Any = get_args(given)[0] if get_origin(given) is Annotated else given
+    if _is_model(kind):
+        return _model_fields(owner, kind), lambda arguments: take(block, arguments)
+    if is_typeddict(kind):
+        return _typed_dict_fields(kind), lambda arguments: take(block, arguments)
+    if isinstance(kind, type) and dataclasses.is_dataclass(kind):
+        return _dataclass_fields(kind), lambda arguments: cast("Any", kind)(**arguments)
+    return {"input": given}, lambda arguments: arguments["input"]
+
+
+def _is_model(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, BaseModel) and not issubclass(kind, RootModel)
+
+
+def _model_fields(owner: str, model: type[BaseModel]) -> Mapping[str, Any]:
+    if model.model_config.get("extra") == "allow":
+        raise DefinitionError(f"{owner}: {model.__name__} allows extra fields; a tool's arguments are all named")
+    fields: dict[str, Any] = {}
+    for name, info in model.model_fields.items():
+        if info.alias is not None or info.validation_alias is not None:
+            raise DefinitionError(f"{owner}: {model.__name__}.{name} has an alias; an argument has one name")
+        said = info.asdict()
+        annotation: Any = said["annotation"]
+        for note in (*said["metadata"], Field(**said["attributes"])):
+            annotation = Annotated[annotation, note]
+        fields[name] = annotation
+    return fields
+
+
+def _typed_dict_fields(kind: Any) -> Mapping[str, Any]:
+    hints = get_type_hints(kind, include_extras=True)
+    return {
+        name: hint
+        if name in kind.__required_keys__ or get_origin(hint) in (Required, NotRequired)
+        else NotRequired[hint]
+        for name, hint in hints.items()
+    }
+
+
+def _dataclass_fields(kind: Any) -> Mapping[str, Any]:
+    hints = get_type_hints(kind, include_extras=True)
+    fields: dict[str, Any] = {}
+    for one in dataclasses.fields(kind):
+        if not one.init:
+            continue
+        if one.default is not dataclasses.MISSING:
+            fields[one.name] = Annotated[hints[one.name], Field(default=one.default)]
+        elif one.default_factory is not dataclasses.MISSING:
+            fields[one.name] = Annotated[hints[one.name], Field(default_factory=one.default_factory)]
+        else:
+            fields[one.name] = hints[one.name]
+    return fields

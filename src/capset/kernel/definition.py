@@ -1,0 +1,64 @@
+"""What is kept of a session's agent, so that another process can open the session again (spec 5, P4, P5)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import fields
+from typing import Any, Final
+
+from capset.definitions.agents import Agent
+from capset.definitions.blocks import Block
+from capset.definitions.configs import config_data
+from capset.definitions.parts import Part
+from capset.definitions.references import AnyRef
+
+ONLY_IN_CODE: Final = "only_in_code"
+"""The member of a definition that names what it cannot say; no agent file has one, so that none is taken for whole."""
+
+
+def definition_of(block: Block) -> str:
+    """Return an agent as the JSON text of an agent file, with ``only_in_code`` if that is not all of it."""
+    definition: dict[str, Any] = {
+        "name": block.name,
+        "description": block.description,
+        "system_prompt": block.system_prompt,
+        "instructions": list(block.instructions),
+        "capabilities": [entry_of(one) for one in block.uses if not callable(one)],
+    }
+    if unsaid := list(_unsaid(block)):
+        definition[ONLY_IN_CODE] = unsaid
+    return json.dumps(definition, ensure_ascii=False)
+
+
+def entry_of(ref: AnyRef) -> str | dict[str, Any]:  # JSON
+    """Return a reference as it stands in an agent file: a plain name, or with what was chosen (spec 1, C1)."""
+    said = {
+        "presets": dict(ref.presets) or None,
+        "config": _config(ref),
+        "prefix": ref.prefix,
+        "rename": dict(ref.rename) if ref.rename else None,
+    }
+    chosen = {name: value for name, value in said.items() if value is not None}
+    return {"id": ref.name, **chosen} if chosen else ref.name
+
+
+def _unsaid(block: Block) -> Iterator[str]:
+    """Yield the names of what an agent file has no words for."""
+    if type(block) is not Agent:
+        yield f"a {block.kind} of its own"
+    for surface in fields(Part):
+        if surface.name not in ("instructions", "declared") and getattr(block.part, surface.name):
+            yield surface.name
+    if any(map(callable, block.uses)):
+        yield "dynamic uses"
+    for one in block.uses:
+        if not callable(one) and one.config is not None and _config(one) is None:
+            yield f"the config of {one.name}"
+
+
+def _config(ref: AnyRef) -> dict[str, Any] | None:  # JSON
+    try:
+        return None if ref.config is None else config_data(ref.config)
+    except ValueError:
+        return None

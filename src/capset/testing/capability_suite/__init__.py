@@ -1,0 +1,88 @@
+"""The suite that a capability passes: what its users may rely on, each promise a check.
+
+It makes the checks of one capability, or of a reference with a config; each raises ``AssertionError`` where the
+capability breaks the promise. With pytest::
+
+    checks = capability_suite(forecast, examples={"get_forecast": [{"city": "Oslo", "days": 3}]})
+
+    @pytest.mark.parametrize("check", checks, ids=lambda check: check.__name__)
+    async def test_forecast(check):
+        await check()
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from importlib.util import find_spec
+from typing import Any
+
+from pydantic import BaseModel
+
+from capset.definitions.capabilities import AnyCapability
+from capset.definitions.references import AnyRef, as_ref
+from capset.errors import CapsetError
+from capset.testing.capability_suite import (
+    definition_checks,
+    example_checks,
+    hash_checks,
+    preset_checks,
+    schema_checks,
+    session_checks,
+)
+from capset.testing.capability_suite.subject import Arguments, Check, Example, Promise, Subject
+
+
+def capability_suite(
+    capability: AnyCapability | AnyRef,
+    *,
+    examples: Mapping[str, Sequence[Example]] | None = None,
+    config: BaseModel | None = None,
+    permissions: Iterable[str] = (),
+    env: Mapping[str, Any] | None = None,
+) -> tuple[Check, ...]:
+    """Return every check that has something to check in this capability.
+
+    Args:
+        capability: what is tried, alone in an agent, in memory. Its tools are really called: those that reach out of
+            the session should have somewhere harmless to reach.
+        examples: for each tool, by its own name, arguments that it can be called with, as JSON data; or an async
+            function of the session that prepares what they need and returns them. Together they show every parameter.
+            Without them, the checks that run tools are left out.
+        config: what it is configured with; its defaults if left out.
+        permissions: what the user holds beside the permissions that the tools need.
+        env: what the host says of this environment.
+
+    Raises ``CapsetError`` where hypothesis is missing, which the extra ``testing`` installs, and ``DefinitionError``
+    for a config that is none of this capability.
+    """
+    if find_spec("hypothesis") is None:
+        raise CapsetError("the capability suite needs hypothesis", hint="pip install 'capset[testing]'")
+    ref = as_ref("capability_suite", capability)
+    given = None if examples is None else {name: tuple(some) for name, some in examples.items()}
+    subject = Subject(
+        ref if config is None else ref.with_config(config), given, frozenset(permissions), dict(env or {})
+    )
+    return tuple(Check(promise, subject) for promise in _promises(subject))
+
+
+def _promises(subject: Subject) -> Iterable[Promise]:
+    of, has_tools = subject.capability, bool(subject.tools)
+    has_examples = has_tools and subject.examples is not None
+    yield from (*session_checks.FIRST, *definition_checks.ALWAYS, *hash_checks.ALWAYS)
+    if has_tools:
+        yield from (*definition_checks.OF_TOOLS, *schema_checks.OF_TOOLS)
+    if has_examples:
+        yield from (*example_checks.OF_EXAMPLES, *session_checks.OF_EXAMPLES)
+    if of.config is not None:
+        yield from definition_checks.OF_CONFIG
+    if of.presets:
+        yield from preset_checks.OF_PRESETS
+    if of.helpers is not None:
+        yield from (*session_checks.OF_HELPERS, *definition_checks.OF_HELPERS)
+    if any(part.context for part in of.parts.values()):
+        yield from session_checks.OF_CONTEXT
+    if of.expose:
+        yield from session_checks.OF_EXPOSED
+
+
+__all__ = ["Arguments", "Check", "Example", "capability_suite"]

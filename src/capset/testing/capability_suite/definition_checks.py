@@ -1,0 +1,108 @@
+"""What a capability says of itself (spec 1, C1), beyond what its definition refuses anyway."""
+
+from __future__ import annotations
+
+import dis
+import inspect
+import re
+from collections.abc import Iterator
+from types import CodeType
+from typing import Any, Final
+
+from capset.testing.capability_suite.fitting import objects, resolved
+from capset.testing.capability_suite.subject import Promise, Subject, expect
+
+_READING: Final = re.compile(r"LOAD_(FAST|DEREF|CLASSDEREF|FROM_DICT_OR_DEREF)|STORE_FAST_LOAD_FAST")
+_QUOTED: Final = re.compile(r"`([^`\n]+)`")
+
+
+async def it_says_what_it_is(subject: Subject) -> None:
+    """In its description, and in that of every tool, with words enough to choose by."""
+    capability = subject.capability
+    for what, text in (
+        (f"capability {capability.name!r}", capability.description),
+        *((f"tool {one.name!r}", one.description) for one in subject.tools),
+    ):
+        expect(len(text.split()) >= 3, f"{what} needs a description of at least three words; it has {text!r}")
+
+
+async def every_parameter_is_described(subject: Subject) -> None:
+    """At every depth, so that a model knows what to put there."""
+    for tool in subject.tools:
+        schema = tool.arguments.json_schema
+        for found in objects(schema):
+            for name, inner in found["properties"].items():
+                described = inner.get("description") or resolved(inner, schema).get("description")
+                expect(described, f"tool {tool.name!r}: nothing describes {name!r}; say it in the docstring's Args")
+
+
+async def every_parameter_is_read(subject: Subject) -> None:
+    """By the handler's own code: what is declared and ignored misleads a model."""
+    for tool in subject.tools:
+        handler = inspect.unwrap(tool.handler)
+        code: object = getattr(handler, "__code__", None)
+        if not isinstance(code, CodeType) or code.co_flags & inspect.CO_VARKEYWORDS:
+            continue  # it takes them all together
+        read = set(_read(code))
+        for name in tool.parameters:
+            expect(name in read, f"tool {tool.name!r}: its handler never reads the parameter {name!r}")
+
+
+async def every_config_field_is_described(subject: Subject) -> None:
+    """For whoever configures it."""
+    model: Any = subject.capability.config
+    for name, info in model.model_fields.items():
+        expect(info.description, f"{model.__name__}.{name} needs a description: Field(description=…)")
+
+
+async def every_helper_is_documented(subject: Subject) -> None:
+    """Their class says what it is, and so does every public method."""
+    async with subject.open() as bench:
+        kind: type[object] = (await bench.within(subject.helpers)).__class__
+    named = kind.__name__
+    if kind.__module__ in ("builtins", "types"):
+        return  # a plain value
+    expect(vars(kind).get("__doc__"), f"the helpers {named} need a docstring")
+    for name, member in vars(kind).items():
+        if not name.startswith("_") and (inspect.isfunction(member) or isinstance(member, property)):
+            expect(inspect.getdoc(member), f"the helper {named}.{name} needs a docstring")
+
+
+async def instructions_name_only_tools_that_are_there(subject: Subject) -> None:
+    """Whichever preset is on: what speaks of a tool in backquotes stands where the tool does."""
+    own = {one.name for one in subject.tools}
+    presets = tuple(subject.capability.presets)
+    settings = [subject, subject.with_presets(()), *(subject.with_presets([name]) for name in presets)]
+    for setting in settings:
+        there = {one.name for one in setting.in_use()}
+        for part in setting.compose().merged.instructions:
+            if part.source.capability != subject.capability.name:
+                continue
+            named = {word for quoted in _QUOTED.findall(part.value) for word in re.findall(r"[\w-]+", quoted)}
+            missing = sorted((named & own) - there)
+            where = f"preset {part.source.preset!r}" if part.source.preset else "the capability itself"
+            expect(
+                not missing,
+                f"the instructions of {where} speak of {', '.join(missing)} even where no preset that is on brings it; "
+                "move them to the preset that does",
+            )
+
+
+def _read(code: CodeType) -> Iterator[str]:
+    """Yield the names of the variables that code reads, with those that functions inside it take from it."""
+    for step in dis.get_instructions(code):
+        if _READING.match(step.opname):
+            yield from [step.argval] if isinstance(step.argval, str) else step.argval or ()
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            yield from set(_read(inner)) & set(inner.co_freevars)
+
+
+ALWAYS: Final[tuple[Promise, ...]] = (it_says_what_it_is,)
+OF_TOOLS: Final[tuple[Promise, ...]] = (
+    every_parameter_is_described,
+    every_parameter_is_read,
+    instructions_name_only_tools_that_are_there,
+)
+OF_CONFIG: Final[tuple[Promise, ...]] = (every_config_field_is_described,)
+OF_HELPERS: Final[tuple[Promise, ...]] = (every_helper_is_documented,)

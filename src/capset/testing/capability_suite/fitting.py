@@ -1,0 +1,136 @@
+"""What certainly does not fit a JSON Schema, told without the validator that is under test."""
+
+from __future__ import annotations
+
+import json
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, cast
+
+JsonSchema = Mapping[str, Any]
+Data = Any
+"""JSON data, as ``json.loads`` gives it."""
+
+_TYPES: Final[Mapping[str, type | tuple[type, ...]]] = {
+    "string": str,
+    "integer": (int, float),
+    "number": (int, float),
+    "boolean": bool,
+    "null": type(None),
+    "array": list,
+    "object": dict,
+}
+_BOUNDS: Final[Mapping[str, Callable[[float, float], bool]]] = {
+    "minimum": operator.lt,
+    "exclusiveMinimum": operator.le,
+    "maximum": operator.gt,
+    "exclusiveMaximum": operator.ge,
+}
+_NO_SCHEMAS: Final = frozenset({"default", "const", "enum", "examples", "discriminator"})
+
+
+def misfit(schema: JsonSchema, value: Data, root: JsonSchema | None = None) -> str | None:
+    """Return why ``value`` certainly does not fit, or ``None`` where it may.
+
+    It knows types, values, bounds, lengths, members and alternatives; not patterns, formats and what a validator adds.
+    """
+    root = schema if root is None else root
+    if (target := resolved(schema, root)) is not schema:
+        return misfit(target, value, root)
+    if "const" in schema and not _same(schema["const"], value):
+        return f"{_shown(value)} is not {schema['const']!r}"
+    if "enum" in schema and not any(_same(one, value) for one in schema["enum"]):
+        return f"{_shown(value)} is none of {schema['enum']}"
+    for word in ("anyOf", "oneOf"):
+        if word in schema and all(misfit(one, value, root) for one in schema[word]):
+            return f"{_shown(value)} fits no alternative"
+    for one in schema.get("allOf", ()):
+        if (problem := misfit(one, value, root)) is not None:
+            return problem
+    kinds = schema.get("type", ())
+    named = [kinds] if isinstance(kinds, str) else kinds
+    if named and not any(_is(kind, value) for kind in named):
+        return f"{_shown(value)} is no {' or '.join(named)}"
+    return _bounds(schema, value) or _members(schema, value, root)
+
+
+def resolved(schema: JsonSchema, root: JsonSchema) -> JsonSchema:
+    """Return what a ``$ref`` leads to, or the schema itself where it has none."""
+    while (name := schema.get("$ref")) is not None:
+        schema = root["$defs"][str(name).rpartition("/")[2]]
+    return schema
+
+
+def objects(schema: Data) -> Iterator[dict[str, Any]]:
+    """Yield every schema of an object inside a schema, itself first."""
+    if isinstance(schema, list):
+        for item in cast("list[Any]", schema):
+            yield from objects(item)
+    elif isinstance(schema, dict):
+        found = cast("dict[str, Any]", schema)
+        if "properties" in found:
+            yield found
+        for key, inner in found.items():
+            if key in ("properties", "$defs"):
+                for one in inner.values():
+                    yield from objects(one)
+            elif key not in _NO_SCHEMAS:
+                yield from objects(inner)
+
+
+def _is(kind: str, value: Data) -> bool:
+    if isinstance(value, bool):
+        return kind == "boolean"
+    if kind == "integer" and isinstance(value, float):
+        return value.is_integer()
+    return isinstance(value, _TYPES[kind])
+
+
+def _same(one: Data, other: Data) -> bool:
+    return isinstance(one, bool) is isinstance(other, bool) and one == other
+
+
+def _bounds(schema: JsonSchema, value: Data) -> str | None:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        for word, is_beyond in _BOUNDS.items():
+            if word in schema and is_beyond(value, schema[word]):
+                return f"{value} is beyond the {word} of {schema[word]}"
+    # A validator may take the white space around a text away before it counts.
+    if isinstance(value, str) and not (
+        schema.get("minLength", 0) <= len(value) and len(value.strip()) <= schema.get("maxLength", len(value))
+    ):
+        return f"a text of {len(value)} characters is too short or too long"
+    if isinstance(value, list):
+        count = len(cast("list[Any]", value))
+        if count < schema.get("minItems", 0) or count > schema.get("maxItems", count):
+            return f"{count} items are too few or too many"
+    return None
+
+
+def _members(schema: JsonSchema, value: Data, root: JsonSchema) -> str | None:
+    if isinstance(value, list) and "items" in schema:
+        known: Sequence[Any] = schema.get("prefixItems", ())
+        for item in cast("list[Any]", value)[len(known) :]:
+            if (problem := misfit(schema["items"], item, root)) is not None:
+                return problem
+    if not isinstance(value, dict):
+        return None
+    there, fields = cast("dict[str, Any]", value), cast("Mapping[str, JsonSchema]", schema.get("properties", {}))
+    for name in schema.get("required", ()):
+        if name not in there:
+            return f"{name!r} is missing"
+    others = schema.get("additionalProperties", True)
+    for name, inner in there.items():
+        if name in fields:
+            problem = misfit(fields[name], inner, root)
+        elif others is False:
+            problem = "it is unknown"
+        else:
+            problem = None if others is True else misfit(others, inner, root)
+        if problem is not None:
+            return f"{name!r}: {problem}"
+    return None
+
+
+def _shown(value: Data) -> str:
+    return json.dumps(value)[:60]

@@ -1,0 +1,77 @@
+"""Hashes are the same every time, in every process (spec 2)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Iterator
+from typing import Any, Final
+
+from capset.definitions.references import AnyRef
+from capset.testing.capability_suite.hashing import hashes_of, main
+from capset.testing.capability_suite.subject import Promise, Subject, expect
+
+_SEEDS: Final = ("1", "2")
+
+
+async def hashes_are_the_same_in_every_process(subject: Subject) -> None:
+    """As declared and with each preset alone; whatever the order in which a process iterates over sets."""
+    ref = subject.ref
+    own = await hashes_of(ref)
+    again = await hashes_of(ref)
+    expect(own == again, f"composed twice, it has different hashes{_where(own, again)}")
+    address = _address(ref)
+    order: dict[str, Any] = {
+        "address": address,
+        "presets": dict(ref.presets),
+        "config": None if ref.config is None else ref.config.model_dump(mode="json"),
+        "prefix": ref.prefix,
+        "rename": None if ref.rename is None else dict(ref.rename),
+    }
+    for other in await asyncio.gather(*[_elsewhere(order, seed) for seed in _SEEDS]):
+        expect(own == other, f"another process computes different hashes{_where(own, other)}")
+
+
+async def _elsewhere(order: dict[str, Any], seed: str) -> dict[str, list[str]]:
+    path = os.pathsep.join(filter(None, sys.path))
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-c",
+        f"from {main.__module__} import main; main()",
+        env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": path},
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    out, errors = await process.communicate(json.dumps(order).encode())
+    told = errors.decode(errors="replace").strip().splitlines()[-1:]
+    expect(process.returncode == 0, f"another process cannot load {order['address']}: {' '.join(told)}")
+    return json.loads(out)
+
+
+def _address(ref: AnyRef) -> list[str]:
+    """Return the module and the name that another process finds the capability by."""
+    for module, name in _places(ref):
+        if module != "__main__":
+            return [module, name]
+    raise AssertionError(
+        f"the capability {ref.name!r} is no variable of any module, so no other process can load it: "
+        "define it at the top of a module that can be imported"
+    )
+
+
+def _places(ref: AnyRef) -> Iterator[tuple[str, str]]:
+    for module, loaded in list(sys.modules.items()):
+        for name, value in list(getattr(loaded, "__dict__", {}).items()):
+            if value is ref.base:
+                yield module, name
+
+
+def _where(one: dict[str, list[str]], other: dict[str, list[str]]) -> str:
+    names = [name for name in one if one[name] != other.get(name)]
+    return f" with {names[0]}: {one[names[0]]} and {other.get(names[0])}" if names else ""
+
+
+ALWAYS: Final[tuple[Promise, ...]] = (hashes_are_the_same_in_every_process,)

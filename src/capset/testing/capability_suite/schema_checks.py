@@ -1,0 +1,121 @@
+"""Tools honour their schemas: nothing else reaches a handler (spec 4, G11, G12)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Any, Final
+
+from pydantic import ValidationError
+
+from capset.definitions.tools import AnyTool
+from capset.errors import InvalidArguments
+from capset.testing.capability_suite.fitting import misfit
+from capset.testing.capability_suite.subject import Arguments, Bench, Promise, Subject, expect, told
+
+if TYPE_CHECKING:
+    from hypothesis.strategies import SearchStrategy
+
+CASES: Final = 100
+"""How many arguments are made up for each tool; the same ones every time."""
+
+
+async def invalid_arguments_are_refused(subject: Subject) -> None:
+    """Whatever certainly does not fit the schema, at any depth, is refused with 422 before the handler starts."""
+    for tool in subject.tools:
+        # Hypothesis has no event loop of its own: it gets a thread, and a kernel in there.
+        await asyncio.to_thread(_refuses, subject.with_tool(tool), tool)
+
+
+async def unknown_arguments_are_refused(subject: Subject) -> None:
+    """However good the others are: what is misspelt must not be ignored."""
+    for tool in subject.tools:
+        given = await asyncio.to_thread(_some_valid, subject, tool)
+        async with subject.with_tool(tool).open() as bench:
+            await _refused(bench, tool, {**given, _unknown_to(tool): 1})
+
+
+def _refuses(subject: Subject, tool: AnyTool) -> None:
+    from capset.testing.capability_suite.generating import changed
+
+    schema = tool.arguments.json_schema
+    wrong = changed(_valid(subject, tool)).filter(lambda made: misfit(schema, made) is not None)
+    with asyncio.Runner() as runner:
+        stack = AsyncExitStack()
+        bench = runner.run(stack.enter_async_context(subject.open()))
+        try:
+            _each(wrong, lambda made: runner.run(_refused(bench, tool, made)))
+        finally:
+            runner.run(stack.aclose())
+
+
+async def _refused(bench: Bench, tool: AnyTool, made: Arguments) -> None:
+    result = await bench.send(tool, made)
+    if isinstance(result.error, InvalidArguments) and result.error.status == 422:
+        return  # which nothing behind the validation raises
+    why = misfit(tool.arguments.json_schema, made)
+    raise AssertionError(
+        f"tool {tool.name!r} takes {json.dumps(made)}, though {why}: expected InvalidArguments, got {told(result)}"
+    )
+
+
+def _some_valid(subject: Subject, tool: AnyTool) -> Arguments:
+    found: list[Arguments] = []
+    _each(_valid(subject, tool), found.append, cases=1)
+    expect(found, f"tool {tool.name!r}: no arguments could be made up that fit; give examples of them")
+    return found[0]
+
+
+def _valid(subject: Subject, tool: AnyTool) -> SearchStrategy[Any]:
+    from hypothesis import strategies as st
+
+    from capset.testing.capability_suite.generating import fitting
+
+    known = [dict(one) for one in subject.examples_of(tool) if not callable(one)]
+    if known:
+        return st.sampled_from(known)
+    schema = tool.arguments.json_schema
+
+    def fits(made: Arguments) -> bool:
+        try:
+            tool.arguments.check_json(json.dumps(made).encode())
+        except ValidationError:
+            return False
+        return True
+
+    return fitting(schema, schema).filter(fits)
+
+
+def _each(made: SearchStrategy[Any], use: Callable[[Any], None], cases: int = CASES) -> None:
+    """Use some of what a strategy makes, the same in every run; a failure is told by its smallest case."""
+    from hypothesis import HealthCheck, Phase, given, settings
+    from hypothesis.errors import Unsatisfiable
+
+    @settings(
+        max_examples=cases,
+        deadline=None,
+        database=None,
+        derandomize=True,
+        phases=[Phase.generate, Phase.shrink],
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
+    )
+    @given(made)
+    def run(one: Any) -> None:
+        use(one)
+
+    try:
+        run()
+    except Unsatisfiable:
+        raise AssertionError("no arguments could be made up that fit a tool's schema; give examples of it") from None
+
+
+def _unknown_to(tool: AnyTool) -> str:
+    name = "unknown"
+    while name in tool.parameters:
+        name += "_"
+    return name
+
+
+OF_TOOLS: Final[tuple[Promise, ...]] = (invalid_arguments_are_refused, unknown_arguments_are_refused)

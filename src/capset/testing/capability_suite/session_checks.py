@@ -1,0 +1,125 @@
+"""What holds in every session: it can be used by everybody, and keeps to itself (spec 1, C26, C30, C33, C36)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any, Final
+
+from capset.errors import CapsetError
+from capset.testing.capability_suite.looking import look
+from capset.testing.capability_suite.subject import BOB, Bench, Promise, Subject, expect, told
+
+_TICK_SECONDS: Final = 1.1
+"""After which a clock that tells seconds tells another one."""
+
+
+async def it_can_be_used(subject: Subject) -> None:
+    """Compose with its config or the defaults: whoever holds every permission may use every tool."""
+    capability = subject.capability
+    expect(capability.contributes, f"capability {capability.name!r} is {capability.status}: it contributes nothing")
+    for setting in (subject, *map(subject.with_tool, subject.tools)):
+        try:
+            async with setting.open() as bench:
+                verdicts = bench.session.snapshot.verdicts
+        except CapsetError as error:
+            raise AssertionError(f"it cannot be used: {error.message}; {error.hint or ''}") from error
+        for name, verdict in verdicts.items():
+            expect(verdict.in_play, f"tool {name!r} is not in play: {verdict.reason}; give permissions= or env= for it")
+
+
+async def helpers_can_be_built_by_everybody(subject: Subject) -> None:
+    """With every permission and with none: helpers are code, which nothing governs."""
+    for holds, who in ((None, "who holds every permission"), (frozenset[str](), "without permissions")):
+        async with subject.open(holds=holds) as bench:
+            try:
+                built = await bench.within(subject.helpers)
+            except Exception as error:  # of whatever kind the author's code raises
+                raise AssertionError(f"helpers cannot be built for a principal {who}: {error!r}") from error
+            expect(built is not None, f"the helpers of a principal {who} are None")
+
+
+async def context_renders_the_same_twice(subject: Subject) -> None:
+    """In an empty session, and after each example of a tool."""
+    async with subject.open() as bench:
+        await _rendered(bench, "in a new session")
+    for tool in subject.tools:
+        for example in subject.examples_of(tool):
+            async with subject.with_tool(tool).open() as bench:
+                await bench.send(tool, await bench.prepared(example))
+                await _rendered(bench, f"after {tool.name!r}")
+
+
+async def nothing_reaches_another_session(subject: Subject) -> None:
+    """Not to one of somebody else, nor, where no scope is shared, to one of the same user."""
+    everything = subject.with_presets(subject.capability.presets)
+    async with everything.open() as bench:
+        shared = {scope for scope, _ in bench.session.snapshot.composition.data.resources}
+        shared |= set(bench.session.snapshot.composition.data.states)
+        others = {"somebody else": everything.principal(BOB, org="other")}
+        if not shared & {"user", "org"}:
+            others["the same user"] = everything.principal()
+        for who, principal in others.items():
+            async with bench.beside(principal) as other:
+                before = await _seen(other)
+                await _run_all(bench)
+                after = await _seen(other)
+                differing = [what for what in after if before.get(what) != after[what]]
+                if not differing:
+                    continue
+                # What tells the time differs again once it has gone on; what has leaked stays.
+                await asyncio.sleep(_TICK_SECONDS)
+                later = await _seen(other)
+                leaked = [what for what in differing if later.get(what) == after[what]]
+                expect(not leaked, f"what one session does changes {', '.join(leaked)} of another session of {who}")
+
+
+async def what_is_exposed_is_there(subject: Subject) -> None:
+    """With every preset on, clients can read each name in ``expose=``, from the first moment on."""
+    async with subject.with_presets(subject.capability.presets).open() as bench:
+        try:
+            shown = await bench.session.exposed()
+        except CapsetError as error:
+            raise AssertionError(f"what is exposed cannot be read: {error.message}") from error
+        names = {name for values in shown.values() for name in values}
+        for name in subject.capability.expose:
+            expect(
+                name in names,
+                f"{name!r} is exposed, but clients cannot read it: it is of the scope 'request', or has no value yet",
+            )
+        json.dumps(shown, allow_nan=False)
+
+
+async def _rendered(bench: Bench, when: str) -> None:
+    try:
+        first, second = await bench.session.system_text(), await bench.session.system_text()
+    except CapsetError as error:
+        raise AssertionError(f"{when}, the context cannot be rendered: {error.message}") from error
+    expect(first == second, f"{when}, the context renders differently each time:\n{first}\n\n{second}")
+
+
+async def _run_all(bench: Bench) -> None:
+    subject = bench.subject
+    for tool in subject.in_use():
+        for example in subject.examples_of(tool):
+            await bench.send(tool, await bench.prepared(example))
+
+
+async def _seen(bench: Bench) -> dict[str, Any]:
+    """Return what a session shows that nobody has touched; its tools that write are left alone."""
+    subject = bench.subject
+    found = await look(bench)
+    found["the system text"] = await bench.session.system_text()
+    for tool in subject.in_use():
+        for number, example in enumerate(subject.examples_of(tool)):
+            if not tool.has_side_effects and not callable(example):
+                result = await bench.send(tool, example)
+                found[f"what {tool.name!r} gives (example {number})"] = told(result)
+    return found
+
+
+FIRST: Final[tuple[Promise, ...]] = (it_can_be_used,)
+OF_HELPERS: Final[tuple[Promise, ...]] = (helpers_can_be_built_by_everybody,)
+OF_CONTEXT: Final[tuple[Promise, ...]] = (context_renders_the_same_twice,)
+OF_EXAMPLES: Final[tuple[Promise, ...]] = (nothing_reaches_another_session,)
+OF_EXPOSED: Final[tuple[Promise, ...]] = (what_is_exposed_is_there,)

@@ -1,0 +1,198 @@
+"""What the checks share: the capability under test, sessions of it, and how its examples are run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, TypeVar
+
+from capset.composition.compose import Composition, compose
+from capset.definitions.agents import Agent
+from capset.definitions.capabilities import AnyCapability
+from capset.definitions.contexts import Context
+from capset.definitions.messages import Json
+from capset.definitions.principals import Principal
+from capset.definitions.references import AnyRef
+from capset.definitions.tools import AnyTool, tool
+from capset.kernel.results import Result
+from capset.kernel.session import Session
+from capset.testing.desk import Desk, session_for
+
+Arguments = Mapping[str, Any]
+"""JSON data."""
+Example = Arguments | Callable[[Session], Awaitable[Arguments]]
+"""Arguments of a tool, or a function that prepares a session for them and returns them."""
+T = TypeVar("T")
+
+ADA: Final = "ada"
+BOB: Final = "bob"
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Subject:
+    """A capability as it is to be tried, and what its author says of it.
+
+    ``examples`` are by the tools' own names, ``None`` where there are none at all.
+    """
+
+    ref: AnyRef
+    examples: Mapping[str, tuple[Example, ...]] | None
+    permissions: frozenset[str]
+    env: Mapping[str, Any]
+
+    @property
+    def capability(self) -> AnyCapability:
+        """The capability itself."""
+        return self.ref.base
+
+    @property
+    def tools(self) -> tuple[AnyTool, ...]:
+        """Its tools, of all presets."""
+        return self.capability.every_tool
+
+    def with_presets(self, names: Iterable[str]) -> Subject:
+        """Return the subject with just these presets on."""
+        on = set(names)
+        return replace(self, ref=self.ref.with_presets(**{name: name in on for name in self.capability.presets}))
+
+    def with_tool(self, wanted: AnyTool) -> Subject:
+        """Return the subject with a tool in it: as it is, or else with one more preset on."""
+        if wanted in self.in_use():
+            return self
+        parts = self.capability.parts.items()
+        name = next(name for name, part in parts if name is not None and wanted in part.tools)
+        return replace(self, ref=self.ref.with_presets(**{name: True}))
+
+    def compose(self) -> Composition:
+        """Return the composition of an agent that uses it and nothing else."""
+        return compose(Agent("tester", uses=[self.ref]))
+
+    def in_use(self) -> tuple[AnyTool, ...]:
+        """Return those of its tools that are there with the presets that are on."""
+        there = [one.tool for one in self.compose().tools.values()]
+        return tuple(one for one in self.tools if one in there)
+
+    async def helpers(self, ctx: Context) -> Any:  # of the capability's own type
+        """Return its helpers."""
+        return ctx.use(self.ref)
+
+    def examples_of(self, wanted: AnyTool) -> tuple[Example, ...]:
+        """Return a tool's examples."""
+        return (self.examples or {}).get(wanted.name, ())
+
+    def principal(self, id: str = ADA, *, org: str = "acme", holds: frozenset[str] | None = None) -> Principal:
+        """Return a user who holds every permission that any tool needs, or just what is given."""
+        needed = frozenset[str]().union(*(one.tool.permissions for one in self.compose().tools.values()))
+        return Principal(id, permissions=needed | self.permissions if holds is None else holds, org=org)
+
+    @asynccontextmanager
+    async def open(self, *, holds: frozenset[str] | None = None) -> AsyncGenerator[Bench]:
+        """Open a session of a new agent in a new store."""
+        probe = Probe()
+        agent = Agent("tester", uses=[self.ref], tools=[probe.tool])
+        async with session_for(agent, principal=self.principal(holds=holds), env=self.env) as desk:
+            yield Bench(self, desk, probe, desk.session)
+
+
+@dataclass(eq=False, slots=True)
+class Probe:
+    """A tool of the agent's own, through which a check sees what the capability's own code sees."""
+
+    tool: AnyTool = field(init=False)
+    _work: Callable[[Context], Awaitable[None]] | None = None
+
+    def __post_init__(self) -> None:
+        """Make the tool."""
+
+        @tool(effect="read", name="capset_suite_probe")
+        async def look(ctx: Context) -> None:
+            """Look around, for the capability suite."""
+            assert self._work is not None  # noqa: S101  # set by the only caller
+            await self._work(ctx)
+
+        self.tool = look
+
+    async def run(self, session: Session, work: Callable[[Context], Awaitable[T]]) -> T:
+        """Run a function with the context of a call in a session; what it raises comes out as it is."""
+        results: list[T] = []
+        errors: list[Exception] = []
+
+        async def caught(ctx: Context) -> None:
+            try:
+                results.append(await work(ctx))
+            except Exception as error:  # of any kind: the caller's own
+                errors.append(error)
+
+        self._work = caught
+        await session.call(self.tool)
+        if errors:
+            raise errors[0]
+        return results[0]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Bench:
+    """A session in which something is tried."""
+
+    subject: Subject
+    desk: Desk
+    probe: Probe
+    session: Session
+
+    @asynccontextmanager
+    async def beside(self, principal: Principal) -> AsyncGenerator[Bench]:
+        """Open another session of the same agent in the same kernel."""
+        async with self.desk.kernel.open(self.desk.agent, principal=principal, env=self.subject.env) as session:
+            yield replace(self, session=session)
+
+    async def within(self, work: Callable[[Context], Awaitable[T]]) -> T:
+        """Run a function with the context of a call."""
+        return await self.probe.run(self.session, work)
+
+    def name_of(self, wanted: AnyTool) -> str:
+        """Return what a tool is called here."""
+        tools = self.session.snapshot.composition.tools
+        return next(name for name, one in tools.items() if one.tool is wanted)
+
+    async def prepared(self, example: Example) -> Arguments:
+        """Return an example's arguments, after its preparations."""
+        return await example(self.session) if callable(example) else example
+
+    async def send(self, wanted: AnyTool, arguments: Arguments) -> Result[Any]:
+        """Call a tool as the wire does, with JSON; its result is JSON data."""
+        text = json.dumps(arguments, allow_nan=False).encode()
+        return await self.session.try_message(self.session.message(self.name_of(wanted), Json(text)))
+
+
+Promise = Callable[[Subject], Awaitable[None]]
+"""What a capability keeps. Raises ``AssertionError`` where it does not."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Check:
+    """One promise, to be checked of one capability: ``await check()`` raises ``AssertionError`` where it is broken."""
+
+    promise: Promise
+    subject: Subject
+
+    @property
+    def __name__(self) -> str:
+        """What is promised."""
+        return getattr(self.promise, "__name__", repr(self.promise))
+
+    async def __call__(self) -> None:
+        """Check it."""
+        await self.promise(self.subject)
+
+
+def expect(holds: object, problem: str) -> None:
+    """Raise ``AssertionError`` with the problem unless something holds."""
+    if not holds:
+        raise AssertionError(problem)
+
+
+def told(result: Result[Any]) -> str:
+    """Return what a call came to, in words."""
+    return f"{result.error.code} ({result.error.message})" if result.error else repr(result.data)

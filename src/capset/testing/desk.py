@@ -1,0 +1,99 @@
+"""A session to try things in, with a clock that the test moves and a store in memory."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel
+
+from capset.definitions.agents import Agent
+from capset.definitions.blocks import Block
+from capset.definitions.capabilities import AnyCapability
+from capset.definitions.principals import Principal
+from capset.definitions.records import Record
+from capset.definitions.references import AnyRef, as_ref
+from capset.definitions.secrets import Secrets
+from capset.errors import DefinitionError
+from capset.kernel.generating import GeneratorRunner
+from capset.kernel.kernel import Kernel
+from capset.kernel.session import Session
+from capset.stores.base import AuditQuery, Store
+from capset.testing.clock import FakeClock
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """An open session, the kernel around it with its clock, and the agent or block that the session is of.
+
+    Further sessions are opened with ``desk.kernel.open(desk.agent, principal=…)``.
+    """
+
+    session: Session
+    clock: FakeClock
+    kernel: Kernel
+    agent: Block
+
+    async def records(self, **wanted: Any) -> list[Record]:  # of the types that AuditQuery declares
+        """Return the outcome records of the kernel that fit, oldest first: ``await desk.records(tool="recall")``.
+
+        ``wanted`` are fields of ``capset.stores.base.AuditQuery``.
+        """
+        log, found = self.kernel.audit, list[Record]()
+        await log.flush()
+        before: int | None = None
+        while True:
+            page = await log.query(AuditQuery(limit=1000, before=before, **wanted))
+            found += page.items
+            if page.next is None:
+                return found[::-1]
+            before = page.next
+
+
+@asynccontextmanager
+async def session_for(
+    subject: AnyCapability | AnyRef | Block,
+    *,
+    permissions: Iterable[str] = (),
+    principal: str | Principal = "user-1",
+    env: Mapping[str, Any] | None = None,
+    config: BaseModel | None = None,
+    generator: GeneratorRunner | None = None,
+    secrets: Secrets | None = None,
+    store: str | Store = "memory://",
+) -> AsyncGenerator[Desk]:
+    """Open a session of an agent or another block, or of an agent that uses one capability and nothing else.
+
+    Args:
+        subject: what is tried: a capability, a reference to one, an agent or another block.
+        permissions: what the principal holds; not beside a ``Principal``, which says that itself.
+        principal: a user's id, or who acts.
+        env: what the host says of this environment.
+        config: the capability's config; not for an agent, whose ``uses`` say that.
+        generator: what runs the model steps of generators.
+        secrets: what ``ctx.secret`` asks; by default the environment.
+        store: where everything is kept; by default in memory, until the session is closed.
+
+    Raises ``DefinitionError`` for what cannot be composed, and for arguments that do not go together.
+    """
+    held = frozenset(permissions)
+    if isinstance(principal, Principal) and held:
+        raise DefinitionError("session_for: a Principal has permissions of its own; give the permissions to it")
+    who = Principal(principal, permissions=held) if isinstance(principal, str) else principal
+    agent, clock = _agent(subject, config), FakeClock()
+    async with (
+        Kernel(store, clock=clock, secrets=secrets, generator=generator) as kernel,
+        kernel.open(agent, principal=who, env=env) as session,
+    ):
+        yield Desk(session, clock, kernel, agent)
+
+
+def _agent(subject: AnyCapability | AnyRef | Block, config: BaseModel | None) -> Block:
+    if isinstance(subject, Block):
+        if config is not None:
+            raise DefinitionError("session_for: an agent configures what it uses itself; leave config out")
+        return subject
+    ref = as_ref("session_for", subject)
+    return Agent("tester", uses=[ref if config is None else ref.with_config(config)])

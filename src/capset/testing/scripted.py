@@ -1,0 +1,142 @@
+"""A generator's runner that follows a script instead of a model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic_core import to_json
+
+from capset.definitions.contents import ContextMessage
+from capset.definitions.messages import Json
+from capset.definitions.tools import AnyTool
+from capset.errors import InternalError
+from capset.kernel.generating import ModelStep, Turn
+from capset.kernel.results import Result
+
+
+class ScriptError(InternalError):
+    """What happened does not fit the script, or the other way round."""
+
+    code = "script_error"
+
+
+class Call:
+    """A model step that calls a tool: ``Call("save_note", text="buy milk")``. The arguments travel as JSON.
+
+    The tool is given by its name there, or as the ``Tool`` itself, which stands for its own name.
+    """
+
+    __slots__ = ("arguments", "tool")
+
+    def __init__(self, tool: str | AnyTool, /, **arguments: object) -> None:
+        self.tool = tool if isinstance(tool, str) else tool.name
+        self.arguments = arguments
+
+    def __repr__(self) -> str:
+        return f"Call({', '.join([repr(self.tool), *(f'{name}={value!r}' for name, value in self.arguments.items())])})"
+
+
+class Say:
+    """The model step that ends a run of the generator, with its output (of whatever type)."""
+
+    __slots__ = ("output",)
+
+    def __init__(self, output: object) -> None:
+        self.output = output
+
+    def __repr__(self) -> str:
+        return f"Say({self.output!r})"
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a model would have had before it in one step.
+
+    ``tools`` are the names of the tools in play, ``results`` what came of the calls in this run so far. ``input`` and
+    the settings' values are of whatever types the definitions give them.
+    """
+
+    generator: str
+    input: Any
+    system_text: str
+    messages: tuple[ContextMessage, ...]
+    tools: tuple[str, ...]
+    runtime_hash: str
+    prompt_hash: str
+    model_settings: Mapping[str, Any]
+    results: tuple[Result[Any], ...]
+
+
+Move = Call | Say | Callable[[Seen], Call | Say]
+"""A step of a script; a function decides by what it sees."""
+
+
+class ScriptedRunner:
+    """Runs generators by their scripts: ``ScriptedRunner({"scribe": [Call("save_note", text="milk"), Say("done")]})``.
+
+    A ``Say`` ends one run of the generator; its next run goes on in the script where that one ended. ``seen`` has
+    every model step, in order. What does not fit raises ``ScriptError``.
+    """
+
+    def __init__(self, scripts: Mapping[str, Iterable[Move]]) -> None:
+        """``scripts`` are by the names of the generators, or agents."""
+        self._left: dict[str, list[Move]] = {name: list(moves) for name, moves in scripts.items()}
+        self.seen: list[Seen] = []
+
+    async def run(self, turn: Turn) -> Any:  # whatever the script says: the generator checks it
+        """Follow the script of one generator to its next ``Say``; every step sees what a model would."""
+        if turn.name not in self._left:
+            known = ", ".join(self._left) or "none"
+            raise ScriptError(f"the generator {turn.name!r} ran, and the script is for: {known}")
+        results: list[Result[Any]] = []
+        while True:
+            step = await turn.step()
+            seen = _seen(turn, step, results)
+            self.seen.append(seen)
+            move = self._next(seen)
+            if isinstance(move, Say):
+                return move.output
+            result = await step.call(move.tool, Json(to_json(move.arguments)))
+            if isinstance(result.error, ScriptError):  # of a generator inside: not for a model to shrug off
+                raise result.error
+            results.append(result)
+
+    def of(self, generator: str) -> list[Seen]:
+        """Return the steps of one generator."""
+        return [one for one in self.seen if one.generator == generator]
+
+    def check_done(self) -> None:
+        """Raise ``ScriptError`` if anything of the script was not reached."""
+        left = {name: moves for name, moves in self._left.items() if moves}
+        if left:
+            told = "; ".join(f"{name}: {', '.join(map(repr, moves))}" for name, moves in left.items())
+            raise ScriptError(f"these steps of the script were not reached: {told}")
+
+    def _next(self, seen: Seen) -> Call | Say:
+        moves = self._left[seen.generator]
+        if not moves:
+            raise ScriptError(
+                f"the script of {seen.generator!r} is over, and no Say ended this run; it had {len(seen.results)} calls"
+            )
+        move = moves.pop(0)
+        decided = move if isinstance(move, Call | Say) else move(seen)
+        if not isinstance(decided, Call | Say):  # pyright: ignore[reportUnnecessaryIsInstance]  # untyped callers
+            raise ScriptError(f"a step of a script is a Call or a Say; {seen.generator!r} has {decided!r}")
+        return decided
+
+
+def _seen(turn: Turn, step: ModelStep, results: list[Result[Any]]) -> Seen:
+    snapshot = step.snapshot
+    return Seen(
+        turn.name,
+        turn.input,
+        step.system_text,
+        step.messages,
+        tuple(snapshot.tools),
+        snapshot.runtime_hash,
+        snapshot.prompt_hash,
+        step.model_settings,
+        tuple(results),
+    )

@@ -1,0 +1,84 @@
+"""The JSON Schema of agent files, for editors: of all of them, or of those that fit what is installed here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, cast
+
+from capset.definitions.capabilities import AnyCapability
+from capset.definitions.configs import config_schema
+from capset.definitions.names import TOOL
+from capset.wire.agents import AgentShape
+
+DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
+_DEFINITIONS: Final = "#/$defs/"
+Node = dict[str, Any]
+"""A part of a JSON Schema, whose values are of every JSON type."""
+
+
+def agent_file_schema(capabilities: Iterable[AnyCapability] | None = None) -> Node:
+    """Return the schema of agent files.
+
+    With ``capabilities`` it takes just those, each with its own presets, config and tools, so that an editor can offer
+    them; without, any id.
+    """
+    schema = _plain(AgentShape.model_json_schema())
+    if capabilities is not None:
+        known = sorted(capabilities, key=lambda one: one.name)
+        schema["$defs"] = {name: inner for one in known for name, inner in _definitions(one)}
+        entries = [entry for one in known for entry in _entries(one)]
+        schema["properties"]["capabilities"]["items"] = {"anyOf": entries} if entries else {"not": {}}
+    return {"$schema": DIALECT, **schema, "title": "A capset agent file"}
+
+
+def _entries(one: AnyCapability) -> Iterator[Node]:
+    """Yield the schemas of the entries that one capability can have: a plain id, and one with choices."""
+    ids: Node = {"enum": [one.name, *one.aliases], "description": one.description or one.title}
+    yield ids
+    members: Node = {"id": ids}
+    if one.presets:
+        members["presets"] = _closed({name: _preset(name in one.default) for name in one.presets})
+    if one.config is not None:
+        config = {key: inner for key, inner in config_schema(one.config).json_schema.items() if key != "$defs"}
+        members["config"] = _within(one, config)
+    if names := [tool.name for tool in one.every_tool]:
+        members["prefix"] = {"type": "string", "pattern": "^[A-Za-z0-9_-]*$"}
+        members["rename"] = _closed({name: {"type": "string", "pattern": f"^{TOOL.pattern}$"} for name in names})
+    yield {**_closed(members), "required": ["id"], "description": ids["description"]}
+
+
+def _preset(is_on: bool) -> Node:
+    return {"type": "boolean", "description": f"{'on' if is_on else 'off'} unless it is said otherwise"}
+
+
+def _closed(members: Node) -> Node:
+    return {"type": "object", "properties": members, "additionalProperties": False}
+
+
+def _definitions(one: AnyCapability) -> Iterator[tuple[str, Node]]:
+    """Yield what the schema of a capability's config refers to, under names that no other capability's have."""
+    if one.config is not None:
+        for name, inner in config_schema(one.config).json_schema.get("$defs", {}).items():
+            yield f"{one.name}.{name}", _within(one, inner)
+
+
+def _within(one: AnyCapability, schema: Any) -> Any:
+    """Return a schema with its references turned to the definitions of one capability."""
+    if isinstance(schema, list):
+        return [_within(one, inner) for inner in cast("list[Any]", schema)]
+    if not isinstance(schema, Mapping):
+        return schema
+    found = cast("Mapping[str, Any]", schema)
+    if isinstance(ref := found.get("$ref"), str) and ref.startswith(_DEFINITIONS):
+        return {**found, "$ref": f"{_DEFINITIONS}{one.name}.{ref.removeprefix(_DEFINITIONS)}"}
+    return {key: _within(one, inner) for key, inner in found.items()}
+
+
+def _plain(schema: Any) -> Any:
+    """Return a schema without what pydantic adds for itself: made-up titles, and the marks of code in texts."""
+    if isinstance(schema, list):
+        return [_plain(inner) for inner in cast("list[Any]", schema)]
+    if not isinstance(schema, Mapping):
+        return schema.replace("``", "`") if isinstance(schema, str) else schema
+    found = cast("Mapping[str, Any]", schema)
+    return {key: _plain(inner) for key, inner in found.items() if key != "title" or not isinstance(inner, str)}

@@ -1,0 +1,105 @@
+"""Every built-in passes the suite that third parties run, with examples of everything that it can do."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from capset import Capability, Session
+from capset.builtin.current_time import current_time
+from capset.builtin.memory import MemoryConfig, memory, memory_for, memory_user
+from capset.builtin.noop import noop
+from capset.builtin.session_file_system import session_file_system
+from capset.builtin.stateless_todo_list import stateless_todo_list
+from capset.builtin.test_math import test_math
+from capset.testing import capability_suite
+from capset.testing.capability_suite import Arguments, Check, Example
+from tests.builtin.memory.support import MemoryCapability, remember
+
+Examples = Mapping[str, Sequence[Example]]
+
+TODOS = [
+    {"content": "Write the tests", "activeForm": "Writing the tests", "status": "in_progress"},
+    {"content": "Run them", "activeForm": "Running them", "status": "pending"},
+]
+
+
+def with_files(**arguments: Any) -> Callable[[Session], Awaitable[Arguments]]:
+    async def prepare(session: Session) -> Arguments:
+        await session.files.write("/in/notes.txt", b"one\ntwo\nthree\n")
+        await session.files.write("/in/photo.bin", bytes(range(256)))
+        return arguments
+
+    return prepare
+
+
+def about(capability: MemoryCapability) -> Examples:
+    async def recalled(session: Session) -> Arguments:
+        await remember(session, capability, "The user likes green tea.", "The user has a cat.")
+        return {"query": "user", "limit": 1}
+
+    async def forgotten(session: Session) -> Arguments:
+        (kept,) = await remember(session, capability, "The user has no cat.")
+        return {"id": kept["id"]}
+
+    return {
+        "remember": [{"text": "The user likes green tea."}, {"text": "Grüße, 世界 🌍"}],
+        "recall": [recalled, {"query": "tea"}],
+        "forget": [forgotten, {"id": "unknown"}],
+    }
+
+
+NUMBERS = [{"a": 7, "b": 2}, {"a": 0.5, "b": -3}]
+EXAMPLES: dict[Capability[Any, Any], Examples] = {
+    noop: {},
+    current_time: {"get_current_time": [{}, {"timezone": "Europe/Paris", "format": "unix"}, {"format": "human"}]},
+    test_math: dict.fromkeys(("add", "subtract", "multiply", "divide"), NUMBERS),
+    stateless_todo_list: {"write_todos": [{"todos": []}, {"todos": TODOS}]},
+    session_file_system: {
+        "read_file": [
+            with_files(path="/in/notes.txt", offset=1, limit=1),
+            with_files(path="/in/photo.bin"),
+        ],
+        "write_file": [
+            {"path": "/out/a.txt", "content": "new"},
+            {"path": "/out/b", "content": "AAEC", "encoding": "base64"},
+        ],
+        "list_directory": [{}, with_files(path="/in", recursive=True)],
+        "grep_files": [with_files(pattern="t[a-z]+", path_pattern="*.txt", context_lines=1, max_matches=1)],
+        "delete_file": [{"path": "/nothing"}, with_files(path="/in", recursive=True)],
+        "stat_file": [{"path": "/"}, with_files(path="/in/notes.txt")],
+    },
+    memory: about(memory),
+    memory_user: about(memory_user),
+}
+
+
+def every_check() -> Iterator[Any]:
+    for capability, examples in EXAMPLES.items():
+        for check in capability_suite(capability, examples=examples):
+            yield pytest.param(check, id=f"{capability.name}-{check.__name__}")
+
+
+@pytest.mark.spec("P17", "C2", "C3", "C26", "C30")
+@pytest.mark.parametrize("check", list(every_check()))
+async def test_every_builtin_keeps_every_promise(check: Check) -> None:
+    await check()
+
+
+@pytest.mark.parametrize(
+    "check",
+    capability_suite(
+        memory_user.with_presets(full_context=True),
+        examples=about(memory_user),
+        config=MemoryConfig(recent=1, full=2, max_length=50, capacity=10),
+    ),
+    ids=lambda check: check.__name__,
+)
+async def test_a_memory_with_a_config_keeps_them_too(check: Check) -> None:
+    await check()
+
+
+def test_the_memory_of_an_org_is_one_too() -> None:
+    assert memory_for("org").config is MemoryConfig

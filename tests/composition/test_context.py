@@ -1,0 +1,219 @@
+"""Context as the model reads it (spec 1, C22–C26)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from capset import Agent, Capability, ContextMessage, DefinitionError, compose
+from capset.composition.context import RESERVED, Rendered, render_context, tag_of
+from capset.composition.sources import Source
+from capset.errors import ContextError, ContextShapeConflict
+
+ONE, TWO = Source(("a", "one"), "one"), Source(("a", "two"), "two", "full")
+
+
+def xml(*values: Any) -> str:
+    return render_context([(ONE, value) for value in values]).xml
+
+
+@pytest.mark.spec("C24", "C26")
+def test_contributors_under_one_key_share_one_block_in_their_order() -> None:
+    assert render_context(
+        [
+            (ONE, {"userPreferences": "likes tea", "places": {"home": "A & B"}}),
+            (TWO, {"user_preferences": ["likes <b>", "\nand\n  more\n"], "places": {"work": "C", "home": "D"}}),
+            (ONE, "plain < text"),
+            (TWO, ContextMessage("user", "Hello")),
+        ]
+    ) == Rendered(
+        "<user-preferences>\n  likes tea\n  likes &lt;b&gt;\n  and\n    more\n</user-preferences>\n"
+        "<places>\n  <home>\n    A &amp; B\n    D\n  </home>\n  <work>\n    C\n  </work>\n</places>",
+        ("plain < text",),
+        (ContextMessage("user", "Hello"),),
+    )
+
+
+@pytest.mark.spec("C23")
+@pytest.mark.parametrize(
+    ("key", "tag"),
+    [
+        ("userPreferences", "user-preferences"),
+        ("user_preferences", "user-preferences"),
+        ("user-preferences", "user-preferences"),
+        ("User Preferences", "user-preferences"),
+        ("HTMLParser", "html-parser"),
+        ("page2Title", "page2-title"),
+        ("a", "a"),
+        *((reserved, None) for reserved in ("system", "System", "tool_use", "toolUse", "TOOL-USE", "Thinking")),
+        *((wrong, None) for wrong in ("", "2nd", "-a", "_a", "a.b", "a<b", "a/b")),
+        *((wrong, None) for wrong in ("caf\u00e9", "\u212aelvin", "thin\u212aing", "a\u00a0b", "\u0430", "\uff41")),
+        *((wrong, None) for wrong in (5, None, b"a", ("a",), "x\ud800")),
+    ],
+)  # fmt: skip
+def test_keys_become_tags(key: Any, tag: str | None) -> None:
+    assert tag_of(key) == tag
+
+
+@pytest.mark.spec("C23")
+def test_a_key_that_cannot_be_a_tag_is_refused_at_composition() -> None:
+    assert {"system", "user", "assistant", "capability", "tool-use", "thinking"} <= RESERVED
+    for wrong in ("system", "2nd", "", 5, "a\ud800"):
+        capability = Capability("c", context=[{"outer": {wrong: "x"}}])
+        with pytest.raises(DefinitionError, match=r"the context of capability 'c' \(a → c\) has the key") as refused:
+            compose(Agent("a", uses=[capability]))
+        assert "user-preferences" in str(refused.value.hint)
+
+
+@pytest.mark.spec("C14", "C24")
+@pytest.mark.parametrize(
+    ("first", "second", "where"),
+    [
+        ({"mood": "good"}, {"mood": {"now": "bad"}}, "<mood> is text from {one} and a mapping from {two}"),
+        ({"mood": {"now": "x"}}, {"Mood": ["bad"]}, "<mood> is a mapping from {one} and text from {two}"),
+        ({"a": {"b": "x"}}, {"a": {"b": {"c": "y"}}}, "<a b> is text from {one} and a mapping from {two}"),
+        ({"a": {}}, {"a": "x"}, "<a> is a mapping from {one} and text from {two}"),
+    ],
+)
+def test_text_against_a_mapping_is_a_conflict_that_names_both(first: Any, second: Any, where: str) -> None:
+    with pytest.raises(ContextShapeConflict) as refused:
+        render_context([(ONE, first), (TWO, second)])
+    assert str(refused.value) == where.format(one=ONE, two=TWO)
+    assert (refused.value.code, bool(refused.value.hint)) == ("context_shape_conflict", True)
+
+
+@pytest.mark.spec("C25")
+def test_none_reserves_a_place_without_a_shape_and_what_is_empty_is_left_out() -> None:
+    assert xml({"first": None}, {"second": "2"}, {"first": {"inner": "1"}}).startswith("<first>\n  <inner>")
+    assert xml({"first": None}, {"second": "2"}, {"first": "1"}).startswith("<first>\n  1\n")
+    assert xml({"a": None, "b": {"c": None, "d": ""}, "e": [], "f": {}, "g": [None, "", " \n"]}) == ""
+    assert render_context([(ONE, [None, "", "  ", []])]) == Rendered("", (), ())
+    assert xml({"a": ""}, {"a": {"b": "x"}}) == xml({"a": {"b": "x"}})
+
+
+@pytest.mark.spec("C25")
+@pytest.mark.parametrize("wrong", [False, True, 0, 5, 1.5, b"x", {"a", "b"}, object(), Agent("a"), range(2)])
+def test_what_is_no_text_is_refused_and_not_rendered(wrong: Any) -> None:
+    for value in ({"a": wrong}, {"a": {"b": [wrong]}}, [wrong]):
+        with pytest.raises(ContextError, match="context is text, a mapping, a list of those or None") as refused:
+            render_context([(ONE, value)])
+        assert str(ONE) in str(refused.value)
+        with pytest.raises(DefinitionError, match="capability 'c': context is text, a mapping"):
+            Capability("c", context=[value])
+    if not callable(wrong):
+        with pytest.raises(DefinitionError, match="agent 'a': context"):
+            Agent("a", context=wrong)
+
+
+@pytest.mark.spec("C25", "C20")
+def test_the_blocks_own_entries_come_first_and_then_the_capabilities() -> None:
+    first, last = Capability("first", context=["1", {"shared": "one"}]), Capability("last", context=["2"], uses=[])
+    agent = Agent("a", uses=[first, last], context=["own", {"shared": "own"}])
+    values = [(entry.source, entry.value.value) for entry in compose(agent).context]
+    assert render_context(values).texts == ("own", "1", "2")
+    assert render_context(values).xml == "<shared>\n  own\n  one\n</shared>"
+
+
+@pytest.mark.spec("C26")
+def test_lone_surrogates_and_bottomless_values_are_refused() -> None:
+    for bad in ("x\ud800", ["\udc00"], {"a": "\ud800"}):
+        with pytest.raises(ContextError, match="lone surrogate"):
+            render_context([(ONE, bad)])
+        with pytest.raises(DefinitionError, match="lone surrogate"):
+            Capability("c", context=[bad])
+    circle: list[Any] = []
+    circle.append(circle)
+    ring: dict[str, Any] = {}
+    ring["again"] = ring
+    deep: Any = "x"
+    for _ in range(30):
+        deep = {"a": deep}
+    for bottomless in (circle, ring, deep, {"a": circle}):
+        with pytest.raises(ContextError, match="nested more than 20 levels deep"):
+            render_context([(ONE, bottomless)])
+        with pytest.raises(
+            DefinitionError, match="capability 'c': context must not be nested more than 20 levels deep"
+        ):
+            Capability("c", context=[bottomless])
+
+
+@pytest.mark.spec("C26")
+def test_line_ends_are_one_and_margins_are_kept() -> None:
+    assert xml({"a": "one\r\ntwo\rthree\n\n  four"}) == "<a>\n  one\n  two\n  three\n\n    four\n</a>"
+
+
+@pytest.mark.spec("C26")
+@given(st.text(st.characters(exclude_categories=["Cs"])))
+def test_text_never_escapes_its_tag(text: str) -> None:
+    rendered = xml({"a": text})
+    inside = rendered.removeprefix("<a>").removesuffix("</a>")
+    assert "<" not in inside
+    assert ">" not in inside
+    assert rendered == xml({"a": text})
+
+
+class Odd(Mapping[str, Any]):
+    def __getitem__(self, key: str) -> Any:
+        return key.upper()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(("a", "b"))
+
+    def __len__(self) -> int:
+        return 2
+
+
+@pytest.mark.spec("C22")
+def test_any_mapping_will_do_and_nobody_changes_it_later() -> None:
+    mutable: dict[str, Any] = {"list": ["x"], "inner": {"a": "b"}}
+    capability = Capability("c", context=[Odd(), mutable, "text", ["t1", {"m": "n"}]])
+    before = compose(Agent("a", uses=[capability]))
+    mutable["list"].append("y")
+    mutable["inner"]["a"] = "z"
+    mutable["new"] = False
+    after = compose(Agent("a", uses=[capability]))
+    shown = [render_context([(e.source, e.value.value) for e in one.context]) for one in (before, after)]
+    assert shown[0] == shown[1]
+    assert shown[0].xml.startswith("<a>\n  A\n</a>\n<b>\n  B\n</b>\n<list>\n  x\n</list>")
+    assert shown[0].texts == ("text", "t1")
+
+
+@pytest.mark.spec("C22")
+def test_one_entry_needs_no_list_and_a_list_is_one_of_entries() -> None:
+    def count(given: Any) -> int:
+        return len(Capability("c", context=given).part.context)
+
+    assert [count(one) for one in ("text", {"a": "b"}, ContextMessage("user", "x"), lambda: "x", ["a", "b"])] == [
+        1, 1, 1, 1, 2,
+    ]  # fmt: skip
+    assert count([None, "", "a"]) == 1
+
+
+@pytest.mark.spec("C22")
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (lambda a, b, c: "x", "must take"),
+        (lambda *, ctx: "x", "must take"),
+        (dict, "is a class"),
+    ],
+)
+def test_a_function_takes_input_and_context_at_most(wrong: Any, message: str) -> None:
+    with pytest.raises(DefinitionError, match=f"capability 'c': context .*{message}"):
+        Capability("c", context=[wrong])
+    takes = [one.takes for one in Capability("c", context=[lambda: "", lambda c: "", lambda i, c: ""]).part.context]
+    assert takes == [0, 1, 2]
+
+
+@pytest.mark.spec("C21")
+def test_a_message_is_of_the_user_or_the_assistant() -> None:
+    for wrong in ("system", "", None):
+        with pytest.raises(DefinitionError, match="a context message is of the role user or assistant"):
+            ContextMessage(wrong, "x")  # pyright: ignore[reportArgumentType]
+    for text in (5, "\ud800"):
+        with pytest.raises(DefinitionError, match="a context message's content"):
+            ContextMessage("user", text)  # pyright: ignore[reportArgumentType]

@@ -1,0 +1,172 @@
+from __future__ import annotations
+
+import gc
+import threading
+from typing import Any
+
+import pytest
+
+from capset import Capability, DefinitionError, parameterised
+from capset.errors import CapabilityCycle
+
+
+@parameterised
+def storage(scope: object = "session", *tags: object, cached: object = False, **more: object) -> Capability:
+    """Keep things."""
+    return Capability("storage")
+
+
+@pytest.mark.spec("C8", "C32")
+def test_equal_arguments_give_the_same_object_however_they_are_given() -> None:
+    assert storage() is storage("session") is storage(scope="session") is storage("session", cached=False)
+    assert storage("user", a=1, b=2) is storage(scope="user", b=2, a=1)
+    assert storage("user") is not storage("session")
+    assert storage.__name__ == "storage"
+    assert storage.__doc__ == "Keep things."
+
+
+@pytest.mark.spec("C8", "C32")
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [(1, True), (1, 1.0), (0.0, -0.0), ((1,), (True,)), (((1,),), ((1.0,),)), (frozenset({1}), frozenset({True}))],
+)
+def test_arguments_are_told_apart_by_type_too(one: Any, other: Any) -> None:
+    assert storage(one) is storage(one)
+    assert storage(one) is not storage(other)
+    assert storage("x", one) is not storage("x", other)
+    assert storage(cached=one) is not storage(cached=other)
+    assert storage(more=one) is not storage(more=other)
+
+
+@pytest.mark.spec("C32")
+def test_nothing_is_forgotten() -> None:
+    numbers = [id(storage(number)) for number in range(1000)]
+    gc.collect()
+    assert [id(storage(number)) for number in range(1000)] == numbers
+    assert storage(float("nan")) is storage(float("nan"))
+
+
+@pytest.mark.spec("C32")
+def test_the_name_carries_the_parameter() -> None:
+    @parameterised
+    def kept(scope: str) -> Capability:
+        return Capability(f"kept:{scope}")
+
+    assert (kept("user").name, kept("session").name) == ("kept:user", "kept:session")
+
+
+@pytest.mark.spec("C32")
+def test_what_cannot_be_remembered_is_refused() -> None:
+    with pytest.raises(DefinitionError, match=r"storage\(\[1\]\): the arguments .* must be hashable"):
+        storage([1])
+    with pytest.raises(DefinitionError, match=r"storage\('x', \[1\]\): the arguments .* must be hashable"):
+        storage("x", [1])
+    with pytest.raises(DefinitionError, match="must be hashable"):
+        storage(cached={})
+
+    @parameterised
+    def none(number: int) -> Any:
+        return None
+
+    with pytest.raises(DefinitionError, match=r"none\(1\) must return a Capability; it returned None"):
+        none(1)
+
+
+@pytest.mark.spec("C8")
+def test_one_that_needs_itself_is_told_with_the_whole_chain() -> None:
+    @parameterised
+    def one(name: str) -> Capability:
+        return Capability(f"one:{name}", uses=[two(name)])
+
+    @parameterised
+    def two(name: str) -> Capability:
+        return Capability(f"two:{name}", uses=[one(name)])
+
+    with pytest.raises(CapabilityCycle) as refused:
+        one("x")
+    assert str(refused.value) == "a capability needs itself: one('x') → two('x') → one('x')"
+    assert refused.value.code == "capability_cycle"
+
+
+@pytest.mark.spec("C11")
+def test_one_that_never_ends_is_told() -> None:
+    @parameterised
+    def count(number: int) -> Capability:
+        return Capability(f"count:{number}", uses=[count(number + 1)])
+
+    with pytest.raises(DefinitionError, match=r"more than 100 capabilities are made inside each other: count\(0\) → "):
+        count(0)
+
+
+def test_a_maker_that_fails_is_asked_again() -> None:
+    made: list[int] = []
+
+    @parameterised
+    def flaky(number: int) -> Capability:
+        made.append(number)
+        if len(made) == 1:
+            raise RuntimeError("not yet")
+        return Capability("flaky")
+
+    with pytest.raises(RuntimeError, match="not yet"):
+        flaky(1)
+    assert flaky(1) is flaky(1)
+    assert made == [1, 1]
+
+
+def test_wrong_arguments_fail_as_those_of_a_function_do() -> None:
+    @parameterised
+    def made(scope: str) -> Capability:
+        return Capability("made")
+
+    with pytest.raises(TypeError, match="missing a required argument: 'scope'"):
+        made(scop="x")  # pyright: ignore[reportCallIssue]
+
+
+def test_many_threads_get_one_object() -> None:
+    ready, found = threading.Barrier(16), list[Capability]()
+
+    @parameterised
+    def made(name: str) -> Capability:
+        return Capability("made")
+
+    def ask() -> None:
+        ready.wait()
+        found.append(made("x"))
+
+    threads = [threading.Thread(target=ask) for _ in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 16
+    assert len(set(found)) == 1
+
+
+def test_two_functions_that_use_each_other_may_be_called_by_two_threads_at_once() -> None:
+    inside = threading.Barrier(2)
+
+    @parameterised
+    def one(leaf: bool) -> Capability:
+        if not leaf:
+            meet()
+        return Capability("one" if leaf else "one:branch", uses=[] if leaf else [two(True)])
+
+    @parameterised
+    def two(leaf: bool) -> Capability:
+        if not leaf:
+            meet()
+        return Capability("two" if leaf else "two:branch", uses=[] if leaf else [one(True)])
+
+    def meet() -> None:
+        try:
+            inside.wait(0.2)
+        except threading.BrokenBarrierError:
+            inside.reset()
+
+    threads = [threading.Thread(target=make, args=(False,), daemon=True) for make in (one, two)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(10)
+    assert not any(thread.is_alive() for thread in threads), "they wait for each other"

@@ -1,0 +1,43 @@
+"""The pages whose snippets are one program, run as that; what a comment `#>` shows is what is printed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.docs.test_snippets import ROOT, blocks
+
+PAGES = ["using-capabilities", "authoring-capabilities", "blocks"]
+RUN = """
+import ast, asyncio, inspect, sys
+code = compile(sys.stdin.read(), sys.argv[1], "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+names = {"__name__": "page"}
+sys.modules["page"] = type(sys)("page")
+sys.modules["page"].__dict__.update(names)
+found = eval(code, sys.modules["page"].__dict__)
+if inspect.iscoroutine(found):
+    asyncio.run(found)
+"""
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_runs_and_prints_what_it_says(page: str, tmp_path: Path) -> None:
+    program = "\n".join(blocks(ROOT / "docs" / "guide" / f"{page}.md"))
+    done = subprocess.run(
+        [sys.executable, "-X", "utf8", "-c", RUN, page],
+        input=program,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        encoding="utf-8",
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    said = [line.split("#>", 1)[1].removeprefix(" ") for line in program.splitlines() if "#>" in line]
+    assert said or "assert " in program, "a page that shows nothing proves nothing"
+    assert done.stdout.splitlines() == said

@@ -1,0 +1,37 @@
+"""Many tasks of several processes write one session's state: nothing is lost, and nothing is raised (spec 1, C34)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks import writers
+from capset import Kernel
+
+PROCESSES = 4
+TASKS = 64
+OPERATIONS = 10_000
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.spec("C34")
+async def test_ten_thousand_operations_of_four_processes_lose_nothing_and_raise_nothing(tmp_path: Path) -> None:
+    url, each = f"sqlite:///{tmp_path}/capset.db", OPERATIONS // PROCESSES
+    async with Kernel(store=url) as kernel:
+        async with kernel.open(writers.AGENT, principal=writers.WHO) as session:
+            own = session.id
+        running = [writers.start(url, own, f"p{number}", TASKS, each) for number in range(PROCESSES)]
+        for process in running:
+            assert process.stdin is not None
+            process.stdin.write("go\n")
+            process.stdin.flush()
+        for process in running:
+            _, told = process.communicate()
+            assert (process.returncode, told) == (0, "")
+        async with kernel.open(writers.AGENT, principal=writers.WHO, session_id=own) as session:
+            state, marks = await session.call(writers.look)
+    kinds = [[f"p{process}-{number}" for process in range(PROCESSES) for number in range(k, each, 4)] for k in range(3)]
+    assert (state.count, state.updated) == (len(kinds[0]), len(kinds[0]))
+    assert sorted(state.log) == sorted(kinds[1])
+    assert sorted(marks) == sorted(kinds[2])

@@ -1,0 +1,257 @@
+"""What of a capability's surfaces moves which hash, and what moves none (spec 2, F6, F11, F12)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from pydantic import BaseModel, Field
+
+from capset import Agent, Capability, ContextMessage, Policy, Preset, Principal, Request, Resource, compose, tool
+from capset.definitions.resources import Documents
+from capset.errors import DefinitionError
+from capset.evaluation.snapshot import evaluate
+from capset.fingerprint.hashes import capability_hash
+
+
+def gate(request: Request) -> bool:
+    return True
+
+
+def other_gate(request: Request) -> bool:
+    return True
+
+
+@tool
+def add(a: int) -> int:
+    """Add."""
+    return a
+
+
+@tool
+def find(a: int) -> int:
+    """Find."""
+    return a
+
+
+class Diary(BaseModel):
+    pages: list[str] = []
+
+
+class Longer(BaseModel):
+    pages: list[str] = ["first"]
+
+
+class Options(BaseModel):
+    limit: int = 3
+    tags: frozenset[str] = frozenset({"a", "b", "c", "d"})
+    parts: dict[str, set[int]] = Field(default_factory=lambda: {"x": {3, 1, 2}})
+
+
+def recent(ctx: object) -> str:
+    return ""
+
+
+def recent_too(ctx: object) -> str:
+    return "another body"
+
+
+recent_too.__name__ = "recent"
+NOTES, TEXTS = Resource("notes", list[str], scope="session", default=list), Documents("texts", scope="user")
+SHARED = Policy("gate", gate)
+DEPENDENCY = Capability("needed", instructions="Needed.")
+
+
+def decide(ctx: object) -> list[Capability]:
+    return []
+
+
+def given() -> dict[str, Any]:
+    return {
+        "instructions": ["One.", "Two."],
+        "context": ["text", {"a": "1", "b": {"c": "2"}}, recent, ContextMessage("user", "Hi.")],
+        "tools": [add, find],
+        "policies": [SHARED],
+        "resources": [NOTES, TEXTS],
+        "state": {"session": Diary, "user": Diary},
+        "files": {"/a": "a", "/b": "b"},
+        "config": Options,
+        "uses": [DEPENDENCY, decide],
+        "presets": {"p": Preset(instructions="P."), "q": Preset(context=["Q."])},
+    }
+
+
+@dataclass
+class World:
+    change: dict[str, Any] = field(default_factory=dict[str, Any])
+    use: Callable[[Capability[Any, Any]], Any] = lambda it: it
+    agent: dict[str, Any] = field(default_factory=dict[str, Any])
+
+    def hashes(self) -> dict[str, str]:
+        it = Capability("it", **given() | self.change)
+        neighbour = Capability("neighbour", instructions="Hear.")
+        snapshot = asyncio.run(
+            evaluate(
+                compose(Agent("a", uses=[self.use(it), neighbour], **self.agent)),
+                principal=Principal("p", permissions=["a:b"]),
+            )
+        )
+        return {
+            "capability": capability_hash(it),
+            "neighbour": capability_hash(neighbour),
+            "static": snapshot.static_hash,
+            "runtime": snapshot.runtime_hash,
+            "prompt": snapshot.prompt_hash,
+        }
+
+
+BEFORE = World().hashes()
+
+
+def moved(**world: Any) -> set[str]:
+    after = World(**world).hashes()
+    return {name for name in BEFORE if after[name] != BEFORE[name]}
+
+
+def keys(value: dict[str, Any] | set[str]) -> str:
+    return "-".join(sorted(value))
+
+
+@pytest.mark.spec("F6", "F12")
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"instructions": ["Two.", "One."]}, {"capability", "static", "prompt"}),
+        ({"context": given()["context"][:3]}, {"capability", "static"}),
+        ({"context": given()["context"][::-1]}, {"capability", "static"}),
+        ({"context": ["text", {"b": {"c": "2"}, "a": "1"}, *given()["context"][2:]]}, {"capability", "static"}),
+        ({"context": ["text", [["a", "1"], ["b", [["c", "2"]]]], *given()["context"][2:]]}, {"capability", "static"}),
+        ({"tools": [add]}, {"capability", "static", "runtime"}),
+        ({"policies": [Policy("other", gate)]}, {"capability", "static"}),
+        ({"policies": []}, {"capability", "static"}),
+        ({"resources": [NOTES]}, {"capability", "static"}),
+        ({"resources": [TEXTS, Resource("notes", list[int], scope="session")]}, {"capability", "static"}),
+        ({"resources": [TEXTS, Resource("notes", list[str], scope="user")]}, {"capability", "static"}),
+        ({"state": {"session": Diary}}, {"capability", "static"}),
+        ({"state": {"session": Diary, "user": Longer}}, {"capability", "static"}),
+        ({"files": {"/a": "a", "/b": "changed"}}, {"capability", "static"}),
+        ({"files": {"/a": "a", "/c": "b"}}, {"capability", "static"}),
+        ({"version": "2"}, {"capability", "static"}),
+        ({"uses": [DEPENDENCY]}, {"capability", "static"}),
+        ({"uses": [decide]}, {"static", "prompt"}),
+        ({"presets": {"p": Preset(instructions="P.")}}, {"capability", "static"}),
+        ({"default": ["q"]}, {"capability", "static", "prompt"}),
+    ],
+    ids=keys,
+)
+def test_what_can_be_seen_moves_just_the_hashes_that_cover_it(change: dict[str, Any], expected: set[str]) -> None:
+    assert moved(change=change) == expected
+
+
+@pytest.mark.spec("F11", "F12")
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"tools": [find, add, find]},
+        {"resources": [TEXTS, NOTES, TEXTS]},
+        {"resources": [TEXTS, Resource("notes", list[str], scope="session", default=["x"], description="D")]},
+        {"files": {"/b": b"b", "//a": "a"}},
+        {"state": {"user": Diary, "session": Diary}},
+        {"uses": [DEPENDENCY, decide, DEPENDENCY, decide]},
+        {"policies": [Policy("gate", other_gate)]},
+        {"context": ["text", {"a": "1", "b": {"c": "2"}}, recent_too, ContextMessage("user", "Hi.")]},
+        {"context": ["text", None, "", {"a": "1", "b": {"c": "2"}}, recent, ContextMessage("user", "Hi.")]},
+        {"aliases": ["other"]},
+        {"risk": "high"},
+        {"secrets": ["KEY"]},
+        {"helpers": lambda ctx: 1},
+        {"expose": ["notes"]},
+        {"model_settings": {"temperature": 1}},
+        {"title": "T", "description": "D", "icon": "i", "category": "c", "status": "deprecated"},
+    ],
+    ids=keys,
+)
+def test_what_has_no_meaning_for_a_model_or_a_gate_moves_nothing(change: dict[str, Any]) -> None:
+    assert moved(change=change) == set()
+
+
+@pytest.mark.spec("F6", "F7", "F8")
+@pytest.mark.parametrize(
+    ("use", "expected"),
+    [
+        (lambda it: it.ref, set()),
+        (lambda it: it.with_presets(p=True), set()),
+        (lambda it: it.with_config(Options()), set()),
+        (lambda it: it.with_config(Options(tags=frozenset({"d", "c", "b", "a"}), parts={"x": {2, 1, 3}})), set()),
+        (lambda it: it.with_names(prefix="", rename={"add": "add"}), set()),
+        (lambda it: it.with_presets(p=False), {"static", "prompt"}),
+        (lambda it: it.with_presets(q=False), {"static"}),
+        (lambda it: it.with_config(Options(limit=4)), {"static"}),
+        (lambda it: it.with_config(Options(parts={"x": {1}})), {"static"}),
+        (lambda it: it.with_names(prefix="x_"), {"static", "runtime"}),
+        (lambda it: it.with_names(rename={"add": "plus"}), {"static", "runtime"}),
+    ],
+)
+def test_what_a_reference_chooses_moves_what_it_changes(use: Any, expected: set[str]) -> None:
+    assert moved(use=use) == expected
+
+
+@pytest.mark.spec("F7", "F9")
+@pytest.mark.parametrize(
+    ("agent", "expected"),
+    [
+        ({"context": ["static"]}, set()),
+        ({"model_settings": {"seed": 1}}, set()),
+        ({"description": "D"}, set()),
+        ({"policies": [SHARED]}, {"static"}),
+        ({"tools": [tool(name="own")(add.handler)]}, {"static", "runtime"}),
+        ({"instructions": ["Own."]}, {"static", "prompt"}),
+    ],
+)
+def test_what_an_agent_declares_itself_moves_what_it_changes(agent: dict[str, Any], expected: set[str]) -> None:
+    assert moved(agent=agent) == expected
+
+
+@pytest.mark.spec("F6")
+@pytest.mark.parametrize(
+    "context", [[{"dynamic": "recent"}], [{"role": "user", "content": "Hi."}], [{"tags": [["a"]]}]]
+)
+def test_no_mapping_passes_for_something_else(context: Any) -> None:
+    others: list[list[Any]] = [[recent], [ContextMessage("user", "Hi.")], [{"tags": {"a": None}}], [["tags", "a"]]]
+    own = capability_hash(Capability("c", context=context))
+    assert own not in [capability_hash(Capability("c", context=other)) for other in others]
+
+
+class Ratio(BaseModel):
+    ratio: float = 1.0
+
+
+class Odd(BaseModel):
+    thing: object = None
+
+
+@pytest.mark.spec("C39", "F1")
+@pytest.mark.parametrize("config", [Ratio(ratio=float("inf")), Ratio(ratio=float("nan")), Odd(thing=object())])
+def test_a_config_that_cannot_be_hashed_is_refused_by_its_name(config: BaseModel) -> None:
+    capability = Capability("c", config=type(config))
+    with pytest.raises(DefinitionError, match="capability 'c': its config has no form in JSON"):
+        compose(Agent("a", uses=[capability.with_config(config)]))
+
+
+@pytest.mark.spec("F6", "F12")
+def test_a_policy_that_moves_into_a_preset_gates_less_and_is_another_capability() -> None:
+    def of(base: list[Policy], preset: list[Policy], first: list[Any], second: list[Any]) -> str:
+        presets = {"p": Preset(tools=second, policies=preset) if preset else Preset(tools=second)}
+        return capability_hash(Capability("c", tools=first, policies=base, presets=presets))
+
+    one, two = tool(name="one")(add.handler), tool(name="two")(add.handler)
+    hashes = {
+        of([SHARED], [], [one], [two]),
+        of([], [SHARED], [one], [two]),
+        of([], [SHARED], [two], [one]),
+        of([], [SHARED], [], [one, two]),
+    }
+    assert len(hashes) == 4

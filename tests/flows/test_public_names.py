@@ -1,0 +1,21 @@
+from __future__ import annotations
+
+import inspect
+
+import pytest
+
+import capset.flows
+import capset.testing
+
+
+@pytest.mark.parametrize("module", [capset.flows, capset.testing], ids=lambda module: module.__name__)
+def test_every_public_name_is_there_and_documented(module: object) -> None:
+    names: list[str] = getattr(module, "__all__")  # noqa: B009
+    assert names == sorted(names)
+    for name in names:
+        value = getattr(module, name)
+        if inspect.isclass(value) or inspect.isfunction(value):
+            assert inspect.getdoc(value), name
+        for member, found in vars(value).items() if inspect.isclass(value) else ():
+            if not member.startswith("_") and (inspect.isfunction(found) or isinstance(found, property)):
+                assert inspect.getdoc(found), f"{name}.{member}"

@@ -1,0 +1,96 @@
+"""What a hash covers of each subject, and the hash that capset gives."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, Final
+
+from capset import Composition, Principal, compose
+from capset.evaluation.snapshot import Snapshot, evaluate
+from capset.fingerprint.canonical import canonical, digest
+from capset.fingerprint.hashes import Ref, capability_hash, prompt_hash, root_hash, runtime_hash, tool_hash
+from capset.fingerprint.payloads import (
+    agent_payload,
+    capability_payload,
+    prompt_payload,
+    root_payload,
+    runtime_payload,
+    tool_payload,
+)
+from tests.golden.parts import WITH_PARTS, equipped
+from tests.golden.subjects import (
+    TOOLS,
+    bare,
+    empty,
+    files,
+    full,
+    instructed,
+    payments,
+    prompted,
+    retired,
+    versioned,
+)
+
+LITTLE = Principal("user-1", permissions={"files:delete"}, org="acme")
+MUCH = Principal("agent-1", permissions={"files:write", "files:delete", "pay:send"}, org="acme", kind="agent")
+SNAPSHOTS: Final = {
+    "bare": (bare, LITTLE, {}),
+    "full, little": (full, LITTLE, {}),
+    "full, much": (full, MUCH, {}),
+    "full, much, late": (full, MUCH, {"hour": 22}),
+    "equipped": (equipped, MUCH, {}),
+}
+
+
+def _equipped_payload(composition: Composition, found: dict[str, tuple[Mapping[str, Any], str]]) -> Mapping[str, Any]:
+    """Build the agent's payload from those of its capabilities as they are used here, and keep those that differ."""
+    hashes: dict[str, Ref] = {}
+    for one in composition.chosen:
+        parts = [part for _, part in one.parts]
+        tools = dict.fromkeys(tool for part in parts for tool in part.tools)
+        needed = dict.fromkeys(ref.base.name for ref in one.capability.uses if not callable(ref))
+        payload = capability_payload(
+            one.capability,
+            [Ref(one.names[tool.name], tool_hash(tool)).payload for tool in tools],
+            presets=one.presets,
+            config=one.config,
+            uses=[hashes[name].payload for name in needed],
+        )
+        name = one.capability.name
+        hashes[name] = Ref(name, digest(payload))
+        if hashes[name].hash != found[f"capability {name}"][1]:
+            found[f"capability {name}, as used"] = payload, hashes[name].hash
+    toolkit = root_hash(composition.block)
+    return agent_payload(composition.block, [one.payload for one in hashes.values()], toolkit)
+
+
+def fingerprints() -> dict[str, dict[str, str]]:
+    """Return, for every subject by its name, the canonical payload as text and the hash that capset gives."""
+    found: dict[str, tuple[Mapping[str, Any], str]] = {}
+    for one in TOOLS:
+        found[f"tool {one.name}"] = tool_payload(one), tool_hash(one)
+    for capability in (empty, versioned, instructed, files, payments, retired, *WITH_PARTS):
+        parts = (capability.part, *(capability.presets[name].part for name in capability.default))
+        tools = dict.fromkeys(tool for part in parts for tool in part.tools)
+        references = [Ref(one.name, tool_hash(one)).payload for one in tools]
+        found[f"capability {capability.name}"] = capability_payload(capability, references), capability_hash(capability)
+    used = compose(equipped)
+    found["agent equipped"] = _equipped_payload(used, found), used.static_hash
+    toolkit = root_payload(equipped, [Ref(one.name, tool_hash(one)).payload for one in equipped.part.tools])
+    found["toolkit equipped"] = toolkit, str(root_hash(equipped))
+    for agent in (bare, prompted, full):
+        composition = compose(agent)
+        references = [{"name": one.name, "hash": capability_hash(one)} for one in composition.capabilities]
+        found[f"agent {agent.name}"] = agent_payload(agent, references), composition.static_hash
+        prompt = prompt_payload(agent.system_prompt, composition.instructions)
+        found[f"prompt {agent.name}"] = prompt, prompt_hash(agent.system_prompt, composition.instructions)
+    for name, (agent, principal, env) in SNAPSHOTS.items():
+        snapshot: Snapshot = asyncio.run(evaluate(compose(agent), principal=principal, env=env))
+        payload = runtime_payload(reference.payload for reference in snapshot.tool_refs)
+        assert snapshot.runtime_hash == runtime_hash(snapshot.tool_refs)
+        found[f"runtime {name}"] = payload, snapshot.runtime_hash
+    return {
+        name: {"payload": canonical(payload).decode(), "hash": fingerprint}
+        for name, (payload, fingerprint) in found.items()
+    }

@@ -1,0 +1,66 @@
+"""A session's files with what capabilities mount over them (spec 1, C18; spec 5, P25)."""
+
+from __future__ import annotations
+
+import pytest
+
+from capset import Agent, Capability, Context, Kernel, Principal, tool
+from capset.errors import FileError
+from tests.kernel.support import opened
+
+
+@pytest.mark.spec("C18")
+async def test_mounted_files_are_there_read_only_and_cover_what_was(store: str) -> None:
+    @tool
+    async def look(ctx: Context) -> list[str]:
+        """List everything."""
+        return [one.path for one in await ctx.files.list("/", recursive=True)]
+
+    guide = Capability("guide", tools=[look], files={"/docs/guide.md": "Read me.", "/docs/raw.bin": b"\x00\x01"})
+    async with opened(Agent("tester", uses=[guide], files={"/top.txt": "Mine."}), store=store) as desk:
+        files = desk.session.files
+        await files.write("/docs/own.txt", b"own")
+        assert await desk.session.call(look) == [
+            *("/docs", "/docs/guide.md", "/docs/own.txt", "/docs/raw.bin", "/top.txt"),
+        ]
+        stat, content = await files.read("/docs/guide.md")
+        assert (content, stat.is_readonly, stat.size_bytes) == (b"Read me.", True, 8)
+        for refused in (
+            files.write("/docs/guide.md", b"x"),
+            files.write("/docs/guide.md/below", b"x"),
+            files.write("/docs", b"x"),
+            files.delete("/docs/guide.md"),
+            files.delete("/docs", recursive=True),
+            files.list("/docs/guide.md"),
+            files.read("/docs"),
+        ):
+            with pytest.raises(Exception, match=r"read-only|directory"):
+                await refused
+        assert await files.delete("/", recursive=True) == 2
+        assert [one.name for one in await files.list("/")] == ["docs", "top.txt"]
+        assert (await files.stat("/docs")) is not None
+        assert await files.stat("/docs/own.txt") is None
+
+
+@pytest.mark.spec("C18", "P25")
+async def test_what_was_stored_where_a_mount_comes_later_is_covered_and_kept(store: str) -> None:
+    who, plain, mounted = Principal("ann"), Agent("one"), Agent("one", files={"/docs/guide": "Read me."})
+    async with Kernel(store=store) as kernel:
+        async with kernel.open(plain, principal=who) as session:
+            await session.files.write("/docs/guide/inner/old.txt", b"old")
+            made = await session.files.stat("/docs")
+        async with kernel.open(mounted, principal=who, session_id=session.id) as over:
+            files = over.files
+            assert await files.stat("/docs") == made
+            assert [one.path for one in await files.list("/", recursive=True)] == ["/docs", "/docs/guide"]
+            for covered in ("/docs/guide/inner", "/docs/guide/inner/old.txt"):
+                assert await files.stat(covered) is None
+                for refused in (files.read(covered), files.list(covered)):
+                    with pytest.raises(FileError) as caught:
+                        await refused
+                    assert caught.value.status == 404
+                for refused in (files.write(covered, b"x"), files.delete(covered, recursive=True)):
+                    with pytest.raises(FileError, match="read-only"):
+                        await refused
+        async with kernel.open(plain, principal=who, session_id=session.id) as again:
+            assert (await again.files.read("/docs/guide/inner/old.txt"))[1] == b"old"
