@@ -6,9 +6,9 @@ import json
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
-from capset import Agent, Capability, Kernel, Message, Principal, compose, evaluate, policy, tool
+from capset import Agent, Capability, Kernel, Message, Preset, Principal, Resource, compose, evaluate, policy, tool
 from capset.errors import (
     CapsetError,
     DeadlineExceeded,
@@ -18,6 +18,7 @@ from capset.errors import (
     PermissionDenied,
     ToolError,
 )
+from capset.ext import Documents
 from capset.fingerprint.chain import Verification
 from capset.kernel.results import Result
 from capset.stores.base import AuditQuery
@@ -134,6 +135,20 @@ def test_a_capability_is_shown_with_what_it_brings() -> None:
     assert [one["name"] for one in detail["tools"]] == ["read", "burn"]
     CapabilityShape.model_validate(listed)
     CapabilityDetail.model_validate(detail)
+
+
+def test_a_capability_is_shown_with_its_data_and_what_it_asks_for() -> None:
+    class Count(BaseModel):
+        count: int = 0
+
+    kept = Resource("kept", int, scope="user", default=0)
+    texts = Preset(resources=[Documents("texts", "session")])
+    capability = Capability(
+        "c", resources=[kept], state={"session": Count}, presets={"texts": texts}, secrets=["KEY"], expose=["count"]
+    )
+    detail = returns(capability_detail(capability))
+    assert detail["data"] == ["user.kept", "session.count", "session.texts"]
+    assert (detail["secrets"], detail["expose"]) == (["KEY"], ["count"])
 
 
 def test_a_tool_is_shown_with_its_schemas_as_they_are_hashed() -> None:

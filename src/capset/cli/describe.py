@@ -49,6 +49,8 @@ def _tree(detail: CapabilityDetail) -> Tree:
         "risk": None if detail.risk == "low" else detail.risk,
         "aliases": ", ".join(detail.aliases),
         "uses": ", ".join(detail.uses),
+        "data": ", ".join(f"{one} (clients may read it)" if _is_shown(one, detail) else one for one in detail.data),
+        "secrets": ", ".join(detail.secrets),
     }
     for name, text in told.items():
         if text:
@@ -62,6 +64,10 @@ def _tree(detail: CapabilityDetail) -> Tree:
     for one in detail.tools:
         tree.add(_tool_tree(one, full=False))
     return tree
+
+
+def _is_shown(name: str, detail: CapabilityDetail) -> bool:
+    return name.partition(".")[2] in detail.expose
 
 
 def _add_preset(tree: Tree, preset: PresetShape) -> None:

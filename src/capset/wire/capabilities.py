@@ -58,7 +58,8 @@ class CapabilityDetail(CapabilityShape):
     """Everything that one capability can bring: ``tools`` are those of all its presets too.
 
     ``instructions`` are there whatever presets are on; ``uses`` are the ids of what it needs; ``config`` is the JSON
-    Schema of what can be configured, if anything can.
+    Schema of what can be configured, if anything can. ``data`` names its resources and state fields with their scopes
+    before them (``session.notes``), ``secrets`` what it asks the host for, ``expose`` what clients may read.
     """
 
     version: str | None = None
@@ -69,6 +70,9 @@ class CapabilityDetail(CapabilityShape):
     presets: list[PresetShape]
     uses: list[str]
     config: dict[str, Any] | None = None
+    data: list[str] = Field(default_factory=list)
+    secrets: list[str] = Field(default_factory=list)
+    expose: list[str] = Field(default_factory=list)
 
 
 def capability_shape(capability: AnyCapability) -> CapabilityShape:
@@ -104,7 +108,20 @@ def capability_detail(capability: AnyCapability) -> CapabilityDetail:
         ],
         uses=[one.name for one in capability.uses if not callable(one)],
         config=config_schema(capability.config).json_schema if capability.config is not None else None,
+        data=_data(capability),
+        secrets=list(capability.secrets),
+        expose=list(capability.expose),
     )
+
+
+def _data(capability: AnyCapability) -> list[str]:
+    names: dict[str, None] = {}
+    for part in capability.parts.values():
+        names |= dict.fromkeys(f"{one.scope}.{one.name}" for one in part.resources)
+        names |= dict.fromkeys(
+            f"{scope}.{field}" for scope, model in part.state.items() for field in model.model_fields
+        )
+    return list(names)
 
 
 def tool_shape(tool: AnyTool) -> ToolShape:
