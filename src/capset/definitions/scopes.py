@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Final, Literal, get_args
 from weakref import WeakKeyDictionary
 
-from pydantic import BaseModel, RootModel, ValidationError
+from pydantic import BaseModel, ValidationError
 from pydantic_core import PydanticSerializationError, to_json
 
 from capset.definitions.schemas import Schema, schema_of
@@ -46,7 +46,7 @@ def checked_model(what: str, model: object) -> type[BaseModel]:
     """Return ``model`` if it can be the model of shared state, whose fields are stored one by one; raise otherwise."""
     if not (isinstance(model, type) and issubclass(model, BaseModel)):
         raise DefinitionError(f"{what} is a pydantic model class; got {model!r}")
-    if issubclass(model, RootModel):
+    if model.__pydantic_root_model__:  # to import RootModel takes longer than all the rest of this module
         raise DefinitionError(f"{what}: {model.__name__} has no fields; give a model with fields")
     if model.model_config.get("extra") == "allow":
         raise DefinitionError(f"{what}: {model.__name__} allows extra fields, so it would take those of other models")
