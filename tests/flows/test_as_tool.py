@@ -273,7 +273,7 @@ class Aliased(BaseModel):
     ("wrong", "told"),
     [
         (lambda: as_tool(Flow("f", add("a", 1)), description="d"), "is a flow"),
-        (lambda: as_tool(add("a", 1)), "tool 'a' needs a docstring"),
+        (lambda: as_tool(add("a", 1)), "needs a description: the model chooses by it"),
         (lambda: as_tool(Agent("Old hand", description="d")), "a tool's name must match"),
         (lambda: as_tool(Sequencer("s", description="d")), "nobody knows what the sequencer takes"),
         (

@@ -41,6 +41,10 @@ def as_tool(
     """
     checked_block("as_tool", block)
     owner = f"as_tool({block.name!r})"
+    if not (block.description if description is None else description).strip():
+        raise DefinitionError(
+            f"{owner} needs a description: the model chooses by it", hint="say description=…, here or on the block"
+        )
     fields, make = _arguments(owner, block)
 
     async def run(ctx: Context, /, **arguments: object) -> object:
