@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
@@ -44,7 +45,7 @@ class Running(Protocol):
         ...
 
 
-class Block:
+class Block(ABC):
     """A named step. An agent is one, of the kind ``generator``; ``capset.flows`` has the others.
 
     Frozen, and told apart by identity. ``part`` is what it declares itself, ``children`` the blocks that it runs, by
@@ -111,9 +112,9 @@ class Block:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"
 
+    @abstractmethod
     async def run(self, running: Running, input: Any) -> Any:
         """Do the block's work. Inputs and outputs are of the types that the block declares."""
-        raise NotImplementedError
 
     @property
     def instructions(self) -> tuple[str, ...]:
