@@ -1,26 +1,7 @@
+"""Flows run on what the kernel's tests run on: the same stores, and the same look at what is left behind."""
+
 from __future__ import annotations
 
-import gc
-from collections.abc import Generator
-from pathlib import Path
+from tests.kernel.conftest import anyio_backend, nothing_is_left_behind, store
 
-import pytest
-
-
-@pytest.fixture(scope="session")
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture(params=["memory", "sqlite"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Give the URL of a fresh store of each kind."""
-    return "memory://" if request.param == "memory" else f"sqlite:///{tmp_path}/capset.db"
-
-
-@pytest.fixture(autouse=True)
-def nothing_is_left_behind(caplog: pytest.LogCaptureFixture) -> Generator[None]:
-    """Fail a test after which asyncio complains: of an exception that nobody took, or a task that nobody awaited."""
-    yield
-    gc.collect(1)
-    assert [record.getMessage() for record in caplog.get_records("call") if record.name == "asyncio"] == []
+__all__ = ["anyio_backend", "nothing_is_left_behind", "store"]
