@@ -70,5 +70,5 @@ $(SETUP): pyproject.toml uv.lock
 	  $(PYTHON) -m venv --clear .venv && $(BIN)/python -m pip install -qq uv; \
 	}
 	@echo "setup: installing what uv.lock names"
-	@$(BIN)/uv sync --frozen --quiet --extra server --extra mcp --extra agent
+	@$(BIN)/uv sync --frozen --quiet --extra server --extra mcp --extra agent --extra postgres
 	@touch $@
