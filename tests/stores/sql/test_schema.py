@@ -94,7 +94,7 @@ async def test_a_database_of_a_newer_version_is_refused_and_left_alone(tmp_path:
         file.execute("UPDATE alembic_version SET version_num = '9999'")
     with pytest.raises(StoreError, match="made by a newer version of capset") as failure:
         await SqliteStore(str(path)).open()
-    assert failure.value.hint == "upgrade capset, or name another file"
+    assert failure.value.hint == "upgrade capset, or name another database"
     with raw(path) as file:
         assert file.execute("SELECT count(*) FROM records").fetchone() == (1,)
 

@@ -11,8 +11,9 @@ from capset.definitions.records import COLUMNS, Record
 from capset.errors import StoreError
 from capset.fingerprint.chain import Verification, verify
 from capset.stores.base import AuditPage, AuditQuery, Entry
+from capset.stores.sql.rawrows import as_they_lie
 from capset.stores.sql.reader import Reader
-from capset.stores.sql.records import as_they_lie, raw_records
+from capset.stores.sql.records import raw_records
 from capset.stores.sql.tables import IS_OUTCOME, records, settings
 from capset.stores.sql.writer import Writer
 
