@@ -64,7 +64,7 @@ class SessionLeases:
             self._drop()
 
     def gone(self, writers: Iterable[str]) -> list[str]:
-        """Return those of ``writers`` that are gone; where the server was just started, once those who live are back."""
+        """Return those of ``writers`` that are gone; of a server just started, once those who live are back."""
         left, found = list(writers), list[str]()
         with contextlib.closing(self._connect()) as connection:
             age: float = connection.exec_driver_sql(_AGE).scalar_one()
