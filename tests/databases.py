@@ -19,6 +19,10 @@ TEMPLATE = "capset_template"
 SETTINGS = "fsync = off\nfull_page_writes = off\nautovacuum = off\nshared_buffers = 32MB\n"
 
 
+GUARDED = "guarded"
+"""The one user who needs a password."""
+
+
 class Server:
     """A server in a folder, reached by a socket there; it can be stopped and started again."""
 
@@ -31,12 +35,14 @@ class Server:
             self._server.ensure_pgdata_inited()
             with (folder / "postgresql.conf").open("a") as file:
                 file.write(SETTINGS)
+            rules = folder / "pg_hba.conf"
+            rules.write_text(f"local all {GUARDED} scram-sha-256\n{rules.read_text()}")
             self._server.start()
         self._numbers = count()
 
-    def url(self, database: str) -> str:
-        """Return the URL of a database."""
-        return self._server.get_uri(database)
+    def url(self, database: str, who: str = "postgres:") -> str:
+        """Return the URL of a database for its owner, or for a ``USER:PASSWORD``."""
+        return self._server.get_uri(database).replace("postgres:@", f"{who}@", 1)
 
     async def prepare(self) -> None:
         """Make the template: a database with capset's tables in it."""
@@ -56,7 +62,7 @@ class Server:
         name = sql.Identifier(f"capset{next(self._numbers)}")
         self.run(sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(name, sql.Identifier(TEMPLATE)))
         try:
-            yield self.url(name.as_string()[1:-1])
+            yield self.url(name.as_string().strip('"'))
         finally:
             self.run(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(name))
 

@@ -41,11 +41,11 @@ class Doubt:
         open_ids.clear()
         open_ids.update(connection.execute(select(open_intents.c.id).where(open_intents.c.writer == writer)).scalars())
         written: set[tuple[str, str]] = set()
-        ids = sorted({id for id, _ in self._rows})
+        ids = sorted({one for one, _ in self._rows})
         for start in range(0, len(ids), _NAMED):
             some = records.c.id.in_(ids[start : start + _NAMED])
             found = connection.execute(select(records.c.id, records.c.phase).where(some, records.c.writer == writer))
-            written.update((id, phase) for id, phase in found)
+            written.update((one, phase) for one, phase in found)
         known = written & self._rows
         return {place for place, row in enumerate(rows) if (row["id"], row["phase"]) in known}
 

@@ -24,6 +24,7 @@ _READ_ONLY: Final = ("cannot be written: it is read-only here", "name a server t
 _FORBIDDEN: Final = ("forbids its user what capset needs", "give the user CONNECT, and CREATE and USAGE on the schema")
 _DAMAGED: Final = ("is damaged", "restore a backup")
 _TOO_SLOW: Final = ("took longer than the server allows", "raise the server's statement_timeout for this user")
+_UNKNOWN: Final = ("has an option that its driver does not know", "correct the options of the URL")
 _TOO_LONG: Final = ("cannot hold a text so long in an index", "shorten the names and ids")
 
 # https://www.postgresql.org/docs/current/errcodes-appendix.html, first by the whole code, then by its class.
@@ -50,16 +51,19 @@ _WORDS: Final = {
     "authentication failed": _REFUSED,
     "no password supplied": _REFUSED,
     "no pg_hba.conf entry": _REFUSED,
-    'role "': _REFUSED,
-    'database "': _MISSING,
+    "permission denied": _FORBIDDEN,
     "too many clients": _BUSY,
     "too many connections": _BUSY,
     "connection slots": _BUSY,
     "starting up": _LOST,
     "shutting down": _LOST,
-    "invalid connection option": ("has an option that its driver does not know", "correct the options of the URL"),
-    "invalid sslmode": ("has an option that its driver does not know", "correct the options of the URL"),
+    "in recovery mode": _LOST,
+    "invalid connection option": _UNKNOWN,
+    "invalid sslmode": _UNKNOWN,
+    'FATAL:  role "': _REFUSED,
+    'FATAL:  database "': _MISSING,
 }
+"""What is said of a connection that was refused, by a server that speaks English; the first that fits counts."""
 
 TOO_LONG: Final = "54000"
 WAITED: Final = frozenset({"40001", "40P01", "55P03"})
