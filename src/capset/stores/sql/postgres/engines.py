@@ -87,6 +87,7 @@ def _engine(url: URL, name: str, prepare: Callable[[Any], object], **options: An
         connect_args={key: value for key, value in _OPTIONS.items() if key not in url.query}
         | {"client_encoding": "utf8"},
         use_native_hstore=False,  # which would be looked for
+        hide_parameters=True,  # in what is logged of errors
         **options,
     )
 
