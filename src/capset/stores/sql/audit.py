@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from contextlib import closing
 from typing import Any
 
 from sqlalchemy import Connection, insert, select
@@ -62,8 +63,8 @@ class SqlAudit:
         """Check the whole chain, intents included."""
 
         def read(connection: Connection) -> Verification:
-            with as_they_lie(connection):
-                return verify(raw_records(connection, "ORDER BY seq"))
+            with as_they_lie(connection), closing(raw_records(connection, "ORDER BY seq")) as rows:
+                return verify(rows)
 
         return await self._reader.read(read)
 

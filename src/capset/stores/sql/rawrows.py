@@ -6,7 +6,7 @@ Here is what the engines' drivers do in ways of their own.
 from __future__ import annotations
 
 import json
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from typing import Any, Final, cast
@@ -54,11 +54,11 @@ def as_they_lie(connection: Connection) -> Generator[None]:
         raw.text_factory = str
 
 
-def raw_rows(connection: Connection, query: str, parameters: Sequence[str] = ()) -> Iterator[Sequence[Any]]:
+def raw_rows(connection: Connection, query: str, parameters: Sequence[str] = ()) -> Generator[Sequence[Any]]:
     """Yield what a query finds, row by row, however much it is; call it within ``as_they_lie``."""
-    return iter(
-        connection.exec_driver_sql(query, tuple(parameters), {"stream_results": True, "max_row_buffer": _READ_AHEAD})
-    )
+    how = {"stream_results": True, "max_row_buffer": _READ_AHEAD}
+    with connection.exec_driver_sql(query, tuple(parameters), how) as found:
+        yield from found
 
 
 def _insert_by_parameters(connection: Connection, into: str, rows: Sequence[tuple[Any, ...]]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from operator import itemgetter
 from typing import Any, Final, cast
 
@@ -64,7 +64,7 @@ def extend(connection: Connection, writer: str, rows: Sequence[Row], open_ids: s
     return refused
 
 
-def raw_records(connection: Connection, rest: str, parameters: Sequence[str] = ()) -> Iterator[Row]:
+def raw_records(connection: Connection, rest: str, parameters: Sequence[str] = ()) -> Generator[Row]:
     """Yield records one by one, without any conversion of types; call it within ``as_they_lie``.
 
     A value that no record can hold stays what it is, for ``fingerprint.chain.verify`` to name. ``rest`` is the SQL that
