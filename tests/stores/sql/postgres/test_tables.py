@@ -141,11 +141,11 @@ async def test_every_read_can_use_an_index(postgres_url: str) -> None:
     with connected(postgres_url) as connection:
         connection.execute("SET enable_seqscan = off")
         for statement, parameters in asked:
-            found = connection.execute(f"EXPLAIN (FORMAT JSON) {statement}", parameters)  # pyright: ignore[reportArgumentType, reportCallIssue]
+            found = connection.execute(f"EXPLAIN (FORMAT JSON) {statement}", parameters)  # pyright: ignore[reportArgumentType]
             plans.append(json.dumps(found.fetchall()))
         for name in (*tables.FILTERS, "id"):
             query = f"SELECT * FROM records WHERE phase = 'outcome' AND {name} = 'x' AND seq < 5 ORDER BY seq DESC"
-            plans.append(json.dumps(connection.execute(f"EXPLAIN (FORMAT JSON) {query} LIMIT 9").fetchall()))  # pyright: ignore[reportArgumentType, reportCallIssue]
+            plans.append(json.dumps(connection.execute(f"EXPLAIN (FORMAT JSON) {query} LIMIT 9").fetchall()))
     assert len(plans) > 12
     assert [plan for plan in plans if "Seq Scan" in plan] == []
     assert "ix_document_words" in plans[4]

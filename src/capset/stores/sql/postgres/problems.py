@@ -84,7 +84,7 @@ def code_of(error: BaseException | None) -> str | None:
     return getattr(error, "sqlstate", None)
 
 
-def is_of_driver(error: BaseException | None) -> bool:
+def is_of_driver(error: BaseException) -> bool:
     """Say whether an error is psycopg's, without importing it."""
     return type(error).__module__.partition(".")[0] == "psycopg"
 
