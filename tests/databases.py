@@ -5,20 +5,28 @@ from __future__ import annotations
 import warnings
 from collections.abc import Generator
 from contextlib import contextmanager
+from importlib.metadata import entry_points
 from itertools import count
 from pathlib import Path
 from typing import Any, LiteralString
 
 import psycopg
+import pytest
 from psycopg import sql
 
+from capset.stores.base import GROUP
 from capset.stores.sql.postgres.store import open_postgres
+from capset.stores.sql.tables import metadata
 
 TEMPLATE = "capset_template"
 # The computer of a test does not fail, only processes do; and what a crash of it would cost is not what is tested.
 SETTINGS = "fsync = off\nfull_page_writes = off\nautovacuum = off\nshared_buffers = 32MB\n"
 
 
+CUT_OFF: LiteralString = (
+    "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity"
+    " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+)
 GUARDED = "guarded"
 """The one user who needs a password."""
 
@@ -39,6 +47,7 @@ class Server:
             rules.write_text(f"local all {GUARDED} scram-sha-256\n{rules.read_text()}")
             self._server.start()
         self._numbers = count()
+        self._free: list[str] = []
 
     def url(self, database: str, who: str = "postgres:") -> str:
         """Return the URL of a database for its owner, or for a ``USER:PASSWORD``."""
@@ -58,13 +67,20 @@ class Server:
 
     @contextmanager
     def database(self) -> Generator[str]:
-        """Give the URL of a new database with capset's tables in it, which goes in the end."""
-        name = sql.Identifier(f"capset{next(self._numbers)}")
-        self.run(sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(name, sql.Identifier(TEMPLATE)))
-        try:
-            yield self.url(name.as_string().strip('"'))
-        finally:
-            self.run(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(name))
+        """Give the URL of a new database with capset's tables in it, or of one that is as empty again."""
+        name = self._free.pop() if self._free else self._made()
+        yield self.url(name)
+        with connected(self.url(name)) as connection:
+            connection.execute(CUT_OFF)
+            for table in reversed(metadata.sorted_tables):  # far quicker than TRUNCATE, and than another database
+                connection.execute(sql.SQL("DELETE FROM {}").format(sql.Identifier(table.name)))
+        self._free.append(name)
+
+    def _made(self) -> str:
+        name = f"capset{next(self._numbers)}"
+        made = sql.SQL("CREATE DATABASE {} TEMPLATE {}")
+        self.run(made.format(sql.Identifier(name), sql.Identifier(TEMPLATE)))
+        return name
 
     def run(self, statement: sql.Composed | LiteralString) -> None:
         """Run a statement as the server's owner, outside of any transaction."""
@@ -82,6 +98,12 @@ class Server:
     def remove(self) -> None:
         """Stop the server and remove its folder."""
         self._server.cleanup()
+
+
+def require_scheme() -> None:
+    """Skip a test that names a store by its URL where what is installed does not know the scheme yet."""
+    if not entry_points(group=GROUP, name="postgresql"):
+        pytest.skip("the entry points that are installed are of an earlier version: run `make setup`")
 
 
 @contextmanager
