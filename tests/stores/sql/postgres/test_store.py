@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
+import tempfile
 from typing import LiteralString
 
 import pytest
@@ -51,6 +53,14 @@ async def test_without_the_driver_it_is_named(postgres_url: str, monkeypatch: py
     with pytest.raises(DefinitionError, match="needs psycopg") as failure:
         await open_postgres(postgres_url).open()
     assert failure.value.hint == "pip install 'capset[postgres]'"
+
+
+def test_a_store_that_is_not_opened_and_one_in_a_file_load_no_driver() -> None:
+    made = "open_postgres('postgresql://host/db'); asyncio.run(open_sqlite('sqlite:///a.db').open())"
+    script = f"import asyncio, sys; from capset.stores.sql import *; {made}; print('psycopg' in sys.modules)"
+    with tempfile.TemporaryDirectory() as folder:
+        done = subprocess.run([sys.executable, "-c", script], cwd=folder, capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
 
 
 async def test_both_schemes_name_one_database(postgres_url: str) -> None:
@@ -142,19 +152,22 @@ async def test_text_is_in_the_order_of_code_points_whatever_the_databases_collat
 
 
 @pytest.mark.spec("G23")
-async def test_what_writes_is_durable_and_what_reads_cannot_write(postgres_url: str) -> None:
+async def test_what_writes_is_durable_and_what_reads_cannot_write_whatever_the_servers_defaults(
+    postgres_url: str,
+) -> None:
     def settings(connection: Connection) -> list[object]:
         names = ("synchronous_commit", "transaction_isolation", "transaction_read_only", "lock_timeout")
         return [connection.exec_driver_sql(f"SHOW {name}").scalar() for name in names]
 
     with connected(postgres_url) as connection:
         connection.execute("ALTER ROLE postgres SET synchronous_commit = off")
+        connection.execute("ALTER ROLE postgres SET default_transaction_isolation = serializable")
         try:
             async with opened_at(postgres_url) as store:
                 written = await store.audit._writer.write(settings)
                 read = await store.audit._reader.read(settings)
         finally:
-            connection.execute("ALTER ROLE postgres RESET synchronous_commit")
+            connection.execute("ALTER ROLE postgres RESET ALL")
     assert written == ["on", "read committed", "off", "5s"]
     assert read[1:3] == ["repeatable read", "on"]
 
