@@ -1,4 +1,4 @@
-"""The port of which exact version ran: registrations, links, envelopes and the payloads behind hashes (spec 2, F26–F29).
+"""The port of which exact version ran: registrations, links, envelopes, and what hashes cover (spec 2, F26–F29).
 
 Everything belongs to an org, ``None`` for none; what is another org's is not there. Times are ISO 8601 UTC, hashes 64
 hexadecimal digits. Rows are frozen, so what is read is the reader's own; a missing row is ``None``.
