@@ -74,7 +74,7 @@ class RuntimePart(_Kept):
     tools: tuple[WireTool, ...]
     system_prompt: str = ""
     instructions: tuple[str, ...] = ()
-    toolkit_context: WireContext = WireContext()
+    toolkit_context: WireContext = Field(default_factory=WireContext)
 
 
 class SnapshotEnvelope(_Kept):
@@ -86,7 +86,7 @@ class SnapshotEnvelope(_Kept):
     schema_version: Literal["1"] = SCHEMA_VERSION
     profile: str = PROFILE
     static: StaticPart | None = None
-    policy: PolicyPart = PolicyPart()
+    policy: PolicyPart = Field(default_factory=PolicyPart)
     runtime: RuntimePart
     context: Mapping[str, Any] | None = None
 
