@@ -17,7 +17,8 @@ from capset.definitions.references import CapabilityRef
 from capset.definitions.resources import Resource
 from capset.definitions.tools import Tool, tool
 from capset.errors import CapsetError, DefinitionError, ToolError
-from capset.evaluation.snapshot import Snapshot, Verdict, evaluate
+from capset.evaluation.evaluate import evaluate
+from capset.evaluation.snapshot import Snapshot, Verdict
 from capset.kernel.kernel import Kernel
 from capset.kernel.registry import Registry
 from capset.kernel.results import Result

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import logging
 from copy import copy
+from types import MappingProxyType
 
+from capset.definitions.hooks import ToolExecuted, merge_hooks
 from capset.errors import Cancelled, CapsetError, InternalError, StoreError
+from capset.evaluation.telling import tell
 from capset.kernel.audit import Ended, outcome_of
 from capset.kernel.emission import shown
-from capset.kernel.invocation import Invocation
+from capset.kernel.invocation import MISSING, Invocation
 
 _log = logging.getLogger("capset.kernel")
 
@@ -55,6 +58,29 @@ async def travel(call: Invocation) -> None:
         if is_durable:
             call.error.retryable = False  # it may have had its effects
         call.error.correlation = call.correlation
+    if call.decision == "allow" and (call.road.hooks or call.place.snapshot.hooks):
+        await _tell(call)
+
+
+async def _tell(call: Invocation) -> None:
+    """Tell the hooks of a call whose handler was run; they cannot change what came of it (spec 2, F23)."""
+    snapshot, tool = call.place.snapshot, call.road.tool
+    functions = merge_hooks(call.road.hooks, snapshot.hooks).on_tool_executed
+    if tool is None or not functions:
+        return
+    event = ToolExecuted(
+        tool,
+        call.road.name,
+        MappingProxyType(call.arguments),
+        None if call.error is not None or call.value is MISSING else call.value,
+        call.error,
+        snapshot.principal,
+        call.place.id,
+        call.id,
+        call.correlation,
+        call.duration_us,
+    )
+    await tell(functions, event)
 
 
 def _unrecorded(failure: StoreError, call: Invocation) -> StoreError:
