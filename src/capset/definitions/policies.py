@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 DecisionKind = Literal["allow", "deny", "ask"]
-_KINDS: Final = frozenset(get_args(DecisionKind))
+_KINDS: Final = get_args(DecisionKind)
 Binding = Literal["live", "snapshot"]
 Phase = Literal["both", "evaluate", "call"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final, TypedDict
@@ -92,7 +92,7 @@ async def evaluate(
     answers = MappingProxyType(evaluating.answers)
     held = principal.permissions
     denied = {policy for policy, decision in answers.items() if decision.kind == "deny"}
-    passed = [group.permissions <= held and denied.isdisjoint(group.gates) for group in plan.groups]
+    passed = tuple([group.permissions <= held and denied.isdisjoint(group.gates) for group in plan.groups])
     told = _told(plan, passed, denied) if plan.speaking else ()
     return Snapshot(
         composition,
@@ -183,7 +183,7 @@ class _Evaluating:
         self._made.add(members, step.source, step.names, step.levels, step.path)
 
 
-def _told(plan: Plan, passed: list[bool], denied: set[Policy]) -> tuple[str, ...]:
+def _told(plan: Plan, passed: Sequence[bool], denied: set[Policy]) -> tuple[str, ...]:
     """Return the instructions of toolkits and tools in play, in traversal order (F18).
 
     A toolkit that is denied says nothing, and neither does one of whose tools none is in play.

@@ -52,15 +52,7 @@ class Plan:
         """``members`` and ``tools`` are the composition's own, with what was made for one evaluation, if anything."""
         self.installed = tools
         self.steps = steps
-        self.speaking = [
-            one
-            for one in members
-            if (
-                one.toolkit.instructions
-                if isinstance(one, InstalledToolkit)
-                else tools[one.name] is one and one.instructions
-            )
-        ]
+        self.speaking = [one for one in members if _texts(one) and _is_current(one, tools)]
         groups: dict[Group, int] = {}
         entries: list[Entry] = []
         for name, one in tools.items():
@@ -97,6 +89,15 @@ class Plan:
     @staticmethod
     def _payload(fragments: Iterable[str]) -> bytes:
         return f"{_BEFORE}{','.join(fragments)}]{_AFTER}".encode()
+
+
+def _texts(member: Installed | InstalledToolkit) -> tuple[str, ...]:
+    return member.instructions if isinstance(member, Installed) else member.toolkit.instructions
+
+
+def _is_current(member: Installed | InstalledToolkit, tools: Mapping[str, Installed]) -> bool:
+    """Whether a tool stands as its member says: one that was made again has more gates now."""
+    return isinstance(member, InstalledToolkit) or tools[member.name] is member
 
 
 _BEFORE, _AFTER = canonical(runtime_payload(())).decode().split("]")

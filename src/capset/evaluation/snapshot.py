@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any
@@ -52,7 +52,7 @@ class Snapshot:
     runtime_hash: str
     prompt_hash: str
     invocation_hash: str | None = None
-    toolkits: Mapping[str, Verdict] = MappingProxyType({})
+    toolkits: Mapping[str, Verdict] = field(default_factory=lambda: MappingProxyType({}))
     namespace: str | None = None
     agent_id: str | None = None
     agent_name: str | None = None

@@ -17,6 +17,7 @@ from capset.definitions.principals import Principal
 from capset.definitions.secrets import Secrets
 from capset.errors import CapsetError, DefinitionError, NotFound
 from capset.evaluation.evaluate import Labels, evaluate
+from capset.evaluation.plan import plan_of
 from capset.evaluation.snapshot import Snapshot
 from capset.kernel.binding import bind
 from capset.kernel.definition import definition_of
@@ -162,8 +163,8 @@ class Kernel:
         """Return the session that ``row`` keeps with a snapshot that is there already, such as a hydrated one."""
         world, composition = self._entered(), snapshot.composition
         files = SessionFiles(world, row.id, snapshot.principal.org, composition.mounts)
-        is_whole = snapshot.installed.keys() == composition.tools.keys()
-        roads = self.bind(composition) if is_whole else bind(composition, snapshot.installed)
+        is_static = snapshot.plan is plan_of(composition)
+        roads = self.bind(composition) if is_static else bind(composition, snapshot.installed)
         return Session(Place(row.id, world, snapshot, roads, files, composition.data))
 
     async def find_session(self, session_id: str) -> SessionRow | None:

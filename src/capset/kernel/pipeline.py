@@ -42,6 +42,13 @@ async def travel(call: Invocation) -> None:
     except BaseException:
         record_cancelled(call)
         raise
+    await _record(call)
+    if call.decision == "allow" and (call.road.hooks or call.place.snapshot.hooks):
+        await _tell(call)
+
+
+async def _record(call: Invocation) -> None:
+    """Put the outcome on record, durably where the call had effects."""
     is_durable = call.road.has_side_effects and call.decision == "allow"
     audit = call.place.world.audit
     try:
@@ -58,8 +65,6 @@ async def travel(call: Invocation) -> None:
         if is_durable:
             call.error.retryable = False  # it may have had its effects
         call.error.correlation = call.correlation
-    if call.decision == "allow" and (call.road.hooks or call.place.snapshot.hooks):
-        await _tell(call)
 
 
 async def _tell(call: Invocation) -> None:
