@@ -152,9 +152,7 @@ def envelope_of(
                 namespace=snapshot.namespace,
                 agent_id=snapshot.agent_id,
                 agent_name=snapshot.agent_name,
-                principal=WirePrincipal(
-                    id=who.id, kind=who.kind, org=who.org, permissions=tuple(sorted(who.permissions))
-                ),
+                principal=_principal(snapshot.principal),
                 env=env,
                 dropped=dropped,
             ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, cast
@@ -90,11 +90,16 @@ def _composition(bind: Bind, envelope: SnapshotEnvelope) -> Composition:
         return bind
     if isinstance(bind, Block):
         return compose(bind)
-    if not isinstance(bind, Mapping) and not callable(bind):
+    if callable(bind):
+        find, known = bind, frozenset[str]()
+    elif isinstance(bind, Mapping):
+        tools = cast("Mapping[str, AnyTool]", bind)
+        find, known = tools.__getitem__, frozenset(tools)
+    else:
         raise DefinitionError(f"bind is an agent, or a tool for each name; got {bind!r:.80}")
     uses: list[Any] = []
     for number, one in enumerate(envelope.runtime.tools):
-        found = _found(bind, one.name)
+        found = _found(find, one.name, known)
         capability = Capability(f"bound_{number}", tools=[found])
         uses.append(capability if found.name == one.name else capability.with_names(rename={found.name: one.name}))
     link, runtime = envelope.link, envelope.runtime
@@ -108,10 +113,9 @@ def _composition(bind: Bind, envelope: SnapshotEnvelope) -> Composition:
     )
 
 
-def _found(bind: Mapping[str, AnyTool] | Callable[[str], AnyTool], name: str) -> AnyTool:
-    known: Mapping[str, AnyTool] = bind if isinstance(bind, Mapping) else {}
+def _found(find: Callable[[str], AnyTool], name: str, known: Collection[str]) -> AnyTool:
     try:
-        found = cast("object", bind(name) if callable(bind) else known[name])
+        found = cast("object", find(name))
     except KeyError:
         raise HydrationRefused(unknown("tool", name, known)) from None
     if not isinstance(found, Tool):
