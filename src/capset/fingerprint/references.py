@@ -30,7 +30,7 @@ def compute_runtime_hash(names: Iterable[str], hashes: Mapping[str, str]) -> str
 
 
 def hash_object(value: Any) -> str:  # JSON data of every type
-    """Return the hash of JSON data: 64 hexadecimal digits. Raises ``NotCanonical``, with the path, for anything else."""
+    """Return the hash of JSON data: 64 hexadecimal digits. Raises ``NotCanonical`` for anything else, with the path."""
     return digest(value)
 
 
