@@ -8,19 +8,14 @@ from types import MappingProxyType
 from typing import Any, Final, TypedDict
 
 from capset.composition.compose import Composition
-from capset.composition.installing import Gate, InstalledToolkit, Installing
 from capset.definitions.contexts import Context
-from capset.definitions.hooks import Hooks, merge_hooks
-from capset.definitions.policies import Decision, Policy, Request
+from capset.definitions.hooks import Hooks, checked_hooks
+from capset.definitions.policies import Decision, Request
 from capset.definitions.principals import Principal
-from capset.definitions.toolkits import DynamicToolkit, ToolkitContext
-from capset.errors import ToolkitFailed
-from capset.evaluation.budget import Budget, OutOfTime
+from capset.evaluation.evaluating import Evaluating
 from capset.evaluation.growing import grown
-from capset.evaluation.making import make_members
 from capset.evaluation.plan import Plan, plan_of
-from capset.evaluation.policies import ask_each, tell_asked
-from capset.evaluation.snapshot import Snapshot, Verdict, verdict_of
+from capset.evaluation.snapshot import Snapshot
 from capset.fingerprint.hashes import invocation_hash
 
 EVALUATION_SECONDS: Final = 10.0
@@ -76,22 +71,17 @@ async def evaluate(
     Raises ``ToolkitFailed``, ``InvalidArguments`` for an invocation that cannot be hashed, and what dynamic ``uses``
     raise.
     """
-    hashed = invocation_hash(invocation, invocation_allowlist)
+    hashed = None if invocation is None else invocation_hash(invocation, invocation_allowlist)
     if context is not None and composition.dynamic:
         composition = grown(composition, context)
     frozen_env = MappingProxyType(dict(env or {}))
     called = composition.block.name if agent_name is None else agent_name
-    run_hooks = merge_hooks(hooks)
-    evaluating = _Evaluating(
-        plan_of(composition),
-        Request(frozen_env, principal),
-        ToolkitContext(frozen_env, principal, namespace, agent_id, called),
-        run_hooks,
-        Budget(timeout),
-        results,
-    )
-    await evaluating.take_steps()
-    plan = evaluating.plan(composition)
+    run_hooks = checked_hooks("evaluate", hooks)
+    plan = plan_of(composition)
+    evaluating = Evaluating(plan, Request(frozen_env, principal), run_hooks, (namespace, agent_id, called), results)
+    await evaluating.take_steps(timeout)
+    if (made := evaluating.made) is not None:
+        plan = Plan(composition, (*plan.members, *made.members), MappingProxyType(made.tools))
     answers = MappingProxyType(evaluating.answers)
     passed = plan.passing(principal.permissions, answers)
     told = plan.told(passed, answers)
@@ -104,7 +94,7 @@ async def evaluate(
         answers,
         told,
         plan.runtime_hash(passed),
-        plan.prompt_hash((*composition.instructions, *told)),
+        plan.prompt_hash(told),
         hashed,
         MappingProxyType(evaluating.toolkits),
         namespace,
@@ -126,72 +116,3 @@ async def evaluate_again(snapshot: Snapshot, composition: Composition) -> Snapsh
         hooks=snapshot.hooks,
     )
     return replace(again, invocation_hash=snapshot.invocation_hash)
-
-
-class _Evaluating:
-    """One evaluation under way: the answers so far, and the toolkits and tools that were made."""
-
-    def __init__(
-        self,
-        plan: Plan,
-        request: Request,
-        context: ToolkitContext,
-        hooks: Hooks,
-        budget: Budget,
-        results: Mapping[str, Decision] | None,
-    ) -> None:
-        self.answers: dict[Policy, Decision] = {}
-        self.toolkits: dict[str, Verdict] = {}
-        self._plan = plan
-        self._request = request
-        self._context = context
-        self._hooks = hooks
-        self._budget = budget
-        self._results = results
-        self._made = Installing(plan.installed, (one.policy for one in plan.steps if isinstance(one, Gate)))
-
-    async def take_steps(self) -> None:
-        """Ask every gate and make every dynamic toolkit, in traversal order, those too that are found meanwhile."""
-        pending = list(reversed(self._plan.steps))
-        while pending:
-            step = pending.pop()
-            if isinstance(step, Gate):
-                await self._ask(step)
-            else:
-                known = len(self._made.steps)
-                await self._make(step)
-                pending += reversed(self._made.steps[known:])
-
-    def plan(self, composition: Composition) -> Plan:
-        """Return the composition's plan, or one with what was made too."""
-        members = self._made.members
-        if not members:
-            return self._plan
-        tools = MappingProxyType(self._made.tools)
-        return Plan(composition, (*composition.merged.members, *members), tools)
-
-    async def _ask(self, gate: Gate) -> None:
-        policy = gate.policy
-        if not policy.is_asked_at_evaluation:
-            return
-        if self._results is not None:
-            if policy.id in self._results:
-                self.answers[policy] = self._results[policy.id]
-            return
-        ((_, decision),) = await ask_each((policy,), self._request, self._budget)
-        self.answers[policy] = decision
-        if gate.hooks or self._hooks:
-            hooks = merge_hooks(gate.hooks, self._hooks)
-            await tell_asked(policy, decision, self._request, hooks, gate.owner)
-
-    async def _make(self, step: InstalledToolkit) -> None:
-        path, verdict = ".".join(step.path), verdict_of(step.gates, self.answers)
-        self.toolkits[path] = verdict
-        toolkit = step.toolkit
-        if not verdict.in_play or not isinstance(toolkit, DynamicToolkit):
-            return
-        try:
-            members = await make_members(toolkit, self._context, self._budget)
-        except OutOfTime:
-            raise ToolkitFailed(f"the dynamic toolkit {path!r} was not made in time") from None
-        self._made.add(members, step.source, step.names, step.levels, step.path)

@@ -69,7 +69,7 @@ async def hydrate(
         passed=passed,
         told=told,
         runtime_hash=plan.runtime_hash(passed),
-        prompt_hash=plan.prompt_hash((*composition.instructions, *told)),
+        prompt_hash=plan.prompt_hash(told),
         invocation_hash=envelope.link.invocation_hash,
         policy_mode=envelope.policy.mode,
     )

@@ -7,24 +7,20 @@ from inspect import isawaitable
 
 from capset.definitions.toolkits import DynamicToolkit, Member, ToolkitContext, checked_members
 from capset.errors import CapsetError, ToolkitFailed
-from capset.evaluation.budget import Budget, OutOfTime
 from capset.evaluation.containment import is_contained
 
 _log = logging.getLogger("capset.toolkits")
 
 
-async def make_members(toolkit: DynamicToolkit, context: ToolkitContext, budget: Budget) -> tuple[Member, ...]:
+async def make_members(toolkit: DynamicToolkit, context: ToolkitContext) -> tuple[Member, ...]:
     """Return what a dynamic toolkit is here and now.
 
-    Raises ``ToolkitFailed`` for whatever goes wrong in it, since an evaluation never shrinks silently, and
-    ``OutOfTime`` when the budget is spent.
+    Raises ``ToolkitFailed`` for whatever goes wrong in it: an evaluation never shrinks silently.
     """
     owner = f"the dynamic toolkit {toolkit.name!r}"
     try:
         members = toolkit.make(context)
-        return checked_members(owner, await budget.spend(members) if isawaitable(members) else members)
-    except OutOfTime:
-        raise
+        return checked_members(owner, await members if isawaitable(members) else members)
     except CapsetError as error:
         raise ToolkitFailed(f"{owner} failed: {error.message}", hint=error.hint) from error
     except BaseException as error:

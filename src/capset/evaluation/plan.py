@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence, Set
+from itertools import compress
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Final, NamedTuple
 from weakref import WeakKeyDictionary
 
 from capset.composition.compose import Composition
 from capset.composition.installing import Gate, Installed, InstalledToolkit
-from capset.definitions.policies import Decision, Policy
+from capset.definitions.policies import Decision, Policy, allow
 from capset.fingerprint.canonical import canonical
 from capset.fingerprint.hashes import Ref, prompt_hash, tool_hash
 from capset.fingerprint.payloads import runtime_payload
 
-_KEPT_PROMPTS = 64
+_KEPT: Final = 64
+"""How many choices of tools, and of instructions, a plan remembers the hashes of."""
 
 
 class Group(NamedTuple):
@@ -26,27 +28,35 @@ class Group(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """One tool of a plan: the number of its group, and what the runtime payload says of it."""
+    """One tool of a plan: the number of its group, and its name and hash."""
 
     installed: Installed
     group: int
     ref: Ref
-    fragment: str
 
 
 class Plan:
     """The tools of a composition in groups, and in the runtime payload's order.
 
-    ``steps`` are the gates and the dynamic toolkits in traversal order, ``speaking`` the members with instructions.
+    ``steps`` are what an evaluation takes, in traversal order: the gates that it asks, and the dynamic toolkits;
+    ``gates`` are all policies. ``speaking`` are the members with instructions.
     """
 
     __slots__ = (
+        "_all",
+        "_fragments",
+        "_hashes",
+        "_instructions",
+        "_numbers",
+        "_permissions",
         "_prompts",
         "_system_prompt",
-        "_whole",
         "entries",
+        "gates",
         "groups",
+        "has_hooks",
         "installed",
+        "is_dynamic",
         "members",
         "speaking",
         "steps",
@@ -62,23 +72,33 @@ class Plan:
         """``members`` and ``tools`` are the composition's own, with what was made for one evaluation, if anything."""
         self.installed = tools
         self.members = members
-        self.steps = steps
+        self.steps = [one for one in steps if is_taken(one)]
+        self.gates = [one.policy for one in steps if isinstance(one, Gate)]
+        self.is_dynamic = len(self.gates) < len(steps)
+        self.has_hooks = any(one.hooks for one in steps if isinstance(one, Gate))
         self.speaking = [one for one in members if _texts(one) and _is_current(one, tools)]
         groups: dict[Group, int] = {}
         entries: list[Entry] = []
         for name, one in tools.items():
             group = groups.setdefault(Group(one.gates, one.tool.permissions), len(groups))
             ref = Ref(name, tool_hash(one.tool))
-            entries.append(Entry(one, group, ref, canonical(ref.payload).decode()))
+            entries.append(Entry(one, group, ref))
         self.groups = tuple(groups)
+        self._all = (True,) * len(groups)
+        self._permissions = frozenset[str]().union(*(group.permissions for group in groups))
         self.entries = sorted(entries, key=lambda entry: (entry.ref.name, entry.ref.hash))
         self._system_prompt = composition.block.system_prompt
-        self._whole = self._payload([entry.fragment for entry in self.entries])
+        self._instructions = composition.instructions
+        self._fragments = [canonical(entry.ref.payload) for entry in self.entries]
+        self._numbers = [entry.group for entry in self.entries]
+        self._hashes: dict[tuple[bool, ...], str] = {}
         self._prompts: dict[tuple[str, ...], str] = {}
 
     def passing(self, permissions: Set[str], answers: Mapping[Policy, Decision]) -> tuple[bool, ...]:
         """Return for each group whether its tools are in play: nothing is missing, and no gate denies."""
         denied = denied_by(answers)
+        if not denied and self._permissions <= permissions:
+            return self._all
         return tuple([group.permissions <= permissions and denied.isdisjoint(group.gates) for group in self.groups])
 
     def told(self, passed: Sequence[bool], answers: Mapping[Policy, Decision]) -> tuple[str, ...]:
@@ -86,8 +106,9 @@ class Plan:
 
         A toolkit that is denied says nothing, and neither does one of whose tools none is in play.
         """
-        if not self.speaking:
-            return ()
+        return self._told(passed, answers) if self.speaking else ()
+
+    def _told(self, passed: Sequence[bool], answers: Mapping[Policy, Decision]) -> tuple[str, ...]:
         there = {entry.ref.name: entry.installed for entry in self.chosen(passed)}
         within = {
             (one.source, one.toolkits[:depth]) for one in there.values() for depth in range(1, len(one.toolkits) + 1)
@@ -107,31 +128,39 @@ class Plan:
         """Return the entries whose groups pass, by name."""
         return self.entries if all(passed) else [entry for entry in self.entries if passed[entry.group]]
 
-    def runtime_hash(self, passed: Sequence[bool]) -> str:
-        """Return the hash of the tools whose groups pass: that of their ``runtime_payload``."""
-        if all(passed):
-            payload = self._whole
-        else:
-            payload = self._payload([entry.fragment for entry in self.entries if passed[entry.group]])
-        return hashlib.sha256(payload).hexdigest()
-
-    def prompt_hash(self, instructions: tuple[str, ...]) -> str:
-        """Return the hash of what the model is told, which is much the same every time."""
-        known = self._prompts.get(instructions)
+    def runtime_hash(self, passed: tuple[bool, ...]) -> str:
+        """Return the hash of the tools whose groups pass, that of their ``runtime_payload``; once for each choice."""
+        known = self._hashes.get(passed)
         if known is None:
-            if len(self._prompts) >= _KEPT_PROMPTS:
-                self._prompts.clear()
-            known = self._prompts[instructions] = prompt_hash(self._system_prompt, instructions)
+            if len(self._hashes) >= _KEPT:
+                self._hashes.clear()
+            known = self._hashes[passed] = self._runtime_hash(passed)
         return known
 
-    @staticmethod
-    def _payload(fragments: Iterable[str]) -> bytes:
-        return f"{_BEFORE}{','.join(fragments)}]{_AFTER}".encode()
+    def _runtime_hash(self, passed: tuple[bool, ...]) -> str:
+        fragments = self._fragments
+        if not all(passed):
+            fragments = compress(fragments, map(passed.__getitem__, self._numbers))
+        return hashlib.sha256(_BEFORE + b",".join(fragments) + _AFTER).hexdigest()
+
+    def prompt_hash(self, told: tuple[str, ...]) -> str:
+        """Return the hash of what the model is told, which is much the same every time; ``told`` as from ``told``."""
+        known = self._prompts.get(told)
+        if known is None:
+            if len(self._prompts) >= _KEPT:
+                self._prompts.clear()
+            known = self._prompts[told] = prompt_hash(self._system_prompt, (*self._instructions, *told))
+        return known
+
+
+def is_taken(step: Gate | InstalledToolkit) -> bool:
+    """Whether an evaluation has anything to do for a step: a policy of the phase ``call`` is not asked."""
+    return not isinstance(step, Gate) or step.policy.is_asked_at_evaluation
 
 
 def denied_by(answers: Mapping[Policy, Decision]) -> set[Policy]:
     """Return the policies that deny."""
-    return {policy for policy, decision in answers.items() if decision.kind == "deny"}
+    return {policy for policy, decision in answers.items() if decision is not _ALLOWED and decision.kind == "deny"}
 
 
 def _texts(member: Installed | InstalledToolkit) -> tuple[str, ...]:
@@ -143,7 +172,12 @@ def _is_current(member: Installed | InstalledToolkit, tools: Mapping[str, Instal
     return isinstance(member, InstalledToolkit) or tools.get(member.name) is member
 
 
-_BEFORE, _AFTER = canonical(runtime_payload(())).decode().split("]")
+_EMPTY: Final = canonical(runtime_payload(()))
+_MIDDLE: Final = _EMPTY.index(b"]")
+_BEFORE, _AFTER = _EMPTY[:_MIDDLE], _EMPTY[_MIDDLE:]
+
+_ALLOWED: Final = allow()
+"""The one that most answers are."""
 
 # A memo over frozen values, as that of the hashes is.
 _PLANS: WeakKeyDictionary[Composition, Plan] = WeakKeyDictionary()

@@ -9,7 +9,6 @@ from typing import Final, Literal, NamedTuple
 
 from capset.definitions.hooks import NO_HOOKS, Hooks, PolicyEvaluated
 from capset.definitions.policies import Decision, DecisionKind, Policy, Request, allow, deny
-from capset.evaluation.budget import Budget, OutOfTime
 from capset.evaluation.containment import is_contained
 from capset.evaluation.telling import tell
 
@@ -18,7 +17,7 @@ PolicyMode = Literal["authoritative", "hint"]
 
 _log = logging.getLogger("capset.policies")
 _UNHELD: Final = deny("what the policy said when the snapshot was evaluated is not known, so it denies")
-_LATE: Final = deny("the policy did not answer in time, so it denies")
+LATE: Final = deny("the policy did not answer in time, so it denies")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,25 +60,23 @@ class Ruling(NamedTuple):
         )
 
 
-async def ask_each(
-    policies: Iterable[Policy], request: Request, budget: Budget | None = None
-) -> list[tuple[Policy, Decision]]:
+async def ask_each(policies: Iterable[Policy], request: Request) -> list[tuple[Policy, Decision]]:
     """Put one request to every policy, in order, without a task for those that do not suspend (F17).
 
-    A policy that raises, or that answers with neither a ``Decision`` nor a bool, denies (F15), and so does one for
-    which the ``budget`` has no time left. Raises only a cancellation from outside.
+    A policy that raises, or that answers with neither a ``Decision`` nor a bool, denies (F15). Raises only a
+    cancellation from outside.
     """
     answers: list[tuple[Policy, Decision]] = []
     for policy in policies:
         try:
             answer = policy.evaluate(request)
             if type(answer) is not Decision and not isinstance(answer, (Decision, bool)):
-                answer = await (answer if budget is None else budget.spend(answer))
+                answer = await answer
         except BaseException as error:
             if not is_contained(error):
                 raise
-            answer = _failed(policy, error)
-        answers.append((policy, answer if type(answer) is Decision else _decided(policy, answer)))
+            answer = failed(policy, error)
+        answers.append((policy, answer if type(answer) is Decision else decided(policy, answer)))
     return answers
 
 
@@ -138,15 +135,14 @@ def rule(answers: Sequence[tuple[Policy, Decision]]) -> Ruling:
     return Ruling("ask", questions) if questions else Ruling("allow", answers)
 
 
-def _failed(policy: Policy, error: BaseException) -> Decision:
-    if isinstance(error, OutOfTime):
-        _log.error("policy %r did not answer in time", policy.id)
-        return _LATE
+def failed(policy: Policy, error: BaseException) -> Decision:
+    """Return the denial of a policy that raised, and log why."""
     _log.error("policy %r failed", policy.id, exc_info=error)
     return FailedDecision(error=error)
 
 
-def _decided(policy: Policy, answer: object) -> Decision:
+def decided(policy: Policy, answer: object) -> Decision:
+    """Return what a policy's answer comes to: what is neither a ``Decision`` nor a bool denies, and that is logged."""
     if isinstance(answer, Decision):
         return answer
     if isinstance(answer, bool):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
 from capset.composition.compose import Composition
 from capset.composition.installing import Installed
@@ -31,7 +31,10 @@ class Verdict:
     """The reason as the record has it, where a policy failed: it names what the policy raised."""
 
 
-@dataclass(frozen=True, eq=False)
+_NONE: Final[Mapping[str, Verdict]] = MappingProxyType({})
+
+
+@dataclass(frozen=True, eq=False, init=False)
 class Snapshot:
     """A composition as seen by one principal in one environment; made by ``evaluate()``.
 
@@ -51,13 +54,53 @@ class Snapshot:
     told: tuple[str, ...]
     runtime_hash: str
     prompt_hash: str
-    invocation_hash: str | None = None
-    toolkits: Mapping[str, Verdict] = field(default_factory=lambda: MappingProxyType({}))
-    namespace: str | None = None
-    agent_id: str | None = None
-    agent_name: str | None = None
-    hooks: Hooks = NO_HOOKS
-    policy_mode: PolicyMode = "authoritative"
+    invocation_hash: str | None
+    toolkits: Mapping[str, Verdict]
+    namespace: str | None
+    agent_id: str | None
+    agent_name: str | None
+    hooks: Hooks
+    policy_mode: PolicyMode
+
+    def __init__(
+        self,
+        composition: Composition,
+        principal: Principal,
+        env: Mapping[str, Any],
+        plan: Plan,
+        passed: Sequence[bool],
+        answers: Mapping[Policy, Decision],
+        told: tuple[str, ...],
+        runtime_hash: str,
+        prompt_hash: str,
+        invocation_hash: str | None = None,
+        toolkits: Mapping[str, Verdict] = _NONE,
+        namespace: str | None = None,
+        agent_id: str | None = None,
+        agent_name: str | None = None,
+        hooks: Hooks = NO_HOOKS,
+        policy_mode: PolicyMode = "authoritative",
+    ) -> None:
+        # One is made for every evaluation, and a frozen dataclass sets its fields one by one, which takes four times as
+        # long.
+        vars(self).update(
+            composition=composition,
+            principal=principal,
+            env=env,
+            plan=plan,
+            passed=passed,
+            answers=answers,
+            told=told,
+            runtime_hash=runtime_hash,
+            prompt_hash=prompt_hash,
+            invocation_hash=invocation_hash,
+            toolkits=toolkits,
+            namespace=namespace,
+            agent_id=agent_id,
+            agent_name=agent_name,
+            hooks=hooks,
+            policy_mode=policy_mode,
+        )
 
     @property
     def static_hash(self) -> str:
