@@ -72,8 +72,13 @@ async def a_transition_can_be_recorded_by_itself(make: Make) -> None:
             await expect_error(StoreError, lineage.record_transition(wrong), f"recording {wrong}")
         expect(await lineage.transitions("acme", "session-9"), (), "what is kept of them")
         rows = [replace(row, reason=str(number)) for number in range(1003)]
-        await asyncio.gather(*[lineage.record_transition(one) for one in rows])
-        expect(await lineage.transitions("acme", "session-9"), tuple(rows[3:]), "the last transitions")
+        for one in rows[:3]:
+            await lineage.record_transition(one)
+        expect(await lineage.transitions("acme", "session-9"), tuple(rows[:3]), "the transitions")
+        await asyncio.gather(*[lineage.record_transition(one) for one in rows[3:-1]])
+        await lineage.record_transition(rows[-1])
+        found = await lineage.transitions("acme", "session-9")
+        expect((len(found), set(found), found[-1]), (1000, set(rows[3:]), rows[-1]), "the last transitions")
 
 
 async def lineage_outlives_closing(make: Make) -> None:
