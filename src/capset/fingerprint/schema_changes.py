@@ -100,8 +100,13 @@ def _are_alike(before: Any, after: Any) -> bool:
     if not isinstance(before, Mapping) or not isinstance(after, Mapping):
         return False
     one, other = cast("Mapping[str, Any]", before), cast("Mapping[str, Any]", after)
-    names, others = set(one.get("properties") or ()), set(other.get("properties") or ())
+    names, others = _names(one), _names(other)
     return one.get("type") == other.get("type") and (bool(names & others) or names == others)
+
+
+def _names(schema: Mapping[str, Any]) -> set[str]:
+    found = schema.get("properties")
+    return set(cast("Mapping[str, Any]", found)) if isinstance(found, Mapping) else set()
 
 
 def _renamed(schema: Any, renamed: Mapping[str, str], *, is_named: bool = False) -> Any:
