@@ -69,4 +69,4 @@ def _show(diff: Diff) -> None:
         console.print(f"[{style}]{text}[/]" if style else text, soft_wrap=True)
         is_cut |= line.is_cut
     if is_cut:
-        err().print("[dim]what ends in … is cut: --json has it whole[/]")
+        err().print("[dim]values with … are cut: --json has them whole[/]")

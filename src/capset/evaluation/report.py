@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any, Final, Literal
 
-from capset.evaluation.differences import Diff, PartChange, PolicyChange, ToolChange
+from capset.evaluation.differences import Diff, PartChange, ToolChange
 from capset.evaluation.envelope import PolicyResult
 from capset.fingerprint.changes import Change
 from capset.fingerprint.diff import HASHES, explain_relationship, format_hash_short, hash_of
@@ -47,25 +47,19 @@ def format_diff_report(diff: Diff, *, width: int = 120) -> str:
 def report_lines(diff: Diff, *, width: int = 120) -> Iterator[Line]:
     """Yield a comparison line by line; other people's texts in it have no characters that are not printable."""
     yield Line("", 0, explain_relationship(diff.before, diff.after))
-    yield Line("#", 0, "hashes")
-    yield from _hashes(diff)
-    if diff.tools:
-        yield Line("#", 0, f"tools ({diff.links.tools.stayed} stayed)")
-        yield from _tools(diff.tools, width)
-    if diff.policies or diff.modes:
-        yield Line("#", 0, "policies")
-        yield from _policies(diff.policies or ())
-        if diff.modes:
-            yield Line("~", 0, f"mode  {diff.modes[0]} → {diff.modes[1]}")
-    if diff.prompt is None or diff.prompt:
-        yield Line("#", 0, "prompt")
-        yield from _fields(diff.prompt, 0, width)
-    if diff.definition is None or diff.definition:
-        yield Line("#", 0, "definition")
-        yield from _definition(diff.definition, width)
-    if diff.notes:
-        yield Line("#", 0, "not hashed")
-        yield from (Line("", 2, plain(note)) for note in diff.notes)
+    sections = {
+        "hashes": _hashes(diff),
+        f"tools ({diff.links.tools.stayed} stayed)": _tools(diff.tools, width),
+        "policies": _policies(diff),
+        "prompt": _fields(diff.prompt, 0, width),
+        "definition": _definition(diff.definition, width),
+        "not hashed": (Line("", 2, plain(note)) for note in diff.notes),
+    }
+    for heading, found in sections.items():
+        if lines := list(found):
+            yield Line("", 0, "")
+            yield Line("#", 0, heading)
+            yield from lines
 
 
 def plain(text: str) -> str:
@@ -107,10 +101,13 @@ def _of_tool(tool: ToolChange) -> str:
             return plain(", ".join([format_hash_short(tool.before or tool.after), *map(str, about)]))
 
 
-def _policies(changes: Sequence[PolicyChange]) -> Iterator[Line]:
+def _policies(diff: Diff) -> Iterator[Line]:
+    changes = diff.policies or ()
     for change, name in zip(changes, _aligned(plain(change.id) for change in changes), strict=True):
         answers = " → ".join(_answer(one) for one in (change.before, change.after) if one is not None)
         yield Line(_SIGNS.get(change.kind, "~"), 0, f"{name}  {answers}")
+    if diff.modes:
+        yield Line("~", 0, f"mode  {diff.modes[0]} → {diff.modes[1]}")
 
 
 def _answer(result: PolicyResult) -> str:
@@ -150,27 +147,32 @@ def _values(change: Change, room: int) -> tuple[str, bool]:
             room -= len(said) + 3
             if len(before) + len(after) <= room:
                 return f"{said}{before} → {after}", False
+            room //= 2
             same = len([*takewhile(lambda pair: pair[0] == pair[1], zip(before, after, strict=False))])
-            (old, one), (new, other) = (_cut(text, max(0, same - _BEFORE), room // 2) for text in (before, after))
+            start = min(same - _BEFORE, max(len(before), len(after)) - room + 1)
+            (old, one), (new, other) = (_cut(text, start, room) for text in (before, after))
             return f"{said}{old} → {new}", one or other
 
 
 def _written(value: Any) -> str:  # JSON data
     if isinstance(value, str) and len(value) == 64 and _HEX.issuperset(value):
         return format_hash_short(value)
-    text = json.dumps(value, ensure_ascii=False)
-    return text if text.isprintable() else json.dumps(value)
+    match value:
+        case {"name": str(name), "hash": str(hash), **rest} if not rest:
+            return f"{plain(name)} {format_hash_short(hash)}"
+        case _:
+            text = json.dumps(value, ensure_ascii=False)
+            return text if text.isprintable() else json.dumps(value)
 
 
 def _cut(text: str, start: int, room: int) -> tuple[str, bool]:
-    """Return what fits of a text, from a little before ``start`` on if it is too long."""
+    """Return what fits of a text, if it is too long from ``start`` on."""
     room = max(room, _LEAST)
     if len(text) <= room:
         return text, False
-    start = min(start, len(text) - room + 1)
-    head = "…" if start else ""
-    kept = text[start : start + room - len(head)]
-    return f"{head}{kept}" if start + len(kept) == len(text) else f"{head}{kept[:-1]}…", True
+    head = "…" if start > 0 else ""
+    rest = head + text[max(start, 0) :]
+    return rest if len(rest) <= room else f"{rest[: room - 1]}…", True
 
 
 def _aligned(texts: Iterable[str]) -> list[str]:
