@@ -19,6 +19,7 @@
     │   └── Outdated           412  it has been changed since the version that was expected
     ├── NotFound                   404  nothing of that name, here, for this principal
     ├── PermissionDenied           403  a permission is missing, a policy denied, or a snapshot pruned the tool
+    │   └── ApprovalRequired       403  a policy asks for an approval, and nobody has given it
     ├── InvalidArguments           422  the arguments do not fit the tool's schema; every field is listed
     ├── ToolError                  400  raised by handlers: the model reads the message word for word
     │   ├── FileError              400  a file operation that cannot be done as asked; 404 where there is no such file
@@ -29,6 +30,7 @@
     ├── InternalError              500  a handler raised something else; details stay in the log
     │   ├── InvalidOutput          500  a handler returned or emitted what its schema does not allow
     │   ├── NoOutcome              500  a call needs a reply and the handler gave none
+    │   ├── ToolkitFailed          500  a dynamic toolkit could not be made
     │   └── ContextError           500  a context entry failed, or gave what is no context
     │       └── ContextShapeConflict  500  text from one contributor, a mapping from another, under one key
     ├── DeadlineExceeded           504  the call's time was up
@@ -160,6 +162,10 @@ class PermissionDenied(CapsetError):
     refusal = True
 
 
+class ApprovalRequired(PermissionDenied):
+    code = "approval_required"
+
+
 class InvalidArguments(CapsetError):
     code = "invalid_arguments"
     status = 422
@@ -238,6 +244,10 @@ class InvalidOutput(InternalError):
 
 class NoOutcome(InternalError):
     code = "no_outcome"
+
+
+class ToolkitFailed(InternalError):
+    code = "toolkit_failed"
 
 
 class ContextError(InternalError):

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from capset import Composition, Principal, compose
-from capset.evaluation.snapshot import Snapshot, evaluate
+from capset.evaluation.evaluate import evaluate
+from capset.evaluation.snapshot import Snapshot
 from capset.fingerprint.canonical import canonical, digest
 from capset.fingerprint.hashes import Ref, capability_hash, prompt_hash, root_hash, runtime_hash, tool_hash
 from capset.fingerprint.payloads import (

@@ -12,7 +12,8 @@ from typing import Final, Literal
 from capset.composition.bubbling import Data, bubble
 from capset.composition.context import render_context
 from capset.composition.explain import Explained, explain
-from capset.composition.merge import Contribution, Installed, Merged, merge
+from capset.composition.installing import Installed, Level, Names
+from capset.composition.merge import Contribution, Merged, merge
 from capset.composition.render import render_system
 from capset.composition.resolve import Chosen, Decided, resolve
 from capset.composition.sources import Contributed, Source
@@ -160,8 +161,9 @@ def _compose(
             hint="put some of them in a row",
         )
     resolved = resolve(block, decided)
+    itself = Level(block.name, block.part.policies, block.part.hooks)
     contributions = [
-        Contribution(source, part, one.names, (*block.part.policies, *one.capability.part.policies))
+        Contribution(source, part, Names(one.names, one.prefix), (itself, _level(one.capability)))
         for one in resolved.chosen
         for source, part in one.parts
     ]
@@ -181,6 +183,10 @@ def _compose(
         resolved.notices,
         _static_hash(block, resolved.chosen, children),
     )
+
+
+def _level(capability: AnyCapability) -> Level:
+    return Level(capability.name, capability.part.policies, capability.part.hooks)
 
 
 def _check_static_context(merged: Merged) -> None:

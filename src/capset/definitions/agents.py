@@ -10,13 +10,14 @@ from pydantic import BaseModel
 from capset.definitions.blocks import Block, BlockKind, Running
 from capset.definitions.capabilities import Capability
 from capset.definitions.contents import ContextFunction, ContextValue
+from capset.definitions.hooks import Hooks
 from capset.definitions.names import AGENT, checked, checked_text
 from capset.definitions.parts import make_part
 from capset.definitions.policies import Policy
 from capset.definitions.references import CapabilityRef, DynamicUses, checked_uses
 from capset.definitions.resources import AnyResource, Documents
 from capset.definitions.scopes import Scope
-from capset.definitions.tools import AnyTool
+from capset.definitions.toolkits import Member
 
 
 class Agent(Block):
@@ -38,13 +39,14 @@ class Agent(Block):
         uses: Iterable[Capability[Any, Any] | CapabilityRef[Any, Any] | DynamicUses] | DynamicUses = (),
         description: str = "",
         context: Iterable[ContextValue | ContextFunction] | None = None,
-        tools: Iterable[AnyTool] | None = None,
+        tools: Iterable[Member] | None = None,
         policies: Iterable[Policy] | None = None,
         resources: Iterable[AnyResource | Documents] | None = None,
         state: Mapping[Scope, type[BaseModel]] | None = None,
         targets: Mapping[str, type[BaseModel]] | None = None,
         files: Mapping[str, str | bytes] | None = None,
         model_settings: Mapping[str, Any] | None = None,
+        hooks: Hooks | None = None,
     ) -> None:
         """Check and freeze everything. Raises ``DefinitionError``, naming the agent.
 
@@ -62,6 +64,7 @@ class Agent(Block):
             targets=targets,
             files=files,
             model_settings=model_settings,
+            hooks=hooks,
         )
         super().__init__(
             checked("an agent's name", name, AGENT),

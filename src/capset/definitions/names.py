@@ -10,6 +10,7 @@ from capset.errors import DefinitionError
 
 TOOL: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 """What model providers accept as a tool's name (spec 3, K1)."""
+TOOLKIT: Final = re.compile(r"[A-Za-z][A-Za-z0-9_:-]{0,63}")
 CAPABILITY: Final = re.compile(r"[a-z][a-z0-9_:-]{0,49}")
 """Spec 1, C1."""
 PRESET: Final = re.compile(r"[a-z][a-z0-9_]{0,49}")
@@ -53,6 +54,13 @@ def checked_text(what: str, text: object) -> str:
 def checked_optional(what: str, text: object) -> str | None:
     """Return ``text`` as ``checked_text`` does, or ``None`` where there is none."""
     return None if text is None else checked_text(what, text)
+
+
+def checked_flag(what: str, value: object) -> bool:
+    """Return ``value`` if it is a bool, since what else is taken for one is often a mistake; raise otherwise."""
+    if not isinstance(value, bool):
+        raise DefinitionError(f"{what} must be True or False; got {value!r:.80}")
+    return value
 
 
 def checked_texts(what: str, texts: Iterable[str]) -> tuple[str, ...]:

@@ -8,12 +8,11 @@ from typing import Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from capset.errors import DefinitionError
+from capset.evaluation.policies import PolicyMode
 from capset.fingerprint.canonical import PROFILE
 from capset.fingerprint.links import CapabilityLink, Hash
 
 SCHEMA_VERSION: Final = "1"
-PolicyMode = Literal["authoritative", "hint"]
-"""What a call does where a ``snapshot`` policy's result is missing: deny, or ask the policy (spec 2, F19)."""
 
 
 class _Kept(BaseModel):

@@ -4,23 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from pydantic import BaseModel
 
 from capset.definitions.blocks import Block
 from capset.definitions.capabilities import AnyCapability
-from capset.definitions.tools import AnyTool
+from capset.definitions.toolkits import AnyToolkit, DynamicToolkit, Member
+from capset.definitions.tools import AnyTool, Tool
 from capset.fingerprint.canonical import digest
+from capset.fingerprint.invocations import normalize_invocation
 from capset.fingerprint.payloads import (
     Payload,
     agent_payload,
     block_payload,
     capability_payload,
+    dynamic_toolkit_payload,
+    invocation_payload,
     prompt_payload,
     root_payload,
     runtime_payload,
     tool_payload,
+    toolkit_payload,
 )
 
 # A memo over frozen values, not a registry: nothing can be looked up in it that the caller does not hold.
@@ -48,6 +54,23 @@ def tool_hash(tool: AnyTool) -> str:
     return known
 
 
+def toolkit_hash(toolkit: AnyToolkit, names: Mapping[str, str] | None = None) -> str:
+    """Return the hash of a toolkit; ``names`` are the names that its tools have here, by their own.
+
+    A dynamic toolkit's covers no members (spec 2, F5).
+    """
+    if isinstance(toolkit, DynamicToolkit):
+        return digest(dynamic_toolkit_payload(toolkit))
+    return digest(toolkit_payload(toolkit, [member_ref(one, names).payload for one in toolkit.members]))
+
+
+def member_ref(member: Member, names: Mapping[str, str] | None = None) -> Ref:
+    """Return the name and the hash of a tool, under the name that it has here, or of a toolkit."""
+    if isinstance(member, Tool):
+        return Ref((names or {}).get(member.name, member.name), tool_hash(member))
+    return Ref(member.name, toolkit_hash(member, names))
+
+
 def capability_hash(
     capability: AnyCapability,
     *,
@@ -63,12 +86,12 @@ def capability_hash(
     """
     on = capability.default if presets is None else presets
     parts = ([capability.part] if with_base else []) + [capability.presets[name].part for name in on]
-    tools = dict.fromkeys(tool for part in parts for tool in part.tools)
+    members = dict.fromkeys(one for part in parts for one in part.members)
     needed = dict.fromkeys(one.base for one in capability.uses if not callable(one))
     return digest(
         capability_payload(
             capability,
-            [Ref((names or {}).get(tool.name, tool.name), tool_hash(tool)).payload for tool in tools],
+            [member_ref(one, names).payload for one in members],
             presets=on,
             config=config,
             uses=[Ref(one.name, uses[one]).payload for one in needed if uses and one in uses],
@@ -94,14 +117,23 @@ def block_hash(block: Block, capabilities: Iterable[Ref], children: Iterable[Ref
 
 def root_hash(block: Block) -> str | None:
     """Return the hash of the toolkit of what a block declares itself, or ``None`` if it has no tool and no policy."""
-    if not block.part.tools and not block.part.policies:
+    if not block.part.members and not block.part.policies:
         return None
-    return digest(root_payload(block, [Ref(tool.name, tool_hash(tool)).payload for tool in block.part.tools]))
+    return digest(root_payload(block, [member_ref(one).payload for one in block.part.members]))
 
 
 def runtime_hash(tools: Iterable[Ref]) -> str:
     """Return the hash of exactly the tools in play."""
     return digest(runtime_payload(tool.payload for tool in tools))
+
+
+def invocation_hash(invocation: Mapping[str, Any] | None, allowlist: Iterable[str] = ()) -> str | None:
+    """Return the hash of an invocation context, or ``None`` for an empty one (spec 2, F10, F14).
+
+    Raises ``InvalidArguments`` as ``normalize_invocation`` does.
+    """
+    normalised = normalize_invocation(invocation, allowlist)
+    return digest(invocation_payload(normalised)) if normalised else None
 
 
 def prompt_hash(system_prompt: str, instructions: Iterable[str]) -> str:
