@@ -192,9 +192,9 @@ def test_a_tool_that_only_the_definition_has_is_told_there() -> None:
     ("change", "told"),
     [
         ({"runtime": {"tools": ()}}, "the tools are not those of the link"),
-        ({"runtime": {"system_prompt": "Be evil."}}, "the payload of 'prompt' does not give its hash"),
+        ({"runtime": {"system_prompt": "Be evil."}}, "the payload of the prompt does not give its hash"),
         ({"static": {"hash": "0" * 64}}, "the static part is not that of the link"),
-        ({"static": {"payload": {"kind": "agent"}}}, "the payload of 'agent' does not give its hash"),
+        ({"static": {"payload": {"kind": "agent"}}}, "the payload of the agent does not give its hash"),
     ],
 )
 def test_an_envelope_that_was_changed_is_not_compared(change: dict[str, Any], told: str) -> None:
@@ -209,7 +209,7 @@ def test_a_tool_or_a_link_that_was_changed_is_not_compared() -> None:
     first, *rest = envelope.runtime.tools
     forged = first.model_copy(update={"payload": {**first.payload, "effect": "read", "description": "Harmless."}})
     runtime = envelope.runtime.model_copy(update={"tools": (forged, *rest)})
-    with pytest.raises(DefinitionError, match="the payload of 'tool' 'delete_note' does not give its hash"):
+    with pytest.raises(DefinitionError, match="the payload of the tool 'delete_note' does not give its hash"):
         side_of(envelope.model_copy(update={"runtime": runtime}))
     with pytest.raises(DefinitionError, match="the tools of the link do not give its runtime hash"):
         Side(envelope.link.model_copy(update={"tool_refs": envelope.link.tool_refs[1:]}))

@@ -188,3 +188,21 @@ def test_what_is_no_json_data_is_refused() -> None:
         deep = [deep]
     with pytest.raises(NotCanonical, match="nested too deeply"):
         diff_payloads({"config": deep}, {"config": 1})
+
+
+KEYS = ("kind", "schema", "permissions", "policyBindings", "tools", "resources", "presetPolicies", "state", "files")
+INNER = ("$defs", "$ref", "properties", "required", "enum", "discriminator", "mapping", "name", "hash", "schema", "x")
+odd = st.recursive(
+    st.none() | st.booleans() | st.sampled_from(["x", "#/$defs/x", "tool"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(INNER), inner, max_size=4),
+    max_leaves=10,
+)
+odds = st.dictionaries(st.sampled_from(KEYS), odd, max_size=5)
+
+
+@settings(deadline=None)
+@given(odds, odds)
+def test_what_no_payload_of_ours_looks_like_is_compared_all_the_same(before: Any, after: Any) -> None:
+    there, back = diff_payloads(before, after), diff_payloads(after, before)
+    assert bool(there) == (canonical(before) != canonical(after))
+    assert sorted(map(repr, map(flipped, there))) == sorted(map(repr, back))

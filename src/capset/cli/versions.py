@@ -14,11 +14,13 @@ from pydantic_core import from_json
 from capset.errors import DefinitionError, NotFound, StoreError, closest
 from capset.evaluation.envelope import read_envelope
 from capset.evaluation.sides import Side, refs_in, side_of
+from capset.fingerprint.diff import format_hash_short
 from capset.fingerprint.links import CapabilityLink
 from capset.fingerprint.payloads import Payload
 from capset.stores.base import LineageStore, LinkRow
 
 MAX_BYTES: Final = 64 * 1024 * 1024
+_HASHES: Final = {"static_hash", "runtime_hash", "prompt_hash", "profile"}
 _KINDS: Final = "an envelope, as SnapshotEnvelope.to_json() writes it, or a link, as model_dump_json() does"
 
 
@@ -43,16 +45,23 @@ def find(named: str) -> Side | UUID:
 
 
 async def stored(lineage: LineageStore, id: str) -> Side:
-    """Return what is kept of a link or of an envelope, by its id. Raises ``NotFound`` if there is neither.
+    """Return what is kept of a link or of an envelope, by its id; what an envelope leaves out, by its hash.
 
-    What an envelope does not hold is looked up by its hash.
+    Raises ``NotFound`` if there is neither, ``StoreError`` for what was changed since it was kept.
     """
+    try:
+        return await _stored(lineage, id)
+    except (DefinitionError, ValueError) as error:
+        raise StoreError(f"what is kept for {id} was changed: {error}", hint="restore it from a backup") from None
+
+
+async def _stored(lineage: LineageStore, id: str) -> Side:
     row = await lineage.link(None, id)
     envelope = await (lineage.envelope(None, id) if row is None else lineage.envelope_of(None, id))
     if envelope is not None:
         side = side_of(read_envelope(envelope.body))
         if row is not None and side.link.model_dump(include=_HASHES) != _link(row).model_dump(include=_HASHES):
-            raise StoreError(f"the envelope {envelope.id} that is kept for the link {id} holds another link")
+            raise StoreError(f"the envelope {envelope.id}, kept for the link {id}, holds another link")
     elif row is not None:
         side = Side(_link(row))
     else:
@@ -60,9 +69,6 @@ async def stored(lineage: LineageStore, id: str) -> Side:
         hint = f"it is a session; its latest link is {latest.id}" if latest else "a file is named by its path"
         raise NotFound(f"there is no link and no envelope {id!r}", hint=hint)
     return Side(side.link, await _payloads(lineage, side), side.envelope)
-
-
-_HASHES: Final = {"static_hash", "runtime_hash", "prompt_hash", "profile"}
 
 
 async def _payloads(lineage: LineageStore, side: Side) -> Mapping[str, Payload]:
@@ -80,7 +86,10 @@ async def _payloads(lineage: LineageStore, side: Side) -> Mapping[str, Payload]:
             row = await lineage.payload(None, wanted)
             if row is None or row.profile != link.profile:
                 continue
-            known[wanted] = cast("Payload", from_json(row.payload))
+            payload: Any = from_json(row.payload, allow_inf_nan=False)
+            if not isinstance(payload, dict):
+                raise DefinitionError(f"the payload of {format_hash_short(wanted)}… is no JSON object")
+            known[wanted] = cast("Payload", payload)
         pending += [ref.hash for _, ref in refs_in(known[wanted])]
     return known
 

@@ -76,7 +76,8 @@ def refs_in(payload: Payload) -> Iterator[tuple[str, Ref]]:
 
 
 def _name(payload: Payload) -> str:
-    return " ".join(repr(payload[key]) for key in ("kind", "name") if key in payload) or "nothing known"
+    name = f" {payload['name']!r}" if "name" in payload else ""
+    return f"the {payload.get('kind', 'nothing')}{name}"
 
 
 def _changed(what: str, expected: str) -> DefinitionError:
