@@ -12,8 +12,11 @@ from capset.evaluation.comparison import diff_envelopes, diff_sides
 from capset.evaluation.differences import Diff, PolicyChange
 from capset.evaluation.envelope import SnapshotEnvelope
 from capset.evaluation.sides import Side, side_of
+from capset.fingerprint.canonical import digest
 from capset.fingerprint.changes import Change
 from capset.fingerprint.diff import ChangedRef
+from capset.fingerprint.links import create_link
+from capset.fingerprint.payloads import Payload
 from tests.evaluation.envelopes import envelope_of
 from tests.evaluation.versions import always, earlier, later, notes, plain
 
@@ -233,3 +236,50 @@ def test_both_sides_see_the_same() -> None:
     assert there.links.tools.changed == tuple(
         ChangedRef(one.name, one.after, one.before) for one in back.links.tools.changed
     )
+
+
+def side(graph: dict[str, dict[str, Any]]) -> Side:
+    """Return a version whose definition is the payload ``top``; a payload names others by their keys."""
+    hashes: dict[str, str] = {}
+    payloads: dict[str, Payload] = {}
+    for name, payload in graph.items():
+        named = {
+            key: [{"name": one, "hash": hashes[one]} for one in value] if isinstance(value, list) else value
+            for key, value in payload.items()
+        }
+        hashes[name] = digest(named)
+        payloads[hashes[name]] = named
+    top = hashes["top"]
+    link = create_link(agent_id="a", agent_name="a", static_hash=top, prompt_hash="0" * 64, tool_refs=())
+    return Side(link, payloads)
+
+
+def test_a_change_is_followed_through_everything_that_names_it() -> None:
+    def of(description: str) -> Side:
+        return side({
+            "tool": {"kind": "tool", "name": "tool", "description": description},
+            "kit": {"kind": "toolkit", "name": "kit", "members": ["tool"]},
+            "base": {"kind": "capability", "name": "base", "tools": ["kit"]},
+            "other": {"kind": "capability", "name": "other", "uses": ["base"]},
+            "inner": {"kind": "agent", "capabilities": ["base"]},
+            "top": {"kind": "agent", "capabilities": ["base", "other"], "children": ["inner"]},
+        })  # fmt: skip
+
+    parts = known(diff_sides(of("One."), of("Two.")).definition)
+    assert [(one.kind, one.name) for one in parts] == [
+        *(("agent", None), ("capability", "base"), ("toolkit", "kit"), ("tool", "tool")),
+        *(("capability", "other"), ("agent", "inner")),
+    ], "each once, although three name the capability"
+    assert parts[3].changes == (Change("description", "changed", "One.", "Two."),)
+
+
+def test_payloads_that_name_each_other_come_to_an_end() -> None:
+    """No hashes allow that; by a profile that is not known here, nobody can tell."""
+
+    def of(letter: str) -> Side:
+        payload = {"kind": "agent", "systemPrompt": letter, "children": [{"name": "x", "hash": letter * 64}]}
+        link = earlier().link.model_copy(update={"profile": "jcs-2", "static_hash": letter * 64})
+        return Side(link, {letter * 64: payload})
+
+    (agent,) = known(diff_sides(of("a"), of("b")).definition)
+    assert [change.path for change in agent.changes or ()] == ["children[x].hash", "systemPrompt"]
