@@ -17,8 +17,7 @@ from capset.fingerprint.changes import Change
 from capset.fingerprint.diff import ChangedRef
 from capset.fingerprint.links import create_link
 from capset.fingerprint.payloads import Payload
-from tests.evaluation.envelopes import envelope_of
-from tests.evaluation.versions import always, earlier, later, notes, plain
+from tests.evaluation.versions import always, earlier, envelope_of, later, notes, plain
 
 T = TypeVar("T")
 pytestmark = pytest.mark.spec("F31")
@@ -91,6 +90,12 @@ def test_what_a_permission_takes_away() -> None:
     diff = diff_envelopes(earlier(), earlier(principal=Principal("user-1", permissions=["notes:read"])))
     assert tools_of(diff) == {"delete_note": "went"}
     assert (diff.policies, diff.definition, diff.prompt) == ((), (), ())
+    assert diff.notes == ("permissions lost: notes:write",)
+    ann = Principal("ann", permissions=["notes:read", "notes:write", "x:y"], org="acme")
+    assert diff_envelopes(earlier(), earlier(principal=ann)).notes == (
+        "principal differs in: id, org",
+        "permissions gained: x:y",
+    )
 
 
 def test_what_changed_in_the_prompt() -> None:
@@ -136,12 +141,12 @@ def test_a_change_of_the_mode_is_one() -> None:
 
 
 def test_what_is_never_hashed_is_a_note_and_shows_no_value() -> None:
-    one = earlier(env={"tier": "free", "token": "old"}, context={"name": "Ada", "same": 1})
-    other = earlier(env={"tier": "free", "token": "new", "more": 1}, context={"name": "Bob", "same": 1}, agent_id="x")
+    one = earlier(env={"tier": "free", "plan": "old"}, context={"name": "Ada", "same": 1})
+    other = earlier(env={"tier": "free", "plan": "new", "more": 1}, context={"name": "Bob", "same": 1}, agent_id="x")
     diff = diff_envelopes(one, other)
     assert diff.notes == (
         "agent_id differs: 'agent-1', 'x'",
-        "env differs in: more, token",
+        "env differs in: more, plan",
         "context differs in: name",
     )
     assert not diff.differs
@@ -188,7 +193,9 @@ def test_a_tool_that_only_the_definition_has_is_told_there() -> None:
 
     diff = diff_envelopes(of("One."), of("Two."))
     assert diff.tools == ()
-    assert [(one.kind, one.name) for one in diff.definition or ()] == [("agent", None), ("capability", "notes")]
+    *_, told = known(diff.definition)
+    assert (told.kind, told.name) == ("tool", "it")
+    assert told.changes == (Change("description", "changed", "One.", "Two."),)
 
 
 @pytest.mark.parametrize(

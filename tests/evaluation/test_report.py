@@ -10,8 +10,7 @@ from capset.evaluation.comparison import diff_envelopes, diff_sides
 from capset.evaluation.report import format_diff_report, report_lines
 from capset.evaluation.sides import Side
 from capset.fingerprint.diff import format_hash_short
-from tests.evaluation.envelopes import envelope_of
-from tests.evaluation.versions import agent, earlier, later, notes, plain
+from tests.evaluation.versions import agent, earlier, envelope_of, later, notes, plain
 
 pytestmark = pytest.mark.spec("F30", "F31")
 

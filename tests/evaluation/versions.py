@@ -2,13 +2,41 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from pydantic import Field
 
-from capset import Agent, Capability, Policy, Request, Tool, allow, deny, policy, tool
+from capset import Agent, Capability, Policy, Principal, Request, Tool, allow, deny, policy, tool
+from capset.evaluation.capture import capture
 from capset.evaluation.envelope import SnapshotEnvelope
-from tests.evaluation.envelopes import envelope_of
+from capset.evaluation.policies import PolicyMode
+
+ANYONE = Principal("user-1", permissions=["notes:read", "notes:write"])
+
+
+def envelope_of(
+    agent: Agent,
+    *,
+    principal: Principal = ANYONE,
+    env: Mapping[str, Any] | None = None,
+    agent_id: str = "agent-1",
+    has_static: bool = True,
+    context: Mapping[str, Any] | None = None,
+    mode: PolicyMode = "authoritative",
+) -> SnapshotEnvelope:
+    """Return what is kept of one evaluation of an agent."""
+    captured = capture(
+        agent,
+        principal=principal,
+        env=env,
+        agent_id=agent_id,
+        session_context=context,
+        policy_mode=mode,
+        include_static=has_static,
+    )
+    return asyncio.run(captured).envelope
 
 
 @policy

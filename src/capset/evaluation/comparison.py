@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from capset.evaluation.differences import Diff, PartChange, PolicyChange, ToolChange, changes_of
-from capset.evaluation.envelope import PolicyMode, PolicyPart, SnapshotEnvelope
+from capset.evaluation.envelope import PolicyPart, SnapshotEnvelope, WirePrincipal
+from capset.evaluation.policies import PolicyMode
 from capset.evaluation.sides import Side, refs_in, side_of
 from capset.fingerprint.changes import Change, compare_sets
 from capset.fingerprint.diff import LinksDiff, diff_links
@@ -129,10 +130,23 @@ def _notes(before: Side, after: Side) -> Iterator[str]:
     one, other = before.envelope.runtime.toolkit_context, after.envelope.runtime.toolkit_context
     if one.namespace != other.namespace:
         yield f"namespace differs: {one.namespace!r}, {other.namespace!r}"
+    if one.principal is not None and other.principal is not None and one.principal != other.principal:
+        yield from _principals(one.principal, other.principal)
     if keys := _differing(one.env, other.env):
         yield f"env differs in: {', '.join(keys)}"
     if keys := _differing(before.envelope.context or {}, after.envelope.context or {}):
         yield f"context differs in: {', '.join(keys)}"
+
+
+def _principals(before: WirePrincipal, after: WirePrincipal) -> Iterator[str]:
+    ours, theirs = (one.model_dump(exclude={"permissions"}) for one in (before, after))
+    if keys := _differing(ours, theirs):
+        yield f"principal differs in: {', '.join(keys)}"
+    held, holds = set(before.permissions), set(after.permissions)
+    if gained := sorted(holds - held):
+        yield f"permissions gained: {', '.join(gained)}"
+    if lost := sorted(held - holds):
+        yield f"permissions lost: {', '.join(lost)}"
 
 
 def _differing(before: Mapping[str, object], after: Mapping[str, object]) -> list[str]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from capset.evaluation.envelope import PolicyMode, PolicyResult
+from capset.evaluation.envelope import PolicyResult
+from capset.evaluation.policies import PolicyMode
 from capset.fingerprint.changes import Change
 from capset.fingerprint.diff import LinksDiff
 from capset.fingerprint.links import CapabilityLink

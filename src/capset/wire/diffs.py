@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from typing import Any, Literal
 
 from capset.evaluation.differences import Diff, PartChange, PolicyChange, PolicyKind, ToolChange
-from capset.evaluation.envelope import PolicyMode, PolicyResult
+from capset.evaluation.envelope import PolicyResult
+from capset.evaluation.policies import PolicyMode
 from capset.fingerprint.changes import Change, ChangeKind
 from capset.fingerprint.diff import HASHES, HashName, explain_relationship, hash_of
 from capset.wire.shapes import Shape
