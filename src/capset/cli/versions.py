@@ -32,16 +32,16 @@ def find(named: str) -> Side | UUID:
     path = Path(named)
     if named == "-":
         return _read("stdin", sys.stdin.buffer.read(MAX_BYTES + 1))
-    if not path.exists():
-        try:
-            return UUID(named)
-        except ValueError:
-            raise _nowhere(path) from None
     try:
-        with path.open("rb") as file:
-            return _read(named, file.read(MAX_BYTES + 1))
+        if path.exists():
+            with path.open("rb") as file:
+                return _read(named, file.read(MAX_BYTES + 1))
     except OSError as error:
         raise DefinitionError(f"{named}: cannot be read: {error.strerror}") from None
+    try:
+        return UUID(named)
+    except ValueError:
+        raise _nowhere(path) from None
 
 
 async def stored(lineage: LineageStore, id: str) -> Side:
