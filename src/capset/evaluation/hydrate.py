@@ -92,9 +92,8 @@ def _composition(bind: Bind, envelope: SnapshotEnvelope) -> Composition:
         return compose(bind)
     if callable(bind):
         find, known = bind, frozenset[str]()
-    elif isinstance(bind, Mapping):
-        tools = cast("Mapping[str, AnyTool]", bind)
-        find, known = tools.__getitem__, frozenset(tools)
+    elif isinstance(bind, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may not be typed
+        find, known = bind.__getitem__, frozenset(bind)
     else:
         raise DefinitionError(f"bind is an agent, or a tool for each name; got {bind!r:.80}")
     uses: list[Any] = []
