@@ -90,4 +90,4 @@ def test_a_denial_says_why_in_text(reason: Any) -> None:
 @pytest.mark.parametrize("option", ["hooks", "timeout"])
 def test_what_is_not_built_yet_is_refused(option: str) -> None:
     with pytest.raises(TypeError, match=option):
-        policy(id="x", **{option: "live"})
+        policy(id="x", **{option: "live"})  # pyright: ignore[reportArgumentType]

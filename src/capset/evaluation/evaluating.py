@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Iterable, Mapping
+from collections.abc import Awaitable, Coroutine, Iterable, Mapping
 from types import CoroutineType
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from capset.composition.installing import Gate, InstalledToolkit, Installing
 from capset.definitions.hooks import Hooks, merge_hooks
@@ -81,7 +81,7 @@ class Evaluating:
             answer = policy.evaluate(self._request)
             if type(answer) is CoroutineType:
                 try:
-                    return begun(answer)
+                    return begun(cast("Coroutine[Any, Any, Decision | bool]", answer))
                 except StopIteration as done:
                     answer = done.value
             elif not isinstance(answer, (Decision, bool)):
