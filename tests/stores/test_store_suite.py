@@ -22,7 +22,7 @@ def on_sqlite(folder: Path) -> Make:
     return lambda: make_store(f"sqlite:///{folder}/{next(numbers)}.db")
 
 
-@pytest.mark.spec("G19", "G20", "G23", "P23", "P30")
+@pytest.mark.spec("F28", "F29", "G19", "G20", "G23", "P23", "P30")
 @pytest.mark.parametrize("check", store_suite, ids=lambda check: check.__name__)
 @pytest.mark.parametrize("stores", [in_memory, on_sqlite])
 async def test_every_store_keeps_every_promise(

@@ -1,7 +1,8 @@
-"""The port of which exact version ran: registrations, links, envelopes, and what hashes cover (spec 2, F26–F29).
+"""The port of which exact version ran: registrations, links, envelopes and what hashes cover (spec 2, F26–F29).
 
-Everything belongs to an org, ``None`` for none; what is another org's is not there. Times are ISO 8601 UTC, hashes 64
-hexadecimal digits. Rows are frozen, so what is read is the reader's own; a missing row is ``None``.
+Everything belongs to an org, ``None`` for none; what is another org's is not there, and an id is one's own within its
+org. Times are ISO 8601 UTC, hashes 64 hexadecimal digits. Rows are frozen, so what is read is the reader's own; a
+missing row is ``None``. Writing text with NUL or a lone surrogate in it raises ``StateError`` (400).
 """
 
 from __future__ import annotations
@@ -119,7 +120,8 @@ class LineageStore(Protocol):
     async def register(self, row: RegistrationRow) -> RegistrationRow:
         """Keep a registration, unless one of its agent id and static hash is there; return what is kept.
 
-        The one that is returned is the agent's latest from now on.
+        The one that is returned is the agent's latest from now on. One that was there keeps its id, profile and time,
+        and takes the agent's name. Raises ``StoreError`` if there is another of its id.
         """
         ...
 
@@ -137,8 +139,9 @@ class LineageStore(Protocol):
     ) -> TransitionRow | None:
         """Keep a link, its envelope and the payloads of its hashes, all of them or nothing.
 
-        Where the session's last link before had another runtime hash, a transition is kept too, and returned;
-        ``reason`` says why. Raises ``StoreError`` if there is a link or an envelope of its id.
+        Where the link that the session recorded last had another runtime hash, a transition is kept too, and returned;
+        ``reason`` says why. Of two payloads of one hash the first stays. Raises ``StoreError`` if there is a link or an
+        envelope of its id, for an envelope of another link, and for an envelope or a payload of another org.
         """
         ...
 
@@ -151,7 +154,7 @@ class LineageStore(Protocol):
         ...
 
     async def links(self, query: LinkQuery) -> LinkPage:
-        """Return links, newest first."""
+        """Return links, newest first: by id, whatever the order in which they were recorded."""
         ...
 
     async def record_envelope(self, row: EnvelopeRow) -> None:
@@ -171,11 +174,14 @@ class LineageStore(Protocol):
         ...
 
     async def transitions(self, org: str | None, session: str) -> tuple[TransitionRow, ...]:
-        """Return a session's transitions, oldest first, at most the last 1,000."""
+        """Return a session's transitions in the order in which they were recorded, at most the last 1,000."""
         ...
 
     async def record_payloads(self, payloads: Iterable[PayloadRow]) -> None:
-        """Keep what hashes cover, each once: runtime refs are the payload of a runtime hash."""
+        """Keep what hashes cover, each once: runtime refs are the payload of a runtime hash.
+
+        Raises ``StoreError`` for a payload of no known kind, as ``record_turn`` does.
+        """
         ...
 
     async def payload(self, org: str | None, hash: str) -> PayloadRow | None:
