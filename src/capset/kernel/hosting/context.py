@@ -26,7 +26,7 @@ def checked_layer(owner: str, layer: ContextLayer | None) -> tuple[Entry, ...]:
     if layer is None:
         return ()
     if isinstance(layer, Mapping) or callable(layer):
-        return (_checked(owner, layer),)
+        return (_checked(owner, cast("object", layer)),)
     return tuple(_checked(owner, entry) for entry in listed(f"{owner}: context", layer))
 
 
@@ -37,7 +37,7 @@ async def merge_context(entries: Iterable[Entry], input: Any) -> Mapping[str, An
     """
     merged: Mapping[str, Any] = MappingProxyType({})
     for entry in entries:
-        given = entry if isinstance(entry, Mapping) else await _resolved(entry, input, merged)
+        given = await _resolved(entry, input, merged) if callable(entry) else entry
         merged = MappingProxyType({**merged, **given})  # what a resolver was shown stays as it was
     return merged
 
