@@ -12,6 +12,7 @@
     │   ├── ResourceConflict       422  two different resources under one name in one scope
     │   ├── StateConflict          422  two fields of one name in one scope's state whose types do not agree
     │   ├── TargetConflict         422  two different models for one target
+    │   ├── HydrationRefused       422  an envelope's tool is not there any more, or is another
     │   ├── MountConflict          422  two different contents for one file
     │   └── KindError              422  a block was given what its kind cannot have
     ├── Unauthenticated        401  no API key, or one that is unknown, expired or revoked
@@ -120,6 +121,10 @@ class ResourceConflict(DefinitionError):
 
 class StateConflict(DefinitionError):
     code = "state_conflict"
+
+
+class HydrationRefused(DefinitionError):
+    code = "hydration_refused"
 
 
 class TargetConflict(DefinitionError):

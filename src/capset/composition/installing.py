@@ -10,7 +10,7 @@ from typing import Final
 from capset.composition.sources import Source
 from capset.definitions.hooks import NO_HOOKS, Hooks, merge_hooks
 from capset.definitions.policies import Policy
-from capset.definitions.toolkits import MAX_LEVELS, AnyToolkit, DynamicToolkit, Member, tools_in
+from capset.definitions.toolkits import MAX_LEVELS, AnyToolkit, DynamicToolkit, Member, Toolkit, tools_in
 from capset.definitions.tools import AnyTool, Tool
 from capset.errors import DefinitionError, ToolNameConflict
 
@@ -107,6 +107,11 @@ class InstalledToolkit:
     def path(self) -> tuple[str, ...]:
         """Its name, and before it those of the toolkits around it."""
         return (*self.toolkits, self.toolkit.name)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing can ever be in it."""
+        return isinstance(self.toolkit, Toolkit) and not self.toolkit.members
 
     @property
     def gates(self) -> tuple[Policy, ...]:

@@ -7,6 +7,7 @@ from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from capset.definitions.principals import PrincipalKind
 from capset.errors import DefinitionError
 from capset.evaluation.policies import PolicyMode
 from capset.fingerprint.canonical import PROFILE
@@ -56,9 +57,19 @@ class StaticPart(_Kept):
     parts: tuple[WirePayload, ...] = ()
 
 
+class WirePrincipal(_Kept):
+    """Who acted, and what they were allowed to."""
+
+    id: str
+    kind: PrincipalKind
+    org: str | None = None
+    permissions: tuple[str, ...] = ()
+
+
 class WireContext(_Kept):
     """The toolkit context. ``env`` is what of it is JSON data; ``dropped`` are the paths of what is not."""
 
+    principal: WirePrincipal | None = None
     namespace: str | None = None
     agent_id: str | None = None
     agent_name: str | None = None

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final, TypedDict
 
 from capset.composition.compose import Composition
-from capset.composition.installing import Gate, Installed, InstalledToolkit, Installing
+from capset.composition.installing import Gate, InstalledToolkit, Installing
 from capset.definitions.contexts import Context
 from capset.definitions.hooks import Hooks, merge_hooks
 from capset.definitions.policies import Decision, Policy, Request
@@ -51,6 +51,7 @@ async def evaluate(
     context: Context | None = None,
     hooks: Hooks | None = None,
     timeout: float = EVALUATION_SECONDS,
+    results: Mapping[str, Decision] | None = None,
 ) -> Snapshot:
     """Decide which tools are in play. Every policy object is asked once, however many tools carry it (F17).
 
@@ -70,6 +71,7 @@ async def evaluate(
         context: what dynamic ``uses`` see; without it they add nothing.
         hooks: told of every policy now, and of the calls made with the snapshot; after all others.
         timeout: seconds for policies and dynamic toolkits together. A policy that is not done by then denies.
+        results: what policies said before, by their ids; they are not asked again, and no hook is told.
 
     Raises ``ToolkitFailed``, ``InvalidArguments`` for an invocation that cannot be hashed, and what dynamic ``uses``
     raise.
@@ -85,15 +87,14 @@ async def evaluate(
         Request(frozen_env, principal),
         ToolkitContext(frozen_env, principal, namespace, agent_id, called),
         run_hooks,
-        timeout,
+        Budget(timeout),
+        results,
     )
     await evaluating.take_steps()
     plan = evaluating.plan(composition)
     answers = MappingProxyType(evaluating.answers)
-    held = principal.permissions
-    denied = {policy for policy, decision in answers.items() if decision.kind == "deny"}
-    passed = tuple([group.permissions <= held and denied.isdisjoint(group.gates) for group in plan.groups])
-    told = _told(plan, passed, denied) if plan.speaking else ()
+    passed = plan.passing(principal.permissions, answers)
+    told = plan.told(passed, answers)
     return Snapshot(
         composition,
         principal,
@@ -130,14 +131,23 @@ async def evaluate_again(snapshot: Snapshot, composition: Composition) -> Snapsh
 class _Evaluating:
     """One evaluation under way: the answers so far, and the toolkits and tools that were made."""
 
-    def __init__(self, plan: Plan, request: Request, context: ToolkitContext, hooks: Hooks, timeout: float) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        request: Request,
+        context: ToolkitContext,
+        hooks: Hooks,
+        budget: Budget,
+        results: Mapping[str, Decision] | None,
+    ) -> None:
         self.answers: dict[Policy, Decision] = {}
         self.toolkits: dict[str, Verdict] = {}
         self._plan = plan
         self._request = request
         self._context = context
         self._hooks = hooks
-        self._budget = Budget(timeout)
+        self._budget = budget
+        self._results = results
         self._made = Installing(plan.installed, (one.policy for one in plan.steps if isinstance(one, Gate)))
 
     async def take_steps(self) -> None:
@@ -164,6 +174,10 @@ class _Evaluating:
         policy = gate.policy
         if not policy.is_asked_at_evaluation:
             return
+        if self._results is not None:
+            if policy.id in self._results:
+                self.answers[policy] = self._results[policy.id]
+            return
         ((_, decision),) = await ask_each((policy,), self._request, self._budget)
         self.answers[policy] = decision
         if gate.hooks or self._hooks:
@@ -181,19 +195,3 @@ class _Evaluating:
         except OutOfTime:
             raise ToolkitFailed(f"the dynamic toolkit {path!r} was not made in time") from None
         self._made.add(members, step.source, step.names, step.levels, step.path)
-
-
-def _told(plan: Plan, passed: Sequence[bool], denied: set[Policy]) -> tuple[str, ...]:
-    """Return the instructions of toolkits and tools in play, in traversal order (F18).
-
-    A toolkit that is denied says nothing, and neither does one of whose tools none is in play.
-    """
-    there = {entry.ref.name for entry in plan.chosen(passed)}
-    texts: list[str] = []
-    for one in plan.speaking:
-        if isinstance(one, Installed):
-            if one.name in there:
-                texts += one.instructions
-        elif denied.isdisjoint(one.gates) and (not one.tools or not there.isdisjoint(one.tools)):
-            texts += one.instructions
-    return tuple(texts)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from types import MappingProxyType
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 from capset.composition.compose import Composition
 from capset.composition.installing import Gate, Installed, InstalledToolkit
-from capset.definitions.policies import Policy
+from capset.definitions.policies import Decision, Policy
 from capset.fingerprint.canonical import canonical
 from capset.fingerprint.hashes import Ref, prompt_hash, tool_hash
 from capset.fingerprint.payloads import runtime_payload
@@ -40,7 +40,17 @@ class Plan:
     ``steps`` are the gates and the dynamic toolkits in traversal order, ``speaking`` the members with instructions.
     """
 
-    __slots__ = ("_prompts", "_system_prompt", "_whole", "entries", "groups", "installed", "speaking", "steps")
+    __slots__ = (
+        "_prompts",
+        "_system_prompt",
+        "_whole",
+        "entries",
+        "groups",
+        "installed",
+        "members",
+        "speaking",
+        "steps",
+    )
 
     def __init__(
         self,
@@ -51,6 +61,7 @@ class Plan:
     ) -> None:
         """``members`` and ``tools`` are the composition's own, with what was made for one evaluation, if anything."""
         self.installed = tools
+        self.members = members
         self.steps = steps
         self.speaking = [one for one in members if _texts(one) and _is_current(one, tools)]
         groups: dict[Group, int] = {}
@@ -64,6 +75,33 @@ class Plan:
         self._system_prompt = composition.block.system_prompt
         self._whole = self._payload([entry.fragment for entry in self.entries])
         self._prompts: dict[tuple[str, ...], str] = {}
+
+    def passing(self, permissions: Set[str], answers: Mapping[Policy, Decision]) -> tuple[bool, ...]:
+        """Return for each group whether its tools are in play: nothing is missing, and no gate denies."""
+        denied = denied_by(answers)
+        return tuple([group.permissions <= permissions and denied.isdisjoint(group.gates) for group in self.groups])
+
+    def told(self, passed: Sequence[bool], answers: Mapping[Policy, Decision]) -> tuple[str, ...]:
+        """Return the instructions of toolkits and tools in play, in traversal order (F18).
+
+        A toolkit that is denied says nothing, and neither does one of whose tools none is in play.
+        """
+        if not self.speaking:
+            return ()
+        there = {entry.ref.name: entry.installed for entry in self.chosen(passed)}
+        within = {
+            (one.source, one.toolkits[:depth]) for one in there.values() for depth in range(1, len(one.toolkits) + 1)
+        }
+        denied = denied_by(answers)
+        texts: list[str] = []
+        for one in self.speaking:
+            if isinstance(one, Installed):
+                is_heard = one.name in there
+            else:
+                is_used = not one.tools.isdisjoint(there) or (one.source, one.path) in within
+                is_heard = denied.isdisjoint(one.gates) and (is_used or one.is_empty)
+            texts += one.instructions if is_heard else ()
+        return tuple(texts)
 
     def chosen(self, passed: Sequence[bool]) -> Iterable[Entry]:
         """Return the entries whose groups pass, by name."""
@@ -91,13 +129,18 @@ class Plan:
         return f"{_BEFORE}{','.join(fragments)}]{_AFTER}".encode()
 
 
+def denied_by(answers: Mapping[Policy, Decision]) -> set[Policy]:
+    """Return the policies that deny."""
+    return {policy for policy, decision in answers.items() if decision.kind == "deny"}
+
+
 def _texts(member: Installed | InstalledToolkit) -> tuple[str, ...]:
     return member.instructions if isinstance(member, Installed) else member.toolkit.instructions
 
 
 def _is_current(member: Installed | InstalledToolkit, tools: Mapping[str, Installed]) -> bool:
     """Whether a tool stands as its member says: one that was made again has more gates now."""
-    return isinstance(member, InstalledToolkit) or tools[member.name] is member
+    return isinstance(member, InstalledToolkit) or tools.get(member.name) is member
 
 
 _BEFORE, _AFTER = canonical(runtime_payload(())).decode().split("]")

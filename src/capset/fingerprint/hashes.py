@@ -9,6 +9,7 @@ from weakref import WeakKeyDictionary
 
 from pydantic import BaseModel
 
+from capset.definitions.agents import Agent
 from capset.definitions.blocks import Block
 from capset.definitions.capabilities import AnyCapability
 from capset.definitions.toolkits import AnyToolkit, DynamicToolkit, Member
@@ -59,9 +60,16 @@ def toolkit_hash(toolkit: AnyToolkit, names: Mapping[str, str] | None = None) ->
 
     A dynamic toolkit's covers no members (spec 2, F5).
     """
-    if isinstance(toolkit, DynamicToolkit):
-        return digest(dynamic_toolkit_payload(toolkit))
-    return digest(toolkit_payload(toolkit, [member_ref(one, names).payload for one in toolkit.members]))
+    return digest(member_payload(toolkit, names))
+
+
+def member_payload(member: Member, names: Mapping[str, str] | None = None) -> Payload:
+    """Return the payload of a tool or a toolkit; ``names`` as for ``toolkit_hash``."""
+    if isinstance(member, Tool):
+        return tool_payload(member)
+    if isinstance(member, DynamicToolkit):
+        return dynamic_toolkit_payload(member)
+    return toolkit_payload(member, [member_ref(one, names).payload for one in member.members])
 
 
 def member_ref(member: Member, names: Mapping[str, str] | None = None) -> Ref:
@@ -80,7 +88,20 @@ def capability_hash(
     uses: Mapping[AnyCapability, str] | None = None,
     with_base: bool = True,
 ) -> str:
-    """Return the hash of one capability with its tools, as it is used here; see ``capability_payload``.
+    """Return the hash of one capability with its tools, as it is used here; see ``used_payload``."""
+    return digest(used_payload(capability, presets=presets, config=config, names=names, uses=uses, with_base=with_base))
+
+
+def used_payload(
+    capability: AnyCapability,
+    *,
+    presets: Sequence[str] | None = None,
+    config: BaseModel | None = None,
+    names: Mapping[str, str] | None = None,
+    uses: Mapping[AnyCapability, str] | None = None,
+    with_base: bool = True,
+) -> Payload:
+    """Return the payload of a capability as it is used here; see ``capability_payload``.
 
     ``names`` are its tools' names by their own; ``uses`` has the hashes of the capabilities that it needs.
     """
@@ -88,31 +109,29 @@ def capability_hash(
     parts = ([capability.part] if with_base else []) + [capability.presets[name].part for name in on]
     members = dict.fromkeys(one for part in parts for one in part.members)
     needed = dict.fromkeys(one.base for one in capability.uses if not callable(one))
-    return digest(
-        capability_payload(
-            capability,
-            [member_ref(one, names).payload for one in members],
-            presets=on,
-            config=config,
-            uses=[Ref(one.name, uses[one]).payload for one in needed if uses and one in uses],
-            with_base=with_base,
-        )
+    return capability_payload(
+        capability,
+        [member_ref(one, names).payload for one in members],
+        presets=on,
+        config=config,
+        uses=[Ref(one.name, uses[one]).payload for one in needed if uses and one in uses],
+        with_base=with_base,
     )
 
 
-def agent_hash(agent: Block, capabilities: Iterable[Ref], children: Iterable[Ref] = ()) -> str:
-    """Return the hash of an agent's definition.
+def definition_payload(block: Block, capabilities: Iterable[Ref], children: Iterable[Ref] = ()) -> Payload:
+    """Return the payload of the definition of an agent or of another block, with every block that it runs.
 
-    ``capabilities`` are those that contribute, in order, ``children`` the blocks that its tools run.
+    ``capabilities`` are those that contribute, in order, ``children`` the blocks inside.
     """
     used, run = [one.payload for one in capabilities], [one.payload for one in children]
-    return digest(agent_payload(agent, used, root_hash(agent), run))
+    make = agent_payload if isinstance(block, Agent) else block_payload
+    return make(block, used, root_hash(block), run)
 
 
-def block_hash(block: Block, capabilities: Iterable[Ref], children: Iterable[Ref]) -> str:
-    """Return the hash of the definition of a block that is no agent, with every block that it runs."""
-    used, steps = [one.payload for one in capabilities], [one.payload for one in children]
-    return digest(block_payload(block, used, root_hash(block), steps))
+def definition_hash(block: Block, capabilities: Iterable[Ref], children: Iterable[Ref] = ()) -> str:
+    """Return the hash of the definition of an agent or of another block: its ``static_hash``."""
+    return digest(definition_payload(block, capabilities, children))
 
 
 def root_hash(block: Block) -> str | None:
