@@ -11,7 +11,9 @@ from capset import Agent, Capability, CapsetError, DefinitionError, Kernel, Prin
 from capset.errors import InvalidArguments, NotFound, StateError
 from capset.ext import SessionHost
 from capset.flows import handler
+from capset.stores.base import RegistrationRow, make_store
 from tests.kernel.hosting.support import ADA, AGENT, Trace, add, hosting, kept_sessions
+from tests.kernel.support import turns
 
 
 @pytest.mark.spec("F25", "F29")
@@ -53,14 +55,39 @@ async def test_the_run_of_a_session_replaces_the_registered_one() -> None:
         assert await host.create_session("helper", principal=ADA).start() == "registered"
 
 
+class LateStore:
+    """A real store whose answer to the first registration comes late."""
+
+    def __init__(self) -> None:
+        self.inner = make_store("memory://")
+        self.kept, self.answer = asyncio.Event(), asyncio.Event()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    @property
+    def lineage(self) -> Any:
+        return self
+
+    async def register(self, row: RegistrationRow) -> RegistrationRow:
+        kept = await self.inner.lineage.register(row)
+        if not self.kept.is_set():
+            self.kept.set()
+            await self.answer.wait()
+        return kept
+
+
 async def test_registrations_at_once_leave_the_same_latest_in_store_and_host() -> None:
-    agents = [Agent("helper", instructions=[str(number)]) for number in range(8)]
-    async with hosting() as (kernel, host):
-        await asyncio.gather(*[host.register(agent) for agent in agents])
-        latest = await kernel.store.lineage.latest_registration(None, "helper")
-        declared = host.create_session("helper", principal=ADA).agent
-        assert latest is not None
-        assert latest.static_hash == kernel.compose(declared).static_hash
+    late: Any = LateStore()
+    async with hosting(late) as (kernel, host):
+        first = asyncio.create_task(host.register(AGENT))
+        await late.kept.wait()
+        second = asyncio.create_task(host.register(Agent("helper", instructions=["Be brief."])))
+        await turns(5)
+        late.answer.set()
+        await asyncio.gather(first, second)
+        latest = await late.inner.lineage.latest_registration(None, "helper")
+        assert latest.static_hash == kernel.compose(host.create_session("helper", principal=ADA).agent).static_hash
 
 
 async def test_what_cannot_be_kept_is_not_declared() -> None:
