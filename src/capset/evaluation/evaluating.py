@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 
 from capset.composition.installing import Gate, InstalledToolkit, Installing
 from capset.definitions.hooks import Hooks, merge_hooks
-from capset.definitions.policies import Decision, Policy, Request
+from capset.definitions.policies import Decision, Policy, Request, allow
 from capset.definitions.toolkits import DynamicToolkit, ToolkitContext
 from capset.errors import DefinitionError, ToolkitFailed
 from capset.evaluation.begun import begun
@@ -21,6 +21,7 @@ from capset.evaluation.policies import LATE, decided, failed, tell_asked
 from capset.evaluation.snapshot import Verdict, verdict_of
 
 Step = Gate | InstalledToolkit
+_ALLOWED: Final = allow()
 _log: Final = logging.getLogger("capset.policies")
 
 
@@ -90,7 +91,7 @@ class Evaluating:
             if not is_contained(error):
                 raise
             answer = failed(policy, error)
-        self.answers[policy] = answer if type(answer) is Decision else decided(policy, answer)
+        self.answers[policy] = _ALLOWED if answer is True else decided(policy, answer)
         return None
 
     async def _under_the_clock(self, step: Step, waiting: Awaitable[Any] | None, seconds: float) -> None:
@@ -101,8 +102,8 @@ class Evaluating:
                 while True:
                     if waiting is not None:
                         await self._finish(step, waiting)
-                    if scope.expired():  # it was cancelled, and took no notice
-                        break
+                        if scope.expired():  # it was cancelled, and took no notice
+                            break
                     if self._tells:
                         await self._tell(step, scope)
                     if not self._pending:
