@@ -8,10 +8,18 @@ import json
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import compose, governed_call, import_cpu, rest_call, state
+from benchmarks import compose, evaluating, fingerprints, governed_call, import_cpu, rest_call, state
 from benchmarks.row import Row
 
-MEASURES = (governed_call.measure, import_cpu.measure, compose.measure, state.measure, rest_call.measure)
+MEASURES = (
+    governed_call.measure,
+    import_cpu.measure,
+    compose.measure,
+    fingerprints.measure,
+    evaluating.measure,
+    state.measure,
+    rest_call.measure,
+)
 
 
 def main() -> None:

@@ -7,17 +7,20 @@ from capset.definitions.agents import Agent
 from capset.definitions.capabilities import Capability
 from capset.definitions.contents import ContextMessage
 from capset.definitions.contexts import Context
+from capset.definitions.hooks import Hooks
 from capset.definitions.messages import Json, Message, Meta, Progress, Reply
 from capset.definitions.parameterised import parameterised
-from capset.definitions.policies import Decision, Policy, Request, allow, deny, policy
+from capset.definitions.policies import Decision, Policy, Request, allow, ask, deny, policy
 from capset.definitions.presets import Preset
 from capset.definitions.principals import Principal
 from capset.definitions.records import Record
 from capset.definitions.references import CapabilityRef
 from capset.definitions.resources import Resource
+from capset.definitions.toolkits import Toolkit, ToolkitContext, dynamic_toolkit
 from capset.definitions.tools import Tool, tool
 from capset.errors import CapsetError, DefinitionError, ToolError
-from capset.evaluation.snapshot import Snapshot, Verdict, evaluate
+from capset.evaluation.evaluate import evaluate
+from capset.evaluation.snapshot import Snapshot, Verdict
 from capset.kernel.kernel import Kernel
 from capset.kernel.registry import Registry
 from capset.kernel.results import Result
@@ -34,6 +37,7 @@ __all__ = [
     "ContextMessage",
     "Decision",
     "DefinitionError",
+    "Hooks",
     "Json",
     "Kernel",
     "Message",
@@ -53,10 +57,14 @@ __all__ = [
     "Snapshot",
     "Tool",
     "ToolError",
+    "Toolkit",
+    "ToolkitContext",
     "Verdict",
     "allow",
+    "ask",
     "compose",
     "deny",
+    "dynamic_toolkit",
     "evaluate",
     "parameterised",
     "policy",

@@ -27,6 +27,11 @@ class SystemClock:
     monotonic_ns = staticmethod(time.perf_counter_ns)
 
 
+def elapsed_ms(since_ns: int, clock: Clock | None = None) -> float:
+    """Return the milliseconds since a monotonic reading of the same clock, by default the system's."""
+    return ((clock or SystemClock()).monotonic_ns() - since_ns) / 1e6
+
+
 def iso(time_ns: int) -> str:
     """Format a wall-clock reading as ISO 8601 UTC with microseconds: fixed width, so text order is time order."""
     seconds, nanoseconds = divmod(time_ns, 1_000_000_000)

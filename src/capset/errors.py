@@ -12,6 +12,7 @@
     │   ├── ResourceConflict       422  two different resources under one name in one scope
     │   ├── StateConflict          422  two fields of one name in one scope's state whose types do not agree
     │   ├── TargetConflict         422  two different models for one target
+    │   ├── HydrationRefused       422  an envelope's tool is not there any more, or is another
     │   ├── MountConflict          422  two different contents for one file
     │   └── KindError              422  a block was given what its kind cannot have
     ├── Unauthenticated        401  no API key, or one that is unknown, expired or revoked
@@ -19,6 +20,7 @@
     │   └── Outdated           412  it has been changed since the version that was expected
     ├── NotFound                   404  nothing of that name, here, for this principal
     ├── PermissionDenied           403  a permission is missing, a policy denied, or a snapshot pruned the tool
+    │   └── ApprovalRequired       403  a policy asks for an approval, and nobody has given it
     ├── InvalidArguments           422  the arguments do not fit the tool's schema; every field is listed
     ├── ToolError                  400  raised by handlers: the model reads the message word for word
     │   ├── FileError              400  a file operation that cannot be done as asked; 404 where there is no such file
@@ -29,6 +31,7 @@
     ├── InternalError              500  a handler raised something else; details stay in the log
     │   ├── InvalidOutput          500  a handler returned or emitted what its schema does not allow
     │   ├── NoOutcome              500  a call needs a reply and the handler gave none
+    │   ├── ToolkitFailed          500  a dynamic toolkit could not be made
     │   └── ContextError           500  a context entry failed, or gave what is no context
     │       └── ContextShapeConflict  500  text from one contributor, a mapping from another, under one key
     ├── DeadlineExceeded           504  the call's time was up
@@ -120,6 +123,10 @@ class StateConflict(DefinitionError):
     code = "state_conflict"
 
 
+class HydrationRefused(DefinitionError):
+    code = "hydration_refused"
+
+
 class TargetConflict(DefinitionError):
     code = "target_conflict"
 
@@ -158,6 +165,10 @@ class PermissionDenied(CapsetError):
     code = "permission_denied"
     status = 403
     refusal = True
+
+
+class ApprovalRequired(PermissionDenied):
+    code = "approval_required"
 
 
 class InvalidArguments(CapsetError):
@@ -238,6 +249,10 @@ class InvalidOutput(InternalError):
 
 class NoOutcome(InternalError):
     code = "no_outcome"
+
+
+class ToolkitFailed(InternalError):
+    code = "toolkit_failed"
 
 
 class ContextError(InternalError):

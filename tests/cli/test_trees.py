@@ -9,7 +9,7 @@ from rich.console import Console
 
 from capset import Agent, Capability, Principal, compose
 from capset.cli.trees import tree_of
-from capset.evaluation.snapshot import evaluate
+from capset.evaluation.evaluate import evaluate
 from capset.flows import Generator, Sequencer, as_tool
 from capset.wire.snapshots import snapshot_shape
 

@@ -8,7 +8,7 @@ import pytest
 
 from capset import Agent, Capability, Policy, Request, compose, tool
 from capset.errors import DefinitionError
-from capset.fingerprint.hashes import Ref, agent_hash, capability_hash
+from capset.fingerprint.hashes import Ref, capability_hash, definition_hash
 
 
 def never(request: Request) -> bool:
@@ -40,7 +40,7 @@ def test_the_static_hash_covers_what_contributes_in_order() -> None:
     agent = Agent("a", uses=[first, gone, last])
 
     def expected(*capabilities: Capability) -> str:
-        return agent_hash(agent, [Ref(one.name, capability_hash(one)) for one in capabilities])
+        return definition_hash(agent, [Ref(one.name, capability_hash(one)) for one in capabilities])
 
     assert compose(agent).static_hash == expected(first, last)
     assert compose(agent).static_hash != expected(last, first)

@@ -119,11 +119,12 @@ def test_what_is_no_tool_is_refused_with_advice(wrong: Any) -> None:
         Capability("c", tools=[add, wrong])
 
 
-@pytest.mark.spec("C1", "G7")
+@pytest.mark.spec("C1", "F23")
 @pytest.mark.parametrize("make", [Capability, Preset, Agent])
-def test_a_field_that_is_not_built_yet_is_refused(make: Any) -> None:
-    with pytest.raises(TypeError, match="hooks"):
-        make(**({} if make is Preset else {"name": "c"}), hooks=[])
+@pytest.mark.parametrize("wrong", [[], print, "hook", {"on_tool_executed": print}])
+def test_hooks_are_hooks(make: Any, wrong: Any) -> None:
+    with pytest.raises(DefinitionError, match=r"hooks is Hooks\(on_tool_executed=…\)"):
+        make(**({} if make is Preset else {"name": "c"}), hooks=wrong)
 
 
 @pytest.mark.spec("C2", "G7")
@@ -135,7 +136,7 @@ def test_a_preset_declares_nothing_else(field: str) -> None:
 
 
 @pytest.mark.spec("G7")
-@pytest.mark.parametrize("field", ["model", "tags", "static_context", "config", "capabilities", "presets"])
+@pytest.mark.parametrize("field", ["model", "tags", "config", "capabilities", "presets"])
 def test_a_field_of_an_agent_that_is_not_built_yet_is_refused(field: str) -> None:
     with pytest.raises(TypeError, match=field):
         Agent("a", **{field: None})  # pyright: ignore[reportArgumentType]

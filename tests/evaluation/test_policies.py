@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from capset import Decision, Policy, Principal, Request, allow, deny
-from capset.evaluation.policies import ask_each, denials
+from capset.evaluation.policies import ask_each, rule
 
 REQUEST = Request({"tier": "pro"}, Principal("p"))
 
@@ -149,5 +149,5 @@ async def test_policies_that_do_not_suspend_do_not_make_the_caller_suspend() -> 
 def test_every_denial_decides() -> None:
     one, two, three = says(1), says(2), says(3)
     answers = [(one, deny("a")), (two, allow()), (three, deny("b"))]
-    assert denials(answers) == [(one, deny("a")), (three, deny("b"))]
-    assert denials([(two, allow())]) == []
+    assert rule(answers) == ("deny", [(one, deny("a")), (three, deny("b"))])
+    assert rule([(two, allow())]) == ("allow", [(two, allow())])

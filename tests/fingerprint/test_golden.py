@@ -13,12 +13,21 @@ from typing import Any
 import pytest
 import rfc8785
 
-from tests.golden.hashing import fingerprints
+from tests.fingerprint.documents import for_reference
+from tests.golden.hashing import fingerprints, payloads
 from tests.golden.regenerate import GOLDEN, committed
 from tests.golden.subjects import TOOLS
 
 ROOT = Path(__file__).parents[2]
 GOLDENS = committed()
+# A locale that the machine does not have is passed over.
+ELSEWHERE = """
+import contextlib, json, locale
+with contextlib.suppress(locale.Error):
+    locale.setlocale(locale.LC_ALL, "")
+from tests.golden.hashing import fingerprints
+print(json.dumps(fingerprints()))
+"""
 
 
 def payload(name: str) -> dict[str, Any]:
@@ -40,6 +49,7 @@ def test_each_is_as_it_was(name: str, today: dict[str, dict[str, str]]) -> None:
 def test_none_is_missing_and_all_differ(today: dict[str, dict[str, str]]) -> None:
     assert today.keys() == GOLDENS.keys()
     assert len(TOOLS) >= 20
+    assert len(GOLDENS) >= 60
     assert len({one["hash"] for one in GOLDENS.values()}) == len(GOLDENS)
 
 
@@ -48,19 +58,41 @@ def test_none_is_missing_and_all_differ(today: dict[str, dict[str, str]]) -> Non
 def test_anybody_can_compute_a_hash_again_from_its_payload(name: str) -> None:
     text = GOLDENS[name]["payload"].encode()
     assert hashlib.sha256(text).hexdigest() == GOLDENS[name]["hash"]
-    if "$int" not in GOLDENS[name]["payload"]:
-        assert rfc8785.dumps(json.loads(text)) == text
+    # Read as a JavaScript engine reads: every number is a double.
+    assert rfc8785.dumps(json.loads(text, parse_int=float)) == text
     assert json.loads(text)["kind"] == name.partition(" ")[0]
 
 
+@pytest.mark.spec("F1")
+def test_the_reference_writes_every_payload_to_the_same_bytes() -> None:
+    today = payloads()
+    assert {name: rfc8785.dumps(for_reference(payload)).decode() for name, (payload, _) in today.items()} == {
+        name: golden["payload"] for name, golden in GOLDENS.items()
+    }
+
+
 @pytest.mark.spec("F1", "F12")
-@pytest.mark.parametrize("seed", ["0", "1", "4242"])
-def test_another_process_with_another_hash_seed_gives_the_same(seed: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("seed", "locale", "flags"),
+    [
+        ("0", "C", ()),
+        ("1", "tr_TR.UTF-8", ("-O",)),
+        ("4242", "en_US.UTF-8", ("-X", "utf8=0")),
+        ("random", "C.UTF-8", ("-O", "-X", "utf8=1")),
+    ],
+)
+def test_another_process_with_another_hash_seed_locale_and_mode_gives_the_same(
+    seed: str, locale: str, flags: tuple[str, ...], tmp_path: Path
+) -> None:
     path = os.pathsep.join((str(ROOT), str(ROOT / "src")))
-    environment = os.environ | {"PYTHONHASHSEED": seed, "PYTHONPATH": path, "TZ": "Asia/Kathmandu", "LC_ALL": "C"}
-    code = "import json; from tests.golden.hashing import fingerprints; print(json.dumps(fingerprints()))"
+    environment = os.environ | {"PYTHONHASHSEED": seed, "PYTHONPATH": path, "TZ": "Asia/Kathmandu", "LC_ALL": locale}
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, env=environment, check=True, capture_output=True, text=True
+        [sys.executable, *flags, "-c", ELSEWHERE],
+        cwd=tmp_path,
+        env=environment,
+        check=True,
+        capture_output=True,
+        text=True,
     )
     assert json.loads(done.stdout) == GOLDENS
 

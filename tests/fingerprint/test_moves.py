@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field
 from capset import Agent, Capability, ContextMessage, Policy, Preset, Principal, Request, Resource, compose, tool
 from capset.definitions.resources import Documents
 from capset.errors import DefinitionError
-from capset.evaluation.snapshot import evaluate
+from capset.evaluation.evaluate import evaluate
 from capset.fingerprint.hashes import capability_hash
 
 

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from capset import Composition, Principal, compose
-from capset.evaluation.snapshot import Snapshot, evaluate
+from capset.evaluation.evaluate import evaluate
+from capset.evaluation.snapshot import Snapshot
 from capset.fingerprint.canonical import canonical, digest
 from capset.fingerprint.hashes import Ref, capability_hash, prompt_hash, root_hash, runtime_hash, tool_hash
 from capset.fingerprint.payloads import (
@@ -18,6 +19,7 @@ from capset.fingerprint.payloads import (
     runtime_payload,
     tool_payload,
 )
+from tests.golden.numbers import MEASURES, NUMBERS, measured
 from tests.golden.parts import WITH_PARTS, equipped
 from tests.golden.subjects import (
     TOOLS,
@@ -31,6 +33,7 @@ from tests.golden.subjects import (
     retired,
     versioned,
 )
+from tests.golden.texts import LABELS, TEXTS, labelled, polyglot, storied
 
 LITTLE = Principal("user-1", permissions={"files:delete"}, org="acme")
 MUCH = Principal("agent-1", permissions={"files:write", "files:delete", "pay:send"}, org="acme", kind="agent")
@@ -65,21 +68,26 @@ def _equipped_payload(composition: Composition, found: dict[str, tuple[Mapping[s
     return agent_payload(composition.block, [one.payload for one in hashes.values()], toolkit)
 
 
-def fingerprints() -> dict[str, dict[str, str]]:
-    """Return, for every subject by its name, the canonical payload as text and the hash that capset gives."""
+def payloads() -> dict[str, tuple[Mapping[str, Any], str]]:
+    """Return, for every subject by its name, what its hash covers and the hash that capset gives."""
     found: dict[str, tuple[Mapping[str, Any], str]] = {}
-    for one in TOOLS:
+    for one in (*TOOLS, *TEXTS, *NUMBERS):
         found[f"tool {one.name}"] = tool_payload(one), tool_hash(one)
-    for capability in (empty, versioned, instructed, files, payments, retired, *WITH_PARTS):
+    for capability in (empty, versioned, instructed, files, payments, retired, labelled, storied, *WITH_PARTS):
         parts = (capability.part, *(capability.presets[name].part for name in capability.default))
         tools = dict.fromkeys(tool for part in parts for tool in part.tools)
         references = [Ref(one.name, tool_hash(one)).payload for one in tools]
         found[f"capability {capability.name}"] = capability_payload(capability, references), capability_hash(capability)
+    configs = {"measured": (measured, MEASURES), "labelled": (labelled, {"labels": LABELS})}
+    for name, (capability, given) in configs.items():
+        for key, config in given.items():
+            payload = capability_payload(capability, [], config=config)
+            found[f"capability {name} with {key}"] = payload, capability_hash(capability, config=config)
     used = compose(equipped)
     found["agent equipped"] = _equipped_payload(used, found), used.static_hash
     toolkit = root_payload(equipped, [Ref(one.name, tool_hash(one)).payload for one in equipped.part.tools])
     found["toolkit equipped"] = toolkit, str(root_hash(equipped))
-    for agent in (bare, prompted, full):
+    for agent in (bare, prompted, full, polyglot):
         composition = compose(agent)
         references = [{"name": one.name, "hash": capability_hash(one)} for one in composition.capabilities]
         found[f"agent {agent.name}"] = agent_payload(agent, references), composition.static_hash
@@ -90,7 +98,12 @@ def fingerprints() -> dict[str, dict[str, str]]:
         payload = runtime_payload(reference.payload for reference in snapshot.tool_refs)
         assert snapshot.runtime_hash == runtime_hash(snapshot.tool_refs)
         found[f"runtime {name}"] = payload, snapshot.runtime_hash
+    return found
+
+
+def fingerprints() -> dict[str, dict[str, str]]:
+    """Return the same with the payloads as canonical text."""
     return {
         name: {"payload": canonical(payload).decode(), "hash": fingerprint}
-        for name, (payload, fingerprint) in found.items()
+        for name, (payload, fingerprint) in payloads().items()
     }

@@ -24,6 +24,7 @@ from capset.stores.base import (
     Entry,
     FileStore,
     KeyStore,
+    LineageStore,
     ReplyStore,
     SessionStore,
     StateStore,
@@ -166,6 +167,10 @@ class TappedStore:
     @property
     def replies(self) -> ReplyStore:
         return self.inner.replies
+
+    @property
+    def lineage(self) -> LineageStore:
+        return self.inner.lineage
 
     async def open(self) -> None:
         await self.inner.open()

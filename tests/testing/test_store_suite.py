@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from capset.stores.base import AuditPage, AuditQuery, Entry, Store
+from capset.stores.base import AuditPage, AuditQuery, Entry, EnvelopeRow, LinkRow, Store
 from capset.stores.memory import MemoryStore
 from capset.testing import store_suite
 
@@ -50,6 +51,24 @@ def always_recursive(delete: Callable[..., Any]) -> Callable[..., Any]:
     return lambda session, path, *, recursive, **more: delete(session, path, recursive=True, **more)
 
 
+def never_moves(record: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda link, envelope=None, **more: record(replace(link, runtime_hash="0" * 64), envelope, **more)
+
+
+def in_two_steps(record: Callable[..., Any]) -> Callable[..., Any]:
+    async def wrapped(link: LinkRow, envelope: EnvelopeRow | None = None, **more: Any) -> Any:
+        moved = await record(link, **more)
+        if envelope:
+            await record.__self__.record_envelope(envelope)  # pyright: ignore[reportFunctionMemberAccess]
+        return moved
+
+    return wrapped
+
+
+def always_anew(register: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda row: register(replace(row, static_hash=f"{row.id:0>64}"))
+
+
 def failures(make: Callable[[], Store]) -> set[str]:
     async def run() -> set[str]:
         found: set[str] = set()
@@ -73,6 +92,9 @@ def test_a_store_that_keeps_every_promise_passes() -> None:
         (broken(audit_append=forgets), "an_appended_entry_is_there_after_flush"),
         (broken(audit_query=never_ends), "pages_follow_each_other"),
         (broken(files_list=in_any_order), "directories_come_first_in_a_listing"),
+        (broken(lineage_record_turn=never_moves), "a_transition_is_kept_when_the_runtime_hash_moves"),
+        (broken(lineage_record_turn=in_two_steps), "a_turn_is_kept_whole_or_not_at_all"),
+        (broken(lineage_register=always_anew), "a_registration_is_kept_once_for_its_hash"),
         (broken(files_delete=always_recursive), "what_is_there_decides_what_can_be_done"),
     ],
 )

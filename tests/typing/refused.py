@@ -89,10 +89,10 @@ def wrong_answer(request: Request) -> str:
 def definitions() -> None:
     Capability("c", tools=[plain])  # pyright: ignore[reportArgumentType]
     Capability("c", status="beta")  # pyright: ignore[reportArgumentType]
-    Capability("c", hooks={})  # pyright: ignore[reportCallIssue]
+    Capability("c", hooks={})  # pyright: ignore[reportArgumentType]
     Agent("a", uses=["noop"])  # pyright: ignore[reportArgumentType]
     Principal("p", kind="admin")  # pyright: ignore[reportArgumentType]
-    Decision("ask")  # pyright: ignore[reportArgumentType]
+    Decision("maybe")  # pyright: ignore[reportArgumentType]
     deny()  # pyright: ignore[reportCallIssue]
     compose("a")  # pyright: ignore[reportArgumentType]
     Reply()  # pyright: ignore[reportCallIssue]

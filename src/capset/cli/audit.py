@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any, Final, get_args
 
@@ -15,10 +14,11 @@ from capset.cli.options import AsJson, Db
 from capset.cli.output import cell, err, out, print_json, short, table, verbatim
 from capset.cli.remote import Url, ask, server_of
 from capset.cli.settings import existing_db, load_settings
+from capset.cli.stored import opened_store
 from capset.definitions.records import Outcome
 from capset.errors import DefinitionError, unknown
 from capset.fingerprint.chain import Verification
-from capset.stores.base import AuditPage, AuditQuery, Store, make_store
+from capset.stores.base import AuditPage, AuditQuery
 from capset.wire.audit import AuditPageShape, audit_page_shape, verification_shape
 
 if TYPE_CHECKING:
@@ -112,20 +112,10 @@ async def _query_there(client: Client, query: AuditQuery) -> AuditPageShape:
 
 
 async def _query(url: str, query: AuditQuery) -> AuditPage:
-    async with _opened(url) as store:
+    async with opened_store(url) as store:
         return await store.audit.query(query)
 
 
 async def _verify(url: str) -> Verification:
-    async with _opened(url) as store:
+    async with opened_store(url) as store:
         return await store.audit.verify()
-
-
-@asynccontextmanager
-async def _opened(url: str) -> AsyncGenerator[Store]:
-    store = make_store(url)
-    await store.open()
-    try:
-        yield store
-    finally:
-        await store.close()

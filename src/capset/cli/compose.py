@@ -15,7 +15,7 @@ from capset.cli.output import err, out, print_json, verbatim
 from capset.cli.settings import load_settings
 from capset.cli.trees import tree_of
 from capset.composition.compose import compose
-from capset.evaluation.snapshot import evaluate
+from capset.evaluation.evaluate import evaluate
 from capset.kernel.registry import Registry
 from capset.wire.snapshots import snapshot_shape
 

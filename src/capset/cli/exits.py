@@ -36,6 +36,7 @@ class Exit(IntEnum):
     FAILED = 1
     BAD_INPUT = 2
     REFUSED = 3
+    DIFFERENT = 3
 
 
 INTERRUPTED: Final = 130

@@ -80,12 +80,16 @@ class Choices:
 
     def names(self, capability: AnyCapability) -> Mapping[str, str]:
         """Return the name of every tool in this composition, by its own name."""
-        said = self._of(capability)
-        prefix: str = said[("prefix", "")].value if ("prefix", "") in said else ""
+        said, prefix = self._of(capability), self.prefix(capability)
         own = [tool.name for tool in capability.every_tool]
         return MappingProxyType(
             {name: said["rename", name].value if ("rename", name) in said else prefix + name for name in own}
         )
+
+    def prefix(self, capability: AnyCapability) -> str:
+        """Return what stands before its tools' names, if anything."""
+        said = self._of(capability).get(("prefix", ""))
+        return said.value if said else ""
 
     def has(self, capability: AnyCapability, what: str) -> bool:
         """Whether anybody said something of this kind about a capability."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -12,18 +12,19 @@ from typing import Final, Literal
 from capset.composition.bubbling import Data, bubble
 from capset.composition.context import render_context
 from capset.composition.explain import Explained, explain
-from capset.composition.merge import Contribution, Installed, Merged, merge
+from capset.composition.installing import Installed, Level, Names
+from capset.composition.merge import Contribution, Merged, merge
 from capset.composition.render import render_system
 from capset.composition.resolve import Chosen, Decided, resolve
 from capset.composition.sources import Contributed, Source
-from capset.definitions.agents import Agent
+from capset.composition.statics import static_hash
 from capset.definitions.blocks import Block
 from capset.definitions.capabilities import AnyCapability
 from capset.definitions.contents import ContextEntry
 from capset.definitions.references import DynamicUses
 from capset.definitions.scopes import Scope
 from capset.errors import ContextError, DefinitionError
-from capset.fingerprint.hashes import Ref, agent_hash, block_hash, capability_hash
+from capset.fingerprint.hashes import Ref
 
 MAX_LEVELS: Final = 50
 """How deeply blocks may stand in each other; a run goes no deeper."""
@@ -160,8 +161,9 @@ def _compose(
             hint="put some of them in a row",
         )
     resolved = resolve(block, decided)
+    itself = Level(block.name, block.part.policies, block.part.hooks)
     contributions = [
-        Contribution(source, part, one.names, (*block.part.policies, *one.capability.part.policies))
+        Contribution(source, part, Names(one.names, one.prefix), (itself, _level(one.capability)))
         for one in resolved.chosen
         for source, part in one.parts
     ]
@@ -179,8 +181,12 @@ def _compose(
         children,
         resolved.dynamic,
         resolved.notices,
-        _static_hash(block, resolved.chosen, children),
+        static_hash(block, resolved.chosen, [Ref(one.block.name, one.static_hash) for one in children.values()]),
     )
+
+
+def _level(capability: AnyCapability) -> Level:
+    return Level(capability.name, capability.part.policies, capability.part.hooks)
 
 
 def _check_static_context(merged: Merged) -> None:
@@ -207,21 +213,3 @@ def _refuse_undeclared(composition: Composition, data: Data) -> None:
                     f"{source} is used dynamically and declares {new[0]!r}, which nothing declares statically",
                     hint=f"use {one.capability.name} statically too, with the presets switched off that come and go",
                 )
-
-
-def _static_hash(block: Block, chosen: Iterable[Chosen], children: Mapping[Block, Composition]) -> str:
-    hashes: dict[AnyCapability, str] = {}
-    references: list[Ref] = []
-    for one in chosen:
-        shown = capability_hash(
-            one.capability,
-            presets=one.presets,
-            config=one.config,
-            names=one.names,
-            uses=hashes,
-            with_base=one.is_base,
-        )
-        hashes.setdefault(one.capability, shown)
-        references.append(Ref(one.capability.name, shown))
-    inside = [Ref(one.block.name, one.static_hash) for one in children.values()]
-    return (agent_hash if isinstance(block, Agent) else block_hash)(block, references, inside)

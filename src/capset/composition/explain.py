@@ -6,20 +6,22 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from capset.composition.installing import InstalledToolkit
 from capset.composition.merge import Merged
 from capset.composition.sources import Source
 from capset.definitions.contents import ContextEntry
 
-Surface = Literal["tool", "resource", "state", "target", "instruction", "context", "file", "policy"]
+Surface = Literal["tool", "toolkit", "resource", "state", "target", "instruction", "context", "file", "policy"]
 
 
 @dataclass(frozen=True, slots=True)
 class Explained:
     """One thing of a composition: what it is, its name, and who contributed it.
 
-    ``name`` is that of a tool, a resource or a state field with its scope before it (``session.notes``; ``sequencer.x``
-    of a sequencer's own), a target, a path, a policy's id; of an instruction the first line, of context its keys, its
-    text or its function's name. ``within`` are the blocks around the one that has it, the root first.
+    ``name`` is that of a tool, a toolkit with those around it before it (``outer.inner``), a resource or a state field
+    with its scope before it (``session.notes``; ``sequencer.x`` of a sequencer's own), a target, a path, a policy's id;
+    of an instruction the first line, of context its keys, its text or its function's name. ``within`` are the blocks
+    around the one that has it, the root first.
     """
 
     surface: Surface
@@ -38,8 +40,10 @@ def explain(merged: Merged, within: tuple[str, ...] = ()) -> Iterator[Explained]
 
 
 def _explained(merged: Merged) -> Iterator[Explained]:
-    for tool in merged.tools.values():
-        yield Explained("tool", tool.name, tool.source)
+    for member in merged.members:
+        is_toolkit = isinstance(member, InstalledToolkit)
+        surface, name = ("toolkit", ".".join(member.path)) if is_toolkit else ("tool", member.name)
+        yield Explained(surface, name, member.source)
     for (scope, name), resource in merged.resources.items():
         yield Explained("resource", f"{scope}.{name}", resource.source)
     for scope, state in merged.states.items():

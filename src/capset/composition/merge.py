@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -11,6 +10,7 @@ from typing import Any, Final
 from pydantic import BaseModel
 from typing_extensions import TypeVar
 
+from capset.composition.installing import Gate, Installed, InstalledToolkit, Installing, Level, Names
 from capset.composition.kinds import check_kind
 from capset.composition.sources import Contributed, Source
 from capset.composition.states import MergedState, merge_states
@@ -20,17 +20,13 @@ from capset.definitions.parts import Part, file_within_file
 from capset.definitions.policies import Policy
 from capset.definitions.resources import AnyResource, Documents
 from capset.definitions.scopes import SCOPES, Scope
-from capset.definitions.tools import AnyTool
 from capset.errors import (
     DefinitionError,
     MountConflict,
     PolicyConflict,
     ResourceConflict,
     TargetConflict,
-    ToolNameConflict,
 )
-
-_QUOTED: Final = re.compile(r"`([A-Za-z0-9_-]{1,64})`")
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -38,46 +34,28 @@ ResourceKey = tuple[Scope, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Installed:
-    """A tool of a composition: the name that a model calls it by, who brought it, and every gate before it.
-
-    ``gates`` are those of the block, of each capability and preset that brings it, and its own, outermost first.
-    """
-
-    tool: AnyTool
-    name: str
-    source: Source
-    gates: tuple[Policy, ...]
-
-    @property
-    def owner(self) -> str:
-        """The name of the capability that brought it, or of the block."""
-        return self.source.capability or self.source.path[-1]
-
-    @property
-    def qualified(self) -> str:
-        """The name with its owner's, ``capability.tool``."""
-        return f"{self.owner}.{self.name}"
-
-
-@dataclass(frozen=True, slots=True)
 class Contribution:
-    """One part with its source: what goes into the merge. ``names`` are the tools' names here, by their own.
+    """One part with its source: what goes into the merge. ``names`` says what its tools are called here.
 
-    ``gates`` are policies from outside the part that gate every tool in it.
+    ``around`` is what stands around the part and concerns every tool in it, the outermost first.
     """
 
     source: Source
     part: Part
-    names: Mapping[str, str] = field(default_factory=dict[str, str])
-    gates: tuple[Policy, ...] = ()
+    names: Names = field(default_factory=Names)
+    around: tuple[Level, ...] = ()
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Merged:
-    """Everything joined, each value with its first contributor, in the order of the contributions."""
+    """Everything joined, each value with its first contributor, in the order of the contributions.
+
+    ``members`` are the tools and toolkits in traversal order; ``steps`` are what evaluating them takes, in that order.
+    """
 
     tools: Mapping[str, Installed]
+    members: tuple[Installed | InstalledToolkit, ...]
+    steps: tuple[Gate | InstalledToolkit, ...]
     instructions: tuple[Contributed[str], ...]
     context: tuple[Contributed[ContextEntry], ...]
     resources: Mapping[ResourceKey, Contributed[AnyResource | Documents]]
@@ -106,10 +84,16 @@ def merge(block: str, kind: BlockKind, contributions: Iterable[Contribution]) ->
     )
     _check_paths(files)
     sequencer_states = [(one.source, one.part.sequencer_state) for one in parts if one.part.sequencer_state]
+    installing = Installing()
+    for one in parts:
+        own = Level(one.source.capability or block, one.part.policies, one.part.hooks)
+        installing.add(one.part.members, one.source, one.names, (*one.around, own))
     return Merged(
-        tools=_tools(parts),
+        tools=MappingProxyType(installing.tools),
+        members=installing.members,
+        steps=tuple(installing.steps),
         instructions=tuple(
-            Contributed(renamed(text, one.names), one.source) for one in parts for text in one.part.instructions
+            Contributed(one.names.in_text(text), one.source) for one in parts for text in one.part.instructions
         ),
         context=tuple(Contributed(entry, one.source) for one in parts for entry in one.part.context),
         resources=merge_resources((one.source, resource) for one in parts for resource in one.part.resources),
@@ -183,27 +167,3 @@ def _check_paths(files: Mapping[str, Contributed[bytes]]) -> None:
             f"{above} has the file {inside[0]!r}, and {below} has {inside[1]!r} inside it",
             hint="give one of them another path",
         )
-
-
-def _tools(parts: Iterable[Contribution]) -> Mapping[str, Installed]:
-    tools: dict[str, Installed] = {}
-    for one in parts:
-        for tool in one.part.tools:
-            name = one.names.get(tool.name, tool.name)
-            gates = tuple(dict.fromkeys((*one.gates, *one.part.policies, *tool.policies)))
-            new = Installed(tool, name, one.source, gates)
-            first = tools.setdefault(name, new)
-            if first.tool is not tool:
-                owner = one.source.capability or first.source.capability
-                raise ToolNameConflict(
-                    f"{first.source} and {one.source} bring two different tools named {name!r}",
-                    hint=f"rename one in uses: {owner}.with_names(prefix='…'), or rename={{{tool.name!r}: '…'}}",
-                )
-            if first is not new:  # the same tool by another way: every gate of both ways stands before it
-                tools[name] = Installed(tool, name, first.source, tuple(dict.fromkeys((*first.gates, *gates))))
-    return MappingProxyType(tools)
-
-
-def renamed(text: str, names: Mapping[str, str]) -> str:
-    """Return instructions with the names that tools have here, where they stand in backquotes."""
-    return _QUOTED.sub(lambda found: f"`{names.get(found[1], found[1])}`", text)

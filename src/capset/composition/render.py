@@ -8,20 +8,25 @@ from capset.composition.context import Rendered
 from capset.composition.sources import Contributed
 
 
-def render_system(system_prompt: str, instructions: Sequence[Contributed[str]], context: Rendered | None = None) -> str:
+def render_system(
+    system_prompt: str,
+    instructions: Sequence[Contributed[str]],
+    told: Sequence[str] = (),
+    context: Rendered | None = None,
+) -> str:
     """Return the system text, blank lines between its parts.
 
     Each capability's instructions stand in a block of their own; then come the prompt, the block's own instructions,
-    the context as XML, and the plain texts.
+    what is ``told`` of toolkits and tools, the context as XML, and the plain texts.
     """
     blocks: dict[str, list[str]] = {}
     own: list[str] = []
     for one in instructions:
         name = one.source.capability
         (own if name is None else blocks.setdefault(name, [])).append(one.value)
-    told = [_block(name, texts) for name, texts in blocks.items()]
+    known = [_block(name, texts) for name, texts in blocks.items()]
     shown = (context.xml, *(text.strip() for text in context.texts)) if context else ()
-    return "\n\n".join(text for text in (*told, system_prompt.strip(), *own, *shown) if text)
+    return "\n\n".join(text for text in (*known, system_prompt.strip(), *own, *told, *shown) if text)
 
 
 def _block(name: str, texts: Iterable[str]) -> str:

@@ -37,6 +37,8 @@ class Chosen:
     path: Path
     is_base: bool = True
     is_dynamic: bool = False
+    prefix: str = ""
+    """What stands before the names of tools that are made at run time."""
 
     @property
     def parts(self) -> Iterator[tuple[Source, Part]]:
@@ -153,7 +155,9 @@ _SAYINGS: Final[Mapping[str, str]] = {
 def _chosen(capability: AnyCapability, path: Path, choices: Choices) -> Chosen:
     said = choices.presets(capability)
     on = tuple(name for name in capability.presets if said.get(name, name in capability.default))
-    return Chosen(capability, on, choices.config(capability), choices.names(capability), path)
+    return Chosen(
+        capability, on, choices.config(capability), choices.names(capability), path, prefix=choices.prefix(capability)
+    )
 
 
 def _more(there: Chosen, choices: Choices, path: Path) -> Chosen | None:

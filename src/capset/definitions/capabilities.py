@@ -13,6 +13,7 @@ from typing_extensions import TypeVar
 
 from capset.definitions.configs import config_schema
 from capset.definitions.contents import ContextFunction, ContextValue
+from capset.definitions.hooks import Hooks
 from capset.definitions.names import CAPABILITY, PRESET, SECRET, checked, checked_optional, checked_text, listed, mapped
 from capset.definitions.parts import Part, make_part
 from capset.definitions.policies import Policy
@@ -21,6 +22,7 @@ from capset.definitions.references import AnyRef, CapabilityRef, DynamicUses, ch
 from capset.definitions.resources import AnyResource, Documents
 from capset.definitions.scopes import Scope
 from capset.definitions.sealed import sealed
+from capset.definitions.toolkits import Member
 from capset.definitions.tools import AnyTool
 from capset.errors import DefinitionError, unknown
 
@@ -79,7 +81,7 @@ class Capability(Generic[H, C]):
         uses: Iterable[Capability[Any, Any] | CapabilityRef[Any, Any] | DynamicUses] | DynamicUses = (),
         instructions: Iterable[str] | None = None,
         context: Iterable[ContextValue | ContextFunction] | None = None,
-        tools: Iterable[AnyTool] | None = None,
+        tools: Iterable[Member] | None = None,
         policies: Iterable[Policy] | None = None,
         resources: Iterable[AnyResource | Documents] | None = None,
         state: Mapping[Scope, type[BaseModel]] | None = None,
@@ -87,6 +89,7 @@ class Capability(Generic[H, C]):
         targets: Mapping[str, type[BaseModel]] | None = None,
         files: Mapping[str, str | bytes] | None = None,
         model_settings: Mapping[str, Any] | None = None,
+        hooks: Hooks | None = None,
         presets: Mapping[str, Preset] | None = None,
         default: Iterable[str] | None = None,
         helpers: Callable[[Context], H] | None = None,
@@ -105,6 +108,7 @@ class Capability(Generic[H, C]):
             targets: the state of other blocks that it works on, by their names.
             files: read-only files in the session, by path.
             model_settings: what a model is run with, where this capability is used.
+            hooks: told of its policies and of the calls of its tools; never hashed.
             presets: what can be switched on and off, in the order in which it applies.
             default: the presets that are on unless a reference says otherwise; every one if left out.
             helpers: makes what ``ctx.use(capability)`` gives: code, not tools, and not governed.
@@ -129,10 +133,11 @@ class Capability(Generic[H, C]):
             targets=targets,
             files=files,
             model_settings=model_settings,
+            hooks=hooks,
         )
         named = _presets(owner, {} if presets is None else presets)
         on = _default(owner, named, default)
-        if part.policies and not any(one.tools for one in (part, *(preset.part for preset in named.values()))):
+        if part.policies and not any(one.members for one in (part, *(preset.part for preset in named.values()))):
             raise DefinitionError(
                 f"{owner}: policies gate the tools that it brings, and it brings none",
                 hint="an agent's own policies gate every tool that the agent has",

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Set
+from types import MappingProxyType
 from typing import Any, Final, cast
 
 from capset.errors import DefinitionError
 
 TOOL: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 """What model providers accept as a tool's name (spec 3, K1)."""
+TOOLKIT: Final = re.compile(r"[A-Za-z][A-Za-z0-9_:-]{0,63}")
 CAPABILITY: Final = re.compile(r"[a-z][a-z0-9_:-]{0,49}")
 """Spec 1, C1."""
 PRESET: Final = re.compile(r"[a-z][a-z0-9_]{0,49}")
@@ -55,11 +57,23 @@ def checked_optional(what: str, text: object) -> str | None:
     return None if text is None else checked_text(what, text)
 
 
+def checked_flag(what: str, value: object) -> bool:
+    """Return ``value`` if it is a bool, since what else is taken for one is often a mistake; raise otherwise."""
+    if not isinstance(value, bool):
+        raise DefinitionError(f"{what} must be True or False; got {value!r:.80}")
+    return value
+
+
 def checked_texts(what: str, texts: Iterable[str]) -> tuple[str, ...]:
     """Return the texts trimmed, without the empty ones, in their order; a bare string counts as one text."""
     entries = [texts] if isinstance(texts, str) else listed(what, texts)
     trimmed = (checked_text(what, text).strip() for text in entries)
     return tuple(text for text in trimmed if text)
+
+
+def text_keyed(what: str, values: object) -> Mapping[str, Any]:  # values of the host's own
+    """Return a frozen copy of a mapping whose keys are text; raise ``DefinitionError`` for what is none."""
+    return MappingProxyType({checked_text(f"{what}: a key", key): value for key, value in mapped(what, values).items()})
 
 
 def listed(what: str, values: object) -> list[Any]:  # of what the caller checks next

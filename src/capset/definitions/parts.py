@@ -6,30 +6,34 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 
 from pydantic import BaseModel
 
 from capset.definitions.contents import ContextEntry, ContextFunction, ContextValue, checked_context
 from capset.definitions.files import normalise_path, parent_of
-from capset.definitions.names import BLOCK, checked, checked_texts, listed, mapped
+from capset.definitions.hooks import Hooks, checked_hooks
+from capset.definitions.names import BLOCK, checked, checked_texts, mapped
 from capset.definitions.policies import Policy, distinct_policies
 from capset.definitions.resources import AnyResource, Documents, distinct_resources
 from capset.definitions.scopes import Scope, ScopeState, checked_model, checked_state
-from capset.errors import DefinitionError, FileError, ToolNameConflict
-
-if TYPE_CHECKING:
-    from capset.definitions.tools import AnyTool
+from capset.definitions.toolkits import Member, checked_members, distinct_tools, policies_in
+from capset.definitions.tools import AnyTool
+from capset.errors import DefinitionError, FileError
 
 _CLOSING: Final = re.compile(r"<\s*/\s*capability\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
 class Part:
-    """Everything that is merged. ``declared`` names the surfaces that were given at all, were it an empty list."""
+    """Everything that is merged. ``declared`` names the surfaces that were given at all, were it an empty list.
+
+    ``members`` are the tools and toolkits as they were declared, ``tools`` all the tools among them and in them.
+    """
 
     instructions: tuple[str, ...]
     context: tuple[ContextEntry, ...]
+    members: tuple[Member, ...]
     tools: tuple[AnyTool, ...]
     policies: tuple[Policy, ...]
     resources: tuple[AnyResource | Documents, ...]
@@ -38,12 +42,13 @@ class Part:
     targets: Mapping[str, type[BaseModel]]
     files: Mapping[str, bytes]
     model_settings: Mapping[str, Any]
+    hooks: Hooks
     declared: frozenset[str]
 
     @property
     def every_policy(self) -> tuple[Policy, ...]:
-        """Its own policies and those of its tools, each once."""
-        return tuple(dict.fromkeys((*self.policies, *(gate for tool in self.tools for gate in tool.policies))))
+        """Its own policies and those of its toolkits and tools, each once, in traversal order."""
+        return tuple(dict.fromkeys((*self.policies, *policies_in(self.members))))
 
 
 def make_part(
@@ -51,7 +56,7 @@ def make_part(
     *,
     instructions: Iterable[str] | None = None,
     context: Iterable[ContextValue | ContextFunction] | None = None,
-    tools: Iterable[AnyTool] | None = None,
+    tools: Iterable[Member] | None = None,
     policies: Iterable[Policy] | None = None,
     resources: Iterable[AnyResource | Documents] | None = None,
     state: Mapping[Scope, type[BaseModel]] | None = None,
@@ -59,16 +64,19 @@ def make_part(
     targets: Mapping[str, type[BaseModel]] | None = None,
     files: Mapping[str, str | bytes] | None = None,
     model_settings: Mapping[str, Any] | None = None,
+    hooks: Hooks | None = None,
 ) -> Part:
     """Check and freeze every surface. Raises ``DefinitionError``, beginning with ``owner``."""
     given = {name for name, value in locals().items() if name != "owner" and value is not None}
     texts = checked_texts(f"{owner}: instructions", () if instructions is None else instructions)
     if any(_CLOSING.search(text) for text in texts):
         raise DefinitionError(f"{owner}: instructions must not close the <capability> block that holds them")
+    members = checked_members(owner, () if tools is None else tools)
     return Part(
         instructions=texts,
         context=checked_context(owner, () if context is None else context),
-        tools=_distinct_tools(owner, () if tools is None else tools),
+        members=members,
+        tools=distinct_tools(owner, members),
         policies=distinct_policies(owner, () if policies is None else policies),
         resources=distinct_resources(owner, () if resources is None else resources),
         state=checked_state(owner, {} if state is None else state),
@@ -78,21 +86,9 @@ def make_part(
         targets=_targets(owner, {} if targets is None else targets),
         files=_files(owner, {} if files is None else files),
         model_settings=_settings(owner, {} if model_settings is None else model_settings),
+        hooks=checked_hooks(owner, hooks),
         declared=frozenset(given),
     )
-
-
-def _distinct_tools(owner: str, tools: Iterable[AnyTool]) -> tuple[AnyTool, ...]:
-    from capset.definitions.tools import Tool  # tools name their policies' requests, which name tools
-
-    kept: dict[str, AnyTool] = {}
-    for entry in listed(f"{owner}: tools", tools):
-        if not isinstance(entry, Tool):
-            raise DefinitionError(f"{owner}: {entry!r} is not a Tool; put @tool on the function")
-        one = cast("AnyTool", entry)
-        if kept.setdefault(one.name, one) is not one:
-            raise ToolNameConflict(f"{owner}: two different tools are named {one.name!r}; rename one with name=")
-    return tuple(kept.values())
 
 
 def _targets(owner: str, targets: Mapping[str, type[BaseModel]]) -> Mapping[str, type[BaseModel]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, get_args, overload
 
 from capset.definitions.names import POLICY, checked, checked_text, listed
 from capset.definitions.principals import Principal
@@ -15,17 +15,23 @@ if TYPE_CHECKING:
     from capset.definitions.tools import Tool
 
 
+DecisionKind = Literal["allow", "deny", "ask"]
+_KINDS: Final = get_args(DecisionKind)
+Binding = Literal["live", "snapshot"]
+Phase = Literal["both", "evaluate", "call"]
+
+
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What a policy says. Build one with ``allow()`` or ``deny(reason)``."""
+    """What a policy says. Build one with ``allow()``, ``deny(reason)`` or ``ask(reason)``."""
 
-    kind: Literal["allow", "deny"]
+    kind: DecisionKind
     reason: str | None = None
 
     def __post_init__(self) -> None:
-        # Only a denial stops a call, so a misspelt one must not pass for something else.
-        if self.kind not in ("allow", "deny"):
-            raise DefinitionError(f"a decision is allow or deny; got {self.kind!r}")
+        # Neither a denial nor a question must pass for something else because it is misspelt.
+        if self.kind not in _KINDS:
+            raise DefinitionError(f"a decision is allow, deny or ask; got {self.kind!r}")
 
 
 _ALLOW = Decision("allow")
@@ -39,6 +45,14 @@ def allow() -> Decision:
 def deny(reason: str) -> Decision:
     """Refuse the request. ``reason`` is shown to the model and written into the record."""
     return Decision("deny", checked_text("a denial's reason", reason))
+
+
+def ask(reason: str) -> Decision:
+    """Let somebody who may decide be asked first. ``reason`` is shown to them, and written into the record.
+
+    When a snapshot is evaluated, the tool stays, and the call asks (spec 2, F19).
+    """
+    return Decision("ask", checked_text("a question's reason", reason))
 
 
 class Request(NamedTuple):
@@ -63,37 +77,77 @@ Evaluate = Callable[[Request], Decision | bool | Awaitable[Decision | bool]]
 class Policy:
     """A named gate, told apart by identity: one object is evaluated once, however many tools carry it.
 
-    It is asked when a snapshot is evaluated and again, with the arguments, at every call. Raising denies.
+    ``phase`` says when it is asked: when a snapshot is evaluated, at every call, with the arguments, or at ``both``. At
+    a call, a ``live`` one is asked again, and a ``snapshot`` one holds to what it said when the snapshot was evaluated
+    (spec 2, F15, F19). Raising denies.
     """
 
     id: str
     evaluate: Evaluate
+    binding: Binding = "live"
+    phase: Phase = "both"
 
     def __post_init__(self) -> None:
         checked("a policy's id", self.id, POLICY)
         if not callable(self.evaluate):
             raise DefinitionError(f"policy {self.id!r}: evaluate must be a function of one Request")
+        for what, value, known in (("binding", self.binding, Binding), ("phase", self.phase, Phase)):
+            if value not in get_args(known):
+                raise DefinitionError(f"policy {self.id!r}: {what} must be one of {get_args(known)}; got {value!r}")
+        if self.binding == "snapshot" and self.phase == "call":
+            raise DefinitionError(
+                f"policy {self.id!r} is asked at calls only, so there is no snapshot's result that it could hold to",
+                hint="leave out binding='snapshot', or phase='call'",
+            )
+
+    @property
+    def is_asked_at_evaluation(self) -> bool:
+        """Whether evaluating a snapshot asks it."""
+        return self.phase != "call"
+
+    @property
+    def is_live(self) -> bool:
+        """Whether a call asks it."""
+        return self.phase != "evaluate" and self.binding == "live"
 
 
 @overload
 def policy(evaluate: Evaluate, /) -> Policy: ...
 @overload
-def policy(*, id: str) -> Callable[[Evaluate], Policy]: ...
-def policy(evaluate: Evaluate | None = None, /, *, id: str | None = None) -> Policy | Callable[[Evaluate], Policy]:
+def policy(
+    *, id: str | None = None, binding: Binding = "live", phase: Phase = "both"
+) -> Callable[[Evaluate], Policy]: ...
+@overload
+def policy(id: str, evaluate: Evaluate, /, *, binding: Binding = "live", phase: Phase = "both") -> Policy: ...
+def policy(
+    first: Evaluate | str | None = None,
+    second: Evaluate | None = None,
+    /,
+    *,
+    id: str | None = None,
+    binding: Binding = "live",
+    phase: Phase = "both",
+) -> Policy | Callable[[Evaluate], Policy]:
     """Make a policy of a function ``(request) -> Decision | bool``, sync or async; its name is the policy's id.
 
-    Raises ``DefinitionError`` if the function does not take exactly one argument.
+    ``@policy`` stands before a function, with or without options; ``policy("office_hours", function)`` makes one of a
+    function that is there. Raises ``DefinitionError`` if the function does not take exactly one argument.
     """
+    given = first if isinstance(first, str) else id
 
     def build(function: Evaluate) -> Policy:
-        name = getattr(function, "__name__", "policy") if id is None else id
+        name = getattr(function, "__name__", "policy") if given is None else given
         try:
             inspect.signature(function).bind(object())
         except (TypeError, ValueError):
             raise DefinitionError(f"policy {name!r} must take exactly one argument, the request") from None
-        return Policy(name, function)
+        return Policy(name, function, binding, phase)
 
-    return build if evaluate is None else build(evaluate)
+    if isinstance(first, str):
+        if second is None:
+            raise DefinitionError(f"policy {first!r} needs its function: policy({first!r}, function)")
+        return build(second)
+    return build if first is None else build(first)
 
 
 def distinct_policies(owner: str, policies: Iterable[Policy]) -> tuple[Policy, ...]:

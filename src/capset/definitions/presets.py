@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import BaseModel
 
 from capset.definitions.contents import ContextFunction, ContextValue
+from capset.definitions.hooks import Hooks
 from capset.definitions.parts import Part, make_part
 from capset.definitions.policies import Policy
 from capset.definitions.resources import AnyResource, Documents
 from capset.definitions.scopes import Scope
+from capset.definitions.toolkits import Member
 from capset.errors import DefinitionError
-
-if TYPE_CHECKING:
-    from capset.definitions.tools import AnyTool
 
 
 @dataclass(frozen=True, eq=False, slots=True, weakref_slot=True, init=False)
@@ -30,7 +29,7 @@ class Preset:
         *,
         instructions: Iterable[str] | None = None,
         context: Iterable[ContextValue | ContextFunction] | None = None,
-        tools: Iterable[AnyTool] | None = None,
+        tools: Iterable[Member] | None = None,
         policies: Iterable[Policy] | None = None,
         resources: Iterable[AnyResource | Documents] | None = None,
         state: Mapping[Scope, type[BaseModel]] | None = None,
@@ -38,6 +37,7 @@ class Preset:
         targets: Mapping[str, type[BaseModel]] | None = None,
         files: Mapping[str, str | bytes] | None = None,
         model_settings: Mapping[str, Any] | None = None,
+        hooks: Hooks | None = None,
     ) -> None:
         """Check and freeze everything. Raises ``DefinitionError``."""
         part = make_part(
@@ -52,8 +52,9 @@ class Preset:
             targets=targets,
             files=files,
             model_settings=model_settings,
+            hooks=hooks,
         )
-        if part.policies and not part.tools:
+        if part.policies and not part.members:
             raise DefinitionError(
                 "a preset: policies gate the tools that it brings, and it brings none",
                 hint="give it the tools too, or give the policies to the capability or to the tools themselves",

@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, get_args, overload
 
+from pydantic import ValidationError
 from typing_extensions import TypeVar
 
 from capset.definitions.contexts import Context
 from capset.definitions.handlers import Shape, read_docstring, read_signature
+from capset.definitions.hooks import NO_HOOKS, Hooks, checked_hooks
 from capset.definitions.messages import Progress, Reply
-from capset.definitions.names import TOOL, checked, checked_permissions, checked_text
+from capset.definitions.names import (
+    TOOL,
+    checked,
+    checked_flag,
+    checked_optional,
+    checked_permissions,
+    checked_text,
+    checked_texts,
+    listed,
+    mapped,
+)
 from capset.definitions.policies import Policy, distinct_policies
 from capset.definitions.schemas import Schema, schema_of, schema_of_fields
 from capset.errors import DefinitionError
@@ -47,6 +61,12 @@ class Tool(Generic[P, R]):
     handler: Callable[..., Any]
     block: Block | None = None
     """The block that the handler runs, if the tool is one that exposes a block (spec 1, C37)."""
+    instructions: tuple[str, ...] = ()
+    examples: tuple[Mapping[str, Any], ...] = ()
+    """Arguments that fit the schema, as JSON data."""
+    version: str | None = None
+    idempotent: bool = False
+    hooks: Hooks = NO_HOOKS
 
     def __repr__(self) -> str:
         return f"Tool({self.name!r}, effect={self.effect!r})"
@@ -106,6 +126,11 @@ def tool(
     permissions: Iterable[str] = (),
     policies: Iterable[Policy] = (),
     timeout: float | None = None,
+    instructions: Iterable[str] = (),
+    examples: Iterable[Mapping[str, Any]] = (),
+    version: str | None = None,
+    idempotent: bool = False,
+    hooks: Hooks | None = None,
 ) -> _Decorator: ...
 def tool(
     handler: Callable[..., Any] | None = None,
@@ -117,6 +142,11 @@ def tool(
     permissions: Iterable[str] = (),
     policies: Iterable[Policy] = (),
     timeout: float | None = None,
+    instructions: Iterable[str] = (),
+    examples: Iterable[Mapping[str, Any]] = (),
+    version: str | None = None,
+    idempotent: bool = False,
+    hooks: Hooks | None = None,
 ) -> Tool[..., Any] | _Decorator:
     """Make a tool of a function: sync, async, or an async iterator of ``Progress`` and one ``Reply``.
 
@@ -130,6 +160,11 @@ def tool(
         permissions: what a principal must hold, all of them.
         policies: gates of this tool, asked at every call.
         timeout: seconds that a call may take.
+        instructions: what the model is told about it while it is in play.
+        examples: arguments that fit its schema, as JSON data.
+        version: a version of your own, which its hash covers.
+        idempotent: whether calling it again with the same arguments changes nothing more.
+        hooks: told when one of its policies was asked, and when it was executed; not part of the hash.
 
     Raises ``DefinitionError`` naming the tool, and the parameter where one is at fault.
     """
@@ -148,6 +183,7 @@ def tool(
         if not text.strip():
             raise DefinitionError(f"tool {tool_name!r} needs a docstring (or description=): the model chooses by it")
         signature = read_signature(f"tool {tool_name!r}", function, described)
+        schema = schema_of_fields(tool_name, signature.parameters)
         return Tool(
             tool_name,
             text,
@@ -155,12 +191,35 @@ def tool(
             checked_permissions(f"tool {tool_name!r}", permissions),
             distinct_policies(f"tool {tool_name!r}", policies),
             timeout,
-            schema_of_fields(tool_name, signature.parameters),
+            schema,
             schema_of(f"tool {tool_name!r}, its return type", signature.returns, "serialization"),
             tuple(signature.parameters),
             signature.shape,
             signature.takes_context,
             function,
+            instructions=checked_texts(f"tool {tool_name!r}: instructions", instructions),
+            examples=_examples(tool_name, schema, examples),
+            version=checked_optional(f"tool {tool_name!r}: version", version),
+            idempotent=checked_flag(f"tool {tool_name!r}: idempotent", idempotent),
+            hooks=checked_hooks(f"tool {tool_name!r}", hooks),
         )
 
     return _Decorator(build) if handler is None else build(handler)
+
+
+def _examples(name: str, schema: Schema, examples: Iterable[Mapping[str, Any]]) -> tuple[Mapping[str, Any], ...]:
+    """Return examples as JSON data of their own. Raises ``DefinitionError`` for one that a call would refuse."""
+    kept: list[Mapping[str, Any]] = []
+    for number, example in enumerate(listed(f"tool {name!r}: examples", examples), start=1):
+        what = f"tool {name!r}: its example {number}"
+        try:
+            text = json.dumps(mapped(what, example), ensure_ascii=False, allow_nan=False)
+            schema.check_json(text)
+        except ValidationError as error:
+            problem = error.errors(include_url=False)[0]
+            at = ".".join(map(str, problem["loc"]))
+            raise DefinitionError(f"{what} does not fit its schema: {at}: {problem['msg']}") from None
+        except (TypeError, ValueError) as error:
+            raise DefinitionError(f"{what} is no JSON data: {error}") from None
+        kept.append(MappingProxyType(json.loads(text)))
+    return tuple(kept)

@@ -3,13 +3,61 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal, NamedTuple
 
-from capset.definitions.policies import Decision, Policy, Request, allow, deny
+from capset.definitions.hooks import NO_HOOKS, Hooks, PolicyEvaluated
+from capset.definitions.policies import Decision, DecisionKind, Policy, Request, allow, deny
 from capset.evaluation.containment import is_contained
+from capset.evaluation.telling import tell
+
+PolicyMode = Literal["authoritative", "hint"]
+"""What a call does where a ``snapshot`` policy's result is missing: deny, or ask the policy (spec 2, F19)."""
 
 _log = logging.getLogger("capset.policies")
-_FAILED = deny("the policy failed, so it denies")
+_UNHELD: Final = deny("what the policy said when the snapshot was evaluated is not known, so it denies")
+LATE: Final = deny("the policy did not answer in time, so it denies")
+
+
+@dataclass(frozen=True, slots=True)
+class FailedDecision(Decision):
+    """A denial because the policy raised ``error``, or gave no answer that counts (``None``)."""
+
+    kind: DecisionKind = "deny"
+    reason: str | None = "the policy failed, so it denies"
+    error: BaseException | None = None
+
+    @property
+    def detail(self) -> str:
+        """What the record says, and the model does not read (F15)."""
+        raised = f" ({type(self.error).__name__}: {self.error})" if self.error is not None else ""
+        return f"{self.reason}{raised}"
+
+
+class Ruling(NamedTuple):
+    """What several answers come to: deny before ask before allow (F20), and the answers that determined it."""
+
+    kind: DecisionKind
+    determining: Sequence[tuple[Policy, Decision]]
+
+    @property
+    def policies(self) -> tuple[str, ...]:
+        """The ids of the policies that determined it."""
+        return tuple(policy.id for policy, _ in self.determining)
+
+    @property
+    def reason(self) -> str:
+        """Why, in words that a model may read."""
+        return "; ".join(decision.reason or policy.id for policy, decision in self.determining)
+
+    @property
+    def detail(self) -> str:
+        """Why, with what a failed policy raised: for the record only."""
+        return "; ".join(
+            decision.detail if isinstance(decision, FailedDecision) else decision.reason or policy.id
+            for policy, decision in self.determining
+        )
 
 
 async def ask_each(policies: Iterable[Policy], request: Request) -> list[tuple[Policy, Decision]]:
@@ -27,21 +75,77 @@ async def ask_each(policies: Iterable[Policy], request: Request) -> list[tuple[P
         except BaseException as error:
             if not is_contained(error):
                 raise
-            _log.exception("policy %r failed", policy.id)
-            answer = _FAILED
-        answers.append((policy, answer if type(answer) is Decision else _decided(policy, answer)))
+            answer = failed(policy, error)
+        answers.append((policy, answer if type(answer) is Decision else decided(policy, answer)))
     return answers
 
 
-def denials(answers: Iterable[tuple[Policy, Decision]]) -> list[tuple[Policy, Decision]]:
-    """Return the answers that deny: any one of them decides, whatever the order (F20)."""
-    return [answer for answer in answers if answer[1].kind == "deny"]
+async def evaluate_policy(
+    policy: Policy, request: Request, *, hooks: Hooks = NO_HOOKS, owner: str | None = None
+) -> Decision:
+    """Put a request to one policy as ``ask_each`` does, and tell the hooks; ``owner`` is the first that carries it."""
+    ((_, decision),) = await ask_each((policy,), request)
+    if hooks.on_policy_evaluated:
+        await tell_asked(policy, decision, request, hooks, owner)
+    return decision
 
 
-def _decided(policy: Policy, answer: object) -> Decision:
+async def tell_asked(
+    policy: Policy, decision: Decision, request: Request, hooks: Hooks, owner: str | None = None
+) -> None:
+    """Tell the hooks that a policy was asked."""
+    error = decision.error if isinstance(decision, FailedDecision) else None
+    await tell(
+        hooks.on_policy_evaluated,
+        PolicyEvaluated(policy, decision, request, policy.id if owner is None else owner, error),
+    )
+
+
+async def gate_tool(
+    gates: Iterable[Policy],
+    request: Request,
+    results: Mapping[Policy, Decision],
+    *,
+    mode: PolicyMode = "authoritative",
+    hooks: Hooks = NO_HOOKS,
+) -> Ruling:
+    """Decide about one call: live policies are asked again, the others hold to their ``results`` (F19).
+
+    ``request`` has the tool and its arguments. Where a result is missing, ``mode`` says what happens.
+    """
+    answers: list[tuple[Policy, Decision]] = []
+    for policy in gates:
+        held = None if policy.is_live else held_answer(policy, results, mode)
+        answers.append((policy, held or await evaluate_policy(policy, request, hooks=hooks)))
+    return rule(answers)
+
+
+def held_answer(policy: Policy, results: Mapping[Policy, Decision], mode: PolicyMode) -> Decision | None:
+    """Return what a policy said when the snapshot was evaluated, or ``None`` where it is to be asked now."""
+    held = results.get(policy)
+    return _UNHELD if held is None and mode == "authoritative" else held
+
+
+def rule(answers: Sequence[tuple[Policy, Decision]]) -> Ruling:
+    """Return what some answers come to, whatever their order (F20)."""
+    denials = [answer for answer in answers if answer[1].kind == "deny"]
+    if denials:
+        return Ruling("deny", denials)
+    questions = [answer for answer in answers if answer[1].kind == "ask"]
+    return Ruling("ask", questions) if questions else Ruling("allow", answers)
+
+
+def failed(policy: Policy, error: BaseException) -> Decision:
+    """Return the denial of a policy that raised, and log why."""
+    _log.error("policy %r failed", policy.id, exc_info=error)
+    return FailedDecision(error=error)
+
+
+def decided(policy: Policy, answer: object) -> Decision:
+    """Return what a policy's answer comes to: what is neither a ``Decision`` nor a bool denies, and that is logged."""
     if isinstance(answer, Decision):
         return answer
     if isinstance(answer, bool):
         return allow() if answer else deny(f"policy {policy.id!r} says no")
     _log.error("policy %r answered with %s, not a Decision or a bool", policy.id, type(answer).__name__)
-    return _FAILED
+    return FailedDecision()

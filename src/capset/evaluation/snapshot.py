@@ -2,45 +2,105 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
 from capset.composition.compose import Composition
-from capset.composition.merge import Installed
-from capset.definitions.policies import Decision, Policy, Request
+from capset.composition.installing import Installed
+from capset.composition.render import render_system
+from capset.definitions.hooks import NO_HOOKS, Hooks
+from capset.definitions.policies import Decision, Policy
 from capset.definitions.principals import Principal
 from capset.errors import NotFound, unknown
-from capset.evaluation.policies import ask_each, denials
-from capset.fingerprint.hashes import Ref, prompt_hash, runtime_hash, tool_hash
+from capset.evaluation.plan import Group, Plan
+from capset.evaluation.policies import PolicyMode, rule
+from capset.fingerprint.hashes import Ref
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether a tool is in play, why, and the ids of the policies that decided."""
+    """Whether a tool, or a toolkit, is in play, why, and the ids of the policies that decided."""
 
     in_play: bool
     reason: str
     policies: tuple[str, ...] = ()
+    detail: str | None = None
+    """The reason as the record has it, where a policy failed: it names what the policy raised."""
 
 
-@dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
+_NONE: Final[Mapping[str, Verdict]] = MappingProxyType({})
+
+
+@dataclass(frozen=True, eq=False, init=False)
 class Snapshot:
     """A composition as seen by one principal in one environment; made by ``evaluate()``.
 
-    ``tools`` are those in play and ``tool_refs`` their names and hashes, by name; ``runtime_hash`` and ``prompt_hash``
-    are 64 hexadecimal digits. ``env``'s values are the host's own.
+    ``answers`` are what the policies said, in the order in which they were asked; ``passed`` says for every group of
+    the ``plan`` whether its tools are in play. ``told`` are the instructions of toolkits and tools that are.
+    ``runtime_hash``, ``prompt_hash`` and ``invocation_hash`` are 64 hexadecimal digits, the last ``None`` without an
+    invocation. ``toolkits`` say of every dynamic toolkit, by its path, whether it was made. ``env``'s values, the
+    labels and the ``hooks`` of this run are the host's own.
     """
 
     composition: Composition
     principal: Principal
     env: Mapping[str, Any]
-    tools: Mapping[str, Installed]
-    verdicts: Mapping[str, Verdict]
-    tool_refs: tuple[Ref, ...]
+    plan: Plan
+    passed: Sequence[bool]
+    answers: Mapping[Policy, Decision]
+    told: tuple[str, ...]
     runtime_hash: str
     prompt_hash: str
+    invocation_hash: str | None
+    toolkits: Mapping[str, Verdict]
+    namespace: str | None
+    agent_id: str | None
+    agent_name: str | None
+    hooks: Hooks
+    policy_mode: PolicyMode
+
+    def __init__(
+        self,
+        composition: Composition,
+        principal: Principal,
+        env: Mapping[str, Any],
+        plan: Plan,
+        passed: Sequence[bool],
+        answers: Mapping[Policy, Decision],
+        told: tuple[str, ...],
+        runtime_hash: str,
+        prompt_hash: str,
+        invocation_hash: str | None = None,
+        toolkits: Mapping[str, Verdict] = _NONE,
+        namespace: str | None = None,
+        agent_id: str | None = None,
+        agent_name: str | None = None,
+        hooks: Hooks = NO_HOOKS,
+        policy_mode: PolicyMode = "authoritative",
+    ) -> None:
+        # One is made for every evaluation, and a frozen dataclass sets its fields one by one, which takes four times as
+        # long.
+        vars(self).update(
+            composition=composition,
+            principal=principal,
+            env=env,
+            plan=plan,
+            passed=passed,
+            answers=answers,
+            told=told,
+            runtime_hash=runtime_hash,
+            prompt_hash=prompt_hash,
+            invocation_hash=invocation_hash,
+            toolkits=toolkits,
+            namespace=namespace,
+            agent_id=agent_id,
+            agent_name=agent_name,
+            hooks=hooks,
+            policy_mode=policy_mode,
+        )
 
     @property
     def static_hash(self) -> str:
@@ -48,51 +108,71 @@ class Snapshot:
         return self.composition.static_hash
 
     @property
+    def installed(self) -> Mapping[str, Installed]:
+        """Every tool by its name, in play or not: those of the composition, and those that were made for it."""
+        return self.plan.installed
+
+    @cached_property
+    def tools(self) -> Mapping[str, Installed]:
+        """The tools in play, by the names that a model calls them by."""
+        if all(self.passed):
+            return self.plan.installed
+        there = {entry.ref.name for entry in self.plan.chosen(self.passed)}
+        return MappingProxyType({name: one for name, one in self.plan.installed.items() if name in there})
+
+    @cached_property
+    def tool_refs(self) -> tuple[Ref, ...]:
+        """The names and hashes of the tools in play, by name: what ``runtime_hash`` covers."""
+        return tuple([entry.ref for entry in self.plan.chosen(self.passed)])
+
+    @cached_property
+    def verdicts(self) -> Mapping[str, Verdict]:
+        """Whether each tool is in play, and why."""
+        known = [self._verdict(group) for group in self.plan.groups]
+        groups = {entry.ref.name: entry.group for entry in self.plan.entries}
+        return MappingProxyType({name: known[groups[name]] for name in self.plan.installed})
+
+    @property
+    def decisions(self) -> Mapping[str, Decision]:
+        """What every policy said that was asked, by its id."""
+        return MappingProxyType({policy.id: decision for policy, decision in self.answers.items()})
+
+    @property
     def instructions(self) -> tuple[str, ...]:
         """What ``prompt_hash`` covers beside the system prompt."""
-        return self.composition.instructions
+        return (*self.composition.instructions, *self.told)
+
+    @property
+    def system_text(self) -> str:
+        """The text that a model gets as its system prompt, without context, which is resolved at every step."""
+        return render_system(self.composition.block.system_prompt, self.composition.merged.instructions, self.told)
 
     def explain(self, tool: str) -> Verdict:
-        """Say whether a tool is in play, and why. Raises ``NotFound`` for a name that the composition has not."""
+        """Say whether a tool is in play, and why. Raises ``NotFound`` for a name that there is not."""
         try:
             return self.verdicts[tool]
         except KeyError:
-            raise NotFound(unknown("tool", tool, self.verdicts)) from None
+            unmade = [f"{path}: {one.reason}" for path, one in self.toolkits.items() if not one.in_play]
+            raise NotFound(
+                unknown("tool", tool, self.verdicts),
+                hint=f"these dynamic toolkits were not made: {'; '.join(unmade)}" if unmade else None,
+            ) from None
+
+    def _verdict(self, group: Group) -> Verdict:
+        if missing := sorted(group.permissions - self.principal.permissions):
+            return Verdict(False, f"{self.principal.id} lacks the permission {' and '.join(missing)}")
+        return verdict_of(group.gates, self.answers)
 
 
-async def evaluate(composition: Composition, *, principal: Principal, env: Mapping[str, Any] | None = None) -> Snapshot:
-    """Decide which tools are in play. Every policy object is asked once, however many tools carry it (F17).
-
-    ``env`` is what the host knows of this environment (values of any type, read by policies and handlers); it never
-    comes from the body of a request. Never shrinks silently: ``explain`` has a reason for every tool (F22).
-    """
-    frozen_env = MappingProxyType(dict(env or {}))
-    answers = await _answers(composition, Request(frozen_env, principal))
-    verdicts = {name: _verdict(installed, principal, answers) for name, installed in composition.tools.items()}
-    tools = {name: installed for name, installed in composition.tools.items() if verdicts[name].in_play}
-    references = tuple(sorted((Ref(n, tool_hash(i.tool)) for n, i in tools.items()), key=lambda ref: ref.name))
-    return Snapshot(
-        composition,
-        principal,
-        frozen_env,
-        MappingProxyType(tools),
-        MappingProxyType(verdicts),
-        references,
-        runtime_hash(references),
-        prompt_hash(composition.block.system_prompt, composition.instructions),
-    )
-
-
-async def _answers(composition: Composition, request: Request) -> Mapping[Policy, Decision]:
-    policies = dict.fromkeys(policy for one in composition.tools.values() for policy in one.gates)
-    return dict(await ask_each(policies, request))
-
-
-def _verdict(installed: Installed, principal: Principal, answers: Mapping[Policy, Decision]) -> Verdict:
-    if missing := sorted(installed.tool.permissions - principal.permissions):
-        return Verdict(False, f"{principal.id} lacks the permission {' and '.join(missing)}")
-    if refused := denials((policy, answers[policy]) for policy in installed.gates):
-        reasons = "; ".join(decision.reason or policy.id for policy, decision in refused)
-        return Verdict(False, reasons, tuple(policy.id for policy, _ in refused))
-    gates = tuple(policy.id for policy in installed.gates)
-    return Verdict(True, f"allowed by {', '.join(gates)}" if gates else "no policy stands against it", gates)
+def verdict_of(gates: Sequence[Policy], answers: Mapping[Policy, Decision]) -> Verdict:
+    """Return what the answers of some gates come to; a gate that is asked at calls only stands against nothing."""
+    ruling = rule([(policy, answers[policy]) for policy in gates if policy in answers])
+    if ruling.kind != "allow":
+        detail = ruling.detail if ruling.detail != ruling.reason else None
+        return Verdict(ruling.kind == "ask", ruling.reason, ruling.policies, detail)
+    if not gates:
+        return Verdict(True, "no policy stands against it")
+    allowed, later = ruling.policies, [policy.id for policy in gates if policy not in answers]
+    reasons = [f"allowed by {', '.join(allowed)}"] if allowed else []
+    reasons += [f"each call asks {', '.join(later)}"] if later else []
+    return Verdict(True, "; ".join(reasons), tuple(policy.id for policy in gates))

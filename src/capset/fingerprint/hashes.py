@@ -4,23 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from pydantic import BaseModel
 
+from capset.definitions.agents import Agent
 from capset.definitions.blocks import Block
 from capset.definitions.capabilities import AnyCapability
-from capset.definitions.tools import AnyTool
+from capset.definitions.toolkits import AnyToolkit, DynamicToolkit, Member
+from capset.definitions.tools import AnyTool, Tool
 from capset.fingerprint.canonical import digest
+from capset.fingerprint.invocations import normalize_invocation
 from capset.fingerprint.payloads import (
     Payload,
     agent_payload,
     block_payload,
     capability_payload,
+    dynamic_toolkit_payload,
+    invocation_payload,
     prompt_payload,
     root_payload,
     runtime_payload,
     tool_payload,
+    toolkit_payload,
 )
 
 # A memo over frozen values, not a registry: nothing can be looked up in it that the caller does not hold.
@@ -48,6 +55,30 @@ def tool_hash(tool: AnyTool) -> str:
     return known
 
 
+def toolkit_hash(toolkit: AnyToolkit, names: Mapping[str, str] | None = None) -> str:
+    """Return the hash of a toolkit; ``names`` are the names that its tools have here, by their own.
+
+    A dynamic toolkit's covers no members (spec 2, F5).
+    """
+    return digest(member_payload(toolkit, names))
+
+
+def member_payload(member: Member, names: Mapping[str, str] | None = None) -> Payload:
+    """Return the payload of a tool or a toolkit; ``names`` as for ``toolkit_hash``."""
+    if isinstance(member, Tool):
+        return tool_payload(member)
+    if isinstance(member, DynamicToolkit):
+        return dynamic_toolkit_payload(member)
+    return toolkit_payload(member, [member_ref(one, names).payload for one in member.members])
+
+
+def member_ref(member: Member, names: Mapping[str, str] | None = None) -> Ref:
+    """Return the name and the hash of a tool, under the name that it has here, or of a toolkit."""
+    if isinstance(member, Tool):
+        return Ref((names or {}).get(member.name, member.name), tool_hash(member))
+    return Ref(member.name, toolkit_hash(member, names))
+
+
 def capability_hash(
     capability: AnyCapability,
     *,
@@ -57,51 +88,71 @@ def capability_hash(
     uses: Mapping[AnyCapability, str] | None = None,
     with_base: bool = True,
 ) -> str:
-    """Return the hash of one capability with its tools, as it is used here; see ``capability_payload``.
+    """Return the hash of one capability with its tools, as it is used here; see ``used_payload``."""
+    return digest(used_payload(capability, presets=presets, config=config, names=names, uses=uses, with_base=with_base))
+
+
+def used_payload(
+    capability: AnyCapability,
+    *,
+    presets: Sequence[str] | None = None,
+    config: BaseModel | None = None,
+    names: Mapping[str, str] | None = None,
+    uses: Mapping[AnyCapability, str] | None = None,
+    with_base: bool = True,
+) -> Payload:
+    """Return the payload of a capability as it is used here; see ``capability_payload``.
 
     ``names`` are its tools' names by their own; ``uses`` has the hashes of the capabilities that it needs.
     """
     on = capability.default if presets is None else presets
     parts = ([capability.part] if with_base else []) + [capability.presets[name].part for name in on]
-    tools = dict.fromkeys(tool for part in parts for tool in part.tools)
+    members = dict.fromkeys(one for part in parts for one in part.members)
     needed = dict.fromkeys(one.base for one in capability.uses if not callable(one))
-    return digest(
-        capability_payload(
-            capability,
-            [Ref((names or {}).get(tool.name, tool.name), tool_hash(tool)).payload for tool in tools],
-            presets=on,
-            config=config,
-            uses=[Ref(one.name, uses[one]).payload for one in needed if uses and one in uses],
-            with_base=with_base,
-        )
+    return capability_payload(
+        capability,
+        [member_ref(one, names).payload for one in members],
+        presets=on,
+        config=config,
+        uses=[Ref(one.name, uses[one]).payload for one in needed if uses and one in uses],
+        with_base=with_base,
     )
 
 
-def agent_hash(agent: Block, capabilities: Iterable[Ref], children: Iterable[Ref] = ()) -> str:
-    """Return the hash of an agent's definition.
+def definition_payload(block: Block, capabilities: Iterable[Ref], children: Iterable[Ref] = ()) -> Payload:
+    """Return the payload of the definition of an agent or of another block, with every block that it runs.
 
-    ``capabilities`` are those that contribute, in order, ``children`` the blocks that its tools run.
+    ``capabilities`` are those that contribute, in order, ``children`` the blocks inside.
     """
     used, run = [one.payload for one in capabilities], [one.payload for one in children]
-    return digest(agent_payload(agent, used, root_hash(agent), run))
+    make = agent_payload if isinstance(block, Agent) else block_payload
+    return make(block, used, root_hash(block), run)
 
 
-def block_hash(block: Block, capabilities: Iterable[Ref], children: Iterable[Ref]) -> str:
-    """Return the hash of the definition of a block that is no agent, with every block that it runs."""
-    used, steps = [one.payload for one in capabilities], [one.payload for one in children]
-    return digest(block_payload(block, used, root_hash(block), steps))
+def definition_hash(block: Block, capabilities: Iterable[Ref], children: Iterable[Ref] = ()) -> str:
+    """Return the hash of the definition of an agent or of another block: its ``static_hash``."""
+    return digest(definition_payload(block, capabilities, children))
 
 
 def root_hash(block: Block) -> str | None:
     """Return the hash of the toolkit of what a block declares itself, or ``None`` if it has no tool and no policy."""
-    if not block.part.tools and not block.part.policies:
+    if not block.part.members and not block.part.policies:
         return None
-    return digest(root_payload(block, [Ref(tool.name, tool_hash(tool)).payload for tool in block.part.tools]))
+    return digest(root_payload(block, [member_ref(one).payload for one in block.part.members]))
 
 
 def runtime_hash(tools: Iterable[Ref]) -> str:
     """Return the hash of exactly the tools in play."""
     return digest(runtime_payload(tool.payload for tool in tools))
+
+
+def invocation_hash(invocation: Mapping[str, Any] | None, allowlist: Iterable[str] = ()) -> str | None:
+    """Return the hash of an invocation context, or ``None`` for an empty one (spec 2, F10, F14).
+
+    Raises ``InvalidArguments`` as ``normalize_invocation`` does.
+    """
+    normalised = normalize_invocation(invocation, allowlist)
+    return digest(invocation_payload(normalised)) if normalised else None
 
 
 def prompt_hash(system_prompt: str, instructions: Iterable[str]) -> str:

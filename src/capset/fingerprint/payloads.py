@@ -17,8 +17,10 @@ from capset.definitions.blocks import Block
 from capset.definitions.capabilities import AnyCapability
 from capset.definitions.contents import ContextEntry, ContextMessage
 from capset.definitions.parts import Part
+from capset.definitions.policies import Policy
 from capset.definitions.resources import AnyResource, Documents
 from capset.definitions.scopes import state_schema
+from capset.definitions.toolkits import AnyToolkit, DynamicToolkit, Toolkit
 from capset.definitions.tools import AnyTool
 from capset.errors import DefinitionError
 from capset.fingerprint.canonical import canonical
@@ -33,27 +35,48 @@ def tool_payload(tool: AnyTool) -> Payload:
         "kind": "tool",
         "name": tool.name,
         "description": tool.description,
-        "schema": tool.arguments.json_schema,
-        "output": tool.output.json_schema,
-        "instructions": [],
+        "schema": tool.arguments.hash_input,
+        "output": tool.output.hash_input,
+        "instructions": sorted(tool.instructions),
         "effect": tool.effect,
-        "idempotent": False,
+        "idempotent": tool.idempotent,
         "permissions": sorted(tool.permissions),
         "approval": "auto",
         "limits": [],
-        "policies": sorted(policy.id for policy in tool.policies),
+        "policies": _ids(tool.policies),
     }
+    if tool.examples:
+        payload["examples"] = list(tool.examples)
     if tool.policies:
-        payload["policyBindings"] = [
-            {"id": policy.id, "executeBinding": "live", "phase": "both"}
-            for policy in sorted(tool.policies, key=lambda policy: policy.id)
-        ]
+        payload["policyBindings"] = _bindings(tool.policies)
+    if tool.version is not None:
+        payload["version"] = tool.version
     return payload
+
+
+def toolkit_payload(toolkit: Toolkit, members: Iterable[Payload]) -> Payload:
+    """Spec 2, F4; ``members`` are the ``{name, hash}`` of its tools, under their names here, and of its toolkits."""
+    return _toolkit("toolkit", toolkit) | {"members": _by_name(members)}
+
+
+def dynamic_toolkit_payload(toolkit: DynamicToolkit) -> Payload:
+    """Spec 2, F5: its members are in no static hash."""
+    return _toolkit("dynamicToolkit", toolkit)
+
+
+def _toolkit(kind: str, toolkit: AnyToolkit) -> dict[str, Any]:
+    return {
+        "kind": kind,
+        "name": toolkit.name,
+        "instructions": list(toolkit.instructions),
+        "policies": _ids(toolkit.policies),
+        "policyBindings": _bindings(toolkit.policies),
+    }
 
 
 def capability_payload(
     capability: AnyCapability,
-    tools: Iterable[Payload],
+    members: Iterable[Payload],
     *,
     presets: Sequence[str] | None = None,
     config: BaseModel | None = None,
@@ -62,7 +85,8 @@ def capability_payload(
 ) -> Payload:
     """Spec 2, F6: a capability with these presets on, by default its own.
 
-    ``tools`` are the ``{name, hash}`` of its tools under their names here, ``uses`` those of what it needs.
+    ``members`` are the ``{name, hash}`` of its tools, under their names here, and of its toolkits; ``uses`` those of
+    what it needs. ``policyBindings`` has those of its own policies that are not asked at every turn.
     ``with_base`` is false where only the presets are added to what is there already (spec 1, C29).
     """
     on = list(capability.default if presets is None else presets)
@@ -81,27 +105,29 @@ def capability_payload(
             {"path": path, "digest": hashlib.sha256(content).hexdigest()} for path, content in sorted(files.items())
         ],
         "policies": sorted({policy.id for part in parts for policy in part.policies}),
-        "tools": _by_name(tools),
+        "tools": _by_name(members),
         "uses": list(uses),
         "dynamicUses": len({one for one in capability.uses if callable(one)}),
     }
     if gates := [_gates(name, capability.presets[name].part) for name in on if capability.presets[name].part.policies]:
         payload["presetPolicies"] = gates
+    own = {policy for part in parts for policy in part.policies}
+    if unusual := [one for one in own if (one.binding, one.phase) != ("live", "both")]:
+        payload["policyBindings"] = _bindings(unusual)
     if capability.version is not None:
         payload["version"] = capability.version
     return payload
 
 
-def root_payload(block: Block, tools: Iterable[Payload]) -> Payload:
-    """Spec 2, F4: the toolkit of the tools and policies that an agent or a block declares itself."""
-    policies = sorted(policy.id for policy in block.part.policies)
+def root_payload(block: Block, members: Iterable[Payload]) -> Payload:
+    """Spec 2, F4: the toolkit of the tools, toolkits and policies that an agent or a block declares itself."""
     return {
         "kind": "toolkit",
         "name": "root",
         "instructions": [],
-        "policies": policies,
-        "policyBindings": [{"id": one, "executeBinding": "live", "phase": "both"} for one in policies],
-        "members": _by_name(tools),
+        "policies": _ids(block.part.policies),
+        "policyBindings": _bindings(block.part.policies),
+        "members": _by_name(members),
     }
 
 
@@ -135,8 +161,8 @@ def block_payload(
         "kind": "block",
         "type": block.kind,
         "name": block.name,
-        "input": block.input and block.input.json_schema,
-        "output": block.output and block.output.json_schema,
+        "input": block.input and block.input.hash_input,
+        "output": block.output and block.output.hash_input,
         "plan": block.plan,
         "children": _by_name(children),
     }
@@ -148,18 +174,31 @@ def runtime_payload(tools: Iterable[Payload]) -> Payload:
 
 
 def prompt_payload(system_prompt: str, instructions: Iterable[str]) -> Payload:
-    """Spec 2, F9; ``instructions`` are the capabilities' in their order, then the agent's."""
+    """Spec 2, F9; ``instructions`` are those of the capabilities in their order, the agent's, then the toolkits'."""
     return {"kind": "prompt", "systemPrompt": system_prompt, "instructions": list(instructions)}
+
+
+def invocation_payload(invocation: Mapping[str, Any]) -> Payload:
+    """Spec 2, F10; ``invocation`` is normalised, see ``normalize_invocation``."""
+    return {"kind": "invocation", "context": dict(invocation)}
 
 
 def _by_name(references: Iterable[Payload]) -> list[Payload]:
     return sorted(references, key=lambda reference: (reference["name"], reference["hash"]))
 
 
+def _ids(policies: Iterable[Policy]) -> list[str]:
+    return sorted(policy.id for policy in policies)
+
+
+def _bindings(policies: Iterable[Policy]) -> list[Payload]:
+    found = sorted(policies, key=lambda policy: policy.id)
+    return [{"id": policy.id, "executeBinding": policy.binding, "phase": policy.phase} for policy in found]
+
+
 def _gates(preset: str, part: Part) -> Payload:
-    """Return what a preset's own policies gate, which are not all tools of its capability."""
-    ids, tools = {policy.id for policy in part.policies}, {tool.name for tool in part.tools}
-    return {"preset": preset, "policies": sorted(ids), "tools": sorted(tools)}
+    """Return what a preset's own policies gate, which is not all that its capability brings."""
+    return {"preset": preset, "policies": _ids(part.policies), "tools": sorted(one.name for one in part.members)}
 
 
 def _context(entry: ContextEntry) -> Any:  # of every JSON type
@@ -184,7 +223,7 @@ def _static(value: Any) -> Any:
 def _resources(given: Iterable[AnyResource | Documents]) -> list[Payload]:
     """Return each resource once, by scope and name: their order means nothing."""
     return [
-        {"name": one.name, "scope": one.scope, "schema": None if isinstance(one, Documents) else one.schema.json_schema}
+        {"name": one.name, "scope": one.scope, "schema": None if isinstance(one, Documents) else one.schema.hash_input}
         for one in sorted(dict.fromkeys(given), key=lambda one: (one.scope, one.name))
     ]
 
@@ -193,7 +232,7 @@ def _state(parts: Iterable[Part]) -> Mapping[str, Any]:
     found: dict[str, list[Any]] = {}
     for part in parts:
         for scope, model in part.state.items():
-            found.setdefault(scope, []).append(state_schema(model).json_schema)
+            found.setdefault(scope, []).append(state_schema(model).hash_input)
     return found
 
 

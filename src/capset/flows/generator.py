@@ -11,6 +11,7 @@ from typing_extensions import TypeForm
 from capset.composition.kinds import check_block
 from capset.definitions.blocks import Block, BlockKind, Running
 from capset.definitions.contents import ContextFunction, ContextValue
+from capset.definitions.hooks import Hooks
 from capset.definitions.names import checked_text
 from capset.definitions.parts import make_part
 from capset.definitions.policies import Policy
@@ -18,7 +19,7 @@ from capset.definitions.references import checked_uses
 from capset.definitions.resources import AnyResource, Documents
 from capset.definitions.schemas import schema_of
 from capset.definitions.scopes import Scope
-from capset.definitions.tools import AnyTool
+from capset.definitions.toolkits import Member
 from capset.flows.checking import checked_name, give, input_schema, output_schema, take
 from capset.flows.handler import Uses
 
@@ -42,12 +43,13 @@ class Generator(Block):
         system_prompt: str = "",
         instructions: Iterable[str] | None = None,
         uses: Uses = (),
-        tools: Iterable[AnyTool] | None = None,
+        tools: Iterable[Member] | None = None,
         context: Iterable[ContextValue | ContextFunction] | None = None,
         policies: Iterable[Policy] | None = None,
         input: TypeForm[Any] | None = None,
         output: TypeForm[Any] | None = None,
         model_settings: Mapping[str, Any] | None = None,
+        hooks: Hooks | None = None,
         resources: Iterable[AnyResource | Documents] | None = None,
         state: Mapping[Scope, type[BaseModel]] | None = None,
         targets: Mapping[str, type[BaseModel]] | None = None,
@@ -77,6 +79,7 @@ class Generator(Block):
                 targets=targets,
                 files=files,
                 model_settings=model_settings,
+                hooks=hooks,
             ),
             input=input_schema(owner, input),
             output=output_schema(owner, output) or _TEXT,

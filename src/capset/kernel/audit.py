@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from functools import lru_cache
 from json import dumps
 from typing import Any, Final, cast
 
@@ -12,6 +10,7 @@ from capset.clock import iso
 from capset.definitions.messages import Json
 from capset.definitions.plain import plain, plain_json, unmasked
 from capset.definitions.records import Columns, Outcome
+from capset.definitions.secrecy import is_secret_name
 from capset.definitions.tools import AnyTool
 from capset.errors import (
     CapsetError,
@@ -25,19 +24,6 @@ from capset.fingerprint.canonical import PROFILE, canonical
 from capset.ids import time_of
 from capset.kernel.invocation import Invocation
 
-SECRET_NAMES: Final = frozenset(
-    {"authorization", "bearer", "cookie", "credential", "passphrase", "passwd", "password", "pwd", "secret"}
-)
-"""An argument is redacted when a word of its name is one of these or its plural; ``_is_secret`` has the whole rule."""
-_OWNERS: Final = frozenset(
-    {"access", "api", "auth", "client", "encryption", "private", "refresh", "secret", "session", "signing"}
-)
-_JOINED: Final = frozenset({"accesskey", "accesstoken", "apikey", "authtoken", "privatekey", "secretkey"})
-_MEASURES: Final = frozenset(
-    {"budget", "count", "length", "limit", "max", "maximum", "min", "minimum", "total", "usage"}
-)
-_WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
-"""A word of a name in any usual style: ``apiKey``, ``api-key``, ``X-API-Key``, ``OPENAI_API_KEY``."""
 MAX_RECORDED_TEXT: Final = 2_000
 """Characters of one text that a record keeps; the digest always covers all of it."""
 MAX_RECORDED_BYTES: Final = 16_384
@@ -156,7 +142,7 @@ def _kept(arguments: Any, tool: AnyTool | None, whole: bytes | None) -> str:
 
 def redacted(value: Any, name: str = "") -> Any:
     """Return plain JSON data with values of secret-looking names replaced, and long texts cut."""
-    if value is not None and _is_secret(name):
+    if value is not None and is_secret_name(name):
         return "[redacted]"
     if isinstance(value, str):
         left = len(value) - MAX_RECORDED_TEXT
@@ -167,24 +153,6 @@ def redacted(value: Any, name: str = "") -> Any:
     if isinstance(value, list):
         return [redacted(item) for item in cast("list[Any]", value)]
     return value
-
-
-@lru_cache(4096)
-def _is_secret(name: str) -> bool:
-    """Whether the words of a name are those of a secret, in the singular or the plural.
-
-    One of ``SECRET_NAMES`` always is, and so is a name that ends in ``auth``. A ``token`` is one; ``tokens`` and keys
-    are only with the word of an owner, such as ``api_keys``, since models count tokens and mappings have keys. Where a
-    name says how many (``max_tokens``, ``page_token_limit``), neither is one.
-    """
-    words = [word.lower() for word in _WORD.findall(name)]
-    singulars = {word.removesuffix("s") for word in words}
-    if not singulars.isdisjoint(SECRET_NAMES) or words[-1:] == ["auth"]:
-        return True
-    if not _MEASURES.isdisjoint(words):
-        return False
-    is_owned = not _OWNERS.isdisjoint(words) and not singulars.isdisjoint({"key", "token"})
-    return is_owned or "token" in words or not singulars.isdisjoint(_JOINED)
 
 
 def _storable(text: str | None) -> str | None:

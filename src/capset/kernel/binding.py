@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from capset.composition.compose import Composition
+from capset.composition.installing import Installed
 from capset.definitions.tools import AnyTool
 from capset.fingerprint.hashes import tool_hash
 from capset.kernel.invocation import Road, Roads
@@ -10,15 +13,21 @@ from capset.kernel.stages.lookup import ambiguous_road
 from capset.kernel.stages.order import STAGES
 
 
-def bind(composition: Composition) -> Roads:
-    """Compile every tool of a composition."""
+def bind(composition: Composition, tools: Mapping[str, Installed] | None = None) -> Roads:
+    """Compile every tool of a composition; ``tools`` has those too that were made for one snapshot of it."""
     by_tool: dict[AnyTool, Road] = {}
     by_name: dict[str, Road] = {}
-    for installed in composition.tools.values():
+    aliases = {one.capability.name: one.capability.aliases for one in composition.chosen}
+    for installed in (composition.tools if tools is None else tools).values():
         tool = installed.tool
         steps = tuple(step for stage in STAGES if (step := stage(installed)) is not None)
-        road = Road(installed.name, tool, installed.owner, tool_hash(tool), tool.has_side_effects, steps)
+        road = Road(
+            installed.name, tool, installed.owner, tool_hash(tool), tool.has_side_effects, steps, installed.hooks
+        )
         by_name[installed.name] = road
+        if installed.name not in composition.tools and installed.source.capability is not None:
+            owners = (installed.source.capability, *aliases[installed.source.capability])
+            by_name |= {f"{owner}.{installed.name}": road for owner in owners}
         by_tool[tool] = ambiguous_road(road) if tool in by_tool else road
     for one in composition.chosen:
         for _, part in one.parts:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, Final, cast
+from collections.abc import Mapping
+from typing import Any, Final
 
 from capset.composition.compose import Composition, compose
-from capset.definitions.references import AnyRef, DynamicUses, as_ref
-from capset.errors import CapsetError, ContextError
-from capset.evaluation.snapshot import evaluate
+from capset.definitions.references import AnyRef, DynamicUses
+from capset.evaluation.evaluate import evaluate_again
+from capset.evaluation.growing import ask_uses
 from capset.kernel.binding import bind
 from capset.kernel.context import CallContext
 from capset.kernel.execution import Origin, execution_of
@@ -49,7 +49,7 @@ async def current_place(place: Place, origin: Origin) -> Place:
     decided: dict[DynamicUses, tuple[AnyRef, ...]] = {}
     known: Place | None = None
     while pending := [one for one in dynamic if one not in decided]:
-        decided |= {function: _asked(function, ctx) for function in pending}
+        decided |= {function: ask_uses(function, ctx) for function in pending}
         key = tuple((function, tuple(map(_key, refs))) for function, refs in decided.items())
         known = place.others.get(key)
         if known is None:
@@ -59,21 +59,6 @@ async def current_place(place: Place, origin: Origin) -> Place:
             place.others[key] = known
         dynamic = known.snapshot.composition.dynamic
     return known or place
-
-
-def _asked(function: DynamicUses, ctx: CallContext) -> tuple[AnyRef, ...]:
-    name = getattr(function, "__name__", "uses")
-    try:
-        said = cast("object", function(ctx))
-        if not isinstance(said, Iterable) or isinstance(said, str):
-            raise ContextError(f"the dynamic uses {name!r} must return a list of capabilities; got {said!r:.80}")
-        return tuple(as_ref(f"the dynamic uses {name!r}", one) for one in cast("Iterable[object]", said))
-    except ContextError:
-        raise
-    except CapsetError as error:
-        raise ContextError(error.message, hint=error.hint) from error
-    except Exception as error:
-        raise ContextError(f"the dynamic uses {name!r} failed: {type(error).__name__}") from error
 
 
 def _key(ref: AnyRef) -> Any:
@@ -94,6 +79,6 @@ async def _place_of(place: Place, decided: Mapping[DynamicUses, tuple[AnyRef, ..
 
 async def place_of(place: Place, composition: Composition) -> Place:
     """Return another composition's place in the same session: its snapshot, its roads, its files."""
-    snapshot = await evaluate(composition, principal=place.principal, env=place.env)
+    snapshot = await evaluate_again(place.snapshot, composition)
     files = SessionFiles(place.world, place.id, place.principal.org, composition.mounts)
-    return Place(place.id, place.world, snapshot, bind(composition), files, place.data)
+    return Place(place.id, place.world, snapshot, bind(composition, snapshot.installed), files, place.data)

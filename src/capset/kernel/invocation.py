@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from capset.definitions.hooks import NO_HOOKS, Hooks
 from capset.definitions.messages import Json, Message
 from capset.definitions.plain import plain_unvalidated
 from capset.definitions.records import Outcome
@@ -36,6 +37,7 @@ class Road:
     hash: str | None
     has_side_effects: bool
     steps: tuple[Step, ...]
+    hooks: Hooks = NO_HOOKS
 
 
 @dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)

@@ -8,13 +8,17 @@ from functools import lru_cache
 from types import TracebackType
 from typing import Any, Final, Self
 
+from typing_extensions import Unpack
+
 from capset.clock import Clock, SystemClock, iso
 from capset.composition.compose import Composition, compose
 from capset.definitions.blocks import Block
 from capset.definitions.principals import Principal
 from capset.definitions.secrets import Secrets
 from capset.errors import CapsetError, DefinitionError, NotFound
-from capset.evaluation.snapshot import evaluate
+from capset.evaluation.evaluate import Labels, evaluate
+from capset.evaluation.plan import plan_of
+from capset.evaluation.snapshot import Snapshot
 from capset.kernel.binding import bind
 from capset.kernel.definition import definition_of
 from capset.kernel.files import SessionFiles
@@ -113,39 +117,55 @@ class Kernel:
         principal: Principal,
         env: Mapping[str, Any] | None = None,
         session_id: str | None = None,
+        **labels: Unpack[Labels],
     ) -> AsyncGenerator[Session]:
         """Open a session of an agent, a flow or another block.
 
         It is a new one, or the principal's own that ``session_id`` names, with its files and its state.
 
         ``env`` is what the host says of this environment, in values of its own; policies and handlers read it.
+        ``labels`` are those of ``evaluate``: ``hooks``, ``invocation``, ``namespace`` and so on, for this opening.
         Raises ``NotFound`` for a session that is not there, not the principal's or not the agent's, and what
-        ``compose`` raises.
+        ``compose`` and ``evaluate`` raise.
         """
-        _check(agent, principal, env)
+        check_opening(agent, principal, env)
         if session_id is None:
             row = self.new_session(agent, principal)
-            session = await self.enter(row, agent, principal=principal, env=env)  # first: a bad agent leaves no session
+            # First, so that a bad agent leaves no session.
+            session = await self.enter(row, agent, principal=principal, env=env, **labels)
             await self._entered().store.sessions.create(row)
         else:
             row = await self.find_session(session_id)
             if row is None:
-                raise _no_session(session_id, principal)
-            session = await self.enter(row, agent, principal=principal, env=env)
+                raise no_session(session_id, principal)
+            session = await self.enter(row, agent, principal=principal, env=env, **labels)
         yield session
 
     async def enter(
-        self, row: SessionRow, agent: Block, *, principal: Principal, env: Mapping[str, Any] | None = None
+        self,
+        row: SessionRow,
+        agent: Block,
+        *,
+        principal: Principal,
+        env: Mapping[str, Any] | None = None,
+        **labels: Unpack[Labels],
     ) -> Session:
         """Return the session that ``row`` keeps, as ``open`` does; for hosts that found or made its row themselves."""
         if (row.principal, row.principal_kind, row.org) != (principal.id, principal.kind, principal.org):
-            raise _no_session(row.id, principal)
+            raise no_session(row.id, principal)
         if row.agent != agent.name:
             raise NotFound(f"the session {row.id!r} is one of the agent {row.agent!r}, not of {agent.name!r}")
-        world, composition = self._entered(), self.compose(agent)
-        snapshot = await evaluate(composition, principal=principal, env=env)
-        files = SessionFiles(world, row.id, principal.org, composition.mounts)
-        return Session(Place(row.id, world, snapshot, self.bind(composition), files, composition.data))
+        composition = self.compose(agent)
+        snapshot = await evaluate(composition, principal=principal, env=env, **labels)
+        return self.resume(row, snapshot)
+
+    def resume(self, row: SessionRow, snapshot: Snapshot) -> Session:
+        """Return the session that ``row`` keeps with a snapshot that is there already, such as a hydrated one."""
+        world, composition = self._entered(), snapshot.composition
+        files = SessionFiles(world, row.id, snapshot.principal.org, composition.mounts)
+        is_static = snapshot.plan is plan_of(composition)
+        roads = self.bind(composition) if is_static else bind(composition, snapshot.installed)
+        return Session(Place(row.id, world, snapshot, roads, files, composition.data))
 
     async def find_session(self, session_id: str) -> SessionRow | None:
         """Return what is kept of a session, or ``None``."""
@@ -171,7 +191,8 @@ class Kernel:
         return self._world
 
 
-def _check(agent: object, principal: object, env: object) -> None:
+def check_opening(agent: object, principal: object, env: object) -> None:
+    """Raise ``DefinitionError`` for what no session can be opened with."""
     if not isinstance(agent, Block):
         raise DefinitionError(
             f"a session is opened for an Agent, a Flow or another block; got {agent!r}",
@@ -183,5 +204,6 @@ def _check(agent: object, principal: object, env: object) -> None:
         raise DefinitionError(f"env is a mapping of names to values; got {env!r}")
 
 
-def _no_session(id: str, principal: Principal) -> NotFound:
+def no_session(id: str, principal: Principal) -> NotFound:
+    """Return the error of a session that is not there, or not the principal's: nobody is told which."""
     return NotFound(f"there is no session {id!r} of {principal.id!r}")

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import logging
 from copy import copy
+from types import MappingProxyType
 
+from capset.definitions.hooks import ToolExecuted, merge_hooks
 from capset.errors import Cancelled, CapsetError, InternalError, StoreError
+from capset.evaluation.telling import tell
 from capset.kernel.audit import Ended, outcome_of
 from capset.kernel.emission import shown
-from capset.kernel.invocation import Invocation
+from capset.kernel.invocation import MISSING, Invocation
 
 _log = logging.getLogger("capset.kernel")
 
@@ -39,6 +42,13 @@ async def travel(call: Invocation) -> None:
     except BaseException:
         record_cancelled(call)
         raise
+    await _record(call)
+    if call.decision == "allow" and (call.road.hooks or call.place.snapshot.hooks):
+        await _tell(call)
+
+
+async def _record(call: Invocation) -> None:
+    """Put the outcome on record, durably where the call had effects."""
     is_durable = call.road.has_side_effects and call.decision == "allow"
     audit = call.place.world.audit
     try:
@@ -55,6 +65,27 @@ async def travel(call: Invocation) -> None:
         if is_durable:
             call.error.retryable = False  # it may have had its effects
         call.error.correlation = call.correlation
+
+
+async def _tell(call: Invocation) -> None:
+    """Tell the hooks of a call whose handler was run; they cannot change what came of it (spec 2, F23)."""
+    snapshot, tool = call.place.snapshot, call.road.tool
+    functions = merge_hooks(call.road.hooks, snapshot.hooks).on_tool_executed
+    if tool is None or not functions:
+        return
+    event = ToolExecuted(
+        tool,
+        call.road.name,
+        MappingProxyType(call.arguments),
+        None if call.error is not None or call.value is MISSING else call.value,
+        call.error,
+        snapshot.principal,
+        call.place.id,
+        call.id,
+        call.correlation,
+        call.duration_us,
+    )
+    await tell(functions, event)
 
 
 def _unrecorded(failure: StoreError, call: Invocation) -> StoreError:

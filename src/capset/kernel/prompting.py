@@ -30,10 +30,11 @@ class Prompt:
 async def prompt_of(origin: Origin, input: Any) -> Prompt:
     """Resolve the context for one step of a place that is settled. Raises ``ContextError``, naming who failed."""
     place = origin.place
-    composition, ctx = place.snapshot.composition, CallContext(origin)
+    snapshot, ctx = place.snapshot, CallContext(origin)
+    composition = snapshot.composition
     values = [(one.source, await _resolved(one, input, ctx)) for one in composition.context]
     context = render_context(values)
-    text = render_system(composition.block.system_prompt, composition.merged.instructions, context)
+    text = render_system(composition.block.system_prompt, composition.merged.instructions, snapshot.told, context)
     return Prompt(place, text, context.messages, composition.merged.model_settings)
 
 

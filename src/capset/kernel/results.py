@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Generic
+from typing import Any, Generic
 
 from typing_extensions import TypeVar
 
@@ -25,3 +25,10 @@ class Result(Generic[R]):
     record: str
     runtime_hash: str
     prompt_hash: str
+
+
+def formatted_result(result: Result[Any]) -> dict[str, Any]:  # the data is of the tool's own type
+    """Return a result as ``{"ok": True, "data": …}`` or ``{"ok": False, "error": message}`` (spec 2, F30)."""
+    if result.error is not None:
+        return {"ok": False, "error": result.error.message}
+    return {"ok": True} if result.data is None else {"ok": True, "data": result.data}

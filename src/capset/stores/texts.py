@@ -16,6 +16,15 @@ def storable(text: str, what: str) -> str:
     return text
 
 
+def is_storable(text: str) -> bool:
+    """Say whether every database can hold a text."""
+    try:
+        storable(text, "it")
+    except StateError:
+        return False
+    return True
+
+
 def gone(what: str) -> StateError:
     """Return the error for a session that there is not, or not any more; ``what`` names what would have lived in it."""
     return StateError(f"the session of this {what} was deleted", status=404)

@@ -100,14 +100,14 @@ def snapshot_shape(snapshot: Snapshot, system_text: str | None = None) -> Snapsh
             in_play=name in snapshot.tools,
             reason=snapshot.explain(name).reason,
         )
-        for name, installed in sorted(composition.tools.items())
+        for name, installed in sorted(snapshot.installed.items())
     ]
     return SnapshotShape(
         agent=composition.block.name,
         principal=snapshot.principal.id,
         system_prompt=composition.block.system_prompt,
         instructions=list(snapshot.instructions),
-        system_text=composition.system_text if system_text is None else system_text,
+        system_text=snapshot.system_text if system_text is None else system_text,
         capabilities=[one.name for one in composition.capabilities],
         uses=[_used(one) for one in composition.chosen],
         dynamic=[getattr(function, "__name__", "uses") for function in composition.dynamic],

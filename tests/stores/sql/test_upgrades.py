@@ -21,6 +21,7 @@ from capset.stores.base import (
     StateRow,
 )
 from capset.stores.sql.sqlite import make_engine
+from capset.testing.store_suite.lineage_rows import envelope_row, link_row
 from capset.testing.store_suite.support import NOW, begin
 from tests.stores.sql.support import opened, raw
 
@@ -68,7 +69,7 @@ async def test_a_database_of_the_first_version_is_brought_up_to_date(tmp_path: P
 
 
 @pytest.mark.spec("P30")
-async def test_a_database_of_the_version_before_is_brought_up_to_date(tmp_path: Path) -> None:
+async def test_a_database_of_the_second_version_is_brought_up_to_date(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     make(
         path,
@@ -89,8 +90,41 @@ async def test_a_database_of_the_version_before_is_brought_up_to_date(tmp_path: 
     assert entries == [("a", '{"config": {"limit": 5}}'), ("b", None)], "a plain id is what it was before"
 
 
+@pytest.mark.spec("F29", "P30")
+async def test_a_database_of_the_version_before_is_brought_up_to_date(tmp_path: Path) -> None:
+    """With all that is in it, and beside a process of that version, which was there before the upgrade."""
+    path = tmp_path / "a.db"
+    make(
+        path,
+        "0003",
+        "INSERT INTO sessions (id, agent, definition, static_hash, principal, principal_kind, org, created_at)"
+        " VALUES ('s', 'scribe', '{}', 'hash', 'user-1', 'user', 'acme', '2026')",
+        PUT_AGENT,
+        "INSERT INTO agent_capabilities VALUES ('agent-1', 1, 'a', NULL), ('agent-1', 0, 'b', NULL)",
+        "INSERT INTO states VALUES ('session', 's', 'acme', 'notes', 's', '7', 3, '2026')",
+        "INSERT INTO documents VALUES (1, 'session', 's', 'acme', 'memories', 'id-1', 's', 'A text', '2026')",
+        "INSERT INTO document_words (rowid, words) VALUES (1, 'a text')",
+    )
+    with raw(path) as old:
+        old.execute("PRAGMA foreign_keys = ON")
+        assert old.execute("SELECT count(*) FROM sessions").fetchone() == (1,)
+        async with opened(path) as store:
+            assert await store.sessions.get("s") == SessionRow(
+                "s", "scribe", "{}", "hash", "user-1", "user", "acme", "2026"
+            )
+            assert await store.agents.get("acme", "agent-1") == AGENT
+            assert await store.states.read([STATE]) == [StateRow("7", 3)]
+            assert await store.documents.get(TEXTS, "id-1") == DocumentRow("id-1", "A text", "2026")
+            link = link_row("link-1", session="s")
+            await store.lineage.record_turn(link, envelope_row("id-1", "link-1"))
+            for statement in ("DELETE FROM replies WHERE session = 's'", "DELETE FROM sessions WHERE id = 's'"):
+                old.execute(statement)
+            assert await store.states.read([STATE]) == [StateRow(None, 0)]
+            assert await store.lineage.latest_link("acme", "s") == link, "links are not the session's to take along"
+
+
 @pytest.mark.spec("P30")
-async def test_a_process_of_the_version_before_goes_on_beside_a_new_one(tmp_path: Path) -> None:
+async def test_a_process_of_the_second_version_goes_on_beside_a_new_one(tmp_path: Path) -> None:
     """With the statements of revision 0002, on a connection that was open before the upgrade."""
     path = tmp_path / "a.db"
     make(path, "0002")

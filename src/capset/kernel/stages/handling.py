@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, cast
 
-from capset.composition.merge import Installed
+from capset.composition.installing import Installed
 from capset.definitions.messages import Progress, Reply
 from capset.errors import (
     Cancelled,

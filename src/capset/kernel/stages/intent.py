@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from capset.composition.merge import Installed
+from capset.composition.installing import Installed
 from capset.kernel.audit import Intent
 from capset.kernel.invocation import Invocation, Step
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from capset.composition.merge import Installed
+from capset.composition.installing import Installed
 from capset.kernel.execution import execution_of
 from capset.kernel.invocation import Invocation, Step
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from capset.composition.merge import Installed
+from capset.composition.installing import Installed
 from capset.kernel.invocation import Step
 from capset.kernel.stages.handling import handling
 from capset.kernel.stages.intent import intent

@@ -6,7 +6,7 @@ import logging
 
 from pydantic import ValidationError
 
-from capset.composition.merge import Installed
+from capset.composition.installing import Installed
 from capset.definitions.misfits import misfits
 from capset.errors import InvalidOutput
 from capset.kernel.invocation import MISSING, Invocation, Step

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from capset.composition.merge import Installed
+from capset.composition.installing import Installed
 from capset.errors import PermissionDenied
 from capset.kernel.invocation import Invocation, Step
 
@@ -15,7 +15,7 @@ def permission(installed: Installed) -> Step:
         snapshot = call.place.snapshot
         if name not in snapshot.tools:
             verdict = snapshot.verdicts[name]
-            call.decision, call.policies, call.reason = "deny", verdict.policies, verdict.reason
+            call.decision, call.policies, call.reason = "deny", verdict.policies, verdict.detail or verdict.reason
             raise PermissionDenied(f"Permission denied: {verdict.reason}")
 
     return step

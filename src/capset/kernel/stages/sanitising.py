@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from capset.composition.merge import Installed
+from capset.composition.installing import Installed
 from capset.errors import InvalidOutput
 from capset.kernel.invocation import MISSING, Invocation, Step
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from capset.composition.merge import Installed
+from capset.composition.installing import Installed
 from capset.definitions.messages import Json
 from capset.definitions.misfits import misfits
 from capset.definitions.plain import plain, plain_json

@@ -7,6 +7,17 @@ from capset.stores.base.audit import AuditLog, AuditPage, AuditQuery, Entry
 from capset.stores.base.documents import DocumentRow, DocumentStore
 from capset.stores.base.files import FileStore
 from capset.stores.base.keys import KeyRow, KeyStore
+from capset.stores.base.lineage import (
+    EnvelopeRow,
+    LineageStore,
+    LinkPage,
+    LinkQuery,
+    LinkRow,
+    PayloadKind,
+    PayloadRow,
+    RegistrationRow,
+    TransitionRow,
+)
 from capset.stores.base.replies import ReplyRow, ReplyStore
 from capset.stores.base.sessions import SessionPage, SessionQuery, SessionRow, SessionStore
 from capset.stores.base.states import Change, ScopeKey, StateRow, StateStore, StoredScope
@@ -27,9 +38,17 @@ __all__ = [
     "DocumentRow",
     "DocumentStore",
     "Entry",
+    "EnvelopeRow",
     "FileStore",
     "KeyRow",
     "KeyStore",
+    "LineageStore",
+    "LinkPage",
+    "LinkQuery",
+    "LinkRow",
+    "PayloadKind",
+    "PayloadRow",
+    "RegistrationRow",
     "ReplyRow",
     "ReplyStore",
     "ScopeKey",
@@ -41,5 +60,6 @@ __all__ = [
     "StateStore",
     "Store",
     "StoredScope",
+    "TransitionRow",
     "make_store",
 ]

@@ -11,6 +11,7 @@ from capset.stores.base.audit import AuditLog
 from capset.stores.base.documents import DocumentStore
 from capset.stores.base.files import FileStore
 from capset.stores.base.keys import KeyStore
+from capset.stores.base.lineage import LineageStore
 from capset.stores.base.replies import ReplyStore
 from capset.stores.base.sessions import SessionStore
 from capset.stores.base.states import StateStore
@@ -60,6 +61,11 @@ class Store(Protocol):
     @property
     def replies(self) -> ReplyStore:
         """The answers that are kept for requests that may be sent again."""
+        ...
+
+    @property
+    def lineage(self) -> LineageStore:
+        """Which exact version ran: registrations, links, envelopes, and what hashes cover."""
         ...
 
     async def open(self) -> None:

@@ -10,6 +10,7 @@ from capset.stores.memory.documents import MemoryDocuments
 from capset.stores.memory.door import Door
 from capset.stores.memory.files import MemoryFiles
 from capset.stores.memory.keys import MemoryKeys
+from capset.stores.memory.lineage import MemoryLineage
 from capset.stores.memory.replies import MemoryReplies
 from capset.stores.memory.sessions import MemorySessions
 from capset.stores.memory.states import MemoryStates
@@ -34,6 +35,7 @@ class MemoryStore:
         self._sessions = MemorySessions(self._door, self._files, self._states, self._documents, self._replies)
         self._agents = MemoryAgents(self._door)
         self._keys = MemoryKeys(self._door)
+        self._lineage = MemoryLineage(self._door)
 
     @property
     def audit(self) -> MemoryAudit:
@@ -74,6 +76,11 @@ class MemoryStore:
     def replies(self) -> MemoryReplies:
         """The answers that are kept for requests that may be sent again."""
         return self._replies
+
+    @property
+    def lineage(self) -> MemoryLineage:
+        """Which exact version ran: registrations, links, envelopes, and what hashes cover."""
+        return self._lineage
 
     async def open(self) -> None:
         """Make ready, and close the intents that were open when it was last closed as ``interrupted``."""

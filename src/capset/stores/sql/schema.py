@@ -8,10 +8,10 @@ from sqlalchemy import Connection, Engine, inspect
 
 from capset.errors import StoreError
 
-HEAD: Final = "0003"
+HEAD: Final = "0004"
 """The revision that this version of capset works with: the last of ``migrations/versions``."""
 
-KNOWN: Final = frozenset({"0001", "0002", HEAD})
+KNOWN: Final = frozenset({"0001", "0002", "0003", HEAD})
 """Every revision that this version can raise to ``HEAD``."""
 
 

@@ -82,7 +82,8 @@ def make_engine(path: Path, begin: Literal["IMMEDIATE", "DEFERRED"], *, busy_sec
 
     def connected(raw: sqlite3.Connection, _record: object) -> None:
         raw.execute("PRAGMA foreign_keys = ON")
-        raw.execute("PRAGMA synchronous = FULL")
+        # It reads the file, which another process may be switching to WAL at this moment.
+        _waiting(lambda: raw.execute("PRAGMA synchronous = FULL"), busy_seconds)
         if writes:
             _waiting(lambda: _use_wal(raw), busy_seconds)
         else:

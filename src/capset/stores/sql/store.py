@@ -14,6 +14,7 @@ from capset.stores.sql.documents import SqlDocuments
 from capset.stores.sql.files import SqlFiles
 from capset.stores.sql.keys import SqlKeys
 from capset.stores.sql.leases import Leases
+from capset.stores.sql.lineage import SqlLineage
 from capset.stores.sql.problems import explained
 from capset.stores.sql.reader import Reader
 from capset.stores.sql.recovery import close_interrupted
@@ -42,6 +43,7 @@ class SqlStore(ABC):
         self._agents = SqlAgents(self._writer, self._reader)
         self._keys = SqlKeys(self._writer, self._reader)
         self._replies = SqlReplies(self._writer)
+        self._lineage = SqlLineage(self._writer, self._reader)
 
     @property
     def audit(self) -> SqlAudit:
@@ -82,6 +84,11 @@ class SqlStore(ABC):
     def replies(self) -> SqlReplies:
         """The answers that are kept for requests that may be sent again."""
         return self._replies
+
+    @property
+    def lineage(self) -> SqlLineage:
+        """Which exact version ran: registrations, links, envelopes, and what hashes cover."""
+        return self._lineage
 
     @abstractmethod
     def make_engines(self) -> tuple[Engine, Engine]:

@@ -13,7 +13,7 @@ from capset.definitions.agents import Agent
 from capset.definitions.capabilities import Capability
 from capset.definitions.principals import Principal
 from capset.definitions.references import AnyRef
-from capset.evaluation.snapshot import evaluate
+from capset.evaluation.evaluate import evaluate
 
 
 async def hashes_of(ref: AnyRef) -> dict[str, list[str]]:

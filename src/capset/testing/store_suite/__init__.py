@@ -15,15 +15,20 @@ from typing import Final
 from capset.testing.store_suite import (
     agent_checks,
     document_checks,
+    envelope_checks,
     file_checks,
     key_checks,
     lifecycle_checks,
+    lineage_text_checks,
     query_checks,
     record_checks,
+    registration_checks,
     reply_checks,
     search_checks,
     session_checks,
     state_checks,
+    transition_checks,
+    turn_checks,
 )
 from capset.testing.store_suite.support import Check, Make
 
@@ -39,6 +44,11 @@ store_suite: Final[tuple[Check, ...]] = (
     *agent_checks.CHECKS,
     *key_checks.CHECKS,
     *reply_checks.CHECKS,
+    *registration_checks.CHECKS,
+    *turn_checks.CHECKS,
+    *transition_checks.CHECKS,
+    *envelope_checks.CHECKS,
+    *lineage_text_checks.CHECKS,
 )
 """Every check."""
 

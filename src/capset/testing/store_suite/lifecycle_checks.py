@@ -71,6 +71,8 @@ async def a_store_that_is_not_open_refuses(make: Make) -> None:
         await expect_error(StoreError, store.documents.add(key, DocumentRow("a", "text", NOW)), "documents.add")
         await expect_error(StoreError, store.documents.recent(key, limit=1), "documents.recent")
         await expect_error(StoreError, store.documents.search(key, "text", limit=1), "documents.search")
+        await expect_error(StoreError, store.lineage.record_payloads([]), "lineage.record_payloads")
+        await expect_error(StoreError, store.lineage.latest_link(None, "session-1"), "lineage.latest_link")
         await store.open()
         await expect_error(StoreError, store.open(), "open when it is open")
         await store.close()

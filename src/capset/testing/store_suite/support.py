@@ -138,4 +138,6 @@ async def expect_error(error: type[_Error], awaitable: Awaitable[object], what: 
         value = await awaitable
     except error as raised:
         return raised
+    except Exception as other:
+        raise AssertionError(f"{what}: expected {error.__name__}, got {other!r}") from other
     raise AssertionError(f"{what}: expected {error.__name__}, got {value!r}")

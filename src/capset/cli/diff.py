@@ -1,0 +1,72 @@
+"""``capset diff``: what differs between two versions (spec 2, F31)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Final
+
+import typer
+
+from capset.cli.exits import Exit, ended, guarded
+from capset.cli.options import AsJson, Db
+from capset.cli.output import cell, err, out, print_json
+from capset.cli.settings import existing_db, load_settings
+from capset.cli.stored import opened_store
+from capset.cli.versions import find, stored
+from capset.errors import DefinitionError
+from capset.evaluation.comparison import diff_sides
+from capset.evaluation.differences import Diff
+from capset.evaluation.report import Sign, report_lines
+from capset.evaluation.sides import Side
+from capset.wire.diffs import diff_shape
+
+_STYLES: Final[dict[Sign, str]] = {"+": "green", "-": "red", "~": "yellow", "=": "dim", "#": "bold"}
+
+
+@guarded
+def diff_command(
+    before: Annotated[
+        str, typer.Argument(metavar="A", help="A file with an envelope or a link, - for stdin, or the id of one.")
+    ],
+    after: Annotated[str, typer.Argument(metavar="B", help="What to compare it with, named in the same ways.")],
+    exit_code: Annotated[bool, typer.Option("--exit-code", help="End with 3 if they differ.")] = False,
+    db: Db = None,
+    as_json: AsJson = False,
+) -> Exit:
+    """Compare two versions of an agent: which hashes moved, and why.
+
+    Shows which tools came (+), went (-) or changed (~) and what changed in them, field by field; which policies answer
+    otherwise; and what changed in the prompt and the definition. Ids are looked up in the database.
+    """
+    if before == after == "-":
+        raise DefinitionError("stdin can be read once: give a file or an id for A or for B")
+    diff = asyncio.run(_compared(before, after, db))
+    with ended():
+        if as_json:
+            print_json(diff_shape(diff).plain())
+        else:
+            _show(diff)
+    return Exit.DIFFERENT if exit_code and diff.differs else Exit.DONE
+
+
+async def _compared(before: str, after: str, db: str | None) -> Diff:
+    ours, theirs = find(before), find(after)
+    if isinstance(ours, Side) and isinstance(theirs, Side):
+        return diff_sides(ours, theirs)
+    async with opened_store(existing_db(load_settings(db=db).db)) as store:
+        ours, theirs = [
+            one if isinstance(one, Side) else await stored(store.lineage, str(one)) for one in (ours, theirs)
+        ]
+        return diff_sides(ours, theirs)
+
+
+def _show(diff: Diff) -> None:
+    console = out()
+    is_cut = False
+    for line in report_lines(diff, width=console.width):
+        style = _STYLES.get(line.sign)
+        text = cell(str(line))
+        console.print(f"[{style}]{text}[/]" if style else text, soft_wrap=True)
+        is_cut |= line.is_cut
+    if is_cut:
+        err().print("[dim]values with … are cut: --json has them whole[/]")

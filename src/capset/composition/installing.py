@@ -1,0 +1,205 @@
+"""Tools and toolkits as they stand in a composition: under which names, behind which gates, with which hooks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from capset.composition.sources import Source
+from capset.definitions.hooks import NO_HOOKS, Hooks, merge_hooks
+from capset.definitions.policies import Policy
+from capset.definitions.toolkits import MAX_LEVELS, AnyToolkit, DynamicToolkit, Member, Toolkit, tools_in
+from capset.definitions.tools import AnyTool, Tool
+from capset.errors import DefinitionError, ToolNameConflict
+
+_QUOTED: Final = re.compile(r"`([A-Za-z0-9_-]{1,64})`")
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """The names of a capability's tools here, by their own; ``prefix`` is for those that are made at run time."""
+
+    known: Mapping[str, str] = field(default_factory=dict[str, str])
+    prefix: str = ""
+
+    def of(self, tool: AnyTool) -> str:
+        """Return the name that a model calls a tool by."""
+        return self.known.get(tool.name) or self.prefix + tool.name
+
+    def in_text(self, text: str) -> str:
+        """Return instructions with the names that tools have here, where they stand in backquotes."""
+        return _QUOTED.sub(lambda found: f"`{self.known.get(found[1], found[1])}`", text)
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """One that stands around tools, a block, a capability, a preset or a toolkit: its name, its gates, its hooks."""
+
+    owner: str
+    policies: tuple[Policy, ...]
+    hooks: Hooks = NO_HOOKS
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """A policy with its first owner in traversal order, and the hooks that are told of it, the outermost first."""
+
+    policy: Policy
+    owner: str
+    hooks: Hooks
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """A tool of a composition: the name that a model calls it by, who brought it, and every gate before it.
+
+    ``levels`` are the block, each capability, preset and toolkit that brings it, and itself, outermost first; ``gates``
+    and ``hooks`` are theirs, in that order. ``toolkits`` are the names of those around it.
+    """
+
+    tool: AnyTool
+    name: str
+    source: Source
+    levels: tuple[Level, ...]
+    gates: tuple[Policy, ...]
+    hooks: Hooks
+    toolkits: tuple[str, ...] = ()
+    instructions: tuple[str, ...] = ()
+
+    @property
+    def owner(self) -> str:
+        """The name of the capability that brought it, or of the block."""
+        return self.source.capability or self.source.path[-1]
+
+    @property
+    def qualified(self) -> str:
+        """The name with its owner's, ``capability.tool``."""
+        return f"{self.owner}.{self.name}"
+
+    @property
+    def met(self) -> tuple[Gate, ...]:
+        """The gates, each with its first owner here and the hooks that are told of it."""
+        return gates_of(self.levels)
+
+    def behind(self, levels: tuple[Level, ...]) -> Installed:
+        """Return the tool as it stands when it is brought by another way too: every gate of both is before it."""
+        both = tuple(dict.fromkeys((*self.levels[:-1], *levels)))
+        return replace(self, levels=both, gates=_gates(both), hooks=_hooks(both))
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class InstalledToolkit:
+    """A toolkit of a composition. ``levels`` are all that stand around its members, itself the last.
+
+    ``toolkits`` are the names of those around it, ``tools`` those of the tools in it, as they are here.
+    """
+
+    toolkit: AnyToolkit
+    source: Source
+    names: Names
+    levels: tuple[Level, ...]
+    toolkits: tuple[str, ...]
+    tools: frozenset[str]
+
+    @property
+    def path(self) -> tuple[str, ...]:
+        """Its name, and before it those of the toolkits around it."""
+        return (*self.toolkits, self.toolkit.name)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing can ever be in it."""
+        return isinstance(self.toolkit, Toolkit) and not self.toolkit.members
+
+    @property
+    def gates(self) -> tuple[Policy, ...]:
+        """Every gate before its members, outermost first."""
+        return _gates(self.levels)
+
+    @property
+    def instructions(self) -> tuple[str, ...]:
+        """What the model is told of it, with the names that its tools have here."""
+        return tuple(map(self.names.in_text, self.toolkit.instructions))
+
+
+class Installing:
+    """Walks members in traversal order, a toolkit before what is in it, and installs each under its name."""
+
+    def __init__(self, tools: Mapping[str, Installed] | None = None, gates: Iterable[Policy] = ()) -> None:
+        """``tools`` and ``gates`` are those that are there already: names must not clash, no gate is met again."""
+        self.tools: dict[str, Installed] = dict(tools or {})
+        self.steps: list[Gate | InstalledToolkit] = []
+        self._order: dict[str | InstalledToolkit, None] = {}
+        self._met: set[Policy] = set(gates)
+
+    @property
+    def members(self) -> tuple[Installed | InstalledToolkit, ...]:
+        """What was installed, in traversal order."""
+        return tuple(self.tools[one] if isinstance(one, str) else one for one in self._order)
+
+    def add(
+        self,
+        members: Iterable[Member],
+        source: Source,
+        names: Names,
+        around: tuple[Level, ...],
+        toolkits: tuple[str, ...] = (),
+    ) -> None:
+        """Install some members with everything in them. Raises ``ToolNameConflict``, naming both contributors."""
+        for one in members:
+            levels = (*around, Level(one.name, one.policies, one.hooks))
+            self._meet(levels)
+            if isinstance(one, Tool):
+                self._install(one, source, names, levels, toolkits)
+                continue
+            if len(toolkits) >= MAX_LEVELS:
+                raise DefinitionError(f"{source}: toolkits are nested more than {MAX_LEVELS} levels deep")
+            inside = () if isinstance(one, DynamicToolkit) else one.members
+            tools = frozenset(map(names.of, tools_in(inside)))
+            installed = InstalledToolkit(one, source, names, levels, toolkits, tools)
+            self._order[installed] = None
+            if isinstance(one, DynamicToolkit):
+                self.steps.append(installed)
+            self.add(inside, source, names, levels, installed.path)
+
+    def _install(
+        self, tool: AnyTool, source: Source, names: Names, levels: tuple[Level, ...], toolkits: tuple[str, ...]
+    ) -> None:
+        name, told = names.of(tool), tuple(map(names.in_text, tool.instructions))
+        new = Installed(tool, name, source, levels, _gates(levels), _hooks(levels), toolkits, told)
+        first = self.tools.setdefault(name, new)
+        if first.tool is not tool:
+            owner = source.capability or first.source.capability
+            raise ToolNameConflict(
+                f"{first.source} and {source} bring two different tools named {name!r}",
+                hint=f"rename one in uses: {owner}.with_names(prefix='…'), or rename={{{tool.name!r}: '…'}}",
+            )
+        if first is not new:
+            self.tools[name] = first.behind(levels)
+        self._order[name] = None
+
+    def _meet(self, levels: tuple[Level, ...]) -> None:
+        """Note the gates that were not met before: their first owner in traversal order is here (spec 2, F23)."""
+        new = [gate for gate in gates_of(levels) if gate.policy not in self._met]
+        self._met.update(gate.policy for gate in new)
+        self.steps += new
+
+
+def gates_of(levels: Sequence[Level]) -> tuple[Gate, ...]:
+    """Return the gates of some levels, the outermost first, each with its first owner."""
+    met: dict[Policy, Gate] = {}
+    for depth, level in enumerate(levels, start=1):
+        for policy in level.policies:
+            if policy not in met:
+                met[policy] = Gate(policy, level.owner, _hooks(levels[:depth]))
+    return tuple(met.values())
+
+
+def _gates(levels: Iterable[Level]) -> tuple[Policy, ...]:
+    return tuple(dict.fromkeys(policy for level in levels for policy in level.policies))
+
+
+def _hooks(levels: Iterable[Level]) -> Hooks:
+    return merge_hooks(*(level.hooks for level in levels))

@@ -1,0 +1,189 @@
+"""From one evaluation to what is kept of it (spec 2, F26, F27)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from typing_extensions import Unpack
+
+from capset.composition.compose import Composition, compose
+from capset.composition.installing import Installed
+from capset.composition.statics import static_parts
+from capset.definitions.blocks import Block
+from capset.definitions.contexts import Context
+from capset.definitions.principals import Principal
+from capset.errors import InvalidArguments
+from capset.evaluation.envelope import (
+    PolicyPart,
+    PolicyResult,
+    RuntimePart,
+    SnapshotEnvelope,
+    StaticPart,
+    WireContext,
+    WirePayload,
+    WirePrincipal,
+    WireTool,
+)
+from capset.evaluation.evaluate import Labels, evaluate
+from capset.evaluation.policies import PolicyMode
+from capset.evaluation.safe import json_safe
+from capset.evaluation.snapshot import Snapshot
+from capset.fingerprint.links import CapabilityLink
+from capset.fingerprint.payloads import tool_payload
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Captured:
+    """What one evaluation gave: the envelope to keep, its link, and the snapshot with the live tools."""
+
+    envelope: SnapshotEnvelope
+    snapshot: Snapshot
+
+    @property
+    def link(self) -> CapabilityLink:
+        """The hashes, and whose they are."""
+        return self.envelope.link
+
+    @property
+    def tools(self) -> Mapping[str, Installed]:
+        """The live tools in play, by name."""
+        return self.snapshot.tools
+
+    @property
+    def instructions(self) -> tuple[str, ...]:
+        """What the model is told beside the system prompt."""
+        return self.snapshot.instructions
+
+
+async def capture(
+    agent: Block | Composition,
+    *,
+    principal: Principal,
+    env: Mapping[str, Any] | None = None,
+    context: Context | None = None,
+    session_context: Mapping[str, Any] | None = None,
+    policy_mode: PolicyMode = "authoritative",
+    include_static: bool = True,
+    **labels: Unpack[Labels],
+) -> Captured:
+    """Evaluate an agent once, and return what is to be kept of that together with its live tools.
+
+    ``session_context`` is JSON data of the host's, stored and never hashed; everything else is as for ``evaluate`` and
+    ``envelope_of``. Raises what ``compose`` and ``evaluate`` raise, and ``InvalidArguments`` for a session context that
+    is no JSON data.
+    """
+    composition = agent if isinstance(agent, Composition) else compose(agent)
+    snapshot = await evaluate(composition, principal=principal, env=env, context=context, **labels)
+    kept = envelope_of(
+        snapshot, session_context=session_context, policy_mode=policy_mode, include_static=include_static
+    )
+    return Captured(kept, snapshot)
+
+
+async def capture_runtime(
+    agent: Block | Composition,
+    *,
+    principal: Principal,
+    env: Mapping[str, Any] | None = None,
+    context: Context | None = None,
+    **labels: Unpack[Labels],
+) -> Captured:
+    """Evaluate an agent once and return the runtime slice alone: for turns whose definition is known already."""
+    return await capture(agent, principal=principal, env=env, context=context, include_static=False, **labels)
+
+
+async def compute_link(
+    agent: Block | Composition,
+    *,
+    principal: Principal,
+    env: Mapping[str, Any] | None = None,
+    context: Context | None = None,
+    **labels: Unpack[Labels],
+) -> CapabilityLink:
+    """Evaluate an agent once, and return the link alone (F26)."""
+    composition = agent if isinstance(agent, Composition) else compose(agent)
+    return link_of(await evaluate(composition, principal=principal, env=env, context=context, **labels))
+
+
+def link_of(snapshot: Snapshot) -> CapabilityLink:
+    """Return the link of a snapshot; its ``agent_id`` is the agent's name where the host gave none."""
+    name = snapshot.composition.block.name if snapshot.agent_name is None else snapshot.agent_name
+    return CapabilityLink(
+        agent_id=name if snapshot.agent_id is None else snapshot.agent_id,
+        agent_name=name,
+        static_hash=snapshot.static_hash,
+        runtime_hash=snapshot.runtime_hash,
+        prompt_hash=snapshot.prompt_hash,
+        invocation_hash=snapshot.invocation_hash,
+        tool_refs=snapshot.tool_refs,
+    )
+
+
+def envelope_of(
+    snapshot: Snapshot,
+    *,
+    session_context: Mapping[str, Any] | None = None,
+    policy_mode: PolicyMode | None = None,
+    include_static: bool = True,
+) -> SnapshotEnvelope:
+    """Return a snapshot as it is kept; that of a session is ``session.snapshot``.
+
+    ``policy_mode`` is what calls of a hydrated snapshot go by, by default the snapshot's own; ``include_static`` adds
+    the definition. Raises ``InvalidArguments`` for a session context that is no JSON data.
+    """
+    env, dropped = json_safe(snapshot.env)
+    return SnapshotEnvelope(
+        static=_static(snapshot.composition) if include_static else None,
+        policy=PolicyPart(
+            mode=policy_mode or snapshot.policy_mode,
+            results=tuple(
+                PolicyResult(id=policy.id, kind=decision.kind, reason=decision.reason)
+                for policy, decision in snapshot.answers.items()
+            ),
+        ),
+        runtime=RuntimePart(
+            link=link_of(snapshot),
+            tools=tuple(_tool(ref.name, ref.hash, snapshot.tools[ref.name]) for ref in snapshot.tool_refs),
+            system_prompt=snapshot.composition.block.system_prompt,
+            instructions=snapshot.instructions,
+            toolkit_context=WireContext(
+                namespace=snapshot.namespace,
+                agent_id=snapshot.agent_id,
+                agent_name=snapshot.agent_name,
+                principal=_principal(snapshot.principal),
+                env=env,
+                dropped=dropped,
+            ),
+        ),
+        context=None if session_context is None else _plain(session_context),
+    )
+
+
+def _static(composition: Composition) -> StaticPart:
+    own, *parts = static_parts(composition)
+    return StaticPart(
+        hash=own.hash,
+        payload=own.payload,
+        parts=tuple(WirePayload(name=one.name, hash=one.hash, payload=one.payload) for one in parts),
+    )
+
+
+def _principal(who: Principal) -> WirePrincipal:
+    return WirePrincipal(id=who.id, kind=who.kind, org=who.org, permissions=tuple(sorted(who.permissions)))
+
+
+def _tool(name: str, shown: str, installed: Installed) -> WireTool:
+    gates = tuple(policy.id for policy in installed.gates)
+    return WireTool(name=name, hash=shown, payload=tool_payload(installed.tool), policies=gates)
+
+
+def _plain(context: Mapping[str, Any]) -> dict[str, Any]:
+    kept, dropped = json_safe(context)
+    if dropped:
+        raise InvalidArguments(
+            f"a session context is JSON data without secrets; {dropped[0]!r} is not",
+            hint="leave it out, or give its id",
+        )
+    return kept

@@ -1,0 +1,214 @@
+"""What evaluating a composition takes, worked out once: tools by their gates, and their fragments of the payload."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence, Set
+from types import MappingProxyType
+from typing import Final, NamedTuple
+from weakref import WeakKeyDictionary
+
+from capset.composition.compose import Composition
+from capset.composition.installing import Gate, Installed, InstalledToolkit
+from capset.definitions.policies import Decision, Policy, allow
+from capset.fingerprint.canonical import canonical
+from capset.fingerprint.hashes import Ref, prompt_hash, tool_hash
+from capset.fingerprint.payloads import runtime_payload
+
+_KEPT: Final = 64
+"""How many choices of tools, and of instructions, a plan remembers the hashes of."""
+
+
+class Group(NamedTuple):
+    """Tools that are in play together or not at all: the same gates, the same permissions."""
+
+    gates: tuple[Policy, ...]
+    permissions: frozenset[str]
+
+
+class Entry(NamedTuple):
+    """One tool of a plan: the number of its group, and its name and hash."""
+
+    installed: Installed
+    group: int
+    ref: Ref
+
+
+class Plan:
+    """The tools of a composition in groups, and in the runtime payload's order.
+
+    ``steps`` are what an evaluation takes, in traversal order: the gates that it asks, and the dynamic toolkits;
+    ``gates`` are all policies. ``speaking`` are the members with instructions.
+    """
+
+    __slots__ = (
+        "_all",
+        "_groups_of",
+        "_hashes",
+        "_instructions",
+        "_payload",
+        "_permissions",
+        "_prompts",
+        "_spans",
+        "_system_prompt",
+        "entries",
+        "gates",
+        "groups",
+        "has_hooks",
+        "installed",
+        "is_dynamic",
+        "members",
+        "speaking",
+        "steps",
+    )
+
+    def __init__(
+        self,
+        composition: Composition,
+        members: Sequence[Installed | InstalledToolkit],
+        tools: Mapping[str, Installed],
+        steps: Sequence[Gate | InstalledToolkit] = (),
+    ) -> None:
+        """``members`` and ``tools`` are the composition's own, with what was made for one evaluation, if anything."""
+        self.installed = tools
+        self.members = members
+        self.steps = [one for one in steps if is_taken(one)]
+        self.gates = [one.policy for one in steps if isinstance(one, Gate)]
+        self.is_dynamic = len(self.gates) < len(steps)
+        self.has_hooks = any(one.hooks for one in steps if isinstance(one, Gate))
+        self.speaking = [one for one in members if _texts(one) and _is_current(one, tools)]
+        groups: dict[Group, int] = {}
+        entries: list[Entry] = []
+        for name, one in tools.items():
+            group = groups.setdefault(Group(one.gates, one.tool.permissions), len(groups))
+            ref = Ref(name, tool_hash(one.tool))
+            entries.append(Entry(one, group, ref))
+        self.groups = tuple(groups)
+        self._all: tuple[bool, ...] = (True,) * len(groups)
+        self._permissions = frozenset[str]().union(*(group.permissions for group in groups))
+        self._groups_of: dict[str | Policy, list[int]] = {}
+        for number, group in enumerate(groups):
+            for reason in (*group.permissions, *group.gates):
+                self._groups_of.setdefault(reason, []).append(number)
+        self.entries = sorted(entries, key=lambda entry: (entry.ref.name, entry.ref.hash))
+        self._system_prompt = composition.block.system_prompt
+        self._instructions = composition.instructions
+        fragments = [canonical(entry.ref.payload) + b"," for entry in self.entries]
+        self._payload = memoryview(b"".join(fragments))
+        self._spans: list[list[tuple[int, int]]] = [[] for _ in groups]
+        end = 0
+        for entry, fragment in zip(self.entries, fragments, strict=True):
+            begin, end = end, end + len(fragment)
+            self._spans[entry.group].append((begin, end))
+        self._hashes: dict[tuple[bool, ...], str] = {}
+        self._prompts: dict[tuple[str, ...], str] = {}
+
+    def passing(self, permissions: Set[str], answers: Mapping[Policy, Decision]) -> tuple[bool, ...]:
+        """Return for each group whether its tools are in play: nothing is missing, and no gate denies."""
+        against = [*(self._permissions - permissions), *denied_by(answers)]
+        if not against:
+            return self._all
+        passed = list(self._all)
+        for reason in against:
+            for number in self._groups_of.get(reason, ()):
+                passed[number] = False
+        return tuple(passed)
+
+    def told(self, passed: Sequence[bool], answers: Mapping[Policy, Decision]) -> tuple[str, ...]:
+        """Return the instructions of toolkits and tools in play, in traversal order (F18).
+
+        A toolkit that is denied says nothing, and neither does one of whose tools none is in play.
+        """
+        return self._told(passed, answers) if self.speaking else ()
+
+    def _told(self, passed: Sequence[bool], answers: Mapping[Policy, Decision]) -> tuple[str, ...]:
+        there = {entry.ref.name: entry.installed for entry in self.chosen(passed)}
+        within = {
+            (one.source, one.toolkits[:depth]) for one in there.values() for depth in range(1, len(one.toolkits) + 1)
+        }
+        denied = denied_by(answers)
+        texts: list[str] = []
+        for one in self.speaking:
+            if isinstance(one, Installed):
+                is_heard = one.name in there
+            else:
+                is_used = not one.tools.isdisjoint(there) or (one.source, one.path) in within
+                is_heard = denied.isdisjoint(one.gates) and (is_used or one.is_empty)
+            texts += one.instructions if is_heard else ()
+        return tuple(texts)
+
+    def chosen(self, passed: Sequence[bool]) -> Iterable[Entry]:
+        """Return the entries whose groups pass, by name."""
+        return self.entries if all(passed) else [entry for entry in self.entries if passed[entry.group]]
+
+    def runtime_hash(self, passed: tuple[bool, ...]) -> str:
+        """Return the hash of the tools whose groups pass, that of their ``runtime_payload``; once for each choice."""
+        known = self._hashes.get(passed)
+        if known is None:
+            if len(self._hashes) >= _KEPT:
+                self._hashes.clear()
+            known = self._hashes[passed] = self._runtime_hash(passed)
+        return known
+
+    def _runtime_hash(self, passed: tuple[bool, ...]) -> str:
+        hasher, pieces, begin = hashlib.sha256(_BEFORE), list[memoryview](), 0
+        left_out = [span for number, is_in in enumerate(passed) if not is_in for span in self._spans[number]]
+        for start, end in (*sorted(left_out), (len(self._payload), 0)):
+            if start > begin:
+                pieces.append(self._payload[begin:start])
+            begin = end
+        if pieces:
+            pieces[-1] = pieces[-1][:-1]  # its comma
+        for piece in pieces:
+            hasher.update(piece)
+        hasher.update(_AFTER)
+        return hasher.hexdigest()
+
+    def prompt_hash(self, told: tuple[str, ...]) -> str:
+        """Return the hash of what the model is told, which is much the same every time; ``told`` as from ``told``."""
+        known = self._prompts.get(told)
+        if known is None:
+            if len(self._prompts) >= _KEPT:
+                self._prompts.clear()
+            known = self._prompts[told] = prompt_hash(self._system_prompt, (*self._instructions, *told))
+        return known
+
+
+def is_taken(step: Gate | InstalledToolkit) -> bool:
+    """Whether an evaluation has anything to do for a step: a policy of the phase ``call`` is not asked."""
+    return not isinstance(step, Gate) or step.policy.is_asked_at_evaluation
+
+
+def denied_by(answers: Mapping[Policy, Decision]) -> set[Policy]:
+    """Return the policies that deny."""
+    return {policy for policy, decision in answers.items() if decision is not _ALLOWED and decision.kind == "deny"}
+
+
+def _texts(member: Installed | InstalledToolkit) -> tuple[str, ...]:
+    return member.instructions if isinstance(member, Installed) else member.toolkit.instructions
+
+
+def _is_current(member: Installed | InstalledToolkit, tools: Mapping[str, Installed]) -> bool:
+    """Whether a tool stands as its member says: one that was made again has more gates now."""
+    return isinstance(member, InstalledToolkit) or tools.get(member.name) is member
+
+
+_EMPTY: Final = canonical(runtime_payload(()))
+_MIDDLE: Final = _EMPTY.index(b"]")
+_BEFORE, _AFTER = _EMPTY[:_MIDDLE], _EMPTY[_MIDDLE:]
+
+_ALLOWED: Final = allow()
+"""The one that most answers are."""
+
+# A memo over frozen values, as that of the hashes is.
+_PLANS: WeakKeyDictionary[Composition, Plan] = WeakKeyDictionary()
+
+
+def plan_of(composition: Composition) -> Plan:
+    """Return the plan of a composition, worked out at first use."""
+    known = _PLANS.get(composition)
+    if known is None:
+        merged = composition.merged
+        tools = MappingProxyType(dict(merged.tools))
+        known = _PLANS[composition] = Plan(composition, merged.members, tools, merged.steps)
+    return known

@@ -1,0 +1,163 @@
+"""What differs between two pieces of JSON data, every difference at its own path (spec 2, F31)."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from typing import Any, Final, Literal, TypeAlias, cast
+
+from capset.fingerprint.canonical import canonical
+
+ChangeKind = Literal["added", "removed", "changed", "reordered", "renamed"]
+"""``reordered``: the same items in another order. ``renamed``: the same model class under another name."""
+_WORD: Final = re.compile(r"[\w$@-]+")
+_NAME: Final = re.compile(r"(?!\d+\Z)[^\s\"\[\]→]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One difference. ``before`` and ``after`` are JSON data, ``None`` also for what is not there by the kind.
+
+    The path goes from the payload inwards: ``schema.properties.limit.maximum`` by keys, ``tools[add]`` by the name of
+    an item, ``instructions[2]`` by its place, ``permissions[]`` to an item of a list that is a set. ``[1→2]`` is the
+    place before and after, ``$defs.Place→Town`` a renamed class. A key or a name that is no plain word is written as
+    JSON text.
+    """
+
+    path: str
+    kind: ChangeKind
+    before: Any = None
+    after: Any = None
+
+
+# JSON data may be anything, so what compares it takes ``Any``.
+Compare: TypeAlias = Callable[[str, Any, Any], Iterator[Change]]
+"""What differs at a path between two values."""
+
+
+def same(before: Any, after: Any) -> bool:
+    """Whether two values have the same canonical bytes. Raises ``NotCanonical`` for what has none."""
+    return canonical(before) == canonical(after)
+
+
+def at(path: str, step: str) -> str:
+    """Return the path of a member, by its key as ``word`` writes it."""
+    return f"{path}.{step}" if path else step
+
+
+def word(key: str) -> str:
+    """Return a key as a step of a path."""
+    return key if _WORD.fullmatch(key) else json.dumps(key, ensure_ascii=False)
+
+
+def compare(path: str, before: Any, after: Any) -> Iterator[Change]:
+    """Compare any JSON data: mappings by key, lists in their order, the rest as it is."""
+    if isinstance(before, Mapping) and isinstance(after, Mapping):
+        yield from compare_members(path, before, after)
+    elif _are_lists(before, after):
+        yield from compare_lists(path, before, after)
+    elif not same(before, after):
+        yield Change(path, "changed", before, after)
+
+
+def compare_members(
+    path: str,
+    before: Any,
+    after: Any,
+    choose: Callable[[str], Compare] = lambda key: compare,
+    write: Callable[[str], str] = word,
+) -> Iterator[Change]:
+    """Compare two mappings by key; ``choose`` says how the values of a key are compared, ``write`` the key's step."""
+    if not isinstance(before, Mapping) or not isinstance(after, Mapping):
+        yield from compare(path, before, after)
+        return
+    ours, theirs = cast("Mapping[str, Any]", before), cast("Mapping[str, Any]", after)
+    for key in sorted({*ours, *theirs}):
+        here = at(path, write(key))
+        if key not in theirs:
+            yield Change(here, "removed", before=ours[key])
+        elif key not in ours:
+            yield Change(here, "added", after=theirs[key])
+        else:
+            yield from choose(key)(here, ours[key], theirs[key])
+
+
+def compare_lists(path: str, before: Any, after: Any, item: Compare = compare) -> Iterator[Change]:
+    """Compare two lists whose order has a meaning. Items that stand in each other's place are compared by ``item``."""
+    if not _are_lists(before, after):
+        yield from compare(path, before, after)
+        return
+    ours, theirs = list(map(canonical, before)), list(map(canonical, after))
+    if ours != theirs and sorted(ours) == sorted(theirs):
+        yield Change(path, "reordered", list(before), list(after))
+        return
+    for i1, i2, j1, j2 in _gaps(ours, theirs):
+        if i2 - i1 == j2 - j1:
+            for i, j in zip(range(i1, i2), range(j1, j2), strict=True):
+                yield from item(f"{path}[{i}]" if i == j else f"{path}[{i}→{j}]", before[i], after[j])
+        else:
+            yield from (Change(f"{path}[{i}]", "removed", before=before[i]) for i in range(i1, i2))
+            yield from (Change(f"{path}[{j}]", "added", after=after[j]) for j in range(j1, j2))
+
+
+def compare_sets(path: str, before: Any, after: Any) -> Iterator[Change]:
+    """Compare two lists whose order has no meaning; a mere reordering is told, since it moves hashes all the same."""
+    if not _are_lists(before, after):
+        yield from compare(path, before, after)
+        return
+    ours, theirs = {canonical(one): one for one in before}, {canonical(one): one for one in after}
+    if len(ours) < len(before) or len(theirs) < len(after):
+        yield from compare_lists(path, before, after)
+    elif ours.keys() == theirs.keys():
+        if list(ours) != list(theirs):
+            yield Change(path, "reordered", list(before), list(after))
+    else:
+        yield from (Change(f"{path}[]", "removed", before=one) for key, one in ours.items() if key not in theirs)
+        yield from (Change(f"{path}[]", "added", after=one) for key, one in theirs.items() if key not in ours)
+
+
+def compare_named(
+    path: str, before: Any, after: Any, name: Callable[[Any], str | None], item: Compare = compare
+) -> Iterator[Change]:
+    """Compare two lists of items with names of their own, as ``name`` has them; lists without, in their order.
+
+    Where those that stay stand in another order, ``before`` and ``after`` of that change are the names.
+    """
+    ours, theirs = _by_name(before, name), _by_name(after, name)
+    if ours is None or theirs is None:
+        yield from compare_lists(path, before, after, item)
+        return
+    for key in sorted({*ours, *theirs}):
+        here = f"{path}[{key if _NAME.fullmatch(key) else json.dumps(key, ensure_ascii=False)}]"
+        if key not in theirs:
+            yield Change(here, "removed", before=ours[key])
+        elif key not in ours:
+            yield Change(here, "added", after=theirs[key])
+        else:
+            yield from item(here, ours[key], theirs[key])
+    if [key for key in ours if key in theirs] != [key for key in theirs if key in ours]:
+        yield Change(path, "reordered", list(ours), list(theirs))
+
+
+def _are_lists(before: Any, after: Any) -> bool:
+    return isinstance(before, list | tuple) and isinstance(after, list | tuple)
+
+
+def _by_name(items: Any, name: Callable[[Any], str | None]) -> dict[str, Any] | None:
+    """Return items by their names, or ``None`` if they are no list, one has no name or two have the same."""
+    if not isinstance(items, list | tuple):
+        return None
+    given = cast("Sequence[Any]", items)
+    found = {key: one for one in given if isinstance(key := name(one), str)}
+    return found if len(found) == len(given) else None
+
+
+def _gaps(before: list[bytes], after: list[bytes]) -> list[tuple[int, int, int, int]]:
+    """Return where two lists do not agree, as ``before[a:b]`` and ``after[c:d]``; the same gaps from either side."""
+    if before > after:
+        return [(i1, i2, j1, j2) for j1, j2, i1, i2 in _gaps(after, before)]
+    matcher = SequenceMatcher(None, before, after, autojunk=False)
+    return [(i1, i2, j1, j2) for tag, i1, i2, j1, j2 in matcher.get_opcodes() if tag != "equal"]

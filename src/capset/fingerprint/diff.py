@@ -1,0 +1,131 @@
+"""Comparing two versions by their hashes: which moved, and which tools came, went or changed (spec 2, F30, F31)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal, cast, get_args
+
+from capset.fingerprint.hashes import Ref
+from capset.fingerprint.links import CapabilityLink
+
+HashName = Literal["static", "runtime", "prompt", "invocation"]
+HASHES: Final[tuple[HashName, ...]] = get_args(HashName)
+"""The hashes of a link."""
+_OF: Final[Mapping[HashName, str]] = {
+    "static": "definition",
+    "runtime": "tools in play",
+    "prompt": "prompt",
+    "invocation": "invocation",
+}
+"""What each of them is of, for people."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedRef:
+    """Something that has its name still, and another hash."""
+
+    name: str
+    before: str
+    after: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolsDiff:
+    """Which tools came, went and changed, each by name, and how many stayed as they were."""
+
+    came: tuple[Ref, ...]
+    went: tuple[Ref, ...]
+    changed: tuple[ChangedRef, ...]
+    stayed: int
+
+    @property
+    def differs(self) -> bool:
+        """Whether any tool did not stay as it was."""
+        return bool(self.came or self.went or self.changed)
+
+
+@dataclass(frozen=True, slots=True)
+class MovedHash:
+    """A hash that is another one now; ``None`` for no invocation."""
+
+    name: HashName
+    before: str | None
+    after: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class LinksDiff:
+    """Which hashes moved, the profiles if they differ, and the tools. Ids and names of agents are not compared."""
+
+    moved: tuple[MovedHash, ...]
+    profiles: tuple[str, str] | None
+    tools: ToolsDiff
+
+    @property
+    def differs(self) -> bool:
+        """Whether anything differs that is hashed."""
+        return bool(self.moved or self.profiles or self.tools.differs)
+
+
+def diff_tools(before: Iterable[Ref], after: Iterable[Ref]) -> ToolsDiff:
+    """Compare the tools of two versions, by name."""
+    ours, theirs = Counter(before), Counter(after)
+    came, went = _by_name(theirs - ours), _by_name(ours - theirs)
+    changed: list[ChangedRef] = []
+    for name in sorted(came.keys() & went.keys()):
+        pairs = list(zip(went[name], came[name], strict=False))
+        changed += [ChangedRef(name, one.hash, other.hash) for one, other in pairs]
+        went[name], came[name] = went[name][len(pairs) :], came[name][len(pairs) :]
+    return ToolsDiff(_flat(came), _flat(went), tuple(changed), (ours & theirs).total())
+
+
+def diff_links(before: CapabilityLink, after: CapabilityLink) -> LinksDiff:
+    """Compare two links: the hashes, the profile, and the tools in play."""
+    moved = [MovedHash(name, hash_of(before, name), hash_of(after, name)) for name in HASHES]
+    return LinksDiff(
+        tuple(one for one in moved if one.before != one.after),
+        None if before.profile == after.profile else (before.profile, after.profile),
+        diff_tools(before.tool_refs, after.tool_refs),
+    )
+
+
+def explain_relationship(before: CapabilityLink, after: CapabilityLink) -> str:
+    """Say in one sentence what two links have in common, and what not."""
+    if before.profile != after.profile:
+        names = f"{before.profile} and {after.profile}"
+        return f"Hashed by different profiles, {names}, so that their hashes cannot be compared."
+    moved = {one.name for one in diff_links(before, after).moved}
+    counted: list[HashName] = [name for name in HASHES if hash_of(before, name) or hash_of(after, name)]
+    stayed = _enumerated(_OF[name] for name in counted if name not in moved)
+    if not moved:
+        return f"Same in all: {stayed}."
+    other = _enumerated(_OF[name] for name in counted if name in moved)
+    return f"Same {stayed}; other {other}." if stayed else f"Nothing in common: other {other}."
+
+
+def format_hash_short(hash: str | None) -> str:
+    """Return the first twelve digits of a hash, or a dash for none."""
+    return hash[:12] if hash else "–"
+
+
+def hash_of(link: CapabilityLink, name: HashName) -> str | None:
+    """Return one of a link's hashes by its name; ``None`` for no invocation."""
+    return cast("str | None", getattr(link, f"{name}_hash"))
+
+
+def _by_name(refs: Counter[Ref]) -> dict[str, list[Ref]]:
+    found: dict[str, list[Ref]] = {}
+    for ref in sorted(refs.elements(), key=lambda ref: (ref.name, ref.hash)):
+        found.setdefault(ref.name, []).append(ref)
+    return found
+
+
+def _flat(refs: Mapping[str, Sequence[Ref]]) -> tuple[Ref, ...]:
+    return tuple(ref for name in refs for ref in refs[name])
+
+
+def _enumerated(names: Iterable[str]) -> str:
+    *first, last = ("", *names)
+    return f"{', '.join(first[1:])} and {last}" if first[1:] else last

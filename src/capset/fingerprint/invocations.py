@@ -1,0 +1,64 @@
+"""The invocation context: for whom a turn runs, made plain so that equal ones give equal hashes (spec 2, F14)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any, cast
+
+from capset.errors import InvalidArguments
+from capset.fingerprint.canonical import NotCanonical, canonical
+
+
+def normalize_invocation(invocation: Mapping[str, Any] | None, allowlist: Iterable[str] = ()) -> dict[str, Any]:
+    """Return an invocation context as plain JSON data, without what is absent (``None``).
+
+    ``allowlist`` names the top-level keys that count; empty, all do. A datetime becomes ISO 8601 UTC with milliseconds.
+    Raises ``InvalidArguments``, naming the path, for everything else that is no JSON data: functions, instances of
+    classes, cycles, keys that are no text, NaN, and a datetime without a time zone, which is another time elsewhere.
+    """
+    if invocation is None:
+        return {}
+    if not isinstance(invocation, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may not be typed
+        raise _refused("$", f"an invocation is a mapping of names to values, not {type(invocation).__name__}")
+    if isinstance(allowlist, str):
+        raise InvalidArguments(f"an allowlist is a list of names, not the text {allowlist!r}")
+    allowed = frozenset(allowlist)
+    chosen = {key: value for key, value in invocation.items() if not allowed or key in allowed}
+    try:
+        plain = cast("dict[str, Any]", _plain(chosen, "$", ()))
+        canonical(plain)
+    except NotCanonical as error:
+        raise InvalidArguments(f"the invocation cannot be hashed: {error}") from None
+    return plain
+
+
+def _plain(value: Any, path: str, above: tuple[int, ...]) -> Any:
+    kind = cast("type[object]", type(value))
+    if value is None or kind in (str, int, float, bool):
+        return value
+    if isinstance(value, datetime):
+        if value.tzinfo is None:
+            raise _refused(path, f"the datetime {value} has no time zone")
+        return value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    if id(value) in above:
+        raise _refused(path, "it is a cycle")
+    within = (*above, id(value))
+    if kind in (list, tuple):
+        items = cast("list[Any]", value)
+        return [_plain(one, f"{path}[{index}]", within) for index, one in enumerate(items)]
+    if isinstance(value, Mapping):
+        members = cast("Mapping[Any, Any]", value)
+        for key in members:
+            if type(key) is not str:
+                raise _refused(path, f"a key must be text; got {key!r:.80}")
+        return {key: _plain(one, f"{path}.{key}", within) for key, one in members.items() if one is not None}
+    name = getattr(value, "__qualname__", None)
+    raise _refused(path, f"{f'the function {name!r}' if name else f'an instance of {kind.__name__}'} is no JSON data")
+
+
+def _refused(path: str, problem: str) -> InvalidArguments:
+    return InvalidArguments(
+        f"the invocation cannot be hashed: {path}: {problem}",
+        hint="give plain data: texts, numbers, booleans, lists, mappings, datetimes",
+    )

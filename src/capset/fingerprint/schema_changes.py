@@ -1,0 +1,148 @@
+"""What differs between two JSON Schemas: by keyword, with a model class that has only another name told as that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Any, Final, cast
+
+from capset.fingerprint.changes import (
+    Change,
+    Compare,
+    at,
+    compare,
+    compare_lists,
+    compare_members,
+    compare_sets,
+    word,
+)
+
+_SETS: Final = frozenset({"required", "enum", "type"})
+_NAMED: Final = frozenset({"properties", "patternProperties", "dependentSchemas", "$defs"})
+"""Keywords whose own keys are names, of a schema each."""
+_DATA: Final = frozenset({"default", "const", "enum", "examples"})
+"""Keywords whose values are data, and no schemas."""
+_LOCAL: Final = "#/$defs/"
+
+
+def compare_schemas(path: str, before: Any, after: Any) -> Iterator[Change]:
+    """Compare two schemas, each with the ``$defs`` that its references name; or whatever stands in their place."""
+    if not isinstance(before, Mapping) or not isinstance(after, Mapping):
+        yield from compare(path, before, after)
+        return
+    ours, theirs = cast("Mapping[str, Any]", before), cast("Mapping[str, Any]", after)
+    renamed: dict[str, str] = {}
+    _pair(ours, theirs, _definitions(ours), _definitions(theirs), renamed)
+    for old, new in sorted(renamed.items()):
+        yield Change(at(path, "$defs"), "renamed", old, new)
+    steps = {new: f"{word(old)}→{word(new)}" for old, new in renamed.items()}
+
+    def choose(key: str) -> Compare:
+        if key == "$defs":
+            return partial(
+                compare_members, choose=lambda name: _schema, write=lambda name: steps.get(name) or word(name)
+            )
+        return _keyword(key)
+
+    yield from compare_members(path, _renamed(ours, renamed), theirs, choose)
+
+
+def _schema(path: str, before: Any, after: Any) -> Iterator[Change]:
+    if isinstance(before, Mapping) and isinstance(after, Mapping):
+        return compare_members(path, before, after, _keyword)
+    return compare_lists(path, before, after, _schema)
+
+
+def _keyword(key: str) -> Compare:
+    """Return how the values of a keyword are compared."""
+    if key in _SETS:
+        return compare_sets
+    if key in _DATA:
+        return compare
+    if key in _NAMED:
+        return partial(compare_members, choose=lambda name: _schema)
+    if key == "dependentRequired":
+        return partial(compare_members, choose=lambda name: compare_sets)
+    return _schema
+
+
+def _definitions(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    found = schema.get("$defs")
+    return cast("Mapping[str, Any]", found) if isinstance(found, Mapping) else {}
+
+
+def _pair(before: Any, after: Any, ours: Mapping[str, Any], theirs: Mapping[str, Any], renamed: dict[str, str]) -> None:
+    """Find the definitions that one side has not, and that one place refers to by another name on the other side."""
+    if isinstance(before, list) and isinstance(after, list):
+        for pair in zip(cast("list[Any]", before), cast("list[Any]", after), strict=False):
+            _pair(*pair, ours, theirs, renamed)
+    if not isinstance(before, Mapping) or not isinstance(after, Mapping):
+        return
+    here, there = cast("Mapping[str, Any]", before), cast("Mapping[str, Any]", after)
+    old, new = _target(here.get("$ref")), _target(there.get("$ref"))
+    is_gone = old in ours and old not in theirs and old not in renamed
+    is_new = new in theirs and new not in ours and new not in renamed.values()
+    if old is not None and new is not None and is_gone and is_new and _are_alike(ours[old], theirs[new]):
+        renamed[old] = new
+        _pair(ours[old], theirs[new], ours, theirs, renamed)
+    for key in sorted(here.keys() & there.keys()):
+        _pair(here[key], there[key], ours, theirs, renamed)
+
+
+def _target(reference: Any) -> str | None:
+    if isinstance(reference, str) and reference.startswith(_LOCAL):
+        return reference.removeprefix(_LOCAL)
+    return None
+
+
+def _are_alike(before: Any, after: Any) -> bool:
+    """Whether two definitions may be one that was renamed: of one type, with a property in common if they have any."""
+    if not isinstance(before, Mapping) or not isinstance(after, Mapping):
+        return False
+    one, other = cast("Mapping[str, Any]", before), cast("Mapping[str, Any]", after)
+    names, others = _names(one), _names(other)
+    return one.get("type") == other.get("type") and (bool(names & others) or names == others)
+
+
+def _names(schema: Mapping[str, Any]) -> set[str]:
+    found = schema.get("properties")
+    return set(cast("Mapping[str, Any]", found)) if isinstance(found, Mapping) else set()
+
+
+def _renamed(schema: Any, renamed: Mapping[str, str], *, is_named: bool = False) -> Any:
+    """Return a schema whose definitions have their new names; ``is_named`` for a mapping of names to schemas."""
+    if not renamed:
+        return schema
+    if isinstance(schema, list):
+        return [_renamed(one, renamed) for one in cast("list[Any]", schema)]
+    if not isinstance(schema, Mapping):
+        return schema
+    made: dict[str, Any] = {}
+    for key, value in cast("Mapping[str, Any]", schema).items():
+        if is_named:
+            made[key] = _renamed(value, renamed)
+        elif key == "$ref":
+            made[key] = _reference(value, renamed)
+        elif key == "$defs" and isinstance(value, Mapping):
+            inner = cast("Mapping[str, Any]", value)
+            made[key] = {renamed.get(name, name): _renamed(one, renamed) for name, one in inner.items()}
+        elif key == "discriminator" and isinstance(value, Mapping):
+            made[key] = _discriminator(cast("Mapping[str, Any]", value), renamed)
+        elif key in _DATA:
+            made[key] = value
+        else:
+            made[key] = _renamed(value, renamed, is_named=key in _NAMED)
+    return made
+
+
+def _reference(value: Any, renamed: Mapping[str, str]) -> Any:
+    name = _target(value)
+    return value if name is None else _LOCAL + renamed.get(name, name)
+
+
+def _discriminator(value: Mapping[str, Any], renamed: Mapping[str, str]) -> Mapping[str, Any]:
+    mapping = value.get("mapping")
+    if not isinstance(mapping, Mapping):
+        return value
+    known = cast("Mapping[str, Any]", mapping)
+    return {**value, "mapping": {tag: _reference(one, renamed) for tag, one in known.items()}}

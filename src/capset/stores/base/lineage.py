@@ -1,0 +1,189 @@
+"""The port of which exact version ran: registrations, links, envelopes and what hashes cover (spec 2, F26–F29).
+
+Everything belongs to an org, ``None`` for none; what is another org's is not there, and an id is one's own within its
+org. Times are ISO 8601 UTC, hashes 64 hexadecimal digits. Rows are frozen, so what is read is the reader's own; a
+missing row is ``None``. Writing text with NUL or a lone surrogate in it raises ``StateError`` (400).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from capset.fingerprint.hashes import Ref
+
+PayloadKind = Literal["tool", "toolkit", "dynamicToolkit", "capability", "agent", "block", "runtime", "prompt"]
+"""What a payload is of, by the name that it carries itself. An invocation's is never kept: it holds who was served."""
+
+
+@dataclass(frozen=True, slots=True)
+class RegistrationRow:
+    """An agent's definition as it was declared, once for each of its static hashes; ``id`` is a UUIDv7."""
+
+    id: str
+    org: str | None
+    agent_id: str
+    agent_name: str
+    static_hash: str
+    profile: str
+    created_at: str
+
+
+@dataclass(frozen=True, slots=True)
+class LinkRow:
+    """One capability link: which hashes one turn had. ``id`` is a UUIDv7, ``metadata`` a JSON object as text.
+
+    ``tool_refs`` are by name. ``session`` is any id that the host gives its sessions, capset's own among them.
+    """
+
+    id: str
+    org: str | None
+    session: str | None
+    agent_id: str
+    agent_name: str
+    static_hash: str
+    runtime_hash: str
+    prompt_hash: str
+    invocation_hash: str | None
+    profile: str
+    tool_refs: tuple[Ref, ...]
+    metadata: str
+    created_at: str
+
+
+@dataclass(frozen=True, slots=True)
+class EnvelopeRow:
+    """One snapshot envelope, ``body``, a JSON object as text; ``link`` is the id of the link that it belongs to."""
+
+    id: str
+    org: str | None
+    link: str | None
+    schema_version: str
+    body: str
+    created_at: str
+
+
+@dataclass(frozen=True, slots=True)
+class TransitionRow:
+    """A session's runtime hash moved: from one link to another, why, and when."""
+
+    org: str | None
+    session: str
+    from_link: str
+    to_link: str
+    reason: str
+    at: str
+
+
+@dataclass(frozen=True, slots=True)
+class PayloadRow:
+    """What a hash covers: its canonical payload as text."""
+
+    org: str | None
+    hash: str
+    profile: str
+    kind: PayloadKind
+    payload: str
+
+
+@dataclass(frozen=True, slots=True)
+class LinkQuery:
+    """Which links of one org, of one agent and one session if given; newest first, by id.
+
+    ``limit`` is 1–1,000; ``before`` is the id that the page ends before.
+    """
+
+    org: str | None
+    agent_id: str | None = None
+    session: str | None = None
+    limit: int = 50
+    before: str | None = None
+
+    def __post_init__(self) -> None:
+        """Raise ``ValueError`` for a limit beyond 1–1,000."""
+        if not 1 <= self.limit <= 1000:
+            raise ValueError(f"the limit of a query is 1–1,000, not {self.limit}")
+
+
+@dataclass(frozen=True, slots=True)
+class LinkPage:
+    """Some links, and the ``before`` that asks for those that follow them, if there are any."""
+
+    items: tuple[LinkRow, ...]
+    next: str | None
+
+
+class LineageStore(Protocol):
+    """Which exact version ran. Nothing here is ever changed or removed, but for which registration is the latest."""
+
+    async def register(self, row: RegistrationRow) -> RegistrationRow:
+        """Keep a registration, unless one of its agent id and static hash is there; return what is kept.
+
+        The one that is returned is the agent's latest from now on. One that was there keeps its id, profile and time,
+        and takes the agent's name. Raises ``StoreError`` if there is another of its id.
+        """
+        ...
+
+    async def latest_registration(self, org: str | None, agent_id: str) -> RegistrationRow | None:
+        """Return the registration that an agent had last, or ``None``."""
+        ...
+
+    async def record_turn(
+        self,
+        link: LinkRow,
+        envelope: EnvelopeRow | None = None,
+        *,
+        reason: str = "",
+        payloads: Iterable[PayloadRow] = (),
+    ) -> TransitionRow | None:
+        """Keep a link, its envelope and the payloads of its hashes, all of them or nothing.
+
+        Where the link that the session recorded last had another runtime hash, a transition is kept too, and returned;
+        ``reason`` says why. Of two payloads of one hash the first stays. Raises ``StoreError`` if there is a link or an
+        envelope of its id, for an envelope of another link, and for an envelope or a payload of another org.
+        """
+        ...
+
+    async def link(self, org: str | None, id: str) -> LinkRow | None:
+        """Return a link, or ``None``."""
+        ...
+
+    async def latest_link(self, org: str | None, session: str) -> LinkRow | None:
+        """Return the link that was recorded last for a session, or ``None``."""
+        ...
+
+    async def links(self, query: LinkQuery) -> LinkPage:
+        """Return links, newest first: by id, whatever the order in which they were recorded."""
+        ...
+
+    async def record_envelope(self, row: EnvelopeRow) -> None:
+        """Keep an envelope. Raises ``StoreError`` if there is one of its id, or no link of that id in its org."""
+        ...
+
+    async def envelope(self, org: str | None, id: str) -> EnvelopeRow | None:
+        """Return an envelope, or ``None``."""
+        ...
+
+    async def envelope_of(self, org: str | None, link: str) -> EnvelopeRow | None:
+        """Return the envelope of a link, the latest if there are several, or ``None``."""
+        ...
+
+    async def record_transition(self, row: TransitionRow) -> None:
+        """Keep a transition. Raises ``StoreError`` unless both links are there."""
+        ...
+
+    async def transitions(self, org: str | None, session: str) -> tuple[TransitionRow, ...]:
+        """Return a session's transitions in the order in which they were recorded, at most the last 1,000."""
+        ...
+
+    async def record_payloads(self, payloads: Iterable[PayloadRow]) -> None:
+        """Keep what hashes cover, each once: runtime refs are the payload of a runtime hash.
+
+        Raises ``StoreError`` for a payload of no known kind, as ``record_turn`` does.
+        """
+        ...
+
+    async def payload(self, org: str | None, hash: str) -> PayloadRow | None:
+        """Return what a hash covers, or ``None``."""
+        ...

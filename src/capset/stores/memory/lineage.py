@@ -1,0 +1,163 @@
+"""Which exact version ran, in memory."""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Iterable
+from dataclasses import replace
+
+from capset.stores.base import EnvelopeRow, LinkPage, LinkQuery, LinkRow, PayloadRow, RegistrationRow, TransitionRow
+from capset.stores.lineagerows import TRANSITIONS, can_be, kept, no_link, taken, transition_of, turn_of
+from capset.stores.memory.door import Door
+
+Key = tuple[str, str]
+"""An org, ``""`` where there is none, and an id within it."""
+
+
+class MemoryLineage:
+    """Everything by org and id. A method checks all that it is given before it keeps any of it."""
+
+    def __init__(self, door: Door) -> None:
+        self._door = door
+        # By agent, then by static hash; an agent's latest is its last.
+        self._registrations: defaultdict[Key, dict[str, RegistrationRow]] = defaultdict(dict)
+        self._registered: set[Key] = set()
+        self._links: dict[Key, LinkRow] = {}
+        self._last: dict[Key, LinkRow] = {}  # by session
+        self._envelopes: dict[Key, EnvelopeRow] = {}
+        self._envelope_of: dict[Key, EnvelopeRow] = {}  # by link
+        self._transitions: defaultdict[Key, deque[TransitionRow]] = defaultdict(lambda: deque(maxlen=TRANSITIONS))
+        self._payloads: dict[Key, PayloadRow] = {}
+
+    async def register(self, row: RegistrationRow) -> RegistrationRow:
+        """Keep a registration, unless one of its agent id and static hash is there; it is the latest from now on."""
+        self._door.check()
+        row = kept(row)
+        of_agent = self._registrations[_key(row.org, row.agent_id)]
+        if (there := of_agent.pop(row.static_hash, None)) is not None:
+            row = replace(there, agent_name=row.agent_name)
+        elif _key(row.org, row.id) in self._registered:
+            raise taken("a registration", row.id)
+        self._registered.add(_key(row.org, row.id))
+        of_agent[row.static_hash] = row
+        return row
+
+    async def latest_registration(self, org: str | None, agent_id: str) -> RegistrationRow | None:
+        """Return the registration that an agent had last, or ``None``."""
+        self._door.check()
+        of_agent = self._registrations.get(_key(org, agent_id), {})
+        return next(reversed(of_agent.values()), None)
+
+    async def record_turn(
+        self,
+        link: LinkRow,
+        envelope: EnvelopeRow | None = None,
+        *,
+        reason: str = "",
+        payloads: Iterable[PayloadRow] = (),
+    ) -> TransitionRow | None:
+        """Keep a link, its envelope and the payloads of its hashes, and a transition if the runtime hash has moved."""
+        self._door.check()
+        turn = turn_of(link, envelope, reason, payloads)
+        link, envelope = turn.link, turn.envelope
+        key = _key(link.org, link.id)
+        if key in self._links:
+            raise taken("a link", link.id)
+        if envelope and _key(envelope.org, envelope.id) in self._envelopes:
+            raise taken("an envelope", envelope.id)
+        self._links[key] = link
+        if envelope:
+            self._keep_envelope(envelope)
+        self._keep_payloads(turn.payloads)
+        if link.session is None:
+            return None
+        session = _key(link.org, link.session)
+        last, self._last[session] = self._last.get(session), link
+        moved = transition_of(turn, last.id, last.runtime_hash) if last else None
+        if moved:
+            self._transitions[session].append(moved)
+        return moved
+
+    async def link(self, org: str | None, id: str) -> LinkRow | None:
+        """Return a link, or ``None``."""
+        self._door.check()
+        return self._links.get(_key(org, id))
+
+    async def latest_link(self, org: str | None, session: str) -> LinkRow | None:
+        """Return the link that was recorded last for a session, or ``None``."""
+        self._door.check()
+        return self._last.get(_key(org, session))
+
+    async def links(self, query: LinkQuery) -> LinkPage:
+        """Return links, newest first."""
+        self._door.check()
+        found = [
+            row
+            for row in sorted(self._links.values(), key=lambda row: row.id, reverse=True)
+            if row.org == (query.org or None)
+            and query.agent_id in (None, row.agent_id)
+            and query.session in (None, row.session)
+            and (query.before is None or (row.id < query.before and can_be(query.before)))
+        ]
+        items = tuple(found[: query.limit])
+        return LinkPage(items, items[-1].id if len(found) > query.limit else None)
+
+    async def record_envelope(self, row: EnvelopeRow) -> None:
+        """Keep an envelope. Raises ``StoreError`` if there is one of its id, or no link of that id in its org."""
+        self._door.check()
+        row = kept(row)
+        if row.link is not None:
+            self._require_link(row.org, row.link)
+        if _key(row.org, row.id) in self._envelopes:
+            raise taken("an envelope", row.id)
+        self._keep_envelope(row)
+
+    async def envelope(self, org: str | None, id: str) -> EnvelopeRow | None:
+        """Return an envelope, or ``None``."""
+        self._door.check()
+        return self._envelopes.get(_key(org, id))
+
+    async def envelope_of(self, org: str | None, link: str) -> EnvelopeRow | None:
+        """Return the envelope of a link, the latest if there are several, or ``None``."""
+        self._door.check()
+        return self._envelope_of.get(_key(org, link))
+
+    async def record_transition(self, row: TransitionRow) -> None:
+        """Keep a transition. Raises ``StoreError`` unless both links are there."""
+        self._door.check()
+        row = kept(row)
+        self._require_link(row.org, row.from_link)
+        self._require_link(row.org, row.to_link)
+        self._transitions[_key(row.org, row.session)].append(row)
+
+    async def transitions(self, org: str | None, session: str) -> tuple[TransitionRow, ...]:
+        """Return a session's transitions in the order in which they were recorded, at most the last 1,000."""
+        self._door.check()
+        return tuple(self._transitions.get(_key(org, session), ()))
+
+    async def record_payloads(self, payloads: Iterable[PayloadRow]) -> None:
+        """Keep what hashes cover, each once."""
+        self._door.check()
+        self._keep_payloads([kept(row) for row in payloads])
+
+    async def payload(self, org: str | None, hash: str) -> PayloadRow | None:
+        """Return what a hash covers, or ``None``."""
+        self._door.check()
+        return self._payloads.get(_key(org, hash))
+
+    def _require_link(self, org: str | None, id: str) -> None:
+        if _key(org, id) not in self._links:
+            raise no_link(id)
+
+    def _keep_envelope(self, row: EnvelopeRow) -> None:
+        self._envelopes[_key(row.org, row.id)] = row
+        if row.link is not None:
+            self._envelope_of[_key(row.org, row.link)] = row
+
+    def _keep_payloads(self, payloads: Iterable[PayloadRow]) -> None:
+        for row in payloads:
+            self._payloads.setdefault(_key(row.org, row.hash), row)
+
+
+def _key(org: str | None, id: str) -> Key:
+    return org or "", id

@@ -1,0 +1,138 @@
+"""Which exact version ran, in SQL: written by ``sql.turns`` in the writer's transactions, read here."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from sqlalchemy import Connection, RowMapping, Select, Table, select
+
+from capset.fingerprint.hashes import Ref
+from capset.stores.base import EnvelopeRow, LinkPage, LinkQuery, LinkRow, PayloadRow, RegistrationRow, TransitionRow
+from capset.stores.lineagerows import TRANSITIONS, can_be, kept, turn_of
+from capset.stores.sql import turns
+from capset.stores.sql.lineagetables import envelopes, links, payloads, registrations, transitions
+from capset.stores.sql.reader import Reader
+from capset.stores.sql.writer import Writer
+
+_NUMBER = "number"
+
+
+class SqlLineage:
+    """Everything by org and id. What one method keeps, it keeps in one transaction."""
+
+    def __init__(self, writer: Writer, reader: Reader) -> None:
+        self._writer = writer
+        self._reader = reader
+
+    async def register(self, row: RegistrationRow) -> RegistrationRow:
+        """Keep a registration, unless one of its agent id and static hash is there; it is the latest from now on."""
+        own = kept(row)
+        return await self._writer.write(lambda connection: turns.put_registration(connection, own))
+
+    async def latest_registration(self, org: str | None, agent_id: str) -> RegistrationRow | None:
+        """Return the registration that an agent had last, or ``None``."""
+        found = await self._last(registrations, org, agent_id=agent_id)
+        return RegistrationRow(**found) if found else None
+
+    async def record_turn(
+        self,
+        link: LinkRow,
+        envelope: EnvelopeRow | None = None,
+        *,
+        reason: str = "",
+        payloads: Iterable[PayloadRow] = (),
+    ) -> TransitionRow | None:
+        """Keep a link, its envelope and the payloads of its hashes, and a transition if the runtime hash has moved."""
+        turn = turn_of(link, envelope, reason, payloads)
+        return await self._writer.write(lambda connection: turns.put_turn(connection, turn))
+
+    async def link(self, org: str | None, id: str) -> LinkRow | None:
+        """Return a link, or ``None``."""
+        found = await self._last(links, org, id=id)
+        return LinkRow(**found) if found else None
+
+    async def latest_link(self, org: str | None, session: str) -> LinkRow | None:
+        """Return the link that was recorded last for a session, or ``None``."""
+        found = await self._last(links, org, session=session)
+        return LinkRow(**found) if found else None
+
+    async def links(self, query: LinkQuery) -> LinkPage:
+        """Return links, newest first."""
+        if not can_be(query.org, query.agent_id, query.session, query.before):
+            return LinkPage((), None)
+        wanted = _select(links, query.org).order_by(links.c.id.desc()).limit(query.limit + 1)
+        for name in ("agent_id", "session"):
+            if (value := getattr(query, name)) is not None:
+                wanted = wanted.where(links.c[name] == value)
+        if query.before is not None:
+            wanted = wanted.where(links.c.id < query.before)
+
+        def read(connection: Connection) -> LinkPage:
+            found = [LinkRow(**_values(row)) for row in connection.execute(wanted).mappings()]
+            items = tuple(found[: query.limit])
+            return LinkPage(items, items[-1].id if len(found) > query.limit else None)
+
+        return await self._reader.read(read)
+
+    async def record_envelope(self, row: EnvelopeRow) -> None:
+        """Keep an envelope. Raises ``StoreError`` if there is one of its id, or no link of that id in its org."""
+        own = kept(row)
+        await self._writer.write(lambda connection: turns.put_envelope(connection, own))
+
+    async def envelope(self, org: str | None, id: str) -> EnvelopeRow | None:
+        """Return an envelope, or ``None``."""
+        found = await self._last(envelopes, org, id=id)
+        return EnvelopeRow(**found) if found else None
+
+    async def envelope_of(self, org: str | None, link: str) -> EnvelopeRow | None:
+        """Return the envelope of a link, the latest if there are several, or ``None``."""
+        found = await self._last(envelopes, org, link=link)
+        return EnvelopeRow(**found) if found else None
+
+    async def record_transition(self, row: TransitionRow) -> None:
+        """Keep a transition. Raises ``StoreError`` unless both links are there."""
+        own = kept(row)
+        await self._writer.write(lambda connection: turns.put_transition(connection, own))
+
+    async def transitions(self, org: str | None, session: str) -> tuple[TransitionRow, ...]:
+        """Return a session's transitions in the order in which they were recorded, at most the last 1,000."""
+        found = await self._newest(transitions, org, TRANSITIONS, session=session)
+        return tuple(TransitionRow(**row) for row in reversed(found))
+
+    async def record_payloads(self, payloads: Iterable[PayloadRow]) -> None:
+        """Keep what hashes cover, each once."""
+        own = [kept(row) for row in payloads]
+        await self._writer.write(lambda connection: turns.put_payloads(connection, own))
+
+    async def payload(self, org: str | None, hash: str) -> PayloadRow | None:
+        """Return what a hash covers, or ``None``."""
+        found = await self._last(payloads, org, hash=hash)
+        return PayloadRow(**found) if found else None
+
+    async def _last(self, table: Table, org: str | None, **at: str) -> dict[str, Any] | None:
+        found = await self._newest(table, org, 1, **at)
+        return found[0] if found else None
+
+    async def _newest(self, table: Table, org: str | None, limit: int, **at: str) -> list[dict[str, Any]]:
+        """Return the values of the rows with these columns, what was recorded last first."""
+        if not can_be(org, *at.values()):
+            return []
+        wanted = _select(table, org).where(*[table.c[name] == value for name, value in at.items()]).limit(limit)
+        if _NUMBER in table.c:
+            wanted = wanted.order_by(table.c[_NUMBER].desc())
+        return await self._reader.read(
+            lambda connection: [_values(row) for row in connection.execute(wanted).mappings()]
+        )
+
+
+def _select(table: Table, org: str | None) -> Select[Any]:  # of columns of several types
+    return select(*[column for column in table.c if column.name != _NUMBER]).where(table.c.org == (org or ""))
+
+
+def _values(found: RowMapping) -> dict[str, Any]:
+    values: dict[str, Any] = {**found, "org": found["org"] or None}
+    if "tool_refs" in values:
+        values["tool_refs"] = tuple([Ref(**ref) for ref in json.loads(values["tool_refs"])])
+    return values

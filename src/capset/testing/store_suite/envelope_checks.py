@@ -1,0 +1,86 @@
+"""Envelopes by themselves, and what hashes cover (spec 2, F29)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final, cast
+
+from capset.errors import StoreError
+from capset.stores.base import EnvelopeRow, PayloadKind
+from capset.testing.store_suite.lineage_rows import envelope_row, link_row, payload_row
+from capset.testing.store_suite.support import Check, Make, expect, expect_error, opened
+
+
+async def an_envelope_comes_back_as_it_was_given(make: Make) -> None:
+    """With a link and without, however long; of several of one link, the last is the link's."""
+    long = '{"é":"' + "Grüße, 世界 🌍 \U0010ffff'\"%_\\\\u0000" * 200_000 + '"}'
+    async with opened(make) as store:
+        lineage = store.lineage
+        await lineage.record_turn(link_row("link-1"))
+        expect(await lineage.envelope_of("acme", "link-1"), None, "the envelope of a link that has none")
+        alone = replace(envelope_row("id-3"), link=None)
+        rows = [envelope_row("id-2", "link-1"), replace(envelope_row("id-1", "link-1"), body=long), alone]
+        for row in rows:
+            await lineage.record_envelope(row)
+        for row in rows:
+            expect(await lineage.envelope("acme", row.id) == row, True, f"whether {row.id} is as it was given")
+            expect(await lineage.envelope(None, row.id), None, f"{row.id} for another org")
+        expect((await lineage.envelope_of("acme", "link-1")) == rows[1], True, "whether the link's is the last")
+        expect(await lineage.envelope_of(None, "link-1"), None, "the link's envelope for another org")
+
+
+async def an_envelope_that_cannot_be_is_refused(make: Make) -> None:
+    """Leave what is there: there is one of its id, or no link of that id in its org."""
+    async with opened(make) as store:
+        await store.lineage.record_turn(link_row("link-1"))
+        kept = envelope_row("id-1", "link-1")
+        await store.lineage.record_envelope(kept)
+        wrong: list[EnvelopeRow] = [
+            replace(kept, body="{}"),
+            envelope_row("id-2", "link-2"),
+            replace(envelope_row("id-2", "link-1"), org="other"),
+            replace(envelope_row("id-2", "link-1"), org=None),
+        ]
+        for row in wrong:
+            await expect_error(StoreError, store.lineage.record_envelope(row), f"recording {row}")
+            expect(await store.lineage.envelope(row.org, "id-2"), None, "what is kept of it")
+        expect(await store.lineage.envelope_of("acme", "link-1"), kept, "the first envelope")
+        await store.lineage.record_envelope(replace(kept, org="other", link=None))  # an id is one's own within its org
+
+
+async def a_payload_is_kept_once_for_its_hash(make: Make) -> None:
+    """Within an org, however many are given and in whatever company."""
+    async with opened(make) as store:
+        lineage = store.lineage
+        await lineage.record_payloads([])
+        await lineage.record_payloads(payload_row(number) for number in range(1200))
+        again = [replace(payload_row(number), payload="{}") for number in (0, 1300, 1300)]
+        again[2] = replace(again[2], payload="[]")
+        await lineage.record_payloads([*again, replace(payload_row(0), org=None, payload="null")])
+        for number in (0, 1199):
+            expect(await lineage.payload("acme", payload_row(number).hash), payload_row(number), "the first payload")
+        expect(await lineage.payload("acme", payload_row(1300).hash), again[1], "the first of two in one call")
+        found = await lineage.payload(None, payload_row(0).hash)
+        expect(found and (found.org, found.payload), (None, "null"), "the payload of the same hash in another org")
+        expect(await lineage.payload("other", payload_row(0).hash), None, "a payload of an org that has none")
+        expect(await lineage.payload("acme", "f" * 64), None, "a payload that nobody kept")
+
+
+async def an_invocation_is_never_kept(make: Make) -> None:
+    """Nor anything else of no known kind: alone, among others, or with a turn."""
+    async with opened(make) as store:
+        wrong = replace(payload_row(1), kind=cast("PayloadKind", "invocation"))
+        await expect_error(StoreError, store.lineage.record_payloads([payload_row(0), wrong]), "an invocation")
+        turn = store.lineage.record_turn(link_row("link-1"), payloads=[payload_row(0), wrong])
+        await expect_error(StoreError, turn, "a turn with an invocation")
+        for number in (0, 1):
+            expect(await store.lineage.payload("acme", payload_row(number).hash), None, "what is kept of it")
+        expect(await store.lineage.link("acme", "link-1"), None, "what is kept of the turn")
+
+
+CHECKS: Final[tuple[Check, ...]] = (
+    an_envelope_comes_back_as_it_was_given,
+    an_envelope_that_cannot_be_is_refused,
+    a_payload_is_kept_once_for_its_hash,
+    an_invocation_is_never_kept,
+)

@@ -1,0 +1,193 @@
+"""What differs between two versions of an agent, on the wire (spec 2, F31)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Literal
+
+from capset.evaluation.differences import Diff, PartChange, PolicyChange, PolicyKind, ToolChange
+from capset.evaluation.envelope import PolicyResult
+from capset.evaluation.policies import PolicyMode
+from capset.fingerprint.changes import Change, ChangeKind
+from capset.fingerprint.diff import HASHES, HashName, explain_relationship, hash_of
+from capset.wire.shapes import Shape
+
+
+class ChangeShape(Shape):
+    """One field that differs. ``before`` is left out of what was added, ``after`` of what was removed."""
+
+    path: str
+    kind: ChangeKind
+    before: Any = None  # JSON of every type, null among them
+    after: Any = None
+
+
+class MovedShape(Shape):
+    """A hash or a profile before and after; null for no invocation."""
+
+    before: str | None
+    after: str | None
+    moved: bool
+
+
+class ToolRefShape(Shape):
+    """A tool that came or went; ``payload`` is what its hash covers, if that is known."""
+
+    name: str
+    hash: str
+    payload: dict[str, Any] | None = None
+
+
+class ToolChangeShape(Shape):
+    """A tool that changed, by its hashes; ``changes`` are left out where only those are known.
+
+    ``gates`` are the policies, beside its own, that stand before it on one side only.
+    """
+
+    name: str
+    before: str
+    after: str
+    changes: list[ChangeShape] | None = None
+    gates: list[ChangeShape]
+
+
+class ToolsShape(Shape):
+    """The tools in play: ``gated`` are the same as before, behind other policies; ``stayed`` counts equal hashes."""
+
+    came: list[ToolRefShape]
+    went: list[ToolRefShape]
+    changed: list[ToolChangeShape]
+    gated: list[ToolChangeShape]
+    stayed: int
+
+
+class AnswerShape(Shape):
+    """What a policy said."""
+
+    kind: Literal["allow", "ask", "deny"]
+    reason: str | None
+
+
+class PolicyChangeShape(Shape):
+    """A policy that came, went or flipped, with its answers on the sides that asked it."""
+
+    id: str
+    kind: PolicyKind
+    before: AnswerShape | None = None
+    after: AnswerShape | None = None
+
+
+class ModeShape(Shape):
+    """The policy mode, where it differs."""
+
+    before: PolicyMode
+    after: PolicyMode
+
+
+class PartShape(Shape):
+    """A payload of the definition that has another hash; ``name`` is left out for the definition itself."""
+
+    kind: str
+    name: str | None = None
+    before: str
+    after: str
+    changes: list[ChangeShape] | None = None
+
+
+class DiffShape(Shape):
+    """What differs. ``policies``, ``prompt`` and ``definition`` are left out where one side has only hashes.
+
+    ``differs`` says whether there is more than what ``notes`` tell, which is never hashed.
+    """
+
+    differs: bool
+    relationship: str
+    profile: MovedShape
+    hashes: dict[HashName, MovedShape]
+    tools: ToolsShape
+    policies: list[PolicyChangeShape] | None = None
+    mode: ModeShape | None = None
+    prompt: list[ChangeShape] | None = None
+    definition: list[PartShape] | None = None
+    notes: list[str]
+
+    def plain(self) -> dict[str, Any]:
+        """Return plain JSON data; what is not known is left out, and a null in it is data."""
+        return self.model_dump(mode="json", exclude_unset=True)
+
+
+def diff_shape(diff: Diff) -> DiffShape:
+    """Return the wire shape of a comparison."""
+    before, after = diff.before, diff.after
+    known: dict[str, Any] = {}  # what is left out must not be set
+    if diff.policies is not None:
+        known["policies"] = [_policy(one) for one in diff.policies]
+    if diff.modes is not None:
+        known["mode"] = ModeShape(before=diff.modes[0], after=diff.modes[1])
+    if diff.prompt is not None:
+        known["prompt"] = _changes(diff.prompt)
+    if diff.definition is not None:
+        known["definition"] = [_part(one) for one in diff.definition]
+    return DiffShape(
+        differs=diff.differs,
+        relationship=explain_relationship(before, after),
+        profile=_moved(before.profile, after.profile),
+        hashes={name: _moved(hash_of(before, name), hash_of(after, name)) for name in HASHES},
+        tools=ToolsShape(
+            came=[_ref(one) for one in diff.tools if one.kind == "came"],
+            went=[_ref(one) for one in diff.tools if one.kind == "went"],
+            changed=[_tool(one) for one in diff.tools if one.kind == "changed"],
+            gated=[_tool(one) for one in diff.tools if one.kind == "gated"],
+            stayed=diff.links.tools.stayed,
+        ),
+        **known,
+        notes=list(diff.notes),
+    )
+
+
+def _moved(before: str | None, after: str | None) -> MovedShape:
+    return MovedShape(before=before, after=after, moved=before != after)
+
+
+def _changes(changes: Iterable[Change]) -> list[ChangeShape]:
+    return [_change(one) for one in changes]
+
+
+def _change(one: Change) -> ChangeShape:
+    match one.kind:
+        case "added":
+            return ChangeShape(path=one.path, kind=one.kind, after=one.after)
+        case "removed":
+            return ChangeShape(path=one.path, kind=one.kind, before=one.before)
+        case _:
+            return ChangeShape(path=one.path, kind=one.kind, before=one.before, after=one.after)
+
+
+def _ref(tool: ToolChange) -> ToolRefShape:
+    payload = tool.payloads[0] or tool.payloads[1]
+    known: dict[str, Any] = {} if payload is None else {"payload": dict(payload)}
+    return ToolRefShape(name=tool.name, hash=tool.before or tool.after or "", **known)
+
+
+def _tool(tool: ToolChange) -> ToolChangeShape:
+    known: dict[str, Any] = {} if tool.changes is None else {"changes": _changes(tool.changes)}
+    return ToolChangeShape(
+        name=tool.name, before=tool.before or "", after=tool.after or "", **known, gates=_changes(tool.gates)
+    )
+
+
+def _policy(one: PolicyChange) -> PolicyChangeShape:
+    answers = {"before": one.before, "after": one.after}
+    told: dict[str, Any] = {side: _answer(result) for side, result in answers.items() if result is not None}
+    return PolicyChangeShape(id=one.id, kind=one.kind, **told)
+
+
+def _answer(result: PolicyResult) -> AnswerShape:
+    return AnswerShape(kind=result.kind, reason=result.reason)
+
+
+def _part(part: PartChange) -> PartShape:
+    known: dict[str, Any] = {} if part.name is None else {"name": part.name}
+    if part.changes is not None:
+        known["changes"] = _changes(part.changes)
+    return PartShape(kind=part.kind, before=part.before, after=part.after, **known)

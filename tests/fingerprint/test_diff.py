@@ -1,0 +1,102 @@
+"""Comparing links and tools by their hashes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from capset.fingerprint.diff import (
+    ChangedRef,
+    MovedHash,
+    diff_links,
+    diff_tools,
+    explain_relationship,
+    format_hash_short,
+)
+from capset.fingerprint.hashes import Ref
+from capset.fingerprint.links import CapabilityLink, create_link
+
+pytestmark = pytest.mark.spec("F30", "F31")
+refs = st.lists(st.builds(Ref, st.sampled_from("abcd"), st.sampled_from(["1", "2", "3"])), max_size=6)
+
+
+def link(
+    *tools: Ref, static: str = "a", prompt: str = "b", invocation: str | None = None, **more: Any
+) -> CapabilityLink:
+    made = create_link(
+        agent_id="id",
+        agent_name="name",
+        static_hash=static * 64,
+        prompt_hash=prompt * 64,
+        tool_refs=tools,
+        invocation_hash=invocation and invocation * 64,
+    )
+    return made.model_copy(update=more)
+
+
+def test_which_tools_came_went_and_changed() -> None:
+    before = [Ref("a", "1"), Ref("b", "1"), Ref("c", "1"), Ref("e", "1")]
+    after = [Ref("d", "1"), Ref("c", "2"), Ref("b", "1"), Ref("a", "1")]
+    found = diff_tools(before, after)
+    assert (found.came, found.went) == ((Ref("d", "1"),), (Ref("e", "1"),))
+    assert found.changed == (ChangedRef("c", "1", "2"),)
+    assert (found.stayed, found.differs) == (2, True)
+
+
+@given(refs, refs)
+def test_tools_from_both_sides(before: Sequence[Ref], after: Sequence[Ref]) -> None:
+    there, back = diff_tools(before, after), diff_tools(after, before)
+    assert (there.came, there.went, there.stayed) == (back.went, back.came, back.stayed)
+    assert there.changed == tuple(ChangedRef(one.name, one.after, one.before) for one in back.changed)
+    assert len(before) == len(there.went) + len(there.changed) + there.stayed
+    assert len(after) == len(there.came) + len(there.changed) + there.stayed
+    assert there.differs == (sorted(map(repr, before)) != sorted(map(repr, after)))
+
+
+def test_which_hashes_moved() -> None:
+    one, other = link(Ref("a", "1")), link(Ref("a", "2"), static="c", invocation="d")
+    found = diff_links(one, other)
+    assert found.moved == (
+        MovedHash("static", "a" * 64, "c" * 64),
+        MovedHash("runtime", one.runtime_hash, other.runtime_hash),
+        MovedHash("invocation", None, "d" * 64),
+    )
+    assert found.tools.changed == (ChangedRef("a", "1", "2"),)
+    assert (found.profiles, found.differs) == (None, True)
+    assert diff_links(one, link(profile="jcs-2", tool_refs=one.tool_refs)).profiles == ("jcs-1", "jcs-2")
+
+
+def test_labels_are_not_compared() -> None:
+    assert not diff_links(link(), link(agent_id="x", agent_name="y")).differs
+
+
+A = Ref("a", "1")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        (link(), link(), "Same in all: definition, tools in play and prompt."),
+        (link(invocation="e"), link(invocation="e"), "Same in all: definition, tools in play, prompt and invocation."),
+        (link(), link(A), "Same definition and prompt; other tools in play."),
+        (link(), link(A, static="c", prompt="c"), "Nothing in common: other definition, tools in play and prompt."),
+        (link(), link(invocation="e"), "Same definition, tools in play and prompt; other invocation."),
+        (link(), link(A, static="c"), "Same prompt; other definition and tools in play."),
+        (
+            link(),
+            link(profile="jcs-2"),
+            "Hashed by different profiles, jcs-1 and jcs-2, so that their hashes cannot be compared.",
+        ),
+    ],
+)
+def test_one_sentence_says_it(before: CapabilityLink, after: CapabilityLink, expected: str) -> None:
+    assert explain_relationship(before, after) == expected
+
+
+def test_a_hash_in_short() -> None:
+    assert format_hash_short("0123456789abcdef" * 4) == "0123456789ab"
+    assert format_hash_short(None) == "–"

@@ -1,0 +1,192 @@
+"""Lineage against a model, whatever is recorded in whatever order, in every store (spec 2, F28–F29)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import count
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from capset.errors import StoreError
+from capset.stores.base import (
+    EnvelopeRow,
+    LinkQuery,
+    LinkRow,
+    PayloadRow,
+    RegistrationRow,
+    Store,
+    TransitionRow,
+    make_store,
+)
+from capset.testing.store_suite.lineage_rows import envelope_row, link_row, payload_row
+from capset.testing.store_suite.support import NOW
+
+numbers = count()
+FEW = st.integers(0, 3)
+
+
+@dataclass(frozen=True)
+class Turn:
+    """What ``record_turn`` is given: numbers, so that ids, sessions and hashes meet."""
+
+    link: int
+    session: int | None
+    agent: int
+    runtime: int
+    envelope: int | None
+    payloads: tuple[tuple[int, int], ...]
+
+    def rows(self, org: str) -> tuple[LinkRow, EnvelopeRow | None, Sequence[PayloadRow]]:
+        session = None if self.session is None else f"session-{self.session}"
+        link = replace(link_row(f"link-{self.link}", session=session, org=org), agent_id=f"agent-{self.agent}")
+        link = replace(link, runtime_hash=f"{self.runtime:064x}")
+        own = None if self.envelope is None else replace(envelope_row(f"id-{self.envelope}", link.id), org=org)
+        payloads = [replace(payload_row(one), org=org, payload=str(text)) for one, text in self.payloads]
+        return link, own, payloads
+
+
+TURNS = st.lists(
+    st.builds(
+        Turn,
+        link=st.integers(0, 12),
+        session=st.none() | st.integers(0, 1),
+        agent=st.integers(0, 1),
+        runtime=st.integers(0, 2),
+        envelope=st.none() | st.integers(0, 9),
+        payloads=st.lists(st.tuples(FEW, FEW), max_size=3).map(tuple),
+    ),
+    max_size=14,
+)
+
+
+@dataclass
+class Model:
+    """What must be there, in the order in which it was recorded."""
+
+    links: list[LinkRow] = field(default_factory=list[LinkRow])
+    envelopes: list[EnvelopeRow] = field(default_factory=list[EnvelopeRow])
+    payloads: dict[str, PayloadRow] = field(default_factory=dict[str, PayloadRow])
+    transitions: list[TransitionRow] = field(default_factory=list[TransitionRow])
+
+    def record(
+        self, link: LinkRow, envelope: EnvelopeRow | None, payloads: Sequence[PayloadRow]
+    ) -> TransitionRow | str | None:
+        """Return the transition, or why the turn is refused."""
+        if link.id in [one.id for one in self.links]:
+            return f"there is a link {link.id!r} already"
+        if envelope and envelope.id in [one.id for one in self.envelopes]:
+            return f"there is an envelope {envelope.id!r} already"
+        before = [one for one in self.links if one.session == link.session and link.session is not None]
+        self.links.append(link)
+        self.envelopes += [envelope] if envelope else []
+        for row in payloads:
+            self.payloads.setdefault(row.hash, row)
+        if not before or before[-1].runtime_hash == link.runtime_hash:
+            return None
+        moved = TransitionRow(link.org, str(link.session), before[-1].id, link.id, "why", link.created_at)
+        self.transitions.append(moved)
+        return moved
+
+
+@dataclass
+class Stores:
+    """A store in memory, and one in a file."""
+
+    runner: asyncio.Runner
+    all: Sequence[Store]
+
+
+@pytest.fixture(scope="module")
+def stores(tmp_path_factory: pytest.TempPathFactory) -> Generator[Stores]:
+    file = tmp_path_factory.mktemp("lineage") / "a.db"
+    with asyncio.Runner() as runner:
+        found = Stores(runner, (make_store("memory://"), make_store(f"sqlite:///{file}")))
+        for store in found.all:
+            runner.run(store.open())
+        yield found
+        for store in found.all:
+            runner.run(store.close())
+
+
+@pytest.mark.spec("F28", "F29")
+@settings(max_examples=100, deadline=None)
+@given(TURNS)
+def test_turns_leave_what_the_model_says(stores: Stores, turns: list[Turn]) -> None:
+    org = f"org-{next(numbers)}"
+
+    async def run(store: Store) -> None:
+        lineage, model = store.lineage, Model()
+        for turn in turns:
+            link, envelope, payloads = turn.rows(org)
+            expected = model.record(link, envelope, payloads)
+            if isinstance(expected, str):
+                with pytest.raises(StoreError, match=expected):
+                    await lineage.record_turn(link, envelope, reason="why", payloads=payloads)
+            else:
+                assert await lineage.record_turn(link, envelope, reason="why", payloads=payloads) == expected
+        for session in ("session-0", "session-1"):
+            own = [link for link in model.links if link.session == session]
+            assert await lineage.latest_link(org, session) == (own[-1] if own else None)
+            moved = tuple(one for one in model.transitions if one.session == session)
+            assert await lineage.transitions(org, session) == moved
+        for number in range(10):
+            kept = [one for one in model.envelopes if one.id == f"id-{number}"]
+            assert await lineage.envelope(org, f"id-{number}") == (kept[0] if kept else None)
+        for link in model.links:
+            assert await lineage.link(org, link.id) == link
+            of_link = [one for one in model.envelopes if one.link == link.id]
+            assert await lineage.envelope_of(org, link.id) == (of_link[0] if of_link else None)
+        for number in range(4):
+            row = payload_row(number)
+            assert await lineage.payload(org, row.hash) == model.payloads.get(row.hash)
+        for agent in (None, "agent-0", "agent-1"):
+            for session in (None, "session-0"):
+                assert await pages(store, org, agent, session) == sorted(
+                    [one for one in model.links if agent in (None, one.agent_id) and session in (None, one.session)],
+                    key=lambda one: one.id,
+                    reverse=True,
+                )
+
+    for store in stores.all:
+        stores.runner.run(run(store))
+
+
+async def pages(store: Store, org: str, agent: str | None, session: str | None) -> list[LinkRow]:
+    """Return all links of a query, three at a time."""
+    found: list[LinkRow] = []
+    before: str | None = None
+    while True:
+        page = await store.lineage.links(LinkQuery(org, agent, session, limit=3, before=before))
+        found += page.items
+        assert len(page.items) == 3 or page.next is None
+        if page.next is None:
+            return found
+        before = page.next
+
+
+@pytest.mark.spec("F29")
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 1), FEW, FEW), max_size=16))
+def test_registrations_leave_what_the_model_says(stores: Stores, given: list[tuple[int, int, int]]) -> None:
+    """Of each: which agent, which hash, which name."""
+    org = f"org-{next(numbers)}"
+
+    async def run(store: Store) -> None:
+        first: dict[tuple[str, str], RegistrationRow] = {}
+        latest: dict[str, RegistrationRow] = {}
+        for number, (agent, static, name) in enumerate(given):
+            row = RegistrationRow(
+                f"id-{number}", org, f"agent-{agent}", f"name-{name}", f"{static:064x}", "jcs-1", f"{NOW}-{number}"
+            )
+            there = first.setdefault((row.agent_id, row.static_hash), row)
+            latest[row.agent_id] = replace(there, agent_name=row.agent_name)
+            assert await store.lineage.register(row) == latest[row.agent_id]
+            for one in ("agent-0", "agent-1"):
+                assert await store.lineage.latest_registration(org, one) == latest.get(one)
+
+    for store in stores.all:
+        stores.runner.run(run(store))
