@@ -63,15 +63,17 @@ asyncio.run(main())
 
 @pytest.mark.spec("C34")
 async def test_processes_that_change_one_value_lose_nothing_and_never_fail(url: str) -> None:
+    tasks = 64 if url.startswith("sqlite") else 16  # a server is asked several times for each change
+    total = 4 * tasks * 8
     async with opened_at(url) as store:
         await begin(store, "s")
     with ExitStack() as stack:
-        children = [stack.enter_context(process(INCREMENT, url, name, 64, 8)) for name in "abcd"]
+        children = [stack.enter_context(process(INCREMENT, url, name, tasks, 8)) for name in "abcd"]
         let_go(*children)
     async with opened_at(url) as store:
-        assert await store.states.read([KEY]) == [StateRow("2048", 2048)]
+        assert await store.states.read([KEY]) == [StateRow(str(total), total)]
         found = await store.audit.verify()
-    assert (found.problem, found.checked) == (None, 2048)
+    assert (found.problem, found.checked) == (None, total)
 
 
 @pytest.mark.spec("C34")
