@@ -85,7 +85,7 @@ class Evaluating:
                     return begun(cast("Coroutine[Any, Any, Decision | bool]", answer))
                 except StopIteration as done:
                     answer = done.value
-            elif not isinstance(answer, (Decision, bool)):
+            elif answer is not None and not isinstance(answer, (Decision, bool)):  # pyright: ignore[reportUnnecessaryComparison]  # untyped policies
                 return answer
         except BaseException as error:
             if not is_contained(error):
