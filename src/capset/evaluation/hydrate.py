@@ -38,8 +38,8 @@ async def hydrate(
     envelope is kept where only those write who may decide. At a call ``live`` policies are asked, as ever. Dynamic
     toolkits are made again; what dynamic ``uses`` add is found if ``context`` is given, and does not change any more.
     ``env`` is the envelope's, as far as it was kept, unless given. A tool for which ``principal`` has no permission any
-    more is not in play. Where ``bind`` gives single tools, the model is told what the envelope says; tools with state or
-    resources need the agent. ``kernel.resume`` opens a session on it.
+    more is not in play. Where ``bind`` gives single tools, the model is told what the envelope says; tools with state
+    or resources need the agent. ``kernel.resume`` opens a session on it.
 
     Raises ``HydrationRefused`` for an envelope whose hashes do not agree with what it says, and for tools that are not
     there, whose hash is another or whose gates are fewer than then: its ``fields`` name every one of them;
