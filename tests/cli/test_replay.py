@@ -83,8 +83,8 @@ def test_stdin_and_ids(run: Run, then: Path) -> None:
     text = (then / "then.json").read_text(encoding="utf-8")
     expected = run("replay", "then.json", "--agent", "a.json", "--json").json
     assert run("replay", "-", "--agent", "a.json", "--json", stdin=text).json == expected
-    id = keep(read_envelope(text))
-    assert run("replay", id, "--agent", "a.json", "--json").json == expected
+    link = keep(read_envelope(text))
+    assert run("replay", link, "--agent", "a.json", "--json").json == expected
     bare = keep(read_envelope(text).link)
     done = run("replay", bare, "--agent", "a.json")
     assert done.code == 2
