@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from typing import Annotated, Final
 
 import typer
@@ -16,7 +17,7 @@ from capset.cli.versions import find, stored
 from capset.errors import DefinitionError
 from capset.evaluation.comparison import diff_sides
 from capset.evaluation.differences import Diff
-from capset.evaluation.report import Sign, report_lines
+from capset.evaluation.report import Line, Sign, report_lines
 from capset.evaluation.sides import Side
 from capset.wire.diffs import diff_shape
 
@@ -45,7 +46,7 @@ def diff_command(
         if as_json:
             print_json(diff_shape(diff).plain())
         else:
-            _show(diff)
+            show_lines(report_lines(diff, width=out().width))
     return Exit.DIFFERENT if exit_code and diff.differs else Exit.DONE
 
 
@@ -60,10 +61,11 @@ async def _compared(before: str, after: str, db: str | None) -> Diff:
         return diff_sides(ours, theirs)
 
 
-def _show(diff: Diff) -> None:
+def show_lines(lines: Iterable[Line]) -> None:
+    """Print a report in colours, and say on stderr if values in it are cut."""
     console = out()
     is_cut = False
-    for line in report_lines(diff, width=console.width):
+    for line in lines:
         style = _STYLES.get(line.sign)
         text = cell(str(line))
         console.print(f"[{style}]{text}[/]" if style else text, soft_wrap=True)

@@ -170,4 +170,7 @@ class Evaluating:
         except DefinitionError as error:
             told = f"the dynamic toolkit {toolkit.name!r} does not fit: {error.message}"
             raise ToolkitFailed(told, hint=error.hint) from error
+        if (twin := made.twin()) is not None:
+            told = f"the dynamic toolkit {toolkit.name!r} does not fit: two different policies have the id {twin!r}"
+            raise ToolkitFailed(told, hint="share one Policy object, or give one of them another id")
         self._pending += [one for one in made.steps[known:][::-1] if is_taken(one)]

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from capset.clock import Clock, SystemClock, iso
 from capset.composition.compose import Composition, compose
 from capset.definitions.blocks import Block
-from capset.errors import InvalidArguments
+from capset.errors import DefinitionError, InvalidArguments
 from capset.evaluation.capture import Captured
 from capset.evaluation.envelope import SnapshotEnvelope
-from capset.fingerprint.canonical import PROFILE, canonical
+from capset.fingerprint.canonical import PROFILE, NotCanonical, canonical
 from capset.fingerprint.links import CapabilityLink
 from capset.fingerprint.payloads import Payload, prompt_payload, runtime_payload
 from capset.ids import Ids
-from capset.stores.base import EnvelopeRow, LinkRow, PayloadRow, RegistrationRow, Store
+from capset.stores.base import EnvelopeRow, LinkRow, PayloadKind, PayloadRow, RegistrationRow, Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +49,13 @@ def link_row(
     link: CapabilityLink, *, session: str | None = None, metadata: Mapping[str, Any] | None = None, op: OpContext
 ) -> LinkRow:
     """Return a link as a row. Raises ``InvalidArguments`` for metadata that are no JSON data."""
+    given = cast("object", {} if metadata is None else metadata)
+    if not isinstance(given, Mapping):
+        raise InvalidArguments(f"metadata are a mapping of names to JSON data; got {given!r:.80}")
     try:
-        text = json.dumps(metadata or {}, ensure_ascii=False, allow_nan=False)
-    except (TypeError, ValueError) as error:
+        canonical(given)
+        text = json.dumps(given, ensure_ascii=False, default=dict)
+    except (NotCanonical, ValueError) as error:
         raise InvalidArguments(f"metadata are JSON data: {error}") from None
     return LinkRow(
         op.ids.new(),
@@ -88,7 +93,8 @@ async def record_turn(
 
     Kept are the link, the envelope if there is one, what its hashes cover, and, where the session's runtime hash has
     moved, a transition with this ``reason``. ``metadata`` is JSON data of the host's, such as the raw invocation.
-    Raises ``StoreError``, and ``InvalidArguments`` for metadata that are no JSON data.
+    Raises ``StoreError``, ``InvalidArguments`` for metadata that are no JSON data, and ``DefinitionError`` for an
+    envelope that was changed since it was captured.
     """
     op = op_context(org, clock=clock)
     envelope = captured.envelope if isinstance(captured, Captured) else captured
@@ -104,7 +110,10 @@ async def record_turn(
 
 
 def payload_rows(envelope: SnapshotEnvelope, org: str | None) -> Iterator[PayloadRow]:
-    """Yield what the hashes of an envelope cover, the invocation's left out: it says who was served."""
+    """Yield what the hashes of an envelope cover, the invocation's left out: it says who was served.
+
+    Raises ``DefinitionError`` for an envelope that was changed: of two payloads of one hash a store keeps the first.
+    """
     runtime, static = envelope.runtime, envelope.static
     named: list[tuple[str, Payload]] = [(one.hash, one.payload) for one in runtime.tools]
     named.append((runtime.link.runtime_hash, runtime_payload(ref.payload for ref in runtime.link.tool_refs)))
@@ -113,4 +122,19 @@ def payload_rows(envelope: SnapshotEnvelope, org: str | None) -> Iterator[Payloa
         named.append((static.hash, static.payload))
         named += [(one.hash, one.payload) for one in static.parts]
     for shown, payload in named:
-        yield PayloadRow(org, shown, envelope.profile, payload["kind"], canonical(payload).decode())
+        kind = cast("PayloadKind", str(payload.get("kind")))
+        yield PayloadRow(org, shown, envelope.profile, kind, _text(shown, payload, envelope.profile))
+
+
+def _text(shown: str, payload: Payload, profile: str) -> str:
+    """Return a payload's canonical text; by a profile that is not known here, its hash cannot be recomputed."""
+    try:
+        text = canonical(payload)
+    except NotCanonical as error:
+        raise DefinitionError(f"a payload of the envelope cannot be hashed, at {error}") from None
+    if profile == PROFILE and hashlib.sha256(text).hexdigest() != shown:
+        raise DefinitionError(
+            f"what the envelope has for {shown[:12]}… does not give that hash: it was changed since it was captured",
+            hint="record what capture() gave, as it is",
+        )
+    return text.decode()

@@ -34,5 +34,6 @@ def bind(composition: Composition, tools: Mapping[str, Installed] | None = None)
             for tool in part.tools:
                 name = one.names[tool.name]
                 for owner in (one.capability.name, *one.capability.aliases):
-                    by_name[f"{owner}.{name}"] = by_name[name]
+                    if name in by_name:  # a hydrated snapshot has those tools only that were in play
+                        by_name[f"{owner}.{name}"] = by_name[name]
     return Roads(by_tool, by_name)
