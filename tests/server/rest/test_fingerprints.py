@@ -11,6 +11,7 @@ import pytest
 from capset import Agent, Capability, Preset, Toolkit, compose
 from capset.fingerprint.canonical import PROFILE, digest
 from capset.fingerprint.hashes import tool_hash, toolkit_hash
+from capset.stores.base import PayloadRow
 from tests.server.dynamic import desk, look, put, shelf
 from tests.server.support import Site, crash, echo, foreman, make_agent, make_session, note, problem, refuse, site
 
@@ -116,3 +117,14 @@ async def test_what_is_no_hash_is_refused(asker: httpx2.AsyncClient, hash: str) 
 @pytest.mark.spec("P12")
 async def test_a_hash_of_nothing_is_not_there(asker: httpx2.AsyncClient) -> None:
     problem(await asker.get(f"/v1/fingerprints/{'0' * 64}"), 404, "not_found")
+
+
+@pytest.mark.spec("P12", "F2")
+@pytest.mark.parametrize("kept", ['{"kind":"prompt"}', "[]", "{broken"])
+async def test_a_payload_that_does_not_give_its_hash_is_not_told(
+    shared: Site, asker: httpx2.AsyncClient, kept: str
+) -> None:
+    forged = digest({"forged": kept})
+    await shared.kernel.store.lineage.record_payloads([PayloadRow("acme", forged, PROFILE, "prompt", kept)])
+    said = problem(await asker.get(f"/v1/fingerprints/{forged}"), 503, "store_unavailable")
+    assert kept not in said["detail"]

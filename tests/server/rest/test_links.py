@@ -10,7 +10,7 @@ import pytest
 from capset.evaluation.comparison import diff_envelopes
 from capset.evaluation.envelope import SnapshotEnvelope
 from capset.fingerprint.hashes import Ref, invocation_hash, runtime_hash
-from capset.stores.base import LinkRow
+from capset.stores.base import EnvelopeRow, LinkRow
 from capset.wire.diffs import diff_shape
 from tests.server.dynamic import Door
 from tests.server.support import Site, make_agent, make_session, problem, site
@@ -215,3 +215,21 @@ async def test_what_a_host_recorded_itself_is_there_for_those_who_may_audit(
     async with here.client("caller") as caller:
         problem(await caller.get("/v1/links/of-host"), 404, "not_found")
         problem(await caller.get("/v1/links/of-host/envelope"), 404, "not_found")
+
+
+@pytest.mark.spec("P12", "F27")
+async def test_an_envelope_that_is_none_any_more_is_not_told(here: Site, ada: httpx2.AsyncClient) -> None:
+    lineage, now = here.kernel.store.lineage, here.kernel.now()
+    await lineage.record_envelope(EnvelopeRow("broken", "acme", None, "1", '{"runtime":5}', now))
+    problem(await ada.get("/v1/envelopes/broken"), 503, "store_unavailable")
+    session = await make_session(ada, "kit")
+    kept = await recorded(ada, session)
+    whole = await lineage.envelope("acme", kept["envelope_id"])
+    assert whole is not None
+    body = whole.body.replace('"effect":"read"', '"effect":"write"')
+    await lineage.record_envelope(EnvelopeRow("forged", "acme", kept["id"], "1", body, now))
+    params = {"before": kept["envelope_id"], "after": "forged"}
+    problem(await ada.get("/v1/links/diff", params=params), 503, "store_unavailable")
+    await here.key("caller", principal="ada", scopes=["capset:call"])
+    async with here.client("caller") as caller:
+        problem(await caller.get("/v1/envelopes/broken"), 404, "not_found")
