@@ -11,7 +11,7 @@ import pytest
 
 from capset.evaluation.envelope import read_envelope
 from capset.evaluation.sides import side_of
-from capset.wire.fingerprints import FingerprintShape
+from capset.wire.agent_hashes import AgentHashesShape
 from tests.cli.support import FILES, Command, Run
 from tests.cli.test_fingerprints import HASHES, agent_files
 from tests.cli.test_texts import on_a_terminal
@@ -25,7 +25,7 @@ def agent(tmp_path: Path) -> str:
 @pytest.mark.spec("F2", "F3", "F6", "F7", "F8", "F9")
 def test_every_hash_is_that_of_its_payload(run: Run, agent: str) -> None:
     found = run("fingerprint", agent, *FILES, "--json", "--payloads").json
-    assert FingerprintShape.model_validate(found).plain() == found
+    assert AgentHashesShape.model_validate(found).plain() == found
     payloads = found["payloads"]
     assert all(hashlib.sha256(text.encode()).hexdigest() == shown for shown, text in payloads.items())
     assert {found[name] for name in HASHES} <= payloads.keys()

@@ -13,12 +13,13 @@ from capset.cli.options import AsJson, Db
 from capset.cli.output import cell, err, out, print_json
 from capset.cli.settings import existing_db, load_settings
 from capset.cli.stored import opened_store
-from capset.cli.versions import find, stored
+from capset.cli.versions import find
 from capset.errors import DefinitionError
 from capset.evaluation.comparison import diff_sides
 from capset.evaluation.differences import Diff
 from capset.evaluation.report import Line, Sign, report_lines
 from capset.evaluation.sides import Side
+from capset.evaluation.stored_sides import stored_side
 from capset.wire.diffs import diff_shape
 
 _STYLES: Final[dict[Sign, str]] = {"+": "green", "-": "red", "~": "yellow", "=": "dim", "#": "bold"}
@@ -56,7 +57,7 @@ async def _compared(before: str, after: str, db: str | None) -> Diff:
         return diff_sides(ours, theirs)
     async with opened_store(existing_db(load_settings(db=db).db)) as store:
         ours, theirs = [
-            one if isinstance(one, Side) else await stored(store.lineage, str(one)) for one in (ours, theirs)
+            one if isinstance(one, Side) else await stored_side(store.lineage, None, str(one)) for one in (ours, theirs)
         ]
         return diff_sides(ours, theirs)
 

@@ -21,7 +21,7 @@ from capset.definitions.principals import Principal
 from capset.errors import DefinitionError, NotFound
 from capset.evaluation.capture import Captured, capture
 from capset.kernel.registry import Registry
-from capset.wire.fingerprints import CoveredShape, FingerprintShape, canonical_payloads, fingerprint_shape
+from capset.wire.agent_hashes import AgentHashesShape, CoveredShape, canonical_payloads, hashes_shape
 
 _LEAST: Final = 8
 """Digits of a hash that are enough to name it, if no other begins so."""
@@ -69,7 +69,7 @@ def fingerprint_command(
         _keep(captured, envelope)
         if envelope == "-":
             return Exit.DONE
-    shape = fingerprint_shape(captured.snapshot, with_payloads=payloads)
+    shape = hashes_shape(captured.snapshot, with_payloads=payloads)
     if as_json:
         print_json(shape.plain())
         return Exit.DONE
@@ -129,7 +129,7 @@ def _write(text: str) -> None:
     sys.stdout.buffer.flush()
 
 
-def _tree(shape: FingerprintShape, width: int) -> Tree:
+def _tree(shape: AgentHashesShape, width: int) -> Tree:
     in_play = [one for one in shape.tools if one.in_play]
     tree = Tree(f"[bold]{cell(shape.agent)}[/] as seen by {cell(shape.principal)} [dim]{shape.profile}[/]")
     labels = [*_labels(shape.definition.parts, 2), *((2, one.name) for one in in_play), (1, "runtime_hash")]

@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from capset.clock import Clock, SystemClock, iso
 from capset.composition.compose import Composition, compose
@@ -18,7 +18,7 @@ from capset.fingerprint.canonical import PROFILE, NotCanonical, canonical
 from capset.fingerprint.links import CapabilityLink
 from capset.fingerprint.payloads import Payload, prompt_payload, runtime_payload
 from capset.ids import Ids
-from capset.stores.base import EnvelopeRow, LinkRow, PayloadKind, PayloadRow, RegistrationRow, Store
+from capset.stores.base import EnvelopeRow, LinkRow, PayloadKind, PayloadRow, RegistrationRow, Store, TransitionRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +28,14 @@ class OpContext:
     org: str | None
     now: str
     ids: Ids
+
+
+class KeptTurn(NamedTuple):
+    """What was kept of one turn; the transition is there if the session's runtime hash has moved."""
+
+    link: LinkRow
+    envelope: EnvelopeRow | None
+    transition: TransitionRow | None
 
 
 def op_context(org: str | None = None, *, clock: Clock | None = None) -> OpContext:
@@ -89,7 +97,22 @@ async def record_turn(
     reason: str = "",
     clock: Clock | None = None,
 ) -> LinkRow:
-    """Keep what a turn had, all in one transaction, and return the link as it is kept (F28).
+    """Keep a turn as ``keep_turn`` does, and return the link as it is kept (F28)."""
+    kept = await keep_turn(store, captured, session=session, org=org, metadata=metadata, reason=reason, clock=clock)
+    return kept.link
+
+
+async def keep_turn(
+    store: Store,
+    captured: Captured | SnapshotEnvelope | CapabilityLink,
+    *,
+    session: str | None = None,
+    org: str | None = None,
+    metadata: Mapping[str, Any] | None = None,
+    reason: str = "",
+    clock: Clock | None = None,
+) -> KeptTurn:
+    """Keep what a turn had, all in one transaction, and return the rows.
 
     Kept are the link, the envelope if there is one, what its hashes cover, and, where the session's runtime hash has
     moved, a transition with this ``reason``. ``metadata`` is JSON data of the host's, such as the raw invocation.
@@ -100,13 +123,11 @@ async def record_turn(
     envelope = captured.envelope if isinstance(captured, Captured) else captured
     if isinstance(envelope, CapabilityLink):
         row = link_row(envelope, session=session, metadata=metadata, op=op)
-        await store.lineage.record_turn(row, reason=reason)
-        return row
+        return KeptTurn(row, None, await store.lineage.record_turn(row, reason=reason))
     row = link_row(envelope.link, session=session, metadata=metadata, op=op)
-    await store.lineage.record_turn(
-        row, envelope_row(envelope, link=row.id, op=op), reason=reason, payloads=payload_rows(envelope, org)
-    )
-    return row
+    whole = envelope_row(envelope, link=row.id, op=op)
+    moved = await store.lineage.record_turn(row, whole, reason=reason, payloads=payload_rows(envelope, org))
+    return KeptTurn(row, whole, moved)
 
 
 def payload_rows(envelope: SnapshotEnvelope, org: str | None) -> Iterator[PayloadRow]:

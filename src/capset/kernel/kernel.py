@@ -101,6 +101,11 @@ class Kernel:
         """Compile every tool's road, once for each composition that is in use."""
         return self._bind(composition)
 
+    @property
+    def clock(self) -> Clock:
+        """The time that everything here goes by."""
+        return self._clock
+
     def now(self) -> str:
         """Return the time by the kernel's clock, ISO 8601 UTC."""
         return iso(self._clock.time_ns())
