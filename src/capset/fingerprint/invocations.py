@@ -30,6 +30,8 @@ def normalize_invocation(invocation: Mapping[str, Any] | None, allowlist: Iterab
         canonical(plain)
     except NotCanonical as error:
         raise InvalidArguments(f"the invocation cannot be hashed: {error}") from None
+    except RecursionError:
+        raise _refused("$", "it is nested too deeply") from None
     return plain
 
 
@@ -40,7 +42,10 @@ def _plain(value: Any, path: str, above: tuple[int, ...]) -> Any:
     if isinstance(value, datetime):
         if value.tzinfo is None:
             raise _refused(path, f"the datetime {value} has no time zone")
-        return value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        try:
+            return value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        except OverflowError:
+            raise _refused(path, f"the datetime {value} lies outside of the years 1 to 9999 in UTC") from None
     if id(value) in above:
         raise _refused(path, "it is a cycle")
     within = (*above, id(value))
