@@ -8,7 +8,7 @@ import json
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import compose, fingerprints, governed_call, import_cpu, rest_call, state
+from benchmarks import compose, evaluating, fingerprints, governed_call, import_cpu, rest_call, state
 from benchmarks.row import Row
 
 MEASURES = (
@@ -16,6 +16,7 @@ MEASURES = (
     import_cpu.measure,
     compose.measure,
     fingerprints.measure,
+    evaluating.measure,
     state.measure,
     rest_call.measure,
 )

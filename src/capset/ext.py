@@ -8,8 +8,13 @@ from capset.definitions.resources import Documents
 from capset.definitions.secrets import Secrets
 from capset.errors import FileError, StateError
 from capset.kernel.generating import GeneratorRunner, ModelStep, Turn
+from capset.kernel.hosting.events import ContextMerged, SessionTurn, TurnEnded, TurnFailed, TurnStarted
+from capset.kernel.hosting.hooks import SessionHooks
+from capset.kernel.hosting.host import SessionHost
+from capset.kernel.hosting.session import HostedSession
 
 __all__ = [
+    "ContextMerged",
     "Document",
     "Documents",
     "DocumentsHandle",
@@ -17,11 +22,18 @@ __all__ = [
     "FileStat",
     "Files",
     "GeneratorRunner",
+    "HostedSession",
     "ModelStep",
     "ResourceHandle",
     "Secrets",
+    "SessionHooks",
+    "SessionHost",
+    "SessionTurn",
     "StateError",
     "StateHandle",
     "Turn",
+    "TurnEnded",
+    "TurnFailed",
+    "TurnStarted",
     "normalise_path",
 ]

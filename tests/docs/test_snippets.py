@@ -13,8 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from capset import tool
-
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs" / "guide").glob("*.md")])
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -66,18 +64,6 @@ def test_the_tests_of_the_guide_pass(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout
-
-
-@pytest.mark.spec("F2")
-def test_the_fingerprints_of_the_guide_are_those_of_another_implementation() -> None:
-    @tool
-    def save_note(text: str, share: float = 1e21) -> str:
-        """Save a note."""
-        return text * int(share)
-
-    whole = "\n".join(blocks(ROOT / "docs" / "guide" / "fingerprints.md"))
-    assert "rfc8785.dumps" in whole
-    exec(compile(whole, "fingerprints.md", "exec"), {"save_note": save_note})
 
 
 def test_the_readme_recomputes_its_hashes(tmp_path: Path) -> None:

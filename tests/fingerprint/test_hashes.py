@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from unittest import mock
 
 import pytest
@@ -30,6 +30,7 @@ from capset import (
 )
 from capset.fingerprint import hashes
 from capset.fingerprint.hashes import capability_hash, prompt_hash, tool_hash
+from capset.fingerprint.payloads import tool_payload
 
 ALL = {"tool", "sibling", "capability", "neighbour", "static", "runtime", "prompt"}
 TOOL = {"tool", "capability", "static", "runtime"}
@@ -338,3 +339,18 @@ def test_a_tools_hash_is_computed_once() -> None:
         compose(Agent("a", uses=[Capability("c", tools=[it])]))
     assert payload.call_count == 1
     assert len(found) == 1
+
+
+@pytest.mark.spec("F3", "F12")
+def test_the_order_of_choices_that_python_takes_for_equal_moves_no_hash() -> None:
+    def one(it: Literal["b", "a", 1], more: list[Literal["z", "y"] | None]) -> Literal["d", "c"]:
+        """Choose."""
+        raise NotImplementedError
+
+    def other(it: Literal[1, "a", "b"], more: list[Literal["y", "z"] | None]) -> Literal["c", "d"]:
+        """Choose."""
+        raise NotImplementedError
+
+    assert tool_hash(tool(name="choose")(one)) == tool_hash(tool(name="choose")(other))
+    schema = tool_payload(tool(one))["schema"]["properties"]["it"]
+    assert schema["enum"] == ["a", "b", 1]

@@ -11,7 +11,7 @@ from capset.definitions.blocks import Block, BlockKind, Running
 from capset.definitions.capabilities import Capability
 from capset.definitions.contents import ContextFunction, ContextValue
 from capset.definitions.hooks import Hooks
-from capset.definitions.names import AGENT, checked, checked_text
+from capset.definitions.names import AGENT, checked, checked_text, text_keyed
 from capset.definitions.parts import make_part
 from capset.definitions.policies import Policy
 from capset.definitions.references import CapabilityRef, DynamicUses, checked_uses
@@ -26,9 +26,11 @@ class Agent(Block):
     Frozen, and told apart by identity; ``composition.static_hash`` says whether two are the same in substance.
     """
 
-    __slots__ = ()
+    __slots__ = ("static_context",)
 
     kind: ClassVar[BlockKind] = "generator"
+
+    static_context: Mapping[str, Any]
 
     def __init__(
         self,
@@ -47,10 +49,13 @@ class Agent(Block):
         files: Mapping[str, str | bytes] | None = None,
         model_settings: Mapping[str, Any] | None = None,
         hooks: Hooks | None = None,
+        static_context: Mapping[str, Any] | None = None,
     ) -> None:
         """Check and freeze everything. Raises ``DefinitionError``, naming the agent.
 
         What it declares itself is as on a ``Capability``; its ``policies`` gate every tool that it has.
+        ``static_context``, values of the host's own by name, is where a session host begins to merge the context of a
+        turn (spec 2, F24); it is never hashed, and no model sees it.
         """
         owner = f"agent {name!r}"
         part = make_part(
@@ -73,6 +78,7 @@ class Agent(Block):
             description=checked_text(f"{owner}: description", description),
             part=part,
         )
+        self.static_context = text_keyed(f"{owner}: static_context", {} if static_context is None else static_context)
         self.freeze()
 
     async def run(self, running: Running, input: Any) -> Any:

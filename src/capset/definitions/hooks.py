@@ -72,14 +72,15 @@ class Hooks:
         on_tool_executed: OnToolExecuted | Iterable[OnToolExecuted] = (),
     ) -> None:
         """Take one function or several of each, each once. Raises ``DefinitionError`` for what cannot be called."""
-        object.__setattr__(self, "on_policy_evaluated", _functions("on_policy_evaluated", on_policy_evaluated))
-        object.__setattr__(self, "on_tool_executed", _functions("on_tool_executed", on_tool_executed))
+        object.__setattr__(self, "on_policy_evaluated", checked_functions("on_policy_evaluated", on_policy_evaluated))
+        object.__setattr__(self, "on_tool_executed", checked_functions("on_tool_executed", on_tool_executed))
 
     def __bool__(self) -> bool:
         return bool(self.on_policy_evaluated or self.on_tool_executed)
 
 
-def _functions(what: str, given: Any) -> tuple[Any, ...]:
+def checked_functions(what: str, given: Any) -> tuple[Any, ...]:
+    """Return one function, or several, of one event each, each once. Raises ``DefinitionError`` for what is none."""
     kept: list[Any] = []
     for one in [given] if callable(given) else listed(f"hooks: {what}", given):
         if not callable(one):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Set
+from types import MappingProxyType
 from typing import Any, Final, cast
 
 from capset.errors import DefinitionError
@@ -68,6 +69,11 @@ def checked_texts(what: str, texts: Iterable[str]) -> tuple[str, ...]:
     entries = [texts] if isinstance(texts, str) else listed(what, texts)
     trimmed = (checked_text(what, text).strip() for text in entries)
     return tuple(text for text in trimmed if text)
+
+
+def text_keyed(what: str, values: object) -> Mapping[str, Any]:  # values of the host's own
+    """Return a frozen copy of a mapping whose keys are text; raise ``DefinitionError`` for what is none."""
+    return MappingProxyType({checked_text(f"{what}: a key", key): value for key, value in mapped(what, values).items()})
 
 
 def listed(what: str, values: object) -> list[Any]:  # of what the caller checks next

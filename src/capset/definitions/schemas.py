@@ -6,6 +6,7 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Set
+from copy import deepcopy
 from dataclasses import fields, is_dataclass
 from functools import cache, partial
 from typing import Any, Final, Literal, NotRequired, Required, cast, get_origin
@@ -68,9 +69,10 @@ class Schema:
 
     ``check(value)`` validates a Python value strictly, ``check_json(text)`` JSON text in strict JSON mode (spec 4,
     G11); both raise pydantic's ``ValidationError``. ``json_schema`` has every ``required`` sorted and must not be
-    changed. ``write_only`` names the fields that are secrets by their types. Where ``may_be_infinite``, valid JSON may
-    still hold NaN or an infinity. ``annotation`` is the type itself. It and the adapter's type parameter are ``Any``: a
-    schema is built from an annotation at run time.
+    changed; ``hash_input`` is the same with every ``enum`` sorted too, which is what hashes cover. ``write_only`` names
+    the fields that are secrets by their types. Where ``may_be_infinite``, valid JSON may still hold NaN or an infinity.
+    ``annotation`` is the type itself. It and the adapter's type parameter are ``Any``: a schema is built from an
+    annotation at run time.
     """
 
     __slots__ = (
@@ -79,6 +81,7 @@ class Schema:
         "annotation",
         "check",
         "check_json",
+        "hash_input",
         "is_exact",
         "json_schema",
         "may_be_infinite",
@@ -95,6 +98,7 @@ class Schema:
         self.check = partial(adapter.validator.validate_python, **rules)
         self.check_json = partial(adapter.validator.validate_json, **rules)
         self.json_schema = json_schema
+        self.hash_input = _sorted_enums(json_schema)
         self.is_exact = json_schema.get("type") in ("integer", "boolean", "null") and _VALUES.isdisjoint(json_schema)
         takes_anything = any(not found for found in _objects(json_schema))
         self._has_numbers = takes_anything or any(found.get("type") == "number" for found in _objects(json_schema))
@@ -270,6 +274,25 @@ def _tidy(schema: Any, name: str | None = None) -> Any:
             case _:
                 tidy[key] = value if key in _NO_SCHEMAS else _tidy(value)
     return tidy
+
+
+def _sorted_enums(schema: Any) -> Any:
+    """Return a schema with the values of each ``enum`` sorted, as their JSON text is: hashes cover no order of them.
+
+    There is none to rely on: Python takes ``Literal["a", "b"]`` and ``Literal["b", "a"]`` for equal, so that of two
+    types that hold them whichever was made first in a process is used for both.
+    """
+    if not any("enum" in found for found in _objects(schema)):
+        return schema
+    copied = deepcopy(schema)
+    for found in _objects(copied):
+        if isinstance(found.get("enum"), list):
+            found["enum"] = sorted(found["enum"], key=_json_text)
+    return copied
+
+
+def _json_text(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, sort_keys=True)
 
 
 def _is_name(title: str, name: str) -> bool:

@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 from capset.composition.compose import Composition
 from capset.composition.installing import Gate, InstalledToolkit
 from capset.definitions.hooks import Hooks, merge_hooks
-from capset.definitions.policies import Decision, Policy, Request
+from capset.definitions.policies import Decision, Policy, Request, allow
 from capset.definitions.toolkits import DynamicToolkit, ToolkitContext
 from capset.errors import ToolkitFailed
 from capset.evaluation.begun import begun
@@ -22,6 +22,7 @@ from capset.evaluation.policies import LATE, decided, failed, tell_asked
 from capset.evaluation.snapshot import Verdict, verdict_of
 
 Step = Gate | InstalledToolkit
+_ALLOWED: Final = allow()
 _log: Final = logging.getLogger("capset.policies")
 
 
@@ -96,13 +97,13 @@ class Evaluating:
                     return begun(cast("Coroutine[Any, Any, Decision | bool]", answer))
                 except StopIteration as done:
                     answer = done.value
-            elif not isinstance(answer, (Decision, bool)) and answer is not None:  # pyright: ignore[reportUnnecessaryComparison]  # policies may not be typed
+            elif answer is not None and not isinstance(answer, (Decision, bool)):  # pyright: ignore[reportUnnecessaryComparison]  # untyped policies
                 return answer
         except BaseException as error:
             if not is_contained(error):
                 raise
             answer = failed(policy, error)
-        self.answers[policy] = answer if type(answer) is Decision else decided(policy, answer)
+        self.answers[policy] = _ALLOWED if answer is True else decided(policy, answer)
         return None
 
     async def _under_the_clock(self, step: Step, waiting: Awaitable[Any] | None, seconds: float) -> None:
@@ -113,8 +114,8 @@ class Evaluating:
                 while True:
                     if waiting is not None:
                         await self._finish(step, waiting)
-                    if scope.expired():  # it was cancelled, and took no notice
-                        break
+                        if scope.expired():  # it was cancelled, and took no notice
+                            break
                     if self._tells:
                         await self._tell(step, scope)
                     if not self._pending:

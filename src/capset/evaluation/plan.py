@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence, Set
-from itertools import chain, compress
+from itertools import chain
 from types import MappingProxyType
 from typing import Final, NamedTuple
 from weakref import WeakKeyDictionary
@@ -45,12 +45,13 @@ class Plan:
 
     __slots__ = (
         "_all",
-        "_fragments",
+        "_groups_of",
         "_hashes",
         "_instructions",
-        "_numbers",
+        "_payload",
         "_permissions",
         "_prompts",
+        "_spans",
         "_system_prompt",
         "entries",
         "gates",
@@ -85,22 +86,35 @@ class Plan:
             ref = Ref(name, tool_hash(one.tool))
             entries.append(Entry(one, group, ref))
         self.groups = tuple(groups)
-        self._all = (True,) * len(groups)
+        self._all: tuple[bool, ...] = (True,) * len(groups)
         self._permissions = frozenset[str]().union(*(group.permissions for group in groups))
+        self._groups_of: dict[str | Policy, list[int]] = {}
+        for number, group in enumerate(groups):
+            for reason in (*group.permissions, *group.gates):
+                self._groups_of.setdefault(reason, []).append(number)
         self.entries = sorted(entries, key=lambda entry: (entry.ref.name, entry.ref.hash))
         self._system_prompt = composition.block.system_prompt
         self._instructions = composition.instructions
-        self._fragments = [canonical(entry.ref.payload) for entry in self.entries]
-        self._numbers = [entry.group for entry in self.entries]
+        fragments = [canonical(entry.ref.payload) + b"," for entry in self.entries]
+        self._payload = memoryview(b"".join(fragments))
+        self._spans: list[list[tuple[int, int]]] = [[] for _ in groups]
+        end = 0
+        for entry, fragment in zip(self.entries, fragments, strict=True):
+            begin, end = end, end + len(fragment)
+            self._spans[entry.group].append((begin, end))
         self._hashes: dict[tuple[bool, ...], str] = {}
         self._prompts: dict[tuple[str, ...], str] = {}
 
     def passing(self, permissions: Set[str], answers: Mapping[Policy, Decision]) -> tuple[bool, ...]:
         """Return for each group whether its tools are in play: nothing is missing, and no gate denies."""
-        denied = denied_by(answers)
-        if not denied and self._permissions <= permissions:
+        against = [*(self._permissions - permissions), *denied_by(answers)]
+        if not against:
             return self._all
-        return tuple([group.permissions <= permissions and denied.isdisjoint(group.gates) for group in self.groups])
+        passed = list(self._all)
+        for reason in against:
+            for number in self._groups_of.get(reason, ()):
+                passed[number] = False
+        return tuple(passed)
 
     def told(self, passed: Sequence[bool], answers: Mapping[Policy, Decision]) -> tuple[str, ...]:
         """Return the instructions of toolkits and tools in play, in traversal order (F18).
@@ -142,10 +156,18 @@ class Plan:
         return known
 
     def _runtime_hash(self, passed: tuple[bool, ...]) -> str:
-        fragments = self._fragments
-        if not all(passed):
-            fragments = compress(fragments, map(passed.__getitem__, self._numbers))
-        return hashlib.sha256(_BEFORE + b",".join(fragments) + _AFTER).hexdigest()
+        hasher, pieces, begin = hashlib.sha256(_BEFORE), list[memoryview](), 0
+        left_out = [span for number, is_in in enumerate(passed) if not is_in for span in self._spans[number]]
+        for start, end in (*sorted(left_out), (len(self._payload), 0)):
+            if start > begin:
+                pieces.append(self._payload[begin:start])
+            begin = end
+        if pieces:
+            pieces[-1] = pieces[-1][:-1]  # its comma
+        for piece in pieces:
+            hasher.update(piece)
+        hasher.update(_AFTER)
+        return hasher.hexdigest()
 
     def prompt_hash(self, told: tuple[str, ...]) -> str:
         """Return the hash of what the model is told, which is much the same every time; ``told`` as from ``told``."""

@@ -35,8 +35,8 @@ def tool_payload(tool: AnyTool) -> Payload:
         "kind": "tool",
         "name": tool.name,
         "description": tool.description,
-        "schema": tool.arguments.json_schema,
-        "output": tool.output.json_schema,
+        "schema": tool.arguments.hash_input,
+        "output": tool.output.hash_input,
         "instructions": sorted(tool.instructions),
         "effect": tool.effect,
         "idempotent": tool.idempotent,
@@ -161,8 +161,8 @@ def block_payload(
         "kind": "block",
         "type": block.kind,
         "name": block.name,
-        "input": block.input and block.input.json_schema,
-        "output": block.output and block.output.json_schema,
+        "input": block.input and block.input.hash_input,
+        "output": block.output and block.output.hash_input,
         "plan": block.plan,
         "children": _by_name(children),
     }
@@ -223,7 +223,7 @@ def _static(value: Any) -> Any:
 def _resources(given: Iterable[AnyResource | Documents]) -> list[Payload]:
     """Return each resource once, by scope and name: their order means nothing."""
     return [
-        {"name": one.name, "scope": one.scope, "schema": None if isinstance(one, Documents) else one.schema.json_schema}
+        {"name": one.name, "scope": one.scope, "schema": None if isinstance(one, Documents) else one.schema.hash_input}
         for one in sorted(dict.fromkeys(given), key=lambda one: (one.scope, one.name))
     ]
 
@@ -232,7 +232,7 @@ def _state(parts: Iterable[Part]) -> Mapping[str, Any]:
     found: dict[str, list[Any]] = {}
     for part in parts:
         for scope, model in part.state.items():
-            found.setdefault(scope, []).append(state_schema(model).json_schema)
+            found.setdefault(scope, []).append(state_schema(model).hash_input)
     return found
 
 

@@ -35,8 +35,9 @@ def hash_object(value: Any) -> str:  # JSON data of every type
 
 
 def schema_hash_input(annotation: Any) -> Mapping[str, Any]:  # a type is of no narrower type
-    """Return the JSON Schema of a type as a tool's hash covers it: ``required`` sorted, generated titles dropped.
+    """Return the JSON Schema of a type as a tool's hash covers it.
 
+    Every ``required`` and ``enum`` is sorted, and generated titles are dropped (spec 2, F3).
     Raises ``DefinitionError`` for a type that has no schema.
     """
-    return schema_of("this type", annotation, "validation").json_schema
+    return schema_of("this type", annotation, "validation").hash_input

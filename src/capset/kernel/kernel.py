@@ -128,7 +128,7 @@ class Kernel:
         Raises ``NotFound`` for a session that is not there, not the principal's or not the agent's, and what
         ``compose`` and ``evaluate`` raise.
         """
-        _check(agent, principal, env)
+        check_opening(agent, principal, env)
         if session_id is None:
             row = self.new_session(agent, principal)
             # First, so that a bad agent leaves no session.
@@ -137,7 +137,7 @@ class Kernel:
         else:
             row = await self.find_session(session_id)
             if row is None:
-                raise _no_session(session_id, principal)
+                raise no_session(session_id, principal)
             session = await self.enter(row, agent, principal=principal, env=env, **labels)
         yield session
 
@@ -152,7 +152,7 @@ class Kernel:
     ) -> Session:
         """Return the session that ``row`` keeps, as ``open`` does; for hosts that found or made its row themselves."""
         if (row.principal, row.principal_kind, row.org) != (principal.id, principal.kind, principal.org):
-            raise _no_session(row.id, principal)
+            raise no_session(row.id, principal)
         if row.agent != agent.name:
             raise NotFound(f"the session {row.id!r} is one of the agent {row.agent!r}, not of {agent.name!r}")
         composition = self.compose(agent)
@@ -191,7 +191,8 @@ class Kernel:
         return self._world
 
 
-def _check(agent: object, principal: object, env: object) -> None:
+def check_opening(agent: object, principal: object, env: object) -> None:
+    """Raise ``DefinitionError`` for what no session can be opened with."""
     if not isinstance(agent, Block):
         raise DefinitionError(
             f"a session is opened for an Agent, a Flow or another block; got {agent!r}",
@@ -203,5 +204,6 @@ def _check(agent: object, principal: object, env: object) -> None:
         raise DefinitionError(f"env is a mapping of names to values; got {env!r}")
 
 
-def _no_session(id: str, principal: Principal) -> NotFound:
+def no_session(id: str, principal: Principal) -> NotFound:
+    """Return the error of a session that is not there, or not the principal's: nobody is told which."""
     return NotFound(f"there is no session {id!r} of {principal.id!r}")

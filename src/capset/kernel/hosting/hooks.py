@@ -1,0 +1,95 @@
+"""What a host may hang around a turn. Unlike the pipeline's hooks, one that raises fails the turn (spec 2, F24)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, fields
+from inspect import isawaitable
+from typing import Any, Final, TypeVar
+
+from capset.definitions.hooks import checked_functions
+from capset.errors import DefinitionError, InvalidOutput
+from capset.evaluation.telling import name_of
+from capset.kernel.hosting.arity import check_arity
+from capset.kernel.hosting.events import ContextMerged, SessionTurn, TurnEnded, TurnFailed, TurnStarted
+
+E = TypeVar("E")
+Hook = Callable[[E], Awaitable[None] | None]
+OneOrMore = Hook[E] | Iterable[Hook[E]]
+
+
+@dataclass(frozen=True, eq=False, slots=True, init=False)
+class SessionHooks:
+    """Functions, sync or async, of one event each, awaited in order.
+
+    What one of them raises fails its stage, but for ``on_error``, where it is logged. None of them gives anything back.
+    """
+
+    on_start: tuple[Hook[TurnStarted], ...] = ()
+    on_before_context: tuple[Hook[TurnStarted], ...] = ()
+    on_after_context: tuple[Hook[ContextMerged], ...] = ()
+    on_before_run: tuple[Hook[SessionTurn], ...] = ()
+    on_after_run: tuple[Hook[TurnEnded], ...] = ()
+    on_error: tuple[Hook[TurnFailed], ...] = ()
+
+    def __init__(
+        self,
+        *,
+        on_start: OneOrMore[TurnStarted] = (),
+        on_before_context: OneOrMore[TurnStarted] = (),
+        on_after_context: OneOrMore[ContextMerged] = (),
+        on_before_run: OneOrMore[SessionTurn] = (),
+        on_after_run: OneOrMore[TurnEnded] = (),
+        on_error: OneOrMore[TurnFailed] = (),
+    ) -> None:
+        """Take one function or several of each. Raises ``DefinitionError`` for what cannot be called with an event."""
+        given = {
+            "on_start": on_start,
+            "on_before_context": on_before_context,
+            "on_after_context": on_after_context,
+            "on_before_run": on_before_run,
+            "on_after_run": on_after_run,
+            "on_error": on_error,
+        }
+        for name, value in given.items():
+            functions = checked_functions(name, value)
+            for function in functions:
+                check_arity(f"hooks: {name}", function, "event")
+            object.__setattr__(self, name, functions)
+
+
+NO_SESSION_HOOKS: Final = SessionHooks()
+
+
+def checked_session_hooks(owner: str, hooks: SessionHooks | None) -> SessionHooks:
+    """Return the hooks, or none. Raises ``DefinitionError`` for anything else, beginning with ``owner``."""
+    if hooks is None:
+        return NO_SESSION_HOOKS
+    if not isinstance(hooks, SessionHooks):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may not be typed
+        raise DefinitionError(
+            f"{owner}: hooks is SessionHooks(on_start=…); got {hooks!r:.80}",
+            hint="hooks of policies and tools are given as tool_hooks=Hooks(…)",
+        )
+    return hooks
+
+
+def merge_session_hooks(*hooks: SessionHooks) -> SessionHooks:
+    """Return the functions of all of them in order."""
+    merged = object.__new__(SessionHooks)  # all of them are checked already
+    for field in fields(SessionHooks):
+        functions: list[Any] = [function for one in hooks for function in getattr(one, field.name)]
+        object.__setattr__(merged, field.name, tuple(functions))
+    return merged
+
+
+async def fire(functions: Iterable[Hook[E]], event: E) -> None:
+    """Call each function with the event and wait for it; the first that raises ends it, with what it raised."""
+    for function in functions:
+        given: object = function(event)
+        if isawaitable(given):
+            given = await given
+        if given is not None:  # such as a generator, which has not begun
+            raise InvalidOutput(
+                f"the session hook {name_of(function)} gave {type(given).__name__}; it gives nothing",
+                hint="what is to be in the context comes from a resolver: context=[resolver]",
+            )

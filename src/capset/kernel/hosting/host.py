@@ -1,0 +1,135 @@
+"""The session host: which agents there are, how their sessions run, and the sessions themselves (spec 2, F24, F25)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from capset.definitions.blocks import Block
+from capset.definitions.hooks import Hooks, checked_hooks
+from capset.definitions.names import checked_optional
+from capset.definitions.principals import Principal
+from capset.errors import NotFound, unknown
+from capset.evaluation.evaluate import Labels
+from capset.fingerprint.canonical import PROFILE
+from capset.fingerprint.invocations import normalize_invocation
+from capset.kernel.hosting.context import ContextLayer
+from capset.kernel.hosting.declaring import Declaration, Run, checked_id, declare
+from capset.kernel.hosting.hooks import SessionHooks
+from capset.kernel.hosting.session import HostedSession, Occasion
+from capset.kernel.kernel import Kernel, check_opening
+from capset.stores.base import RegistrationRow
+
+
+class SessionHost:
+    """Agents by their ids, declared once with the hooks, the context and the ``run`` of their sessions.
+
+    It works on an open kernel, and lives as long as its process; registrations are kept in the kernel's store.
+    """
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel = kernel
+        self._declared: dict[tuple[str | None, str], Declaration] = {}
+        self._registering = asyncio.Lock()
+
+    async def register(
+        self,
+        agent: Block,
+        *,
+        agent_id: str | None = None,
+        org: str | None = None,
+        hooks: SessionHooks | None = None,
+        context: ContextLayer | None = None,
+        run: Run | None = None,
+    ) -> RegistrationRow:
+        """Declare an agent, or another block, and how its sessions run; return the registration that is kept.
+
+        One that is declared again under its id and org replaces the declaration for the sessions that are created
+        later; what is kept of it is new only if its static hash is (spec 2, F29).
+
+        Args:
+            agent: whom the sessions are of.
+            agent_id: what to call it by; its name if left out.
+            org: whose it is; without one, everybody may have sessions of it.
+            hooks: called around every turn, before those of the session.
+            context: a mapping, a resolver ``(input, context so far) -> mapping``, or a list of these; it comes after
+                the agent's ``static_context`` and before what the session adds.
+            run: does the work of a turn; without one, the agent itself runs.
+
+        Raises ``DefinitionError`` for what is none of these, what ``compose`` raises, and ``StoreError``.
+        """
+        declared = declare(agent, agent_id)
+        declared = declared.overridden(f"register {declared.agent_id!r}", hooks, context, run)
+        checked_optional("register: org", org)
+        row = RegistrationRow(
+            id=self._kernel.new_id(),
+            org=org,
+            agent_id=declared.agent_id,
+            agent_name=agent.name,
+            static_hash=self._kernel.compose(agent).static_hash,
+            profile=PROFILE,
+            created_at=self._kernel.now(),
+        )
+        async with self._registering:  # so that what is kept last is what is declared here
+            kept = await self._kernel.store.lineage.register(row)
+            self._declared[org, declared.agent_id] = declared
+        return kept
+
+    def create_session(
+        self,
+        agent_id: str,
+        *,
+        principal: Principal,
+        env: Mapping[str, Any] | None = None,
+        hooks: SessionHooks | None = None,
+        context: ContextLayer | None = None,
+        run: Run | None = None,
+        session_id: str | None = None,
+        tool_hooks: Hooks | None = None,
+        namespace: str | None = None,
+        invocation: Mapping[str, Any] | None = None,
+        invocation_allowlist: Iterable[str] = (),
+    ) -> HostedSession:
+        """Return a session of a registered agent; its first turn opens it.
+
+        Args:
+            agent_id: the id under which the agent was registered, for the principal's org or for everybody.
+            principal: who acts.
+            env: what the host knows of this environment, which policies and handlers read.
+            hooks: called after those of the registration.
+            context: a layer as of ``register``, which comes last.
+            run: in place of the registered one.
+            session_id: the principal's own session to go on with; without one, this is a new one.
+            tool_hooks: told of policies and of tools in every turn, see ``Hooks``.
+            namespace: as ``invocation`` and ``invocation_allowlist``, what ``evaluate`` takes; read once, here.
+            invocation: see ``namespace``.
+            invocation_allowlist: see ``namespace``.
+
+        Raises ``NotFound`` for an agent that is not registered, ``DefinitionError`` for what is of the wrong kind, and
+        ``InvalidArguments`` for an invocation that cannot be hashed.
+        """
+        agent_id = checked_id("create_session: agent_id", agent_id)
+        owner = f"create_session {agent_id!r}"
+        if session_id is not None:
+            checked_id(f"{owner}: session_id", session_id)
+        declared = self._find(agent_id, getattr(principal, "org", None))  # whose type is checked in the next line
+        check_opening(declared.agent, principal, env)
+        declared = declared.overridden(owner, hooks, context, run)
+        labels = Labels(
+            namespace=checked_optional(f"{owner}: namespace", namespace),
+            agent_id=agent_id,
+            agent_name=declared.agent.name,
+            invocation=normalize_invocation(invocation, invocation_allowlist),
+            hooks=checked_hooks(f"{owner}: tool_hooks", tool_hooks),
+        )
+        occasion = Occasion(principal, MappingProxyType(dict(env or {})), labels)
+        return HostedSession(self._kernel, declared, occasion, session_id)
+
+    def _find(self, agent_id: str, org: str | None) -> Declaration:
+        found = self._declared.get((org, agent_id)) or self._declared.get((None, agent_id))
+        if found is None:
+            known = [name for owner, name in self._declared if owner in (None, org)]
+            raise NotFound(unknown("agent", agent_id, known), hint="await host.register(agent, agent_id=…) comes first")
+        return found
