@@ -225,7 +225,7 @@ class Secret:
         (lambda context: [Toolkit("k", [make("a")]), make("a")], "two different tools are named 'a'"),
         (lambda context: [Toolkit("a"), Toolkit("a")], "two different toolkits are named 'a'"),
         (lambda context: [make("a", says("gate", True))], "two different policies have the id 'gate'"),
-        (lambda context: [make("a", says("x", True)), make("b", says("x", 1))], "two different policies have the id 'x'"),
+        (lambda context: [make("a", says("x", 1)), make("b", says("x", 1))], "two different policies have the id 'x'"),
     ],
     ids=range(23),
 )  # fmt: skip
