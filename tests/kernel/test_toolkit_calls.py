@@ -118,7 +118,8 @@ async def test_what_was_made_is_governed() -> None:
 async def test_each_session_has_what_was_made_for_it() -> None:
     agent, who = Agent("tester", tools=[searches]), Principal("user-1", permissions=["search:run"])
     async with (
-        Kernel(store="memory://") as kernel, kernel.open(agent, principal=who, env={"indexes": ["one"]}) as first,
+        Kernel(store="memory://") as kernel,
+        kernel.open(agent, principal=who, env={"indexes": ["one"]}) as first,
         kernel.open(agent, principal=who, env={"indexes": ["two"]}) as second,
     ):
         assert (set(first.snapshot.tools), set(second.snapshot.tools)) == ({"search_one"}, {"search_two"})
