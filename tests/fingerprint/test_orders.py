@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
@@ -149,6 +149,7 @@ def snapshots(agent: Agent) -> list[Snapshot]:
 
 
 @pytest.mark.spec("F3", "F4", "F6", "F8", "F9", "F12")
+@settings(max_examples=40)
 @given(made(), st.randoms(use_true_random=False))
 def test_the_order_in_which_things_are_written_moves_no_hash(drawn: Any, chance: Random) -> None:
     first, second = Maker(None).agent(drawn), Maker(chance).agent(drawn)
@@ -161,6 +162,7 @@ def test_the_order_in_which_things_are_written_moves_no_hash(drawn: Any, chance:
 
 
 @pytest.mark.spec("F13", "F12")
+@settings(max_examples=20)
 @given(made())
 def test_making_the_same_again_gives_the_same_hashes(drawn: Any) -> None:
     one, two = (compose(Maker(None).agent(drawn)) for _ in range(2))

@@ -21,8 +21,8 @@ def normalize_invocation(invocation: Mapping[str, Any] | None, allowlist: Iterab
         return {}
     if not isinstance(invocation, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may not be typed
         raise _refused("$", f"an invocation is a mapping of names to values, not {type(invocation).__name__}")
-    if isinstance(allowlist, str):
-        raise InvalidArguments(f"an allowlist is a list of names, not the text {allowlist!r}")
+    if isinstance(allowlist, str) or not isinstance(allowlist, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]  # as above
+        raise InvalidArguments(f"an allowlist is a list of names; got {allowlist!r:.80}")
     allowed = frozenset(allowlist)
     chosen = {key: value for key, value in invocation.items() if not allowed or key in allowed}
     try:
