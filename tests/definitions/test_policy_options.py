@@ -67,10 +67,10 @@ def test_an_option_that_means_nothing_is_refused(options: dict[str, Any], messag
 @pytest.mark.parametrize(
     "build",
     [
-        lambda: policy("gate"),  # pyright: ignore[reportCallIssue, reportArgumentType]
-        lambda: policy("gate", gate, id="other"),  # pyright: ignore[reportCallIssue, reportArgumentType]
-        lambda: policy(gate, gate),  # pyright: ignore[reportCallIssue, reportArgumentType]
-        lambda: policy(None, gate),  # pyright: ignore[reportCallIssue, reportArgumentType]
+        lambda: policy("gate"),  # pyright: ignore[reportArgumentType]
+        lambda: policy("gate", gate, id="other"),  # pyright: ignore[reportCallIssue]
+        lambda: policy(gate, gate),  # pyright: ignore[reportArgumentType]
+        lambda: policy(None, gate),  # pyright: ignore[reportArgumentType]
     ],
 )
 def test_half_a_form_and_two_of_one_thing_are_refused(build: Any) -> None:

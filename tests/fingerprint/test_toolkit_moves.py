@@ -121,12 +121,9 @@ def world(
     """Return every hash of an agent whose capability has a toolkit, a dynamic one, and presets."""
     one = one or make()
     members = [one, Toolkit("inner", [OTHER])]
-    toolkit = Toolkit(
-        **{"name": "kit", "members": members, "instructions": ["Kit.", "Kits."], "policies": [GATE]} | (kit or {})
-    )
-    made = DynamicToolkit(
-        **{"name": "made", "make": makes, "instructions": ["Made."], "policies": [GATE]} | (dynamic or {})
-    )
+    kits: dict[str, Any] = {"name": "kit", "members": members, "instructions": ["Kit.", "Kits."], "policies": [GATE]}
+    mades: dict[str, Any] = {"name": "made", "make": makes, "instructions": ["Made."], "policies": [GATE]}
+    toolkit, made = Toolkit(**kits | (kit or {})), DynamicToolkit(**mades | (dynamic or {}))
     given: dict[str, Any] = {
         "name": "it",
         "version": "1",
@@ -136,7 +133,8 @@ def world(
         "default": ["p"],
     }
     it: Capability[Any, Any] = Capability(**given | (capability or {}))
-    root = Agent(**{"name": "agent", "uses": [use(it)], "policies": [GATE], "system_prompt": "Be."} | (agent or {}))
+    agents: dict[str, Any] = {"name": "agent", "uses": [use(it)], "policies": [GATE], "system_prompt": "Be."}
+    root = Agent(**agents | (agent or {}))
     snapshot = asyncio.run(evaluate(compose(root), principal=WHO))
     return {
         "tool": tool_hash(one),
