@@ -246,3 +246,52 @@ def test_an_agents_own_tools_and_policies_are_its_root_toolkit() -> None:
         "members": [{"name": name, "hash": GOLDENS[f"tool {name}"]["hash"]} for name in ("described", "gated")],
     }
     assert "not hashed" not in GOLDENS["agent equipped"]["payload"], "an agent's static context is not"
+
+
+@pytest.mark.spec("F4", "F5")
+def test_toolkits_are_hashed_with_their_members_and_dynamic_ones_without() -> None:
+    bindings = [
+        {"id": "by_amount", "executeBinding": "live", "phase": "call"},
+        {"id": "held", "executeBinding": "snapshot", "phase": "both"},
+    ]
+    assert payload("dynamicToolkit reports") == {
+        "kind": "dynamicToolkit",
+        "name": "reports",
+        "instructions": ["Made for you."],
+        "policies": ["by_amount", "held"],
+        "policyBindings": bindings,
+    }
+    outer = payload("toolkit Outer-kit")
+    assert outer["instructions"] == ["First.", "Second 日本."]
+    assert outer["policyBindings"] == [*bindings, {"id": "office_hours", "executeBinding": "live", "phase": "both"}]
+    assert outer["members"] == [
+        {"name": name, "hash": GOLDENS[f"{kind} {name}"]["hash"]}
+        for kind, name in (
+            ("tool", "described"),
+            ("toolkit", "empty_kit"),
+            ("toolkit", "inner:kit"),
+            ("dynamicToolkit", "plain"),
+        )
+    ]
+
+
+@pytest.mark.spec("F3")
+def test_what_a_tool_says_beside_its_schema_is_hashed() -> None:
+    told = payload("tool send")
+    assert told["instructions"] == ["Ask `described` first.", "Zip before you send."]
+    assert told["examples"] == [{"to": "ada", "amount": 2}, {"to": "日本", "amount": {"$int": str(2**60)}}]
+    assert (told["version"], told["idempotent"]) == ("2.0.1-rc", True)
+    assert told["policyBindings"][1] == {"id": "flags:exports", "executeBinding": "snapshot", "phase": "evaluate"}
+    assert "timeout" not in told
+
+
+@pytest.mark.spec("F10", "F14")
+def test_an_invocation_is_hashed_as_plain_data() -> None:
+    assert payload("invocation all")["context"] == {
+        "tenant": "acme",
+        "subject": {"id": {"$int": str(2**60)}, "roles": ["a", None, ["b", 1.5]]},
+        "at": "2024-02-29T07:00:15.123Z",
+        "now": "2024-01-01T00:00:00.000Z",
+        "persona": "日本",
+    }
+    assert payload("invocation some")["context"] == {"tenant": "acme", "at": "2024-02-29T07:00:15.123Z"}

@@ -6,18 +6,32 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any, Final
 
-from capset import Composition, Principal, compose
+from capset import Composition, Principal, Tool, compose
+from capset.definitions.toolkits import AnyToolkit, DynamicToolkit, Member
 from capset.evaluation.evaluate import evaluate
 from capset.evaluation.snapshot import Snapshot
 from capset.fingerprint.canonical import canonical, digest
-from capset.fingerprint.hashes import Ref, capability_hash, prompt_hash, root_hash, runtime_hash, tool_hash
+from capset.fingerprint.hashes import (
+    Ref,
+    capability_hash,
+    invocation_hash,
+    prompt_hash,
+    root_hash,
+    runtime_hash,
+    tool_hash,
+    toolkit_hash,
+)
+from capset.fingerprint.invocations import normalize_invocation
 from capset.fingerprint.payloads import (
     agent_payload,
     capability_payload,
+    dynamic_toolkit_payload,
+    invocation_payload,
     prompt_payload,
     root_payload,
     runtime_payload,
     tool_payload,
+    toolkit_payload,
 )
 from tests.golden.numbers import MEASURES, NUMBERS, measured
 from tests.golden.parts import WITH_PARTS, equipped
@@ -34,6 +48,7 @@ from tests.golden.subjects import (
     versioned,
 )
 from tests.golden.texts import LABELS, TEXTS, labelled, polyglot, storied
+from tests.golden.toolkits import INVOCATION, TOOLKITS, send, shelf, stocked
 
 LITTLE = Principal("user-1", permissions={"files:delete"}, org="acme")
 MUCH = Principal("agent-1", permissions={"files:write", "files:delete", "pay:send"}, org="acme", kind="agent")
@@ -43,6 +58,8 @@ SNAPSHOTS: Final = {
     "full, much": (full, MUCH, {}),
     "full, much, late": (full, MUCH, {"hour": 22}),
     "equipped": (equipped, MUCH, {}),
+    "stocked": (stocked, MUCH, {}),
+    "stocked, without exports": (stocked, MUCH, {"exports": False}),
 }
 
 
@@ -68,6 +85,40 @@ def _equipped_payload(composition: Composition, found: dict[str, tuple[Mapping[s
     return agent_payload(composition.block, [one.payload for one in hashes.values()], toolkit)
 
 
+def _reference(member: Member, names: Mapping[str, str]) -> Mapping[str, Any]:
+    if isinstance(member, Tool):
+        return Ref(names.get(member.name, member.name), tool_hash(member)).payload
+    return Ref(member.name, digest(_toolkit_payload(member, names))).payload
+
+
+def _toolkit_payload(toolkit: AnyToolkit, names: Mapping[str, str]) -> Mapping[str, Any]:
+    """Build a toolkit's payload from those of its members; ``names`` are its tools' names here, by their own."""
+    if isinstance(toolkit, DynamicToolkit):
+        return dynamic_toolkit_payload(toolkit)
+    return toolkit_payload(toolkit, [_reference(one, names) for one in toolkit.members])
+
+
+def _stocked(found: dict[str, tuple[Mapping[str, Any], str]]) -> None:
+    """Add toolkits, a capability and an agent that have some, and an invocation."""
+    found["tool send"] = tool_payload(send), tool_hash(send)
+    for toolkit in TOOLKITS:
+        payload = _toolkit_payload(toolkit, {})
+        found[f"{payload['kind']} {toolkit.name}"] = payload, toolkit_hash(toolkit)
+    used = compose(stocked)
+    (one,) = used.chosen
+    parts = [part for _, part in one.parts]
+    members = [_reference(member, one.names) for part in parts for member in part.members]
+    payload = capability_payload(shelf, members, presets=one.presets)
+    found["capability shelf, as used"] = payload, digest(payload)
+    own = [_reference(member, {}) for member in stocked.part.members]
+    found["toolkit stocked"] = root_payload(stocked, own), str(root_hash(stocked))
+    references = [Ref("shelf", digest(payload)).payload]
+    found["agent stocked"] = agent_payload(stocked, references, str(root_hash(stocked))), used.static_hash
+    for name, allowlist in (("all", ()), ("some", ("tenant", "at", "absent"))):
+        context = invocation_payload(normalize_invocation(INVOCATION, allowlist))
+        found[f"invocation {name}"] = context, str(invocation_hash(INVOCATION, allowlist))
+
+
 def payloads() -> dict[str, tuple[Mapping[str, Any], str]]:
     """Return, for every subject by its name, what its hash covers and the hash that capset gives."""
     found: dict[str, tuple[Mapping[str, Any], str]] = {}
@@ -85,6 +136,7 @@ def payloads() -> dict[str, tuple[Mapping[str, Any], str]]:
             found[f"capability {name} with {key}"] = payload, capability_hash(capability, config=config)
     used = compose(equipped)
     found["agent equipped"] = _equipped_payload(used, found), used.static_hash
+    _stocked(found)
     toolkit = root_payload(equipped, [Ref(one.name, tool_hash(one)).payload for one in equipped.part.tools])
     found["toolkit equipped"] = toolkit, str(root_hash(equipped))
     for agent in (bare, prompted, full, polyglot):
@@ -98,6 +150,9 @@ def payloads() -> dict[str, tuple[Mapping[str, Any], str]]:
         payload = runtime_payload(reference.payload for reference in snapshot.tool_refs)
         assert snapshot.runtime_hash == runtime_hash(snapshot.tool_refs)
         found[f"runtime {name}"] = payload, snapshot.runtime_hash
+        if agent is stocked:
+            prompt = prompt_payload(agent.system_prompt, snapshot.instructions)
+            found[f"prompt {name}"] = prompt, snapshot.prompt_hash
     return found
 
 

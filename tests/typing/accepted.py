@@ -15,6 +15,7 @@ from capset import (
     Composition,
     Context,
     Decision,
+    Hooks,
     Kernel,
     Message,
     Messages,
@@ -29,14 +30,20 @@ from capset import (
     Session,
     Snapshot,
     Tool,
+    Toolkit,
+    ToolkitContext,
     allow,
+    ask,
     compose,
     deny,
+    dynamic_toolkit,
     evaluate,
     parameterised,
     policy,
     tool,
 )
+from capset.definitions.hooks import PolicyEvaluated, ToolExecuted
+from capset.definitions.toolkits import DynamicToolkit, Member
 
 T = TypeVar("T")
 
@@ -118,6 +125,51 @@ async def by_night(request: Request) -> Decision:
     return allow() if request.principal.org else deny("not yours")
 
 
+@policy(binding="snapshot", phase="evaluate")
+def by_plan(request: Request) -> Decision | bool:
+    return ask("may they?") if request.tool is None else request.arguments is not None
+
+
+async def telling(event: ToolExecuted) -> None:
+    assert_type(event.principal, Principal)
+    assert_type(event.duration_us, int)
+
+
+def told_now(event: PolicyEvaluated) -> None:
+    assert_type(event.policy, Policy)
+    assert_type(event.decision, Decision)
+    assert_type(event.error, BaseException | None)
+
+
+@dynamic_toolkit
+def made_now(context: ToolkitContext) -> list[Tool[[int], str]]:
+    return []
+
+
+@dynamic_toolkit(name="later", instructions="Made.", policies=[by_plan], hooks=Hooks(on_policy_evaluated=told_now))
+async def made_later(context: ToolkitContext) -> Sequence[Member]:
+    assert_type(context.principal, Principal)
+    return [sync, Toolkit("inner", [awaited]), made_now]
+
+
+def the_toolkits() -> None:
+    assert_type(made_now, DynamicToolkit)
+    assert_type(made_later, DynamicToolkit)
+    assert_type(by_plan, Policy)
+    assert_type(policy("by_name", lambda request: request.env["on"] is True, phase="call"), Policy)
+    assert_type(policy("by_name", by_day.evaluate, binding="snapshot"), Policy)
+    hooks = Hooks(on_policy_evaluated=[told_now, lambda event: None], on_tool_executed=telling)
+    kit = Toolkit("kit", [sync, streamed, made_later], instructions=["x"], policies=[by_plan], hooks=hooks)
+    assert_type(kit.members, tuple[Member, ...])
+    Agent("a", tools=[kit, sync, made_now], hooks=hooks)
+    Capability("c", tools=[made_later], presets={"p": Preset(tools=[kit], hooks=hooks)}, hooks=Hooks())
+
+
+@tool(examples=[{"a": 1}], instructions="x", version="1", idempotent=True, hooks=Hooks(on_tool_executed=telling))
+def told_of(a: int) -> str:
+    return "x"
+
+
 async def the_doors(session: Session) -> None:
     assert_type(await session.call(sync, 1), int)
     assert_type(await session.call(sync, 1, "y"), int)
@@ -132,6 +184,7 @@ async def the_doors(session: Session) -> None:
     assert_type(await session.call(optioned_stream, a=1), Note)
     assert_type(await session.call(empty_options, a=1), str)
     assert_type(await session.call(nothing), None)
+    assert_type(await session.call(told_of, a=1), str)
     assert_type(await session.options(timeout=5).call(sync, 1), int)
 
 

@@ -9,6 +9,7 @@ from capset import (
     Capability,
     Context,
     Decision,
+    Hooks,
     Preset,
     Principal,
     Reply,
@@ -16,8 +17,11 @@ from capset import (
     Resource,
     Session,
     Snapshot,
+    Toolkit,
+    ToolkitContext,
     compose,
     deny,
+    dynamic_toolkit,
     evaluate,
     parameterised,
     policy,
@@ -84,6 +88,42 @@ def two_arguments(request: Request, more: int) -> bool:
 @policy  # pyright: ignore[reportArgumentType]
 def wrong_answer(request: Request) -> str:
     return "allow"
+
+
+@policy(binding="late")  # pyright: ignore[reportArgumentType]
+def unknown_binding(request: Request) -> bool:
+    return True
+
+
+@dynamic_toolkit  # pyright: ignore[reportArgumentType]
+def no_context() -> list[Toolkit]:
+    return []
+
+
+@dynamic_toolkit  # pyright: ignore[reportArgumentType]
+def no_members(context: ToolkitContext) -> list[str]:
+    return []
+
+
+@dynamic_toolkit(version="1")  # pyright: ignore[reportCallIssue, reportUntypedFunctionDecorator]
+def unknown_toolkit_option(context: ToolkitContext) -> list[Toolkit]:
+    return []
+
+
+def two_events(event: object, more: int) -> None: ...
+
+
+def toolkits() -> None:
+    Toolkit("k", [plain])  # pyright: ignore[reportArgumentType]
+    Toolkit("k", policies=[plain])  # pyright: ignore[reportArgumentType]
+    Toolkit("k", hooks=two_events)  # pyright: ignore[reportArgumentType]
+    Toolkit([sync])  # pyright: ignore[reportArgumentType]
+    Hooks(on_tool_executed=two_events)  # pyright: ignore[reportArgumentType]
+    Hooks(two_events)  # pyright: ignore[reportCallIssue]
+    Hooks(on_tool_started=print)  # pyright: ignore[reportCallIssue]
+    policy("gate")  # pyright: ignore[reportArgumentType]
+    policy("gate", plain)  # pyright: ignore[reportArgumentType]
+    policy("gate", lambda request: True, phase="never")  # pyright: ignore[reportArgumentType]
 
 
 def definitions() -> None:

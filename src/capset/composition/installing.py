@@ -9,6 +9,7 @@ from typing import Final
 
 from capset.composition.sources import Source
 from capset.definitions.hooks import NO_HOOKS, Hooks, merge_hooks
+from capset.definitions.names import TOOL, checked
 from capset.definitions.policies import Policy
 from capset.definitions.toolkits import MAX_LEVELS, AnyToolkit, DynamicToolkit, Member, Toolkit, tools_in
 from capset.definitions.tools import AnyTool, Tool
@@ -27,6 +28,11 @@ class Names:
     def of(self, tool: AnyTool) -> str:
         """Return the name that a model calls a tool by."""
         return self.known.get(tool.name) or self.prefix + tool.name
+
+    def and_of(self, tools: Iterable[AnyTool]) -> Names:
+        """Return these names with those of tools that were made. Raises ``DefinitionError`` for what is no name."""
+        made = {tool.name: checked(f"{tool.name!r} with its prefix", self.of(tool), TOOL) for tool in tools}
+        return replace(self, known={**self.known, **made})
 
     def in_text(self, text: str) -> str:
         """Return instructions with the names that tools have here, where they stand in backquotes."""
@@ -56,7 +62,8 @@ class Installed:
     """A tool of a composition: the name that a model calls it by, who brought it, and every gate before it.
 
     ``levels`` are the block, each capability, preset and toolkit that brings it, and itself, outermost first; ``gates``
-    and ``hooks`` are theirs, in that order. ``toolkits`` are the names of those around it.
+    and ``hooks`` are theirs, in that order; ``met`` are the gates, each with its first owner here and the hooks that
+    are told of it. ``toolkits`` are the names of those around it.
     """
 
     tool: AnyTool
@@ -65,8 +72,9 @@ class Installed:
     levels: tuple[Level, ...]
     gates: tuple[Policy, ...]
     hooks: Hooks
-    toolkits: tuple[str, ...] = ()
-    instructions: tuple[str, ...] = ()
+    toolkits: tuple[str, ...]
+    instructions: tuple[str, ...]
+    met: tuple[Gate, ...]
 
     @property
     def owner(self) -> str:
@@ -78,15 +86,12 @@ class Installed:
         """The name with its owner's, ``capability.tool``."""
         return f"{self.owner}.{self.name}"
 
-    @property
-    def met(self) -> tuple[Gate, ...]:
-        """The gates, each with its first owner here and the hooks that are told of it."""
-        return gates_of(self.levels)
-
     def behind(self, levels: tuple[Level, ...]) -> Installed:
         """Return the tool as it stands when it is brought by another way too: every gate of both is before it."""
         both = tuple(dict.fromkeys((*self.levels[:-1], *levels)))
-        return replace(self, levels=both, gates=_gates(both), hooks=_hooks(both))
+        # The hooks of one way are not around the other's gates.
+        met = {gate.policy: gate for gate in (*gates_of(levels), *self.met)}
+        return replace(self, levels=both, gates=_gates(both), hooks=_hooks(both), met=tuple(met.values()))
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -107,6 +112,11 @@ class InstalledToolkit:
     def path(self) -> tuple[str, ...]:
         """Its name, and before it those of the toolkits around it."""
         return (*self.toolkits, self.toolkit.name)
+
+    @property
+    def qualified(self) -> str:
+        """The path with its owner's name, and the preset's if one brought it: ``capability.toolkit``."""
+        return ".".join(name for name in (self.source.capability, self.source.preset, *self.path) if name)
 
     @property
     def is_empty(self) -> bool:
@@ -136,13 +146,13 @@ class Installing:
 
     @property
     def members(self) -> tuple[Installed | InstalledToolkit, ...]:
-        """What was installed, in traversal order."""
+        """What was installed, in the order in which that happened."""
         return tuple(self.tools[one] if isinstance(one, str) else one for one in self._order)
 
-    def twin(self) -> str | None:
-        """Return an id that two different policies have, if there is one (spec 1, C16)."""
-        known: dict[str, Policy] = {}
-        return next((one.id for one in self._met if known.setdefault(one.id, one) is not one), None)
+    @property
+    def count(self) -> int:
+        """How many members were installed."""
+        return len(self._order)
 
     def add(
         self,
@@ -155,9 +165,10 @@ class Installing:
         """Install some members with everything in them. Raises ``ToolNameConflict``, naming both contributors."""
         for one in members:
             levels = (*around, Level(one.name, one.policies, one.hooks))
-            self._meet(levels)
+            met = gates_of(levels)
+            self._meet(met)
             if isinstance(one, Tool):
-                self._install(one, source, names, levels, toolkits)
+                self._install(one, source, names, levels, toolkits, met)
                 continue
             if len(toolkits) >= MAX_LEVELS:
                 raise DefinitionError(f"{source}: toolkits are nested more than {MAX_LEVELS} levels deep")
@@ -170,10 +181,17 @@ class Installing:
             self.add(inside, source, names, levels, installed.path)
 
     def _install(
-        self, tool: AnyTool, source: Source, names: Names, levels: tuple[Level, ...], toolkits: tuple[str, ...]
+        self,
+        tool: AnyTool,
+        source: Source,
+        names: Names,
+        levels: tuple[Level, ...],
+        toolkits: tuple[str, ...],
+        met: tuple[Gate, ...],
     ) -> None:
         name, told = names.of(tool), tuple(map(names.in_text, tool.instructions))
-        new = Installed(tool, name, source, levels, _gates(levels), _hooks(levels), toolkits, told)
+        gates = tuple([gate.policy for gate in met])
+        new = Installed(tool, name, source, levels, gates, _hooks(levels), toolkits, told, met)
         first = self.tools.setdefault(name, new)
         if first.tool is not tool:
             owner = source.capability or first.source.capability
@@ -185,9 +203,9 @@ class Installing:
             self.tools[name] = first.behind(levels)
         self._order[name] = None
 
-    def _meet(self, levels: tuple[Level, ...]) -> None:
+    def _meet(self, gates: tuple[Gate, ...]) -> None:
         """Note the gates that were not met before: their first owner in traversal order is here (spec 2, F23)."""
-        new = [gate for gate in gates_of(levels) if gate.policy not in self._met]
+        new = [gate for gate in gates if gate.policy not in self._met]
         self._met.update(gate.policy for gate in new)
         self.steps += new
 

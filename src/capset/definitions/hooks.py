@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
+from types import MethodType
 from typing import TYPE_CHECKING, Any, Final
 
 from capset.definitions.names import listed
@@ -35,7 +36,7 @@ class PolicyEvaluated:
 
 @dataclass(frozen=True, slots=True)
 class ToolExecuted:
-    """A tool's handler was run, and the call has ended and is on record.
+    """A call was let through to its tool's handler, and has ended and is on record; of a cancelled one nobody is told.
 
     ``name`` is what it is called here, ``arguments`` are as validated, ``result`` is of the tool's own type and
     ``None`` where there is an ``error``. ``record`` is the id of the call's record, ``duration_us`` microseconds.
@@ -70,7 +71,7 @@ class Hooks:
         on_policy_evaluated: OnPolicyEvaluated | Iterable[OnPolicyEvaluated] = (),
         on_tool_executed: OnToolExecuted | Iterable[OnToolExecuted] = (),
     ) -> None:
-        """Take one function or several of each. Raises ``DefinitionError`` for what cannot be called."""
+        """Take one function or several of each, each once. Raises ``DefinitionError`` for what cannot be called."""
         object.__setattr__(self, "on_policy_evaluated", checked_functions("on_policy_evaluated", on_policy_evaluated))
         object.__setattr__(self, "on_tool_executed", checked_functions("on_tool_executed", on_tool_executed))
 
@@ -79,19 +80,22 @@ class Hooks:
 
 
 def checked_functions(what: str, given: Any) -> tuple[Any, ...]:
-    """Return one function, or several, of one event each. Raises ``DefinitionError`` for what cannot be called."""
-    functions = (given,) if callable(given) else tuple(listed(f"hooks: {what}", given))
-    for one in functions:
+    """Return one function, or several, of one event each, each once. Raises ``DefinitionError`` for what is none."""
+    kept: list[Any] = []
+    for one in [given] if callable(given) else listed(f"hooks: {what}", given):
         if not callable(one):
             raise DefinitionError(f"hooks: {what} takes functions of one event; got {one!r:.80}")
-    return functions
+        # A method is another object each time that it is taken from its own.
+        if not any(one is other or (isinstance(one, MethodType) and one == other) for other in kept):
+            kept.append(one)
+    return tuple(kept)
 
 
 NO_HOOKS: Final = Hooks()
 
 
 def merge_hooks(*hooks: Hooks | None) -> Hooks:
-    """Return the functions of all in order, those of one object once: outer ancestors come first, a run's last."""
+    """Return the functions of all in order, each once: those of outer ancestors come first, a run's last."""
     given = [one for one in dict.fromkeys(hooks) if one]
     if len(given) < 2:
         return given[0] if given else NO_HOOKS

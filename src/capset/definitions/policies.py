@@ -133,6 +133,8 @@ def policy(
     ``@policy`` stands before a function, with or without options; ``policy("office_hours", function)`` makes one of a
     function that is there. Raises ``DefinitionError`` if the function does not take exactly one argument.
     """
+    if (isinstance(first, str) and id is not None) or (not isinstance(first, str) and second is not None):
+        raise DefinitionError("a policy has one id and one function: policy('office_hours', function)")
     given = first if isinstance(first, str) else id
 
     def build(function: Evaluate) -> Policy:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, cast, overload
 
-from capset.definitions.hooks import NO_HOOKS, Hooks, checked_hooks
+from capset.definitions.hooks import Hooks, checked_hooks
 from capset.definitions.names import TOOLKIT, checked, checked_texts, listed
 from capset.definitions.policies import Policy, distinct_policies
 from capset.definitions.principals import Principal
@@ -78,7 +78,7 @@ class Toolkit:
 MakeMembers = Callable[[ToolkitContext], "Iterable[Member] | Awaitable[Iterable[Member]]"]
 
 
-@dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
+@dataclass(frozen=True, eq=False, slots=True, weakref_slot=True, init=False)
 class DynamicToolkit:
     """A toolkit whose members are made when a snapshot is evaluated; no static hash covers them (spec 2, F5).
 
@@ -87,9 +87,31 @@ class DynamicToolkit:
 
     name: str
     make: MakeMembers
-    instructions: tuple[str, ...] = ()
-    policies: tuple[Policy, ...] = ()
-    hooks: Hooks = NO_HOOKS
+    instructions: tuple[str, ...]
+    policies: tuple[Policy, ...]
+    hooks: Hooks
+
+    def __init__(
+        self,
+        name: str,
+        make: MakeMembers,
+        *,
+        instructions: Iterable[str] = (),
+        policies: Iterable[Policy] = (),
+        hooks: Hooks | None = None,
+    ) -> None:
+        """Check and freeze everything. Raises ``DefinitionError``, naming the toolkit."""
+        owner = f"dynamic toolkit {name!r}"
+        store = object.__setattr__
+        store(self, "name", checked("a dynamic toolkit's name", name, TOOLKIT))
+        try:
+            inspect.signature(make).bind(object())
+        except (TypeError, ValueError):
+            raise DefinitionError(f"{owner} must take exactly one argument, the ToolkitContext") from None
+        store(self, "make", make)
+        store(self, "instructions", checked_texts(f"{owner}: instructions", instructions))
+        store(self, "policies", distinct_policies(owner, policies))
+        store(self, "hooks", checked_hooks(owner, hooks))
 
     def __repr__(self) -> str:
         return f"DynamicToolkit({self.name!r})"
@@ -126,18 +148,7 @@ def dynamic_toolkit(
 
     def build(function: MakeMembers) -> DynamicToolkit:
         called = getattr(function, "__name__", "toolkit") if name is None else name
-        owner = f"dynamic toolkit {called!r}"
-        try:
-            inspect.signature(function).bind(object())
-        except (TypeError, ValueError):
-            raise DefinitionError(f"{owner} must take exactly one argument, the ToolkitContext") from None
-        return DynamicToolkit(
-            checked("a dynamic toolkit's name", called, TOOLKIT),
-            function,
-            checked_texts(f"{owner}: instructions", instructions),
-            distinct_policies(owner, policies),
-            checked_hooks(owner, hooks),
-        )
+        return DynamicToolkit(called, function, instructions=instructions, policies=policies, hooks=hooks)
 
     return build if make is None else build(make)
 

@@ -14,7 +14,7 @@ from capset.definitions.policies import Decision, Request
 from capset.definitions.principals import Principal
 from capset.evaluation.evaluating import Evaluating
 from capset.evaluation.growing import grown
-from capset.evaluation.plan import Plan, plan_of
+from capset.evaluation.plan import plan_of
 from capset.evaluation.snapshot import Snapshot
 from capset.fingerprint.hashes import invocation_hash
 
@@ -80,8 +80,7 @@ async def evaluate(
     plan = plan_of(composition)
     evaluating = Evaluating(plan, Request(frozen_env, principal), run_hooks, (namespace, agent_id, called), results)
     await evaluating.take_steps(timeout)
-    if (made := evaluating.made) is not None:
-        plan = Plan(composition, (*plan.members, *made.members), MappingProxyType(made.tools))
+    plan = evaluating.plan(composition)
     answers = MappingProxyType(evaluating.answers)
     passed = plan.passing(principal.permissions, answers)
     told = plan.told(passed, answers)

@@ -8,14 +8,15 @@ from collections.abc import Awaitable, Coroutine, Iterable, Mapping
 from types import CoroutineType
 from typing import Any, Final, cast
 
-from capset.composition.installing import Gate, InstalledToolkit, Installing
+from capset.composition.compose import Composition
+from capset.composition.installing import Gate, InstalledToolkit
 from capset.definitions.hooks import Hooks, merge_hooks
 from capset.definitions.policies import Decision, Policy, Request, allow
 from capset.definitions.toolkits import DynamicToolkit, ToolkitContext
-from capset.errors import DefinitionError, ToolkitFailed
+from capset.errors import ToolkitFailed
 from capset.evaluation.begun import begun
 from capset.evaluation.containment import is_contained
-from capset.evaluation.making import make_members
+from capset.evaluation.making import Making
 from capset.evaluation.plan import Plan, is_taken
 from capset.evaluation.policies import LATE, decided, failed, tell_asked
 from capset.evaluation.snapshot import Verdict, verdict_of
@@ -31,7 +32,18 @@ class Evaluating:
     ``labels`` are the namespace, the agent's id and its name.
     """
 
-    __slots__ = ("_hooks", "_labels", "_made", "_pending", "_request", "_results", "_tells", "answers", "toolkits")
+    __slots__ = (
+        "_hooks",
+        "_labels",
+        "_making",
+        "_pending",
+        "_plan",
+        "_request",
+        "_results",
+        "_tells",
+        "answers",
+        "toolkits",
+    )
 
     def __init__(
         self,
@@ -43,18 +55,18 @@ class Evaluating:
     ) -> None:
         self.answers: dict[Policy, Decision] = {}
         self.toolkits: dict[str, Verdict] = {}
+        self._plan = plan
         self._pending = plan.steps[::-1]
         self._request = request
         self._labels = labels
         self._hooks = hooks
         self._results = results
-        self._made = Installing(plan.installed, plan.gates) if plan.is_dynamic else None
+        self._making = Making(plan) if plan.is_dynamic else None
         self._tells = results is None and (plan.is_dynamic or plan.has_hooks or bool(hooks))
 
-    @property
-    def made(self) -> Installing | None:
-        """What dynamic toolkits made, beside what was there; ``None`` if they made nothing."""
-        return self._made if self._made and self._made.members else None
+    def plan(self, composition: Composition) -> Plan:
+        """Return the plan with what dynamic toolkits made. Raises ``ToolkitFailed`` for a tool that cannot run."""
+        return self._plan if self._making is None else self._making.plan(composition)
 
     async def take_steps(self, seconds: float) -> None:
         """Take every step, those too that are found meanwhile.
@@ -128,11 +140,13 @@ class Evaluating:
         self.answers[step.policy] = decided(step.policy, answer)
 
     async def _refuse(self, late: Iterable[Step]) -> None:
-        """Deny for what was not done in time. Raises ``ToolkitFailed`` if a toolkit is among it."""
+        """Deny for what was not done in time. Raises ``ToolkitFailed`` if a toolkit is among it that nobody denies."""
         self._pending = []
         for step in late:
             if not isinstance(step, Gate):
-                raise ToolkitFailed(f"the dynamic toolkit {'.'.join(step.path)!r} was not made in time")
+                if self._judge(step).in_play:
+                    raise ToolkitFailed(f"the dynamic toolkit {step.qualified!r} was not made in time")
+                continue
             _log.error("policy %r did not answer in time", step.policy.id)
             self.answers[step.policy] = LATE
             await self._tell(step)
@@ -154,23 +168,17 @@ class Evaluating:
         await tell_asked(step.policy, decision, self._request, hooks, step.owner)
         scope.reschedule(clock() + left)
 
-    def _make(self, step: InstalledToolkit) -> Awaitable[None] | None:
-        verdict = verdict_of(step.gates, self.answers)
-        self.toolkits[".".join(step.path)] = verdict
-        toolkit = step.toolkit
-        if not verdict.in_play or not isinstance(toolkit, DynamicToolkit) or self._made is None:
-            return None
-        return self._install(step, toolkit, self._made)
+    def _judge(self, step: InstalledToolkit) -> Verdict:
+        """Say whether a toolkit is to be made."""
+        verdict = self.toolkits[step.qualified] = verdict_of(step.gates, self.answers)
+        return verdict
 
-    async def _install(self, step: InstalledToolkit, toolkit: DynamicToolkit, made: Installing) -> None:
-        members = await make_members(toolkit, ToolkitContext(*self._request[:2], *self._labels))
-        known = len(made.steps)
-        try:
-            made.add(members, step.source, step.names, step.levels, step.path)
-        except DefinitionError as error:
-            told = f"the dynamic toolkit {toolkit.name!r} does not fit: {error.message}"
-            raise ToolkitFailed(told, hint=error.hint) from error
-        if (twin := made.twin()) is not None:
-            told = f"the dynamic toolkit {toolkit.name!r} does not fit: two different policies have the id {twin!r}"
-            raise ToolkitFailed(told, hint="share one Policy object, or give one of them another id")
-        self._pending += [one for one in made.steps[known:][::-1] if is_taken(one)]
+    def _make(self, step: InstalledToolkit) -> Awaitable[None] | None:
+        toolkit, is_denied = step.toolkit, not self._judge(step).in_play
+        if is_denied or not isinstance(toolkit, DynamicToolkit) or self._making is None:
+            return None
+        return self._install(self._making, step, toolkit)
+
+    async def _install(self, making: Making, step: InstalledToolkit, toolkit: DynamicToolkit) -> None:
+        found = await making.make(step, toolkit, ToolkitContext(*self._request[:2], *self._labels))
+        self._pending += [one for one in found[::-1] if is_taken(one)]

@@ -1,15 +1,89 @@
-"""Making the members of a dynamic toolkit (spec 2, F5, F18, F22)."""
+"""Making the members of dynamic toolkits, and what there is with them (spec 2, F5, F18, F22)."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from inspect import isawaitable
+from types import MappingProxyType
 
-from capset.definitions.toolkits import DynamicToolkit, Member, ToolkitContext, checked_members
-from capset.errors import CapsetError, ToolkitFailed
+from capset.composition.compose import Composition
+from capset.composition.installing import Gate, Installed, InstalledToolkit, Installing
+from capset.definitions.policies import Policy
+from capset.definitions.toolkits import DynamicToolkit, Member, ToolkitContext, checked_members, distinct_tools
+from capset.errors import CapsetError, DefinitionError, PolicyConflict, ToolkitFailed, ToolNameConflict
 from capset.evaluation.containment import is_contained
+from capset.evaluation.plan import Plan
 
 _log = logging.getLogger("capset.toolkits")
+
+
+class Making:
+    """What dynamic toolkits make for one evaluation. Each is made once, in however many places it stands."""
+
+    def __init__(self, plan: Plan) -> None:
+        """``plan`` is of what is there already."""
+        self._plan = plan
+        self._installing = Installing(plan.installed, plan.gates)
+        self._members: dict[DynamicToolkit, tuple[Member, ...]] = {}
+        self._made: dict[InstalledToolkit, tuple[InstalledToolkit, slice]] = {}
+        self._ids: dict[str, Policy] = {policy.id: policy for policy in plan.gates}
+
+    async def make(
+        self, step: InstalledToolkit, toolkit: DynamicToolkit, context: ToolkitContext
+    ) -> list[Gate | InstalledToolkit]:
+        """Make one and install its members; return the steps that these need. Raises ``ToolkitFailed``."""
+        if toolkit not in self._members:
+            self._members[toolkit] = await make_members(toolkit, context)
+        members, installing = self._members[toolkit], self._installing
+        known, before = len(installing.steps), installing.count
+        try:
+            tools = distinct_tools(f"the dynamic toolkit {toolkit.name!r}", members)
+            names = step.names.and_of(tools)
+            installing.add(members, step.source, names, step.levels, step.path)
+            self._check_ids(installing.steps[known:])
+        except DefinitionError as error:
+            told = f"the dynamic toolkit {toolkit.name!r} does not fit: {error.message}"
+            raise ToolkitFailed(told, hint=error.hint) from error
+        speaking = replace(step, names=names, tools=frozenset(map(names.of, tools)))
+        self._made[step] = speaking, slice(before, installing.count)
+        return installing.steps[known:]
+
+    def plan(self, composition: Composition) -> Plan:
+        """Return the plan of a composition with what was made. Raises ``ToolkitFailed`` for a tool that cannot run."""
+        if not self._made:
+            return self._plan
+        for one in self._installing.tools.values():
+            if one.tool.block is not None and one.tool.block not in composition.children:
+                raise ToolkitFailed(
+                    f"the dynamic toolkit {'.'.join(one.toolkits)!r} made the tool {one.name!r}, which runs a block "
+                    "that nothing declares statically",
+                    hint="put the tools that run blocks into tools=",
+                )
+        members = dict.fromkeys(self._in_order(self._plan.members))
+        return Plan(composition, tuple(members), MappingProxyType(self._installing.tools))
+
+    def _in_order(self, members: Iterable[Installed | InstalledToolkit]) -> Iterator[Installed | InstalledToolkit]:
+        """Yield members as they stand now, and after a toolkit those that it made."""
+        for one in members:
+            if isinstance(one, Installed):
+                yield self._installing.tools[one.name]
+            elif one in self._made:
+                speaking, inside = self._made[one]
+                yield speaking
+                yield from self._in_order(self._installing.members[inside])
+            else:
+                yield one
+
+    def _check_ids(self, steps: Iterable[Gate | InstalledToolkit]) -> None:
+        """Refuse two policies of one id, which no record could tell apart."""
+        for one in steps:
+            if isinstance(one, Gate) and self._ids.setdefault(one.policy.id, one.policy) is not one.policy:
+                raise PolicyConflict(
+                    f"two different policies have the id {one.policy.id!r}",
+                    hint="share one Policy object, or give one of them another id",
+                )
 
 
 async def make_members(toolkit: DynamicToolkit, context: ToolkitContext) -> tuple[Member, ...]:
@@ -20,11 +94,29 @@ async def make_members(toolkit: DynamicToolkit, context: ToolkitContext) -> tupl
     owner = f"the dynamic toolkit {toolkit.name!r}"
     try:
         members = toolkit.make(context)
-        return checked_members(owner, await members if isawaitable(members) else members)
+        gave = await members if isawaitable(members) else members
     except CapsetError as error:
         raise ToolkitFailed(f"{owner} failed: {error.message}", hint=error.hint) from error
     except BaseException as error:
         if not is_contained(error):
             raise
-        _log.exception("%s failed", owner)
-        raise ToolkitFailed(f"{owner} failed: {type(error).__name__}") from error
+        raise _failed(owner, error) from error
+    try:
+        return checked_members(owner, gave)
+    except ToolNameConflict as error:
+        raise ToolkitFailed(error.message, hint=error.hint) from error
+    except DefinitionError as error:
+        # It shows what came, which may be anything.
+        _log.error("%s", error.message)
+        told = f"{owner} failed: it must give a list of tools and toolkits; the log says what it gave"
+        raise ToolkitFailed(told) from error
+    except BaseException as error:  # of an iterator
+        if not is_contained(error):
+            raise
+        raise _failed(owner, error) from error
+
+
+def _failed(owner: str, error: BaseException) -> ToolkitFailed:
+    """Return what is told of an error, and log it."""
+    _log.error("%s failed", owner, exc_info=error)
+    return ToolkitFailed(f"{owner} failed: {type(error).__name__}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence, Set
+from itertools import chain
 from types import MappingProxyType
 from typing import Final, NamedTuple
 from weakref import WeakKeyDictionary
@@ -11,6 +12,7 @@ from weakref import WeakKeyDictionary
 from capset.composition.compose import Composition
 from capset.composition.installing import Gate, Installed, InstalledToolkit
 from capset.definitions.policies import Decision, Policy, allow
+from capset.definitions.toolkits import AnyToolkit
 from capset.fingerprint.canonical import canonical
 from capset.fingerprint.hashes import Ref, prompt_hash, tool_hash
 from capset.fingerprint.payloads import runtime_payload
@@ -122,20 +124,23 @@ class Plan:
         return self._told(passed, answers) if self.speaking else ()
 
     def _told(self, passed: Sequence[bool], answers: Mapping[Policy, Decision]) -> tuple[str, ...]:
-        there = {entry.ref.name: entry.installed for entry in self.chosen(passed)}
-        within = {
-            (one.source, one.toolkits[:depth]) for one in there.values() for depth in range(1, len(one.toolkits) + 1)
+        there = {entry.ref.name for entry in self.chosen(passed)}
+        used = {
+            (one.source, one.path[:depth])
+            for one in self.members
+            if isinstance(one, InstalledToolkit) and not one.tools.isdisjoint(there)
+            for depth in range(1, len(one.path) + 1)
         }
         denied = denied_by(answers)
-        texts: list[str] = []
+        texts: dict[Installed | tuple[AnyToolkit, tuple[str, ...]], tuple[str, ...]] = {}
         for one in self.speaking:
             if isinstance(one, Installed):
-                is_heard = one.name in there
-            else:
-                is_used = not one.tools.isdisjoint(there) or (one.source, one.path) in within
-                is_heard = denied.isdisjoint(one.gates) and (is_used or one.is_empty)
-            texts += one.instructions if is_heard else ()
-        return tuple(texts)
+                if one.name in there:
+                    texts[one] = one.instructions
+            elif denied.isdisjoint(one.gates) and (one.is_empty or (one.source, one.path) in used):
+                said = one.instructions
+                texts.setdefault((one.toolkit, said), said)  # brought by two ways, it speaks once
+        return tuple(chain.from_iterable(texts.values()))
 
     def chosen(self, passed: Sequence[bool]) -> Iterable[Entry]:
         """Return the entries whose groups pass, by name."""

@@ -21,8 +21,8 @@ def normalize_invocation(invocation: Mapping[str, Any] | None, allowlist: Iterab
         return {}
     if not isinstance(invocation, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may not be typed
         raise _refused("$", f"an invocation is a mapping of names to values, not {type(invocation).__name__}")
-    if isinstance(allowlist, str):
-        raise InvalidArguments(f"an allowlist is a list of names, not the text {allowlist!r}")
+    if isinstance(allowlist, str) or not isinstance(allowlist, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]  # as above
+        raise InvalidArguments(f"an allowlist is a list of names; got {allowlist!r:.80}")
     allowed = frozenset(allowlist)
     chosen = {key: value for key, value in invocation.items() if not allowed or key in allowed}
     try:
@@ -30,6 +30,8 @@ def normalize_invocation(invocation: Mapping[str, Any] | None, allowlist: Iterab
         canonical(plain)
     except NotCanonical as error:
         raise InvalidArguments(f"the invocation cannot be hashed: {error}") from None
+    except RecursionError:
+        raise _refused("$", "it is nested too deeply") from None
     return plain
 
 
@@ -40,7 +42,10 @@ def _plain(value: Any, path: str, above: tuple[int, ...]) -> Any:
     if isinstance(value, datetime):
         if value.tzinfo is None:
             raise _refused(path, f"the datetime {value} has no time zone")
-        return value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        try:
+            return value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        except OverflowError:
+            raise _refused(path, f"the datetime {value} lies outside of the years 1 to 9999 in UTC") from None
     if id(value) in above:
         raise _refused(path, "it is a cycle")
     within = (*above, id(value))

@@ -46,7 +46,7 @@ def tool_payload(tool: AnyTool) -> Payload:
         "policies": _ids(tool.policies),
     }
     if tool.examples:
-        payload["examples"] = list(tool.examples)
+        payload["examples"] = [dict(example) for example in tool.examples]
     if tool.policies:
         payload["policyBindings"] = _bindings(tool.policies)
     if tool.version is not None:

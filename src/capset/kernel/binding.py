@@ -33,7 +33,8 @@ def bind(composition: Composition, tools: Mapping[str, Installed] | None = None)
         for _, part in one.parts:
             for tool in part.tools:
                 name = one.names[tool.name]
+                if (road := by_name.get(name)) is None:  # a hydrated snapshot has the tools that were in play alone
+                    continue
                 for owner in (one.capability.name, *one.capability.aliases):
-                    if name in by_name:  # a hydrated snapshot has those tools only that were in play
-                        by_name[f"{owner}.{name}"] = by_name[name]
+                    by_name[f"{owner}.{name}"] = road
     return Roads(by_tool, by_name)

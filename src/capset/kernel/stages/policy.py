@@ -49,7 +49,7 @@ def policy(installed: Installed) -> Step | None:
     async def tell(call: Invocation, answers: list[_Answer]) -> None:
         snapshot = call.place.snapshot
         for one, decision in answers:
-            if one.is_live or one not in snapshot.answers:
+            if one.is_live or held_answer(one, snapshot.answers, snapshot.policy_mode) is None:
                 gate = gates[one]
                 await tell_asked(one, decision, request(call), merge_hooks(gate.hooks, snapshot.hooks), gate.owner)
 

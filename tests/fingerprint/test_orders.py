@@ -1,0 +1,181 @@
+"""Whatever order things are written down in, where it means nothing no hash moves (spec 2, F12)."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import BaseModel
+
+from capset import (
+    Agent,
+    Capability,
+    Policy,
+    Preset,
+    Principal,
+    Resource,
+    Snapshot,
+    Tool,
+    Toolkit,
+    compose,
+    evaluate,
+    tool,
+)
+from capset.composition.statics import collect_tool_hashes
+from capset.definitions.toolkits import DynamicToolkit, Member
+from capset.fingerprint.hashes import tool_hash
+
+PERMISSIONS = ["a:read", "b:read", "c:read"]
+POLICIES = [
+    Policy("yes", lambda request: True),
+    Policy("no", lambda request: False),
+    Policy("held", lambda request: True, "snapshot"),
+    Policy("call", lambda request: False, phase="call"),
+]
+NOTES = [Resource(name, list[str], scope="session", default=list) for name in ("notes", "drafts", "more")]
+
+
+class Visits(BaseModel):
+    count: int = 0
+
+
+@dataclass(frozen=True)
+class Made:
+    """A tool, or a toolkit if it has members, as it is to be made: everything by its number."""
+
+    number: int
+    permissions: tuple[int, ...] = ()
+    policies: tuple[int, ...] = ()
+    members: tuple[Made, ...] | None = None
+    examples: tuple[int, ...] = ()
+    texts: tuple[str, ...] = field(default=())
+
+
+NUMBERS = st.sets(st.integers(0, 2), max_size=3).map(tuple)
+GATES = st.sets(st.integers(0, 3), max_size=3).map(tuple)
+
+
+@st.composite
+def made(draw: st.DrawFn) -> tuple[list[Made], list[Made], list[int], list[int], list[bool]]:
+    """Draw the members of a capability and of a preset, their policies, and what else there is."""
+    count = iter(range(1000))
+
+    def tool_() -> Made:
+        return Made(next(count), draw(NUMBERS), draw(GATES), examples=draw(NUMBERS))
+
+    def kit(depth: int) -> Made:
+        members = [one(depth + 1) for _ in range(draw(st.integers(0, 3)))]
+        return Made(
+            next(count), (), draw(GATES), tuple(members), texts=tuple(draw(st.lists(st.text(max_size=5), max_size=2)))
+        )
+
+    def one(depth: int) -> Made:
+        return kit(depth) if depth < 3 and draw(st.booleans()) else tool_()
+
+    base = [one(1) for _ in range(draw(st.integers(1, 4)))]
+    preset = [tool_() for _ in range(draw(st.integers(0, 2)))]
+    return base, preset, list(draw(GATES)), list(draw(GATES)), draw(st.lists(st.booleans(), min_size=3, max_size=3))
+
+
+class Maker:
+    """Makes an agent, writing everything down in an order of its own."""
+
+    def __init__(self, chance: Random | None) -> None:
+        self._chance = chance
+
+    def order(self, given: Any) -> list[Any]:
+        entries = list(given)
+        if self._chance is not None:
+            self._chance.shuffle(entries)
+        return entries
+
+    def tool(self, one: Made) -> Tool[..., Any]:
+        async def handler(first: int, second: int = 2) -> int:
+            """Do."""
+            return first
+
+        async def turned(second: int = 2, *, first: int) -> int:
+            """Do."""
+            return first
+
+        examples = [dict(self.order({"first": number, "second": 1}.items())) for number in one.examples]
+        return tool(
+            name=f"tool_{one.number}",
+            permissions=self.order(PERMISSIONS[number] for number in one.permissions),
+            policies=self.order(POLICIES[number] for number in one.policies),
+            examples=examples,
+        )(self.order([handler, turned])[0])
+
+    def member(self, one: Made) -> Member:
+        if one.members is None:
+            return self.tool(one)
+        # A toolkit that speaks keeps its place among others: the model sees the order.
+        members = [self.member(inner) for inner in one.members]
+        speaks = any(inner.members is not None for inner in one.members)
+        policies = self.order(POLICIES[number] for number in one.policies)
+        return Toolkit(
+            f"kit_{one.number}", members if speaks else self.order(members), policies=policies, instructions=one.texts
+        )
+
+    def agent(self, drawn: Any) -> Agent:
+        base, preset, own, root, flags = drawn
+        tools = [self.member(one) for one in base]
+        speaks = any(one.members is not None for one in base)
+        presets: dict[str, Preset] = {}
+        if preset:
+            presets["more"] = Preset(tools=self.order(self.member(one) for one in preset))
+        capability = Capability(
+            "kit",
+            tools=tools if speaks else self.order(tools),
+            policies=self.order(POLICIES[number] for number in own),
+            presets=presets,
+            default=["more"] if preset and flags[0] else [],
+            resources=self.order(NOTES) if flags[1] else [],
+            files=dict(self.order({"/a": "a", "/b": "b", "/c": "c"}.items())) if flags[2] else {},
+            state=dict(self.order({"session": Visits, "user": Visits}.items())),
+        )
+        return Agent("agent", uses=[capability], policies=self.order(POLICIES[number] for number in root))
+
+
+def snapshots(agent: Agent) -> list[Snapshot]:
+    composition = compose(agent)
+    who = [Principal("p"), Principal("q", permissions=PERMISSIONS[:2]), Principal("r", permissions=PERMISSIONS)]
+    return [asyncio.run(evaluate(composition, principal=one)) for one in who]
+
+
+@pytest.mark.spec("F3", "F4", "F6", "F8", "F9", "F12")
+@settings(max_examples=40)
+@given(made(), st.randoms(use_true_random=False))
+def test_the_order_in_which_things_are_written_moves_no_hash(drawn: Any, chance: Random) -> None:
+    first, second = Maker(None).agent(drawn), Maker(chance).agent(drawn)
+    for one, other in zip(snapshots(first), snapshots(second), strict=True):
+        assert one.static_hash == other.static_hash
+        assert one.runtime_hash == other.runtime_hash
+        assert one.prompt_hash == other.prompt_hash
+        assert one.tool_refs == other.tool_refs
+    assert collect_tool_hashes(compose(first)) == collect_tool_hashes(compose(second))
+
+
+@pytest.mark.spec("F13", "F12")
+@settings(max_examples=20)
+@given(made())
+def test_making_the_same_again_gives_the_same_hashes(drawn: Any) -> None:
+    one, two = (compose(Maker(None).agent(drawn)) for _ in range(2))
+    assert one.static_hash == two.static_hash
+    assert collect_tool_hashes(one) == {name: tool_hash(installed.tool) for name, installed in two.tools.items()}
+
+
+@pytest.mark.spec("F5", "F12")
+@given(st.permutations(["a", "b", "c"]))
+def test_the_order_in_which_tools_are_made_moves_no_hash(names: list[str]) -> None:
+    def agent(order: list[str]) -> Agent:
+        tools = [Maker(None).tool(Made(ord(name))) for name in order]
+        return Agent("agent", tools=[DynamicToolkit("kit", lambda context: tools)])
+
+    (first, *_), (second, *_) = snapshots(agent(["a", "b", "c"])), snapshots(agent(names))
+    assert (first.runtime_hash, first.static_hash) == (second.runtime_hash, second.static_hash)
