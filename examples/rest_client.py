@@ -1,4 +1,4 @@
-"""A server of its own, and what a client does with it: agents, sessions, calls, streams, records. No network."""
+"""A server of its own, and what a client does with it: agents, sessions, calls, streams, links, records. No network."""
 
 import asyncio
 import re
@@ -58,6 +58,10 @@ async def work(url: str, key: str) -> None:
             async for event in events:  # this tool says nothing while it runs; others tell how far they are
                 print(event.type, event.data)
         print("6 × 7 =", events.result.data["result"])
+
+        link = await client.links.record(session.id, metadata={"turn": 1}, invocation={"tenant": "acme"})
+        tool = await client.fingerprints.get(link.tool_refs[0].hash)
+        print("kept:", link.runtime_hash[:12], "with", tool.payload["name"], "which is", tool.payload["effect"])
 
         await client.agents.change(agent.id, {"description": "Keeps a library."}, version=agent.version)
         try:

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import tempfile
+from collections.abc import Generator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+from tests.databases import Server
 
 # How long an example takes says more about the machine than about the code.
 settings.register_profile("here", deadline=None)
@@ -20,3 +26,23 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
         report.outcome = "failed"
         report.longrepr = f"skipped in CI: {report.longrepr}"
     return report
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Generator[Server]:
+    """Give a PostgreSQL server for this process of the tests, started when it is first asked for."""
+    try:
+        # Not in pytest's own folder: the path of a socket has 107 bytes at most.
+        server = Server(Path(tempfile.mkdtemp(prefix="capset-pg-")))
+    except Exception as error:
+        pytest.skip(f"no PostgreSQL server can be started here: {error!r}")
+    asyncio.run(server.prepare())
+    yield server
+    server.remove()
+
+
+@pytest.fixture
+def postgres_url(postgres: Server) -> Generator[str]:
+    """Give the URL of a new PostgreSQL database."""
+    with postgres.database() as url:
+        yield url

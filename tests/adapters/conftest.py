@@ -4,13 +4,18 @@ from pathlib import Path
 
 import pytest
 
+from tests.databases import require_scheme
+
 
 @pytest.fixture(scope="session")
 def anyio_backend() -> str:
     return "asyncio"
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """Give the URL of a fresh store of each kind."""
+    if request.param == "postgres":
+        require_scheme()
+        return request.getfixturevalue("postgres_url")
     return "memory://" if request.param == "memory" else f"sqlite:///{tmp_path}/capset.db"

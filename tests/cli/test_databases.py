@@ -65,7 +65,7 @@ def test_what_is_no_database_of_ours_is_left_alone(make: object, told: str, run:
     ("named", "code", "told"),
     [
         ("nowhere/x.db", 1, "the folder of the database 'nowhere/x.db' does not exist"),
-        ("postgres://host/x", 2, "unknown store 'postgres'; there is: memory, sqlite"),
+        ("mysql://host/x", 2, "unknown store 'mysql'; there is: memory, "),
         ("sqlit:///x.db", 2, "unknown store 'sqlit'; did you mean 'sqlite'?"),
         ("sqlite://x.db", 2, "names no file"),
         ("sqlite:///x.db?mode=ro", 2, "has options; there are none"),

@@ -7,8 +7,21 @@ import asyncio
 import pytest
 from rich.console import Console
 
-from capset import Agent, Capability, Principal, compose
+from capset import (
+    Agent,
+    Capability,
+    Decision,
+    Principal,
+    Toolkit,
+    ToolkitContext,
+    compose,
+    deny,
+    dynamic_toolkit,
+    policy,
+    tool,
+)
 from capset.cli.trees import tree_of
+from capset.definitions.toolkits import Member
 from capset.evaluation.evaluate import evaluate
 from capset.flows import Generator, Sequencer, as_tool
 from capset.wire.snapshots import snapshot_shape
@@ -40,4 +53,41 @@ def test_blocks_inside_stand_by_themselves_and_say_where() -> None:
         "├── block keeper in review",
         "│   ├── instruction Think.",
         "│   └── context     mood by mood",
+    ]
+
+
+@policy
+def closed(request: object) -> Decision:
+    return deny("closed on Sundays")
+
+
+@tool(effect="read")
+async def own() -> str:
+    """Look."""
+    return "own"
+
+
+@dynamic_toolkit(name="feeds")
+def feeds(context: ToolkitContext) -> list[Member]:
+    return [Toolkit("by_reader", [own])]
+
+
+@dynamic_toolkit(name="feeds2", policies=[closed])
+def feeds2(context: ToolkitContext) -> list[Member]:
+    raise AssertionError("it is not made")
+
+
+@pytest.mark.spec("C40", "F5")
+def test_tools_that_were_made_for_somebody_stand_with_their_toolkit() -> None:
+    reader = Agent("reader", uses=[Capability("news", tools=[Toolkit("house", [feeds, feeds2])])])
+    shape = snapshot_shape(asyncio.run(evaluate(compose(reader), principal=Principal("ada"))))
+    console = Console(width=200)
+    with console.capture() as shown:
+        console.print(tree_of(shape))
+    lines = [line.rstrip() for line in shown.get().splitlines()]
+    start = lines.index("├── toolkit house.feeds made for ada")
+    assert lines[start : start + 3] == [
+        "├── toolkit house.feeds made for ada",
+        "│   └── ● own read",
+        "├── toolkit house.feeds2 not made — closed on Sundays",
     ]

@@ -12,14 +12,15 @@ from pathlib import Path
 import pytest
 
 from capset import Kernel
-from tests.kernel.support import records_of, rows_of
+from tests.kernel.support import records_of
+from tests.stores.sql.support import run_at
 
 PROGRAM = Path(__file__).with_name("program.py")
 
 
-def run_and_kill(path: Path, calls: int, enough: Callable[[list[list[str]]], bool]) -> list[list[str]]:
+def run_and_kill(url: str, calls: int, enough: Callable[[list[list[str]]], bool]) -> list[list[str]]:
     """Run the program until it has said enough, kill it, and return all that it said."""
-    command = [sys.executable, str(PROGRAM), f"sqlite:///{path}", str(calls)]
+    command = [sys.executable, str(PROGRAM), url, str(calls)]
     said: list[list[str]] = []
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout
@@ -33,18 +34,22 @@ def run_and_kill(path: Path, calls: int, enough: Callable[[list[list[str]]], boo
     return said
 
 
-def open_intents(path: Path) -> set[str]:
-    rows = rows_of(path)
+def links_of(url: str) -> list[tuple[str, str, str | None]]:
+    """Return id, phase and outcome of every link, through a connection of its own."""
+    return run_at(url, "SELECT id, phase, outcome FROM records ORDER BY seq")
+
+
+def open_intents(url: str) -> set[str]:
+    rows = links_of(url)
     return {one for one, phase, _ in rows if phase == "intent"} - {one for one, phase, _ in rows if phase == "outcome"}
 
 
 @pytest.mark.spec("G19", "G23")
-async def test_a_call_that_was_killed_has_one_outcome_interrupted(tmp_path: Path) -> None:
-    path = tmp_path / "capset.db"
-    run_and_kill(path, 1, lambda said: said[-1][0] == "started")
-    (lost,) = open_intents(path)
+async def test_a_call_that_was_killed_has_one_outcome_interrupted(url: str) -> None:
+    run_and_kill(url, 1, lambda said: said[-1][0] == "started")
+    (lost,) = open_intents(url)
     for _ in range(2):  # the second opening finds nothing more to do
-        async with Kernel(store=f"sqlite:///{path}") as kernel:
+        async with Kernel(store=url) as kernel:
             (record,) = await records_of(kernel.audit)
             assert (record.id, record.outcome, record.code) == (lost, "interrupted", "interrupted")
             assert (record.tool, record.effect, record.decision) == ("act", "write", "allow")
@@ -55,16 +60,14 @@ async def test_a_call_that_was_killed_has_one_outcome_interrupted(tmp_path: Path
 
 @pytest.mark.spec("G19", "G22", "G23")
 @pytest.mark.parametrize("told", [0, 1, 40, 150])
-async def test_killed_among_200_concurrent_calls(told: int, tmp_path: Path) -> None:
-    path = tmp_path / "capset.db"
-
+async def test_killed_among_200_concurrent_calls(told: int, url: str) -> None:
     def enough(said: list[list[str]]) -> bool:
         return sum(words[0] == "told" for words in said) >= told and any(words[0] == "started" for words in said)
 
-    said = run_and_kill(path, 200, enough)
-    interrupted = open_intents(path)
-    before = rows_of(path)
-    async with Kernel(store=f"sqlite:///{path}") as kernel:
+    said = run_and_kill(url, 200, enough)
+    interrupted = open_intents(url)
+    before = links_of(url)
+    async with Kernel(store=url) as kernel:
         records = await records_of(kernel.audit)
         verified = await kernel.audit.verify()
         assert verified.ok, verified.problem
@@ -83,30 +86,28 @@ async def test_killed_among_200_concurrent_calls(told: int, tmp_path: Path) -> N
         started = sum(words[0] == "started" for words in said)
         nested = sum(record.tool == "act_through" for record in records if record.id in intents)
         assert started <= len(intents) - nested
-    assert rows_of(path)[: len(before)] == before
+    assert links_of(url)[: len(before)] == before
 
 
 @pytest.mark.spec("G19")
-async def test_a_session_of_a_killed_process_goes_on(tmp_path: Path) -> None:
-    path = tmp_path / "capset.db"
-    said = run_and_kill(path, 1, lambda said: said[-1][0] == "started")
+async def test_a_session_of_a_killed_process_goes_on(url: str) -> None:
+    said = run_and_kill(url, 1, lambda said: said[-1][0] == "started")
     session_id = next(words[1] for words in said if words[0] == "session")
-    async with Kernel(store=f"sqlite:///{path}") as kernel:
+    async with Kernel(store=url) as kernel:
         row = await kernel.find_session(session_id)
         assert row
         assert (row.agent, row.principal) == ("tester", "user-1")
 
 
 @pytest.mark.spec("G19")
-async def test_the_calls_of_a_process_that_lives_are_left_alone(tmp_path: Path) -> None:
-    path = tmp_path / "capset.db"
-    command = [sys.executable, str(PROGRAM), f"sqlite:///{path}", "1"]
+async def test_the_calls_of_a_process_that_lives_are_left_alone(url: str) -> None:
+    command = [sys.executable, str(PROGRAM), url, "1"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout
         assert any(line.startswith("started") for line in process.stdout)
-        async with Kernel(store=f"sqlite:///{path}") as kernel:
+        async with Kernel(store=url) as kernel:
             assert await records_of(kernel.audit) == []
-        assert len(open_intents(path)) == 1
+        assert len(open_intents(url)) == 1
         process.kill()
-    async with Kernel(store=f"sqlite:///{path}") as kernel:
+    async with Kernel(store=url) as kernel:
         assert [one.outcome for one in await records_of(kernel.audit)] == ["interrupted"]

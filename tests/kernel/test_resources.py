@@ -182,7 +182,7 @@ async def test_an_update_that_others_outrun_until_the_deadline_says_how_often_it
 
     agent, run = agent_of(total, do=do)
     async with opened(agent, store=store) as desk:
-        await run(desk.session.options(timeout=0.5))
+        await run(desk.session.options(timeout=1.5))
 
 
 @pytest.mark.spec("C34")

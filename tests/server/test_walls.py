@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import AsyncGenerator
 from contextlib import closing
@@ -53,8 +54,10 @@ async def town(tmp_path: Path) -> AsyncGenerator[Town]:
             assert made.status_code == 200
             body = {"tool": "echo", "arguments": {"text": SECRET}}
             record = (await client.post(f"/v1/sessions/{session}/calls", json=body)).json()["record"]
+            link = (await client.post("/v1/links", json={"session_id": session, "context": {"told": SECRET}})).json()
             document = (await client.get("/openapi.json")).json()
-        yield Town(found, database, Belongings(agent["id"], session, record), document)
+        ada = Belongings(agent["id"], session, record, link["id"], link["envelope_id"], agent["static_hash"])
+        yield Town(found, database, ada, document)
 
 
 @pytest.mark.spec("P14")
@@ -108,19 +111,55 @@ async def test_a_session_is_its_principals_alone(town: Town) -> None:
     assert await town.rows() == before
 
 
+@pytest.mark.spec("P12", "P14", "P16")
+async def test_which_version_ran_is_known_to_its_principal_and_to_auditors(town: Town) -> None:
+    """A link is the session's, whose principal sees it; of others in the organisation, those who may audit."""
+    await town.site.key("carol", scopes=["capset:read", "capset:call", "capset:write"])
+    await town.site.key("only ada", principal="ada", scopes=["capset:call"])
+    await town.site.key("auditor", scopes=["capset:audit"])
+    of_lineage = [one for one in steps(town.document, town.ada) if one.of in ("link", "envelope", "transitions")]
+    assert len(of_lineage) == 5
+    before = await town.rows()
+    async with town.site.client("carol") as client:
+        for step in of_lineage:
+            response = await step.take(client)
+            assert SECRET not in response.text, step
+            await assert_as_if_there_were_none(client, step, response, town)
+        asked = {"session_id": town.ada.session}
+        problem(await client.get("/v1/links", params=asked), 404, "not_found")
+        problem(await client.post("/v1/links", json=asked), 404, "not_found")
+    for who in ("only ada", "auditor", "bob"):
+        async with town.site.client(who) as client:
+            for step in of_lineage:
+                assert (await step.take(client)).status_code == 200, (who, step)
+            listed = (await client.get("/v1/links", params={"session_id": town.ada.session})).json()["items"]
+            assert [one["id"] for one in listed] == [town.ada.link], who
+    async with town.site.client("auditor") as client:
+        problem(await client.post("/v1/links", json={"session_id": town.ada.session}), 403, "permission_denied")
+    async with town.site.client("bob") as client:
+        problem(await client.post("/v1/links", json={"session_id": town.ada.session}), 404, "not_found")
+    new = {row[0] for row in await town.rows() - before}
+    assert new <= {"api_keys"}, "nobody has recorded anything"
+
+
+def elsewhere(text: str, ada: Belongings) -> str:
+    """Return a text with ids that there are not, where it names what is ``ada``'s."""
+    for real in (ada.agent, ada.session, ada.link, ada.envelope):
+        text = text.replace(real, NOT_THERE)
+    return text.replace(ada.hash, "0" * 64)
+
+
 async def assert_as_if_there_were_none(
     client: httpx2.AsyncClient, step: Step, response: httpx2.Response, town: Town
 ) -> None:
     """Check that an answer says the same of what is somebody else's as of what never was."""
     said = problem(response, 404, "not_found")
-    path, options = step.path, dict(step.options)
-    for real in (town.ada.agent, town.ada.session):
-        path = path.replace(real, NOT_THERE)
-    if step.name == "create_session":
-        options["json"] = {"agent_id": NOT_THERE}
+    path, options = elsewhere(step.path, town.ada), dict(step.options)
+    for part in ("json", "params"):
+        if part in options:
+            options[part] = json.loads(elsewhere(json.dumps(options[part]), town.ada))
     other = problem(await client.request(step.method, path, **options), 404, "not_found")
-    words = said["detail"].replace(town.ada.agent, NOT_THERE).replace(town.ada.session, NOT_THERE)
-    assert words == other["detail"], step
+    assert elsewhere(said["detail"], town.ada) == other["detail"], step
     assert said.keys() == other.keys()
 
 

@@ -19,16 +19,25 @@ _LIST: Final = {"jsonrpc": "2.0", "id": 2, "method": "tools/list", "params": {}}
 
 @dataclass(frozen=True)
 class Belongings:
-    """What somebody has: an agent, a session of it with ``/secret.txt``, and a record of a call."""
+    """What somebody has: an agent, a session of it with ``/secret.txt``, a record of a call, a link with its envelope.
+
+    ``hash`` is one that only the agent has.
+    """
 
     agent: str
     session: str
     record: str
+    link: str = "nowhere"
+    envelope: str = "nowhere"
+    hash: str = "0" * 64
 
 
 @dataclass(frozen=True)
 class Step:
-    """One request. ``of`` says whose it is about: nobody's, an ``agent`` or a ``session``."""
+    """One request. ``of`` says what it is about: nothing of anybody's, an ``agent``, a ``session`` and so on.
+
+    ``link``, ``envelope`` and ``transitions`` are of a session, and whoever may audit sees them too.
+    """
 
     name: str
     method: str
@@ -52,6 +61,9 @@ def steps(document: dict[str, Any], whose: Belongings) -> list[Step]:
         "create_session": {"json": {"agent_id": whose.agent}},
         "call_tool": {"json": {"tool": "echo", "arguments": {"text": "hi"}}},
         "write_file": {"content": b"overwritten"},
+        "record_link": {"json": {"session_id": whose.session}},
+        "list_links": {"params": {"session_id": whose.session}},
+        "diff_links": {"params": {"before": whose.link, "after": whose.envelope}},
     }
     known = {
         "create_agent": "",
@@ -68,19 +80,37 @@ def steps(document: dict[str, Any], whose: Belongings) -> list[Step]:
         "read_file": "session",
         "write_file": "session",
         "delete_file": "session",
+        "list_transitions": "transitions",
+        "record_link": "session",
+        "list_links": "",
+        "diff_links": "link",
+        "get_link": "link",
+        "get_link_envelope": "link",
+        "get_envelope": "envelope",
+        "list_fingerprints": "",
+        "get_fingerprint": "hash",
         "list_records": "",
         "list_capabilities": "",
         "get_capability": "",
         "healthz": "",
         "readyz": "",
     }
+    targets = {
+        "": "kit",
+        "agent": whose.agent,
+        "session": whose.session,
+        "transitions": whose.session,
+        "link": whose.link,
+        "envelope": whose.envelope,
+        "hash": whose.hash,
+    }
     found: list[Step] = []
     for template, operations in document["paths"].items():
         for method, operation in operations.items():
             name = operation["operationId"]
             of = known[name]
-            target = {"agent": whose.agent, "session": whose.session, "": "kit"}[of]
-            path = template.replace("{id}", target).replace("{path}", "secret.txt")
+            target = targets[of]
+            path = template.replace("{id}", target).replace("{path}", "secret.txt").replace("{hash}", target)
             found.append(Step(name, method.upper(), path, of, bodies.get(name, {})))
     assert len(found) == len(known), "an operation has gone, or two share a name"
     last = ("delete_file", "delete_session", "archive_agent")  # what ends what the others are about

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import count
 
@@ -22,8 +23,10 @@ from capset.stores.base import (
     TransitionRow,
     make_store,
 )
+from capset.stores.sql import open_postgres
 from capset.testing.store_suite.lineage_rows import envelope_row, link_row, payload_row
 from capset.testing.store_suite.support import NOW
+from tests.databases import Server
 
 numbers = count()
 FEW = st.integers(0, 3)
@@ -62,6 +65,9 @@ TURNS = st.lists(
     max_size=14,
 )
 
+REGISTRATIONS = st.lists(st.tuples(st.integers(0, 1), FEW, FEW), max_size=16)
+"""Of each: which agent, which hash, which name."""
+
 
 @dataclass
 class Model:
@@ -94,65 +100,85 @@ class Model:
 
 @dataclass
 class Stores:
-    """A store in memory, and one in a file."""
+    """Stores that are open."""
 
     runner: asyncio.Runner
     all: Sequence[Store]
 
 
+@contextmanager
+def opened(*stores: Store) -> Generator[Stores]:
+    with asyncio.Runner() as runner:
+        for store in stores:
+            runner.run(store.open())
+        yield Stores(runner, stores)
+        for store in stores:
+            runner.run(store.close())
+
+
 @pytest.fixture(scope="module")
 def stores(tmp_path_factory: pytest.TempPathFactory) -> Generator[Stores]:
     file = tmp_path_factory.mktemp("lineage") / "a.db"
-    with asyncio.Runner() as runner:
-        found = Stores(runner, (make_store("memory://"), make_store(f"sqlite:///{file}")))
-        for store in found.all:
-            runner.run(store.open())
+    with opened(make_store("memory://"), make_store(f"sqlite:///{file}")) as found:
         yield found
-        for store in found.all:
-            runner.run(store.close())
+
+
+@pytest.fixture(scope="module")
+def server(postgres: Server) -> Generator[Stores]:
+    with postgres.database() as url, opened(open_postgres(url)) as found:
+        yield found
+
+
+async def run_turns(store: Store, turns: list[Turn]) -> None:
+    """Record turns in an org of their own, and find what the model says."""
+    org = f"org-{next(numbers)}"
+    lineage, model = store.lineage, Model()
+    for turn in turns:
+        link, envelope, payloads = turn.rows(org)
+        expected = model.record(link, envelope, payloads)
+        if isinstance(expected, str):
+            with pytest.raises(StoreError, match=expected):
+                await lineage.record_turn(link, envelope, reason="why", payloads=payloads)
+        else:
+            assert await lineage.record_turn(link, envelope, reason="why", payloads=payloads) == expected
+    for session in ("session-0", "session-1"):
+        own = [link for link in model.links if link.session == session]
+        assert await lineage.latest_link(org, session) == (own[-1] if own else None)
+        moved = tuple(one for one in model.transitions if one.session == session)
+        assert await lineage.transitions(org, session) == moved
+    for number in range(10):
+        kept = [one for one in model.envelopes if one.id == f"id-{number}"]
+        assert await lineage.envelope(org, f"id-{number}") == (kept[0] if kept else None)
+    for link in model.links:
+        assert await lineage.link(org, link.id) == link
+        of_link = [one for one in model.envelopes if one.link == link.id]
+        assert await lineage.envelope_of(org, link.id) == (of_link[0] if of_link else None)
+    for number in range(4):
+        row = payload_row(number)
+        assert await lineage.payload(org, row.hash) == model.payloads.get(row.hash)
+    for agent in (None, "agent-0", "agent-1"):
+        for session in (None, "session-0"):
+            assert await pages(store, org, agent, session) == sorted(
+                [one for one in model.links if agent in (None, one.agent_id) and session in (None, one.session)],
+                key=lambda one: one.id,
+                reverse=True,
+            )
 
 
 @pytest.mark.spec("F28", "F29")
 @settings(max_examples=100, deadline=None)
 @given(TURNS)
 def test_turns_leave_what_the_model_says(stores: Stores, turns: list[Turn]) -> None:
-    org = f"org-{next(numbers)}"
-
-    async def run(store: Store) -> None:
-        lineage, model = store.lineage, Model()
-        for turn in turns:
-            link, envelope, payloads = turn.rows(org)
-            expected = model.record(link, envelope, payloads)
-            if isinstance(expected, str):
-                with pytest.raises(StoreError, match=expected):
-                    await lineage.record_turn(link, envelope, reason="why", payloads=payloads)
-            else:
-                assert await lineage.record_turn(link, envelope, reason="why", payloads=payloads) == expected
-        for session in ("session-0", "session-1"):
-            own = [link for link in model.links if link.session == session]
-            assert await lineage.latest_link(org, session) == (own[-1] if own else None)
-            moved = tuple(one for one in model.transitions if one.session == session)
-            assert await lineage.transitions(org, session) == moved
-        for number in range(10):
-            kept = [one for one in model.envelopes if one.id == f"id-{number}"]
-            assert await lineage.envelope(org, f"id-{number}") == (kept[0] if kept else None)
-        for link in model.links:
-            assert await lineage.link(org, link.id) == link
-            of_link = [one for one in model.envelopes if one.link == link.id]
-            assert await lineage.envelope_of(org, link.id) == (of_link[0] if of_link else None)
-        for number in range(4):
-            row = payload_row(number)
-            assert await lineage.payload(org, row.hash) == model.payloads.get(row.hash)
-        for agent in (None, "agent-0", "agent-1"):
-            for session in (None, "session-0"):
-                assert await pages(store, org, agent, session) == sorted(
-                    [one for one in model.links if agent in (None, one.agent_id) and session in (None, one.session)],
-                    key=lambda one: one.id,
-                    reverse=True,
-                )
-
     for store in stores.all:
-        stores.runner.run(run(store))
+        stores.runner.run(run_turns(store, turns))
+
+
+@pytest.mark.spec("F28", "F29", "P30")
+@settings(max_examples=20, deadline=None)  # each asks the server some hundred times
+@given(TURNS)
+def test_turns_leave_on_a_server_what_the_model_says(server: Stores, turns: list[Turn]) -> None:
+    for store in server.all:
+        server.runner.run(run_turns(store, turns))
 
 
 async def pages(store: Store, org: str, agent: str | None, session: str | None) -> list[LinkRow]:
@@ -168,25 +194,33 @@ async def pages(store: Store, org: str, agent: str | None, session: str | None) 
         before = page.next
 
 
+async def run_registrations(store: Store, given: list[tuple[int, int, int]]) -> None:
+    """Register in an org of its own, and find the latest of each agent."""
+    org = f"org-{next(numbers)}"
+    first: dict[tuple[str, str], RegistrationRow] = {}
+    latest: dict[str, RegistrationRow] = {}
+    for number, (agent, static, name) in enumerate(given):
+        row = RegistrationRow(
+            f"id-{number}", org, f"agent-{agent}", f"name-{name}", f"{static:064x}", "jcs-1", f"{NOW}-{number}"
+        )
+        there = first.setdefault((row.agent_id, row.static_hash), row)
+        latest[row.agent_id] = replace(there, agent_name=row.agent_name)
+        assert await store.lineage.register(row) == latest[row.agent_id]
+        for one in ("agent-0", "agent-1"):
+            assert await store.lineage.latest_registration(org, one) == latest.get(one)
+
+
 @pytest.mark.spec("F29")
 @settings(max_examples=100, deadline=None)
-@given(st.lists(st.tuples(st.integers(0, 1), FEW, FEW), max_size=16))
+@given(REGISTRATIONS)
 def test_registrations_leave_what_the_model_says(stores: Stores, given: list[tuple[int, int, int]]) -> None:
-    """Of each: which agent, which hash, which name."""
-    org = f"org-{next(numbers)}"
-
-    async def run(store: Store) -> None:
-        first: dict[tuple[str, str], RegistrationRow] = {}
-        latest: dict[str, RegistrationRow] = {}
-        for number, (agent, static, name) in enumerate(given):
-            row = RegistrationRow(
-                f"id-{number}", org, f"agent-{agent}", f"name-{name}", f"{static:064x}", "jcs-1", f"{NOW}-{number}"
-            )
-            there = first.setdefault((row.agent_id, row.static_hash), row)
-            latest[row.agent_id] = replace(there, agent_name=row.agent_name)
-            assert await store.lineage.register(row) == latest[row.agent_id]
-            for one in ("agent-0", "agent-1"):
-                assert await store.lineage.latest_registration(org, one) == latest.get(one)
-
     for store in stores.all:
-        stores.runner.run(run(store))
+        stores.runner.run(run_registrations(store, given))
+
+
+@pytest.mark.spec("F29", "P30")
+@settings(max_examples=20, deadline=None)
+@given(REGISTRATIONS)
+def test_registrations_leave_on_a_server_what_the_model_says(server: Stores, given: list[tuple[int, int, int]]) -> None:
+    for store in server.all:
+        server.runner.run(run_registrations(store, given))

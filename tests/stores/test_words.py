@@ -14,8 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from capset.stores.base import DocumentRow, ScopeKey, Store, make_store
+from capset.stores.sql import open_postgres
 from capset.stores.words import ASKED, LONGEST, MOST, asked, best, words
 from capset.testing.store_suite.support import NOW
+from tests.databases import Server
 
 # Few letters, so that words meet; marks, cases and scripts; what would be syntax elsewhere; and anything.
 PIECES = st.sampled_from(
@@ -33,18 +35,18 @@ numbers = count()
 
 
 @dataclass
-class Pair:
-    """A store in memory, and one in a file."""
+class Trio:
+    """A store in memory, one in a file, and one on a server."""
 
     runner: asyncio.Runner
-    stores: tuple[Store, Store]
+    stores: tuple[Store, Store, Store]
 
 
 @pytest.fixture(scope="module")
-def pair(tmp_path_factory: pytest.TempPathFactory) -> Generator[Pair]:
+def trio(tmp_path_factory: pytest.TempPathFactory, postgres: Server) -> Generator[Trio]:
     file = tmp_path_factory.mktemp("words") / "a.db"
-    with asyncio.Runner() as runner:
-        found = Pair(runner, (make_store("memory://"), make_store(f"sqlite:///{file}")))
+    with postgres.database() as url, asyncio.Runner() as runner:
+        found = Trio(runner, (make_store("memory://"), make_store(f"sqlite:///{file}"), open_postgres(url)))
         for store in found.stores:
             runner.run(store.open())
         yield found
@@ -56,7 +58,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Generator[Pair]:
 @settings(max_examples=250, deadline=None)
 @given(st.lists(TEXTS, max_size=6), st.lists(TEXTS, min_size=1, max_size=4), st.integers(0, 7), st.data())
 def test_stores_find_the_same(
-    pair: Pair, texts: list[str], queries: list[str], limit: int, data: st.DataObject
+    trio: Trio, texts: list[str], queries: list[str], limit: int, data: st.DataObject
 ) -> None:
     key = ScopeKey("org", None, f"org-{next(numbers)}", "texts")
     rows = [DocumentRow(f"id-{number}", text, NOW) for number, text in enumerate(texts)]
@@ -67,8 +69,8 @@ def test_stores_find_the_same(
         await asyncio.gather(*[store.documents.delete(key, one) for one in gone])
         return [await store.documents.search(key, query, limit=limit) for query in queries]
 
-    in_memory, in_file = [pair.runner.run(found_in(store)) for store in pair.stores]
-    assert in_memory == in_file
+    in_memory, in_file, on_server = [trio.runner.run(found_in(store)) for store in trio.stores]
+    assert in_memory == in_file == on_server
     left = {row.id: sorted(set(words(row.text))) for row in rows if row.id not in gone}
     assert [[row.id for row in found] for found in in_file] == [best(query, left, limit) for query in queries]
 

@@ -8,7 +8,23 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from capset import Agent, Capability, Kernel, Message, Preset, Principal, Resource, compose, evaluate, policy, tool
+from capset import (
+    Agent,
+    Capability,
+    Kernel,
+    Message,
+    Preset,
+    Principal,
+    Resource,
+    Tool,
+    Toolkit,
+    ToolkitContext,
+    compose,
+    dynamic_toolkit,
+    evaluate,
+    policy,
+    tool,
+)
 from capset.errors import (
     CapsetError,
     DeadlineExceeded,
@@ -20,6 +36,7 @@ from capset.errors import (
 )
 from capset.ext import Documents
 from capset.fingerprint.chain import Verification
+from capset.fingerprint.hashes import toolkit_hash
 from capset.kernel.results import Result
 from capset.stores.base import AuditQuery
 from capset.wire.agents import AgentShape
@@ -161,10 +178,54 @@ def test_a_tool_is_shown_with_its_schemas_as_they_are_hashed() -> None:
     assert ToolShape.model_validate(shape).plain() == shape
 
 
+@pytest.mark.spec("P6")
+def test_a_tool_is_shown_with_what_a_model_is_told_of_it_and_how_it_may_be_called() -> None:
+    @tool(
+        effect="write",
+        instructions=["Weigh it first."],
+        examples=[{"weight": None}, {"weight": 3}],
+        version="7",
+        idempotent=True,
+    )
+    async def lift(weight: int | None) -> str:
+        """Lift."""
+        return "up"
+
+    shape = returns(tool_shape(lift))
+    assert (shape["instructions"], shape["version"], shape["idempotent"]) == (["Weigh it first."], "7", True)
+    assert shape["examples"] == [{"weight": None}, {"weight": 3}], "null in an example is a value"
+    plain = returns(tool_shape(read))
+    assert (plain["instructions"], plain["examples"], plain["idempotent"]) == ([], [], False)
+    assert "version" not in plain
+
+
+@pytest.mark.spec("P6")
+def test_a_capability_is_shown_with_its_toolkits_and_those_of_its_presets() -> None:
+    @dynamic_toolkit(name="feeds", policies=[never])
+    def feeds(context: ToolkitContext) -> list[Tool[..., Any]]:
+        return []
+
+    inner = Toolkit("inner", [burn])
+    outer = Toolkit("outer", [read, inner, feeds], instructions=["Look here."])
+    more = Preset(tools=[Toolkit("more", [])])
+    detail = returns(capability_detail(Capability("c", tools=[outer], presets={"more": more})))
+    assert [(one["name"], one["members"], one["is_dynamic"]) for one in detail["toolkits"]] == [
+        ("outer", ["read", "inner", "feeds"], False),
+        ("inner", ["burn"], False),
+        ("feeds", [], True),
+        ("more", [], False),
+    ]
+    assert [one["instructions"] for one in detail["toolkits"]] == [["Look here."], [], [], []]
+    assert [one["policies"] for one in detail["toolkits"]] == [[], [], ["never"], []]
+    assert detail["toolkits"][0]["hash"] == toolkit_hash(outer)
+    assert [one["name"] for one in detail["tools"]] == ["read", "burn"]
+    assert returns(capability_detail(NOTES))["toolkits"] == []
+
+
 async def test_a_snapshot_says_why_a_tool_is_not_in_play() -> None:
     composition = compose(Agent("scribe", system_prompt="Keep.", uses=[NOTES]))
     shape = returns(snapshot_shape(await evaluate(composition, principal=Principal("ann"))))
-    assert set(shape) == set(SnapshotShape.model_fields)
+    assert set(shape) == SnapshotShape.model_fields.keys() - {"namespace", "agent_id", "invocation_hash"}
     told = {one["name"]: (one["in_play"], one["reason"]) for one in shape["tools"]}
     assert told == {"burn": (False, "policy 'never' says no"), "read": (False, "ann lacks the permission notes:read")}
     allowed = await evaluate(composition, principal=Principal("ann", permissions={"notes:read"}))

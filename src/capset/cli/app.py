@@ -13,10 +13,12 @@ from capset.cli.compose import compose_command
 from capset.cli.demo import demo_command
 from capset.cli.describe import describe_command
 from capset.cli.diff import diff_command
+from capset.cli.fingerprint import fingerprint_command
 from capset.cli.key import create_command, revoke_command
 from capset.cli.key import list_command as list_keys_command
 from capset.cli.listing import list_command
 from capset.cli.mcp import mcp_command
+from capset.cli.replay import replay_command
 from capset.cli.schema import schema_command
 from capset.cli.serve import serve_command
 
@@ -33,7 +35,9 @@ app.command("list")(list_command)
 app.command("describe")(describe_command)
 app.command("call")(call_command)
 app.command("compose")(compose_command)
+app.command("fingerprint")(fingerprint_command)
 app.command("diff")(diff_command)
+app.command("replay")(replay_command)
 app.command("schema")(schema_command)
 app.command("mcp")(mcp_command)
 app.command("serve")(serve_command)

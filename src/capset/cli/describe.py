@@ -13,7 +13,7 @@ from capset.cli.output import cell, out, pretty, print_json, short, verbatim
 from capset.cli.remote import Url, ask, server_of
 from capset.errors import NotFound, unknown
 from capset.kernel.registry import Registry
-from capset.wire.capabilities import CapabilityDetail, PresetShape, ToolShape, capability_detail
+from capset.wire.capabilities import CapabilityDetail, PresetShape, ToolkitShape, ToolShape, capability_detail
 
 
 @guarded
@@ -63,6 +63,8 @@ def _tree(detail: CapabilityDetail) -> Tree:
         tree.add("[bold]config[/]").add(verbatim(pretty(detail.config)))
     for one in detail.tools:
         tree.add(_tool_tree(one, full=False))
+    for one in detail.toolkits:
+        _add_toolkit(tree, one)
     return tree
 
 
@@ -81,6 +83,14 @@ def _add_preset(tree: Tree, preset: PresetShape) -> None:
         branch.add(f"[bold]adds[/] {', '.join(more)}")
 
 
+def _add_toolkit(tree: Tree, toolkit: ToolkitShape) -> None:
+    told = "its members are made at run time" if toolkit.is_dynamic else ", ".join(toolkit.members) or "empty"
+    gates = f", behind {cell(' and '.join(toolkit.policies))}" if toolkit.policies else ""
+    branch = tree.add(f"toolkit [bold]{toolkit.name}[/] [dim]{told}{gates}, {short(toolkit.hash)}[/]")
+    for text in toolkit.instructions:
+        branch.add("[bold]instructions[/]").add(verbatim(text))
+
+
 def _tool_of(detail: CapabilityDetail, name: str) -> ToolShape:
     tools = {f"{detail.id}.{tool.name}": tool for tool in detail.tools}
     wanted = f"{detail.id}.{name}"
@@ -91,9 +101,16 @@ def _tool_of(detail: CapabilityDetail, name: str) -> ToolShape:
 
 def _tool_tree(tool: ToolShape, *, full: bool) -> Tree:
     needs = f", needs {' and '.join(tool.permissions)}" if tool.permissions else ""
-    tree = Tree(f"[bold]{tool.name}[/] [dim]{tool.effect}{needs}, {short(tool.hash)}[/]")
+    again = ", idempotent" if tool.idempotent else ""
+    tree = Tree(f"[bold]{tool.name}[/] [dim]{tool.effect}{again}{needs}, {short(tool.hash)}[/]")
     tree.add(verbatim(tool.description if full else tool.description.splitlines()[0]))
     if full:
+        if tool.version:
+            tree.add(f"[bold]version[/] {cell(tool.version)}")
+        for text in tool.instructions:
+            tree.add("[bold]instructions[/]").add(verbatim(text))
+        for example in tool.examples:
+            tree.add("[bold]example[/]").add(verbatim(pretty(example)))
         tree.add("[bold]arguments[/]").add(verbatim(pretty(tool.schema_)))
         tree.add("[bold]result[/]").add(verbatim(pretty(tool.output)))
     return tree

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from typing import Annotated, Final
 
 import typer
@@ -12,12 +13,13 @@ from capset.cli.options import AsJson, Db
 from capset.cli.output import cell, err, out, print_json
 from capset.cli.settings import existing_db, load_settings
 from capset.cli.stored import opened_store
-from capset.cli.versions import find, stored
+from capset.cli.versions import find
 from capset.errors import DefinitionError
 from capset.evaluation.comparison import diff_sides
 from capset.evaluation.differences import Diff
-from capset.evaluation.report import Sign, report_lines
+from capset.evaluation.report import Line, Sign, report_lines
 from capset.evaluation.sides import Side
+from capset.evaluation.stored_sides import stored_side
 from capset.wire.diffs import diff_shape
 
 _STYLES: Final[dict[Sign, str]] = {"+": "green", "-": "red", "~": "yellow", "=": "dim", "#": "bold"}
@@ -45,7 +47,7 @@ def diff_command(
         if as_json:
             print_json(diff_shape(diff).plain())
         else:
-            _show(diff)
+            show_lines(report_lines(diff, width=out().width))
     return Exit.DIFFERENT if exit_code and diff.differs else Exit.DONE
 
 
@@ -55,15 +57,16 @@ async def _compared(before: str, after: str, db: str | None) -> Diff:
         return diff_sides(ours, theirs)
     async with opened_store(existing_db(load_settings(db=db).db)) as store:
         ours, theirs = [
-            one if isinstance(one, Side) else await stored(store.lineage, str(one)) for one in (ours, theirs)
+            one if isinstance(one, Side) else await stored_side(store.lineage, None, str(one)) for one in (ours, theirs)
         ]
         return diff_sides(ours, theirs)
 
 
-def _show(diff: Diff) -> None:
+def show_lines(lines: Iterable[Line]) -> None:
+    """Print a report in colours, and say on stderr if values in it are cut."""
     console = out()
     is_cut = False
-    for line in report_lines(diff, width=console.width):
+    for line in lines:
         style = _STYLES.get(line.sign)
         text = cell(str(line))
         console.print(f"[{style}]{text}[/]" if style else text, soft_wrap=True)

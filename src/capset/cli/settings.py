@@ -50,8 +50,13 @@ def load_settings(
     granted = grant or file.get("grant", [])
     if not grant and "CAPSET_GRANT" in variables:
         granted = [one.strip() for one in variables["CAPSET_GRANT"].split(",") if one.strip()]
-    environment = file.get("env", {}) | dict(map(_entry, env or ()))
+    environment = file.get("env", {}) | given_env(env)
     return Settings(_url(named), Principal(who, permissions=granted), environment)
+
+
+def given_env(env: list[str] | None) -> dict[str, Any]:
+    """Return what ``--env`` gave, each ``KEY=VALUE``. Raises ``DefinitionError`` for what is none."""
+    return dict(map(_entry, env or ()))
 
 
 def existing_db(url: str) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from rich.tree import Tree
 
 from capset.cli.output import cell, verbatim
-from capset.wire.snapshots import ExplainedShape, SnapshotShape, SnapshotTool, UsedShape
+from capset.wire.snapshots import ExplainedShape, MadeShape, SnapshotShape, SnapshotTool, UsedShape
 
 
 def tree_of(shape: SnapshotShape) -> Tree:
@@ -33,6 +33,8 @@ def tree_of(shape: SnapshotShape) -> Tree:
             if (*one.within, one.path[0]) == within:
                 way = " → ".join(one.path[1:])
                 branch.add(_line(one) + (f" [dim]by {cell(way)}[/]" if way else ""))
+    for made in shape.toolkits:
+        _add_made(tree, made, shape)
     for name in shape.dynamic:
         tree.add(f"[bold]{cell(name)}()[/] [dim]decides at each step what else is used[/]")
     if shape.system_text:
@@ -41,6 +43,15 @@ def tree_of(shape: SnapshotShape) -> Tree:
     for name in ("static_hash", "runtime_hash", "prompt_hash"):
         hashes.add(f"{name:<12} {getattr(shape, name)}")
     return tree
+
+
+def _add_made(tree: Tree, made: MadeShape, shape: SnapshotShape) -> None:
+    """Add a dynamic toolkit, with the tools that it made for this principal, or why it was not made."""
+    told = f" [dim]made for {cell(shape.principal)}[/]" if made.in_play else f" not made — {cell(made.reason)}"
+    branch = tree.add(f"toolkit [bold]{cell(made.path)}[/]{told}")
+    for tool in shape.tools:
+        if tool.is_dynamic and f"{'.'.join(tool.toolkits)}.".startswith(f"{made.path}."):
+            branch.add("".join(_tool(tool, None)))
 
 
 def presets_line(presets: Sequence[tuple[str, bool]]) -> str:

@@ -1,9 +1,8 @@
-"""The versions that ``capset diff`` compares: files, standard input, or what a store keeps."""
+"""The versions that ``capset diff`` compares: files, standard input, or the ids of what a store keeps."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, cast
 from uuid import UUID
@@ -11,16 +10,12 @@ from uuid import UUID
 from pydantic import ValidationError
 from pydantic_core import from_json
 
-from capset.errors import DefinitionError, NotFound, StoreError, closest
+from capset.errors import DefinitionError, closest
 from capset.evaluation.envelope import read_envelope
-from capset.evaluation.sides import Side, refs_in, side_of
-from capset.fingerprint.diff import format_hash_short
+from capset.evaluation.sides import Side, side_of
 from capset.fingerprint.links import CapabilityLink
-from capset.fingerprint.payloads import Payload
-from capset.stores.base import LineageStore, LinkRow
 
 MAX_BYTES: Final = 64 * 1024 * 1024
-_HASHES: Final = {"static_hash", "runtime_hash", "prompt_hash", "profile"}
 _KINDS: Final = "an envelope, as SnapshotEnvelope.to_json() writes it, or a link, as model_dump_json() does"
 
 
@@ -42,61 +37,6 @@ def find(named: str) -> Side | UUID:
         return UUID(named)
     except ValueError:
         raise _nowhere(path) from None
-
-
-async def stored(lineage: LineageStore, id: str) -> Side:
-    """Return what is kept of a link or of an envelope, by its id; what an envelope leaves out, by its hash.
-
-    Raises ``NotFound`` if there is neither, ``StoreError`` for what was changed since it was kept.
-    """
-    try:
-        return await _stored(lineage, id)
-    except (DefinitionError, ValueError) as error:
-        raise StoreError(f"what is kept for {id} was changed: {error}", hint="restore it from a backup") from None
-
-
-async def _stored(lineage: LineageStore, id: str) -> Side:
-    row = await lineage.link(None, id)
-    envelope = await (lineage.envelope(None, id) if row is None else lineage.envelope_of(None, id))
-    if envelope is not None:
-        side = side_of(read_envelope(envelope.body))
-        if row is not None and side.link.model_dump(include=_HASHES) != _link(row).model_dump(include=_HASHES):
-            raise StoreError(f"the envelope {envelope.id}, kept for the link {id}, holds another link")
-    elif row is not None:
-        side = Side(_link(row))
-    else:
-        latest = await lineage.latest_link(None, id)
-        hint = f"it is a session; its latest link is {latest.id}" if latest else "a file is named by its path"
-        raise NotFound(f"there is no link and no envelope {id!r}", hint=hint)
-    return Side(side.link, await _payloads(lineage, side), side.envelope)
-
-
-async def _payloads(lineage: LineageStore, side: Side) -> Mapping[str, Payload]:
-    """Return all that is known of what a link's hashes cover."""
-    known = dict(side.payloads)
-    link = side.link
-    pending = [link.static_hash, link.prompt_hash, *(ref.hash for ref in link.tool_refs)]
-    seen: set[str] = set()
-    while pending:
-        wanted = pending.pop()
-        if wanted in seen:
-            continue
-        seen.add(wanted)
-        if wanted not in known:
-            row = await lineage.payload(None, wanted)
-            if row is None or row.profile != link.profile:
-                continue
-            payload: Any = from_json(row.payload, allow_inf_nan=False)
-            if not isinstance(payload, dict):
-                raise DefinitionError(f"the payload of {format_hash_short(wanted)}… is no JSON object")
-            known[wanted] = cast("Payload", payload)
-        pending += [ref.hash for _, ref in refs_in(known[wanted])]
-    return known
-
-
-def _link(row: LinkRow) -> CapabilityLink:
-    names = CapabilityLink.model_fields
-    return CapabilityLink(**{name: getattr(row, name) for name in names})
 
 
 def _read(named: str, text: bytes) -> Side:

@@ -15,6 +15,8 @@ from capset.client.capabilities import Capabilities
 from capset.client.connection import REPEATABLE, Connection, json_bytes
 from capset.client.events import CallEvents
 from capset.client.files import Files
+from capset.client.fingerprints import Fingerprints
+from capset.client.links import Links
 from capset.client.records import Records
 from capset.client.sessions import Sessions
 from capset.errors import DeadlineExceeded, DefinitionError
@@ -53,6 +55,8 @@ class Client:
         self.agents = Agents(self._connection)
         self.sessions = Sessions(self._connection)
         self.files = Files(self._connection)
+        self.links = Links(self._connection)
+        self.fingerprints = Fingerprints(self._connection)
         self.records = Records(self._connection)
 
     def __repr__(self) -> str:

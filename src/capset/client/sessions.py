@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator
 from capset.client.address import path_of
 from capset.client.connection import Connection, json_bytes
 from capset.client.paging import LARGEST, every
+from capset.wire.lineage import TransitionsShape
 from capset.wire.sessions import SessionPageShape, SessionShape
 from capset.wire.snapshots import SnapshotShape
 
@@ -38,8 +39,15 @@ class Sessions:
         return every(lambda cursor: self.list(agent_id=agent_id, limit=LARGEST, cursor=cursor))
 
     async def snapshot(self, id: str) -> SnapshotShape:
-        """Return what may be used in a session, why not the rest, and the three hashes. Raises ``NotFound``."""
+        """Return what may be used in a session, why not the rest, and the hashes. Raises ``NotFound``."""
         return await self._connection.get(SnapshotShape, path_of("sessions", id, "snapshot"))
+
+    async def transitions(self, id: str) -> TransitionsShape:
+        """Return how a session's runtime hash moved, from link to link, at most the last 1,000 times.
+
+        Raises ``NotFound``; with the scope ``capset:audit`` every session of the organisation is there, once recorded.
+        """
+        return await self._connection.get(TransitionsShape, path_of("sessions", id, "transitions"))
 
     async def delete(self, id: str) -> None:
         """Delete a session with its files; its records stay. Raises ``NotFound``."""

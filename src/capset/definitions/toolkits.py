@@ -188,6 +188,15 @@ def tools_in(members: Iterable[Member]) -> Iterator[AnyTool]:
             yield from tools_in(one.members)
 
 
+def toolkits_in(members: Iterable[Member]) -> Iterator[AnyToolkit]:
+    """Yield the toolkits among some members and in each other, the outer ones first; in a dynamic one is none yet."""
+    for one in members:
+        if isinstance(one, AnyToolkit):
+            yield one
+        if isinstance(one, Toolkit):
+            yield from toolkits_in(one.members)
+
+
 def policies_in(members: Iterable[Member]) -> Iterator[Policy]:
     """Yield the policies of some members and of everything in them, outer ones first."""
     for one in members:

@@ -28,7 +28,7 @@ from capset.evaluation.envelope import (
 )
 from capset.evaluation.evaluate import Labels, evaluate
 from capset.evaluation.policies import PolicyMode
-from capset.evaluation.safe import json_safe
+from capset.evaluation.safe import json_safe, thawed
 from capset.evaluation.snapshot import Snapshot
 from capset.fingerprint.links import CapabilityLink
 from capset.fingerprint.payloads import tool_payload
@@ -165,8 +165,8 @@ def _static(composition: Composition) -> StaticPart:
     own, *parts = static_parts(composition)
     return StaticPart(
         hash=own.hash,
-        payload=own.payload,
-        parts=tuple(WirePayload(name=one.name, hash=one.hash, payload=one.payload) for one in parts),
+        payload=thawed(own.payload),
+        parts=tuple(WirePayload(name=one.name, hash=one.hash, payload=thawed(one.payload)) for one in parts),
     )
 
 
@@ -176,7 +176,7 @@ def _principal(who: Principal) -> WirePrincipal:
 
 def _tool(name: str, shown: str, installed: Installed) -> WireTool:
     gates = tuple(policy.id for policy in installed.gates)
-    return WireTool(name=name, hash=shown, payload=tool_payload(installed.tool), policies=gates)
+    return WireTool(name=name, hash=shown, payload=thawed(tool_payload(installed.tool)), policies=gates)
 
 
 def _plain(context: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any, cast
+from typing import Any
 
-from capset.composition.compose import Composition, compose
 from capset.composition.installing import Installed
-from capset.definitions.agents import Agent
-from capset.definitions.blocks import Block
-from capset.definitions.capabilities import Capability
+from capset.definitions.contexts import Context
 from capset.definitions.hooks import Hooks
 from capset.definitions.policies import Decision
 from capset.definitions.principals import Principal
-from capset.definitions.tools import AnyTool, Tool
-from capset.errors import DefinitionError, HydrationRefused, unknown
+from capset.errors import DefinitionError, Field, HydrationRefused, unknown
+from capset.evaluation.bound import Bind, composition_of, is_agent
 from capset.evaluation.envelope import SnapshotEnvelope, WireTool
 from capset.evaluation.evaluate import evaluate
 from capset.evaluation.plan import Plan
+from capset.evaluation.sides import side_of
 from capset.evaluation.snapshot import Snapshot
-from capset.fingerprint.hashes import runtime_hash, tool_hash
-
-Bind = Block | Composition | Mapping[str, AnyTool] | Callable[[str], AnyTool]
-"""Where the tools are found: the agent of today, or a tool for each name."""
+from capset.fingerprint.canonical import PROFILE
+from capset.fingerprint.hashes import tool_hash
 
 
 async def hydrate(
@@ -33,22 +29,25 @@ async def hydrate(
     *,
     principal: Principal,
     env: Mapping[str, Any] | None = None,
+    context: Context | None = None,
     hooks: Hooks | None = None,
 ) -> Snapshot:
     """Return the snapshot that an envelope keeps, with its tools as they are defined today: exactly those, or none.
 
-    No policy is asked: their results are those of the envelope, and so is the mode. At a call ``live`` policies are
-    asked, as ever. Dynamic toolkits are made again. ``env`` is the envelope's, as far as it was kept, unless given. A
-    tool for which ``principal`` has no permission any more is not in play. ``kernel.resume`` opens a session on it.
+    No policy is asked: their results are those of the envelope, and so is the mode. No hash covers the results, so an
+    envelope is kept where only those write who may decide. At a call ``live`` policies are asked, as ever. Dynamic
+    toolkits are made again; what dynamic ``uses`` add is found if ``context`` is given, and does not change any more.
+    ``env`` is the envelope's, as far as it was kept, unless given. A tool for which ``principal`` has no permission any
+    more is not in play. Where ``bind`` gives single tools, the model is told what the envelope says; tools with state
+    or resources need the agent. ``kernel.resume`` opens a session on it.
 
-    Raises ``HydrationRefused`` for an envelope whose hashes do not agree with what it says, for a tool that is not
-    there, and for one whose hash is another or whose gates are fewer than then; ``ToolkitFailed`` and what ``compose``
-    raises.
+    Raises ``HydrationRefused`` for an envelope whose hashes do not agree with what it says, and for tools that are not
+    there, whose hash is another or whose gates are fewer than then: its ``fields`` name every one of them;
+    ``ToolkitFailed`` and what ``compose`` raises.
     """
     _verify(envelope)
     wire, kept = envelope.runtime.tools, envelope.runtime.toolkit_context
-    composition = _composition(bind, envelope)
-    results = {one.id: Decision(one.kind, one.reason) for one in envelope.policy.results}
+    composition = composition_of(bind, envelope)
     today = await evaluate(
         composition,
         principal=principal,
@@ -56,15 +55,20 @@ async def hydrate(
         namespace=kept.namespace,
         agent_id=kept.agent_id,
         agent_name=kept.agent_name,
+        context=context,
         hooks=hooks,
-        results=results,
+        results={one.id: Decision(one.kind, one.reason) for one in envelope.policy.results},
     )
-    tools = MappingProxyType({one.name: _bound(one, today.installed) for one in wire})
-    plan = Plan(today.composition, today.plan.members, tools)
+    _refuse(wire, today.installed)
+    tools = MappingProxyType({one.name: today.installed[one.name] for one in wire})
+    # What its dynamic uses would add at a step is not of the envelope.
+    fixed = replace(today.composition, dynamic=()) if today.composition.dynamic else today.composition
+    plan = Plan(fixed, today.plan.members, tools)
     passed = plan.passing(principal.permissions, today.answers)
-    told = plan.told(passed, today.answers)
+    told = plan.told(passed, today.answers) if is_agent(bind) else ()  # else the agent's own say it all
     return replace(
         today,
+        composition=fixed,
         plan=plan,
         passed=passed,
         told=told,
@@ -77,64 +81,45 @@ async def hydrate(
 
 def _verify(envelope: SnapshotEnvelope) -> None:
     """Refuse an envelope that was changed, or put together wrongly."""
-    link = envelope.link
-    named = {one.name: one.hash for one in envelope.runtime.tools}
-    if named != {ref.name: ref.hash for ref in link.tool_refs} or len(named) != len(envelope.runtime.tools):
-        raise HydrationRefused("the envelope's tools are not those that its link names")
-    if runtime_hash(link.tool_refs) != link.runtime_hash:
-        raise HydrationRefused("the envelope's runtime hash is not that of the tools that it names")
-
-
-def _composition(bind: Bind, envelope: SnapshotEnvelope) -> Composition:
-    if isinstance(bind, Composition):
-        return bind
-    if isinstance(bind, Block):
-        return compose(bind)
-    if callable(bind):
-        find, known = bind, frozenset[str]()
-    elif isinstance(bind, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may not be typed
-        find, known = bind.__getitem__, frozenset(bind)
-    else:
-        raise DefinitionError(f"bind is an agent, or a tool for each name; got {bind!r:.80}")
-    uses: list[Any] = []
-    for number, one in enumerate(envelope.runtime.tools):
-        found = _found(find, one.name, known)
-        capability = Capability(f"bound_{number}", tools=[found])
-        uses.append(capability if found.name == one.name else capability.with_names(rename={found.name: one.name}))
-    link, runtime = envelope.link, envelope.runtime
-    return compose(
-        Agent(
-            link.agent_name or "hydrated",
-            system_prompt=runtime.system_prompt,
-            instructions=runtime.instructions,
-            uses=uses,
+    if envelope.link.profile != PROFILE:
+        raise HydrationRefused(
+            f"the envelope is hashed by the profile {envelope.link.profile!r}, and here it is {PROFILE!r}",
+            hint="capture it anew",
         )
-    )
-
-
-def _found(find: Callable[[str], AnyTool], name: str, known: Collection[str]) -> AnyTool:
     try:
-        found = cast("object", find(name))
-    except KeyError:
-        raise HydrationRefused(unknown("tool", name, known)) from None
-    if not isinstance(found, Tool):
-        raise HydrationRefused(f"what is bound to {name!r} is no Tool: {found!r:.80}")
-    return cast("AnyTool", found)
+        side_of(envelope)
+    except DefinitionError as error:
+        raise HydrationRefused(error.message, hint="hydrate what was captured as it is") from None
+    names = [one.name for one in envelope.runtime.tools]
+    if len(names) != len(envelope.link.tool_refs) or len(names) != len(set(names)):
+        raise HydrationRefused("the envelope names a tool twice")
+    ids = [one.id for one in envelope.policy.results]
+    if len(ids) != len(set(ids)):
+        raise HydrationRefused("the envelope has two results of one policy")
 
 
-def _bound(wire: WireTool, installed: Mapping[str, Installed]) -> Installed:
-    """Return today's tool. Raises ``HydrationRefused`` unless it is the same, behind every gate that it had."""
-    if (today := installed.get(wire.name)) is None:
-        raise HydrationRefused(unknown("tool", wire.name, installed))
-    if (shown := tool_hash(today.tool)) != wire.hash:
-        raise HydrationRefused(
-            f"the tool {wire.name!r} is not what it was: its hash is {shown[:12]}… now, and was {wire.hash[:12]}…",
-            hint="capset diff says what changed in it",
-        )
-    gates = {policy.id for policy in today.gates}
-    if lost := [name for name in wire.policies if name not in gates]:
-        raise HydrationRefused(
-            f"the tool {wire.name!r} was behind the policy {lost[0]!r}, and is not any more",
-            hint="bind the agent, which has the policies of its capabilities and toolkits",
-        )
-    return today
+def _refuse(wire: tuple[WireTool, ...], installed: Mapping[str, Installed]) -> None:
+    """Raise ``HydrationRefused``, naming every tool that is not what it was."""
+    found = list(_misfits(wire, installed))
+    if not found:
+        return
+    hints = [hint for _, hint in found if hint]
+    fields = [field for field, _ in found]
+    reasons = [field.expected for field in fields]
+    heading = [f"{len(reasons)} tools are not what they were:"] if len(reasons) > 1 else []
+    raise HydrationRefused("\n".join([*heading, *reasons]), hint=hints[0] if hints else None, fields=fields)
+
+
+def _misfits(wire: tuple[WireTool, ...], installed: Mapping[str, Installed]) -> Iterator[tuple[Field, str | None]]:
+    """Yield each tool that is not the same, behind every gate that it had: why, and what to do."""
+    for one in wire:
+        today = installed.get(one.name)
+        if today is None:
+            yield Field(one.name, unknown("tool", one.name, installed)), None
+        elif (shown := tool_hash(today.tool)) != one.hash:
+            told = f"its hash is {shown[:12]}… now, and was {one.hash[:12]}…"
+            yield Field(one.name, f"the tool {one.name!r} is not what it was: {told}"), "capset diff says what changed"
+        elif lost := [name for name in one.policies if name not in {policy.id for policy in today.gates}]:
+            told = f"the tool {one.name!r} was behind the policy {lost[0]!r}, and is not any more"
+            hint = "bind the agent, which has the policies of its capabilities and toolkits"
+            yield Field(one.name, told), hint

@@ -9,37 +9,73 @@ from typing import Any, Final, cast
 from capset.definitions.secrecy import is_secret_name
 
 MAX_LEVELS: Final = 50
+MAX_BITS: Final = 4000 * 3
+"""An integer of more than 4,300 decimal digits is written by nobody, and read by nobody."""
 _DROPPED: Final = object()
 
 
 def json_safe(values: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Return what of some values is JSON data, in copies, and the paths of what is not, such as ``db.pool``.
 
-    Dropped are values of other types, numbers that JSON has not, text with a lone surrogate, what is nested more than
-    50 levels deep, and the values of names that secrets have.
+    Dropped are values of other types, numbers that JSON has not or nobody reads, text with a lone surrogate, what holds
+    itself or is nested more than 50 levels deep, and the values of names that secrets have.
     """
-    dropped: list[str] = []
-    kept = {key: _kept(value, str(key), key, 0, dropped) for key, value in values.items()}
-    return {key: value for key, value in kept.items() if value is not _DROPPED}, tuple(dropped)
+    look = _Look()
+    kept = look.members(values, "")
+    return kept, tuple(look.dropped)
 
 
-def _kept(value: Any, path: str, name: object, level: int, dropped: list[str]) -> Any:
-    if isinstance(name, str) and (value is None or not is_secret_name(name)) and _is_text(name) and level < MAX_LEVELS:
-        kind = cast("type[object]", type(value))
-        if value is None or kind in (bool, int) or (kind is float and isfinite(value)):
+def thawed(value: Any) -> Any:
+    """Return JSON data in plain dicts and lists of its own."""
+    if isinstance(value, Mapping):
+        return {key: thawed(one) for key, one in cast("Mapping[str, Any]", value).items()}
+    return [thawed(one) for one in cast("list[Any]", value)] if isinstance(value, list | tuple) else value
+
+
+class _Look:
+    """One look at some values; ``above`` are the ids of what holds the value looked at."""
+
+    def __init__(self) -> None:
+        self.dropped: list[str] = []
+        self._above: set[int] = set()
+
+    def members(self, members: Mapping[Any, Any], path: str) -> dict[str, Any]:
+        kept: dict[str, Any] = {}
+        for name, value in members.items():
+            here = f"{path}.{_shown(name)}" if path else _shown(name)
+            is_kept = isinstance(name, str) and _is_text(name) and (value is None or not is_secret_name(name))
+            safe = self._kept(value, here) if is_kept else self._drop(here)
+            if safe is not _DROPPED:
+                kept[name] = safe
+        return kept
+
+    def _kept(self, value: Any, path: str) -> Any:
+        if _is_leaf(value):
             return value
-        if kind is str and _is_text(value):
-            return value
-        if kind in (list, tuple):
-            items = cast("list[Any]", value)
-            kept = [_kept(one, f"{path}[{index}]", "", level + 1, dropped) for index, one in enumerate(items)]
-            return [one for one in kept if one is not _DROPPED]
-        if isinstance(value, Mapping):
-            members = cast("Mapping[Any, Any]", value)
-            inner = {key: _kept(one, f"{path}.{key}", key, level + 1, dropped) for key, one in members.items()}
-            return {key: one for key, one in inner.items() if one is not _DROPPED}
-    dropped.append(path)
-    return _DROPPED
+        itself = id(cast("object", value))
+        if len(self._above) >= MAX_LEVELS or itself in self._above:
+            return self._drop(path)
+        self._above.add(itself)
+        try:
+            if type(value) in (list, tuple):
+                items = [self._kept(one, f"{path}[{index}]") for index, one in enumerate(value)]
+                return [one for one in items if one is not _DROPPED]
+            if isinstance(value, Mapping):
+                return self.members(cast("Mapping[Any, Any]", value), path)
+        finally:
+            self._above.discard(itself)
+        return self._drop(path)
+
+    def _drop(self, path: str) -> Any:
+        self.dropped.append(path)
+        return _DROPPED
+
+
+def _is_leaf(value: Any) -> bool:
+    kind = cast("type[object]", type(value))
+    if kind is int:
+        return value.bit_length() <= MAX_BITS
+    return value is None or kind is bool or (kind is float and isfinite(value)) or (kind is str and _is_text(value))
 
 
 def _is_text(text: str) -> bool:
@@ -48,3 +84,7 @@ def _is_text(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def _shown(name: object) -> str:
+    return str(name).encode(errors="backslashreplace").decode()

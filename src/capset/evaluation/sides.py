@@ -44,6 +44,8 @@ class Side:
 def side_of(envelope: SnapshotEnvelope) -> Side:
     """Return all that an envelope holds. Raises ``DefinitionError`` if its parts do not fit its link, or its hashes."""
     link, static = envelope.link, envelope.static
+    if envelope.profile != link.profile:
+        raise _changed("the profile is not that of the link", link.runtime_hash)
     if {Ref(tool.name, tool.hash) for tool in envelope.runtime.tools} != set(link.tool_refs):
         raise _changed("the tools are not those of the link", link.runtime_hash)
     if static is not None and static.hash != link.static_hash:

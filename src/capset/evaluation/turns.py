@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple, cast
 
 from capset.clock import Clock, SystemClock, iso
 from capset.composition.compose import Composition, compose
 from capset.definitions.blocks import Block
-from capset.errors import InvalidArguments
+from capset.errors import DefinitionError, InvalidArguments
 from capset.evaluation.capture import Captured
 from capset.evaluation.envelope import SnapshotEnvelope
-from capset.fingerprint.canonical import PROFILE, canonical
+from capset.fingerprint.canonical import PROFILE, NotCanonical, canonical
 from capset.fingerprint.links import CapabilityLink
 from capset.fingerprint.payloads import Payload, prompt_payload, runtime_payload
 from capset.ids import Ids
-from capset.stores.base import EnvelopeRow, LinkRow, PayloadRow, RegistrationRow, Store
+from capset.stores.base import EnvelopeRow, LinkRow, PayloadKind, PayloadRow, RegistrationRow, Store, TransitionRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,14 @@ class OpContext:
     org: str | None
     now: str
     ids: Ids
+
+
+class KeptTurn(NamedTuple):
+    """What was kept of one turn; the transition is there if the session's runtime hash has moved."""
+
+    link: LinkRow
+    envelope: EnvelopeRow | None
+    transition: TransitionRow | None
 
 
 def op_context(org: str | None = None, *, clock: Clock | None = None) -> OpContext:
@@ -48,9 +57,13 @@ def link_row(
     link: CapabilityLink, *, session: str | None = None, metadata: Mapping[str, Any] | None = None, op: OpContext
 ) -> LinkRow:
     """Return a link as a row. Raises ``InvalidArguments`` for metadata that are no JSON data."""
+    given = cast("object", {} if metadata is None else metadata)
+    if not isinstance(given, Mapping):
+        raise InvalidArguments(f"metadata are a mapping of names to JSON data; got {given!r:.80}")
     try:
-        text = json.dumps(metadata or {}, ensure_ascii=False, allow_nan=False)
-    except (TypeError, ValueError) as error:
+        canonical(given)
+        text = json.dumps(given, ensure_ascii=False, default=dict)
+    except (NotCanonical, ValueError) as error:
         raise InvalidArguments(f"metadata are JSON data: {error}") from None
     return LinkRow(
         op.ids.new(),
@@ -84,27 +97,44 @@ async def record_turn(
     reason: str = "",
     clock: Clock | None = None,
 ) -> LinkRow:
-    """Keep what a turn had, all in one transaction, and return the link as it is kept (F28).
+    """Keep a turn as ``keep_turn`` does, and return the link as it is kept (F28)."""
+    kept = await keep_turn(store, captured, session=session, org=org, metadata=metadata, reason=reason, clock=clock)
+    return kept.link
+
+
+async def keep_turn(
+    store: Store,
+    captured: Captured | SnapshotEnvelope | CapabilityLink,
+    *,
+    session: str | None = None,
+    org: str | None = None,
+    metadata: Mapping[str, Any] | None = None,
+    reason: str = "",
+    clock: Clock | None = None,
+) -> KeptTurn:
+    """Keep what a turn had, all in one transaction, and return the rows.
 
     Kept are the link, the envelope if there is one, what its hashes cover, and, where the session's runtime hash has
     moved, a transition with this ``reason``. ``metadata`` is JSON data of the host's, such as the raw invocation.
-    Raises ``StoreError``, and ``InvalidArguments`` for metadata that are no JSON data.
+    Raises ``StoreError``, ``InvalidArguments`` for metadata that are no JSON data, and ``DefinitionError`` for an
+    envelope that was changed since it was captured.
     """
     op = op_context(org, clock=clock)
     envelope = captured.envelope if isinstance(captured, Captured) else captured
     if isinstance(envelope, CapabilityLink):
         row = link_row(envelope, session=session, metadata=metadata, op=op)
-        await store.lineage.record_turn(row, reason=reason)
-        return row
+        return KeptTurn(row, None, await store.lineage.record_turn(row, reason=reason))
     row = link_row(envelope.link, session=session, metadata=metadata, op=op)
-    await store.lineage.record_turn(
-        row, envelope_row(envelope, link=row.id, op=op), reason=reason, payloads=payload_rows(envelope, org)
-    )
-    return row
+    whole = envelope_row(envelope, link=row.id, op=op)
+    moved = await store.lineage.record_turn(row, whole, reason=reason, payloads=payload_rows(envelope, org))
+    return KeptTurn(row, whole, moved)
 
 
 def payload_rows(envelope: SnapshotEnvelope, org: str | None) -> Iterator[PayloadRow]:
-    """Yield what the hashes of an envelope cover, the invocation's left out: it says who was served."""
+    """Yield what the hashes of an envelope cover, the invocation's left out: it says who was served.
+
+    Raises ``DefinitionError`` for an envelope that was changed: of two payloads of one hash a store keeps the first.
+    """
     runtime, static = envelope.runtime, envelope.static
     named: list[tuple[str, Payload]] = [(one.hash, one.payload) for one in runtime.tools]
     named.append((runtime.link.runtime_hash, runtime_payload(ref.payload for ref in runtime.link.tool_refs)))
@@ -113,4 +143,19 @@ def payload_rows(envelope: SnapshotEnvelope, org: str | None) -> Iterator[Payloa
         named.append((static.hash, static.payload))
         named += [(one.hash, one.payload) for one in static.parts]
     for shown, payload in named:
-        yield PayloadRow(org, shown, envelope.profile, payload["kind"], canonical(payload).decode())
+        kind = cast("PayloadKind", str(payload.get("kind")))
+        yield PayloadRow(org, shown, envelope.profile, kind, _text(shown, payload, envelope.profile))
+
+
+def _text(shown: str, payload: Payload, profile: str) -> str:
+    """Return a payload's canonical text; by a profile that is not known here, its hash cannot be recomputed."""
+    try:
+        text = canonical(payload)
+    except NotCanonical as error:
+        raise DefinitionError(f"a payload of the envelope cannot be hashed, at {error}") from None
+    if profile == PROFILE and hashlib.sha256(text).hexdigest() != shown:
+        raise DefinitionError(
+            f"what the envelope has for {shown[:12]}… does not give that hash: it was changed since it was captured",
+            hint="record what capture() gave, as it is",
+        )
+    return text.decode()

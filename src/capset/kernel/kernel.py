@@ -101,6 +101,11 @@ class Kernel:
         """Compile every tool's road, once for each composition that is in use."""
         return self._bind(composition)
 
+    @property
+    def clock(self) -> Clock:
+        """The time that everything here goes by."""
+        return self._clock
+
     def now(self) -> str:
         """Return the time by the kernel's clock, ISO 8601 UTC."""
         return iso(self._clock.time_ns())
@@ -151,8 +156,7 @@ class Kernel:
         **labels: Unpack[Labels],
     ) -> Session:
         """Return the session that ``row`` keeps, as ``open`` does; for hosts that found or made its row themselves."""
-        if (row.principal, row.principal_kind, row.org) != (principal.id, principal.kind, principal.org):
-            raise no_session(row.id, principal)
+        _check_owner(row, principal)
         if row.agent != agent.name:
             raise NotFound(f"the session {row.id!r} is one of the agent {row.agent!r}, not of {agent.name!r}")
         composition = self.compose(agent)
@@ -160,7 +164,11 @@ class Kernel:
         return self.resume(row, snapshot)
 
     def resume(self, row: SessionRow, snapshot: Snapshot) -> Session:
-        """Return the session that ``row`` keeps with a snapshot that is there already, such as a hydrated one."""
+        """Return the session that ``row`` keeps with a snapshot that is there already, such as a hydrated one.
+
+        Raises ``NotFound`` for a session that is not of the snapshot's principal.
+        """
+        _check_owner(row, snapshot.principal)
         world, composition = self._entered(), snapshot.composition
         files = SessionFiles(world, row.id, snapshot.principal.org, composition.mounts)
         is_static = snapshot.plan is plan_of(composition)
@@ -202,6 +210,11 @@ def check_opening(agent: object, principal: object, env: object) -> None:
         raise DefinitionError(f"principal is a Principal, such as Principal('ada'); got {principal!r}")
     if env is not None and not isinstance(env, Mapping):
         raise DefinitionError(f"env is a mapping of names to values; got {env!r}")
+
+
+def _check_owner(row: SessionRow, principal: Principal) -> None:
+    if (row.principal, row.principal_kind, row.org) != (principal.id, principal.kind, principal.org):
+        raise no_session(row.id, principal)
 
 
 def no_session(id: str, principal: Principal) -> NotFound:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Awaitable
 from copy import copy
 from types import MappingProxyType
 
-from capset.definitions.hooks import ToolExecuted, merge_hooks
+from capset.definitions.hooks import NO_HOOKS, ToolExecuted, merge_hooks
 from capset.errors import Cancelled, CapsetError, InternalError, StoreError
 from capset.evaluation.telling import tell
 from capset.kernel.audit import Ended, outcome_of
@@ -42,23 +43,29 @@ async def travel(call: Invocation) -> None:
     except BaseException:
         record_cancelled(call)
         raise
-    await _record(call)
-    if call.decision == "allow" and (call.road.hooks or call.place.snapshot.hooks):
+    pending = _record(call)
+    if pending is not None:
+        await pending
+    if call.decision == "allow" and (call.road.hooks is not NO_HOOKS or call.place.snapshot.hooks is not NO_HOOKS):
         await _tell(call)
 
 
-async def _record(call: Invocation) -> None:
-    """Put the outcome on record, durably where the call had effects."""
-    is_durable = call.road.has_side_effects and call.decision == "allow"
-    audit = call.place.world.audit
+def _record(call: Invocation) -> Awaitable[None] | None:
+    """Put the outcome on record; what had effects, and what finds no room, is to be waited for."""
+    if call.road.has_side_effects and call.decision == "allow":
+        return _commit(call, is_durable=True)
     try:
-        if is_durable:
-            await audit.commit(Ended(call))
-        else:
-            try:
-                audit.append(Ended(call))
-            except StoreError:  # no room: wait for it
-                await audit.commit(Ended(call))
+        call.place.world.audit.append(Ended(call))
+    except StoreError:
+        return _commit(call, is_durable=False)
+    if call.error is not None:
+        call.error.correlation = call.correlation
+    return None
+
+
+async def _commit(call: Invocation, *, is_durable: bool) -> None:
+    try:
+        await call.place.world.audit.commit(Ended(call))
     except StoreError as failure:
         call.error = _unrecorded(failure, call) if is_durable else shown(failure, call)
     if call.error is not None:

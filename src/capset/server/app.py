@@ -25,11 +25,22 @@ from capset.server.gate import Gate, Names
 from capset.server.logs import AccessLog
 from capset.server.mounting import mounted_mcp
 from capset.server.openapi import describe, methods_by_path
-from capset.server.rest import agents, audit, calls, capabilities, files, health, sessions
+from capset.server.rest import (
+    agents,
+    audit,
+    calls,
+    capabilities,
+    envelopes,
+    files,
+    fingerprints,
+    health,
+    links,
+    sessions,
+)
 from capset.server.service import Service
 from capset.server.visit import Refused, path_of, visit_of
 
-_NOUNS = (capabilities, agents, sessions, calls, files, audit, health)
+_NOUNS = (capabilities, agents, sessions, calls, files, links, envelopes, fingerprints, audit, health)
 
 
 @asynccontextmanager

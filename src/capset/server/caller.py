@@ -30,10 +30,14 @@ class Caller:
         who = self.principal
         return "\0".join((self.key or "", who.kind, who.org or "", who.id))
 
-    def check(self, scope: Scope) -> None:
-        """Raise ``PermissionDenied`` unless the caller has this scope, or that of an administrator."""
-        if scope not in self.scopes and "capset:admin" not in self.scopes:
-            raise PermissionDenied(f"Permission denied: the API key lacks the scope {scope}")
+    def has(self, scope: Scope) -> bool:
+        """Whether the caller has this scope, or that of an administrator."""
+        return scope in self.scopes or "capset:admin" in self.scopes
+
+    def check(self, *scopes: Scope) -> None:
+        """Raise ``PermissionDenied`` unless the caller has one of these scopes, or that of an administrator."""
+        if not any(map(self.has, scopes)):
+            raise PermissionDenied(f"Permission denied: the API key lacks the scope {' or '.join(scopes)}")
 
 
 class Callers:

@@ -14,8 +14,8 @@ from capset.kernel.kernel import Kernel
 from capset.stores.base import KeyRow
 
 Scope = Literal["capset:read", "capset:call", "capset:write", "capset:audit", "capset:admin"]
-"""``read`` capabilities and agents; ``call``: sessions, calls, files and MCP; ``write`` agents; ``audit``: read the
-org's records; ``admin``: all of these."""
+"""``read`` capabilities, agents and fingerprints; ``call``: sessions, calls, files, MCP, links of one's own sessions;
+``write`` agents; ``audit``: read the org's records and links; ``admin``: all of these."""
 DEFAULT_SCOPES: Final[tuple[Scope, ...]] = ("capset:read", "capset:call")
 _PREFIX: Final = "capset_"
 """So that a key is known for one where it should not be, such as in a repository."""

@@ -14,7 +14,16 @@ from capset.wire.problems import Problem
 
 _ID: Final = "$response.body#/id"
 _OF_AGENT: Final = ("get_agent", "change_agent", "archive_agent")
-_OF_SESSION: Final = ("get_session", "get_snapshot", "call_tool", "read_file", "write_file", "delete_file")
+_OF_SESSION: Final = (
+    "get_session",
+    "get_snapshot",
+    "list_transitions",
+    "call_tool",
+    "read_file",
+    "write_file",
+    "delete_file",
+)
+_OF_LINK: Final = ("get_link", "get_link_envelope")
 _MERGE_PATCH: Final = "application/merge-patch+json"
 Node = dict[str, Any]
 """A part of an OpenAPI document."""
@@ -94,8 +103,17 @@ def _json(name: str) -> Node:
 
 def _link(operations: Mapping[str, Node]) -> None:
     """Say what can be done with what was just made."""
-    for origin, targets in (("create_agent", _OF_AGENT), ("create_session", _OF_SESSION)):
+    made = (("create_agent", _OF_AGENT), ("create_session", _OF_SESSION), ("record_link", _OF_LINK))
+    for origin, targets in made:
         links: Node = {name: {"operationId": name, "parameters": {"path.id": _ID}} for name in targets}
         operations[origin]["responses"]["201"]["links"] = links
     links = operations["create_agent"]["responses"]["201"]["links"]
     links["create_session"] = {"operationId": "create_session", "requestBody": {"agent_id": _ID}}
+    links = operations["create_session"]["responses"]["201"]["links"]
+    links["record_link"] = {"operationId": "record_link", "requestBody": {"session_id": _ID}}
+    links["list_links"] = {"operationId": "list_links", "parameters": {"query.session_id": _ID}}
+    links = operations["record_link"]["responses"]["201"]["links"]
+    envelope = {"path.id": "$response.body#/envelope_id"}
+    links["get_envelope"] = {"operationId": "get_envelope", "parameters": envelope}
+    both = {"query.before": _ID, "query.after": _ID}
+    links["diff_links"] = {"operationId": "diff_links", "parameters": both}

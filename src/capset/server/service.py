@@ -8,11 +8,13 @@ from dataclasses import replace
 from typing import Any
 
 from capset.adapters.stored_agents import Loaded, StoredAgents
+from capset.definitions.agents import Agent
 from capset.errors import Conflict, NotFound
 from capset.kernel.kernel import Kernel
 from capset.kernel.registry import Registry
 from capset.kernel.session import Session
 from capset.server.caller import Caller, Callers
+from capset.server.fingerprints import Fingerprints
 from capset.server.limits import Limits
 from capset.server.recent import Recent
 from capset.stores.base import SessionRow
@@ -36,6 +38,7 @@ class Service:
         self.kernel = kernel
         self.registry = registry
         self.agents = StoredAgents(kernel, registry)
+        self.fingerprints = Fingerprints(kernel, registry, self.agents)
         self.callers = Callers(kernel, anyone)
         self.limits = limits or Limits()
         self._env = env or {}
@@ -80,7 +83,7 @@ class Service:
 
     async def _enter(self, caller: Caller, id: str) -> Session:
         row = await self.session_row(caller, id)
-        return await self.kernel.enter(row, self.agents.of_session(row), principal=caller.principal, env=self._env)
+        return await self._open(caller, row, self.agents.of_session(row))
 
     async def _enter_agent(self, caller: Caller, agent_id: str) -> Session:
         loaded = await self._active(caller, agent_id)
@@ -88,7 +91,12 @@ class Service:
         door = "\0".join((loaded.id, who.kind, who.org or "", who.id))
         row = replace(self._row(caller, loaded), door=hashlib.sha256(door.encode()).hexdigest())
         kept = await self.kernel.store.sessions.ensure(row)
-        return await self.kernel.enter(kept, loaded.agent, principal=who, env=self._env)
+        return await self._open(caller, kept, loaded.agent)
+
+    async def _open(self, caller: Caller, row: SessionRow, agent: Agent) -> Session:
+        """Open a session: who acts and in which environment is known here, and never from a request (spec 2, F16)."""
+        who = caller.principal
+        return await self.kernel.enter(row, agent, principal=who, env=self._env, agent_id=row.agent_id)
 
     async def _active(self, caller: Caller, agent_id: str) -> Loaded:
         loaded = await self.agents.get(caller.principal.org, agent_id)

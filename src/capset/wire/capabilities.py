@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from pydantic import Field
 
 from capset.definitions.capabilities import AnyCapability, Risk, Status
 from capset.definitions.configs import config_schema
+from capset.definitions.toolkits import AnyToolkit, DynamicToolkit, Toolkit, toolkits_in
 from capset.definitions.tools import AnyTool, Effect
-from capset.fingerprint.hashes import tool_hash
+from capset.fingerprint.hashes import tool_hash, toolkit_hash
 from capset.wire.shapes import Shape
 
 
@@ -32,7 +34,11 @@ class CapabilityPageShape(Shape):
 
 
 class ToolShape(Shape):
-    """One tool; its schemas are JSON Schema (values of every JSON type)."""
+    """One tool; its schemas are JSON Schema (values of every JSON type).
+
+    ``instructions`` are what a model is told about it while it is in play; ``examples`` are arguments that fit its
+    schema. ``idempotent`` says that calling it again with the same arguments changes nothing more.
+    """
 
     name: str
     description: str
@@ -41,6 +47,24 @@ class ToolShape(Shape):
     policies: list[str]
     schema_: dict[str, Any] = Field(alias="schema")
     output: dict[str, Any]
+    hash: str
+    instructions: list[str] = Field(default_factory=list[str])
+    examples: list[dict[str, Any]] = Field(default_factory=list[dict[str, Any]])
+    version: str | None = None
+    idempotent: bool = False
+
+
+class ToolkitShape(Shape):
+    """Tools, and other toolkits, with gates and instructions of their own; ``members`` are their names.
+
+    One that ``is_dynamic`` is made when a snapshot is evaluated: its members are not known before.
+    """
+
+    name: str
+    members: list[str]
+    instructions: list[str]
+    policies: list[str]
+    is_dynamic: bool
     hash: str
 
 
@@ -55,7 +79,9 @@ class PresetShape(Shape):
 
 
 class CapabilityDetail(CapabilityShape):
-    """Everything that one capability can bring: ``tools`` are those of all its presets too.
+    """Everything that one capability can bring: ``tools`` and ``toolkits`` are those of all its presets too.
+
+    The tools of a toolkit stand among ``tools``, and a toolkit that is within another among ``toolkits``.
 
     ``instructions`` are there whatever presets are on; ``uses`` are the ids of what it needs; ``config`` is the JSON
     Schema of what can be configured, if anything can. ``data`` names its resources and state fields with their scopes
@@ -67,6 +93,7 @@ class CapabilityDetail(CapabilityShape):
     aliases: list[str]
     instructions: list[str]
     tools: list[ToolShape]
+    toolkits: list[ToolkitShape] = Field(default_factory=list[ToolkitShape])
     presets: list[PresetShape]
     uses: list[str]
     config: dict[str, Any] | None = None
@@ -96,6 +123,7 @@ def capability_detail(capability: AnyCapability) -> CapabilityDetail:
         aliases=list(capability.aliases),
         instructions=list(capability.part.instructions),
         tools=[tool_shape(tool) for tool in capability.every_tool],
+        toolkits=list(map(_toolkit, _toolkits(capability))),
         presets=[
             PresetShape(
                 name=name,
@@ -135,4 +163,24 @@ def tool_shape(tool: AnyTool) -> ToolShape:
         schema=tool.arguments.json_schema,
         output=tool.output.json_schema,
         hash=tool_hash(tool),
+        instructions=list(tool.instructions),
+        examples=[dict(example) for example in tool.examples],
+        version=tool.version,
+        idempotent=tool.idempotent,
+    )
+
+
+def _toolkits(capability: AnyCapability) -> Iterable[AnyToolkit]:
+    """Return every toolkit of a capability and of its presets, each once, one before those that are in it."""
+    return dict.fromkeys(one for part in capability.parts.values() for one in toolkits_in(part.members))
+
+
+def _toolkit(toolkit: AnyToolkit) -> ToolkitShape:
+    return ToolkitShape(
+        name=toolkit.name,
+        members=[one.name for one in toolkit.members] if isinstance(toolkit, Toolkit) else [],
+        instructions=list(toolkit.instructions),
+        policies=[policy.id for policy in toolkit.policies],
+        is_dynamic=isinstance(toolkit, DynamicToolkit),
+        hash=toolkit_hash(toolkit),
     )

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from capset.composition.explain import Surface
 from capset.composition.resolve import Chosen
+from capset.definitions.policies import DecisionKind
 from capset.definitions.tools import Effect
 from capset.evaluation.snapshot import Snapshot
 from capset.fingerprint.canonical import PROFILE
@@ -16,7 +17,11 @@ from capset.wire.shapes import Shape
 
 
 class SnapshotTool(Shape):
-    """A tool of the composition, and whether this principal may call it."""
+    """A tool of the composition, and whether this principal may call it.
+
+    ``toolkits`` are the names of those around it, ``policies`` the ids of all that gate it here, both outermost first.
+    ``is_dynamic`` says that a dynamic toolkit made it for this evaluation; ``static_hash`` does not cover it then.
+    """
 
     name: str
     capability: str
@@ -25,6 +30,29 @@ class SnapshotTool(Shape):
     hash: str
     in_play: bool
     reason: str
+    toolkits: list[str] = Field(default_factory=list[str])
+    policies: list[str] = Field(default_factory=list[str])
+    is_dynamic: bool = False
+
+
+class DecisionShape(Shape):
+    """What a policy said when this was evaluated, and why, if it gave a reason."""
+
+    id: str
+    kind: DecisionKind
+    reason: str | None = None
+
+
+class MadeShape(Shape):
+    """A dynamic toolkit: whether it was made, and why not.
+
+    ``path`` is its name behind those of the toolkits around it; ``policies`` are the ids of those that decided.
+    """
+
+    path: str
+    in_play: bool
+    reason: str
+    policies: list[str]
 
 
 class UsedShape(Shape):
@@ -61,10 +89,13 @@ class ExplainedShape(Shape):
 
 
 class SnapshotShape(Shape):
-    """What the three hashes cover, and the hashes: 64 hexadecimal digits each, by the profile named.
+    """What the hashes cover, and the hashes: 64 hexadecimal digits each, by the profile named.
 
     ``system_text`` is all that a model is told; of a session with its context, as it is now. ``uses`` and ``explained``
-    say where everything comes from; ``dynamic`` are the functions that add more at run time.
+    say where everything comes from; ``dynamic`` are the functions that add more at run time. ``decisions`` are those of
+    the policies that were asked, in that order; a policy that is asked at calls only is not among them. ``toolkits``
+    are the dynamic ones. ``namespace``, ``agent_id`` and ``agent_name`` are the host's labels, where it set them.
+    ``invocation_hash`` is null where no invocation was given.
     """
 
     agent: str
@@ -78,9 +109,15 @@ class SnapshotShape(Shape):
     tools: list[SnapshotTool]
     explained: list[ExplainedShape]
     notices: list[str]
+    decisions: list[DecisionShape] = Field(default_factory=list[DecisionShape])
+    toolkits: list[MadeShape] = Field(default_factory=list[MadeShape])
+    namespace: str | None = None
+    agent_id: str | None = None
+    agent_name: str | None = None
     static_hash: str
     runtime_hash: str
     prompt_hash: str
+    invocation_hash: str | None = None
     profile: str
 
 
@@ -99,6 +136,9 @@ def snapshot_shape(snapshot: Snapshot, system_text: str | None = None) -> Snapsh
             hash=tool_hash(installed.tool),
             in_play=name in snapshot.tools,
             reason=snapshot.explain(name).reason,
+            toolkits=list(installed.toolkits),
+            policies=[policy.id for policy in installed.gates],
+            is_dynamic=name not in composition.tools,
         )
         for name, installed in sorted(snapshot.installed.items())
     ]
@@ -124,9 +164,21 @@ def snapshot_shape(snapshot: Snapshot, system_text: str | None = None) -> Snapsh
             for one in composition.explain()
         ],
         notices=list(composition.notices),
+        decisions=[
+            DecisionShape(id=policy.id, kind=decision.kind, reason=decision.reason)
+            for policy, decision in snapshot.answers.items()
+        ],
+        toolkits=[
+            MadeShape(path=path, in_play=one.in_play, reason=one.reason, policies=list(one.policies))
+            for path, one in snapshot.toolkits.items()
+        ],
+        namespace=snapshot.namespace,
+        agent_id=snapshot.agent_id,
+        agent_name=snapshot.agent_name,
         static_hash=snapshot.static_hash,
         runtime_hash=snapshot.runtime_hash,
         prompt_hash=snapshot.prompt_hash,
+        invocation_hash=snapshot.invocation_hash,
         profile=PROFILE,
     )
 

@@ -71,7 +71,7 @@ async def book() -> Page:
     return Page(title="one", after=Page(title="two"))
 
 
-@tool(effect="destructive")
+@tool(effect="destructive", idempotent=True)
 async def wipe() -> None:
     """Wipe the board."""
 

@@ -45,7 +45,7 @@ async def test_hints_say_what_the_effect_says_and_no_more(era: Era) -> None:
     assert hints["echo"] == {"read_only_hint": True}
     assert hints["add"] == {"read_only_hint": False, "destructive_hint": False}
     assert hints["crash"] == {"read_only_hint": False, "open_world_hint": True}
-    assert hints["wipe"] == {"read_only_hint": False, "destructive_hint": True}
+    assert hints["wipe"] == {"read_only_hint": False, "destructive_hint": True, "idempotent_hint": True}
 
 
 async def test_an_output_that_is_an_object_keeps_its_schema_and_others_stand_under_result(era: Era) -> None:

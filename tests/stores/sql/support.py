@@ -8,8 +8,36 @@ import sys
 from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, closing, contextmanager
 from pathlib import Path
+from typing import Any, LiteralString
 
+from capset.stores.sql import open_postgres, open_sqlite
 from capset.stores.sql.sqlite import SqliteStore
+from capset.stores.sql.store import SqlStore
+from tests.databases import connected
+
+STORE_AT = """
+from capset.stores.sql import open_postgres, open_sqlite
+
+def store_at(url):
+    return (open_sqlite if url.startswith("sqlite") else open_postgres)(url)
+"""
+"""For scripts."""
+
+
+def store_at(url: str) -> SqlStore:
+    """Return the store at a URL; also before what is installed knows its scheme."""
+    return (open_sqlite if url.startswith("sqlite") else open_postgres)(url)
+
+
+@asynccontextmanager
+async def opened_at(url: str) -> AsyncGenerator[SqlStore]:
+    """Open the store at a URL, and close it again."""
+    store = store_at(url)
+    await store.open()
+    try:
+        yield store
+    finally:
+        await store.close()
 
 
 @asynccontextmanager
@@ -30,15 +58,37 @@ def raw(path: Path) -> Generator[sqlite3.Connection]:
         yield connection
 
 
+def run_at(url: str, statement: LiteralString) -> list[tuple[Any, ...]]:
+    """Run a statement in a database as anybody could, and return the rows that it gives."""
+    if url.startswith("sqlite"):
+        with raw(Path(url.removeprefix("sqlite:///"))) as file:
+            return file.execute(statement).fetchall()
+    with connected(url) as connection:
+        done = connection.execute(statement)
+        return done.fetchall() if done.description else []
+
+
 @contextmanager
 def process(script: str, *arguments: object) -> Generator[subprocess.Popen[str]]:
     """Run a Python script in a process of its own, which is killed at the end if it still runs."""
-    command = [sys.executable, "-c", script, *map(str, arguments)]
+    command = [sys.executable, "-c", STORE_AT + script, *map(str, arguments)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
         try:
             yield child
         finally:
             child.kill()
+
+
+def let_go(*children: subprocess.Popen[str], within: float = 90) -> None:
+    """Wait until processes are ready, have them go on all at once, and wait until they have ended well."""
+    for child in children:
+        assert line_of(child) == "ready"
+    for child in children:
+        assert child.stdin is not None
+        child.stdin.write("go\n")
+        child.stdin.flush()
+    for child in children:
+        assert child.wait(within) == 0
 
 
 def line_of(child: subprocess.Popen[str]) -> str:

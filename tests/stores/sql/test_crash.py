@@ -9,15 +9,14 @@ import pytest
 
 from capset.stores.base import AuditQuery
 from capset.testing.store_suite.support import entry, intent
-from tests.stores.sql.support import line_of, opened, process
+from tests.stores.sql.support import let_go, line_of, opened_at, process
 
 INTENT_THEN_WAIT = """
 import asyncio, sys
-from capset.stores.base import make_store
 from capset.testing.store_suite.support import entry, intent
 
 async def main():
-    store = make_store("sqlite:///" + sys.argv[1])
+    store = store_at(sys.argv[1])
     await store.open()
     await store.audit.commit(intent("done"))
     await store.audit.commit(intent("cut off"))
@@ -32,11 +31,10 @@ asyncio.run(main())
 
 APPEND_MANY = """
 import asyncio, sys
-from capset.stores.base import make_store
 from capset.testing.store_suite.support import entry, intent
 
 async def main():
-    store = make_store("sqlite:///" + sys.argv[1])
+    store = store_at(sys.argv[1])
     print("ready", flush=True)
     sys.stdin.readline()
     await store.open()
@@ -51,11 +49,10 @@ asyncio.run(main())
 
 LEAVE_WITHOUT_CLOSING = """
 import asyncio, sys
-from capset.stores.base import make_store
 from capset.testing.store_suite.support import entry
 
 async def main():
-    store = make_store("sqlite:///" + sys.argv[1])
+    store = store_at(sys.argv[1])
     await store.open()
     for number in range(100):
         store.audit.append(entry(f"a{number}"))
@@ -65,14 +62,13 @@ asyncio.run(main())
 
 
 @pytest.mark.spec("G19", "G23")
-async def test_an_intent_whose_process_was_killed_is_closed_once(tmp_path: Path) -> None:
-    path = tmp_path / "a.db"
-    with process(INTENT_THEN_WAIT, path) as child:
+async def test_an_intent_whose_process_was_killed_is_closed_once(url: str) -> None:
+    with process(INTENT_THEN_WAIT, url) as child:
         assert line_of(child) == "committed"
         child.send_signal(signal.SIGKILL)
         child.wait()
     for _ in range(2):
-        async with opened(path) as store:
+        async with opened_at(url) as store:
             page = await store.audit.query(AuditQuery())
             found = await store.audit.verify()
         assert [(record.id, record.outcome) for record in page.items] == [
@@ -81,54 +77,43 @@ async def test_an_intent_whose_process_was_killed_is_closed_once(tmp_path: Path)
         ]
         assert (found.problem, found.checked) == (None, 4)
         assert page.items[0].code == "interrupted"
-    assert not list(tmp_path.glob("a.db-writers/*"))
+    assert not url.startswith("sqlite") or not list(Path(url.removeprefix("sqlite:///")).parent.glob("a.db-writers/*"))
 
 
 @pytest.mark.spec("G19")
-async def test_an_intent_whose_process_lives_is_left_alone(tmp_path: Path) -> None:
-    path = tmp_path / "a.db"
-    with process(INTENT_THEN_WAIT, path) as child:
+async def test_an_intent_whose_process_lives_is_left_alone(url: str) -> None:
+    with process(INTENT_THEN_WAIT, url) as child:
         assert line_of(child) == "committed"
-        async with opened(path) as store:
+        async with opened_at(url) as store:
             page = await store.audit.query(AuditQuery())
             assert [record.id for record in page.items] == ["done"]
         child.communicate("go on\n")
         assert child.returncode == 0
-    async with opened(path) as store:
+    async with opened_at(url) as store:
         page = await store.audit.query(AuditQuery(id="cut off"))
         assert [record.outcome for record in page.items] == ["succeeded"]
         assert (await store.audit.verify()).checked == 4
 
 
 @pytest.mark.spec("G19")
-async def test_two_stores_of_one_process_do_not_take_each_other_for_gone(tmp_path: Path) -> None:
-    path = tmp_path / "a.db"
-    async with opened(path) as first:
+async def test_two_stores_of_one_process_do_not_take_each_other_for_gone(url: str) -> None:
+    async with opened_at(url) as first:
         await first.audit.commit(intent("a"))
-        async with opened(path) as second:
+        async with opened_at(url) as second:
             assert (await second.audit.query(AuditQuery())).items == ()
         await first.audit.commit(entry("a"))
         assert [record.outcome for record in (await first.audit.query(AuditQuery())).items] == ["succeeded"]
 
 
 @pytest.mark.spec("G21")
-async def test_processes_that_append_at_once_make_one_chain(tmp_path: Path) -> None:
-    path = tmp_path / "a.db"
+async def test_processes_that_append_at_once_make_one_chain(url: str) -> None:
     with (
-        process(APPEND_MANY, path, "a") as a,
-        process(APPEND_MANY, path, "b") as b,
-        process(APPEND_MANY, path, "c") as c,
+        process(APPEND_MANY, url, "a") as a,
+        process(APPEND_MANY, url, "b") as b,
+        process(APPEND_MANY, url, "c") as c,
     ):
-        children = (a, b, c)
-        for child in children:
-            assert line_of(child) == "ready"
-        for child in children:  # all three make the file and its tables at once
-            assert child.stdin is not None
-            child.stdin.write("go\n")
-            child.stdin.flush()
-        for child in children:
-            assert child.wait(60) == 0
-    async with opened(path) as store:
+        let_go(a, b, c)  # all three make the tables at once, where there are none
+    async with opened_at(url) as store:
         found = await store.audit.verify()
         page = await store.audit.query(AuditQuery(limit=1000))
     assert (found.problem, found.checked) == (None, 450)
@@ -138,8 +123,8 @@ async def test_processes_that_append_at_once_make_one_chain(tmp_path: Path) -> N
 
 
 @pytest.mark.spec("G23")
-async def test_a_program_that_ends_without_closing_loses_nothing(tmp_path: Path) -> None:
-    with process(LEAVE_WITHOUT_CLOSING, tmp_path / "a.db") as child:
+async def test_a_program_that_ends_without_closing_loses_nothing(url: str) -> None:
+    with process(LEAVE_WITHOUT_CLOSING, url) as child:
         assert child.wait(60) == 0
-    async with opened(tmp_path / "a.db") as store:
+    async with opened_at(url) as store:
         assert (await store.audit.verify()).checked == 100

@@ -16,18 +16,18 @@ from sqlalchemy import event
 from capset.stores.base import LinkQuery, RegistrationRow
 from capset.testing.store_suite.lineage_rows import envelope_row, link_row, payload_row
 from capset.testing.store_suite.support import NOW
-from tests.stores.sql.support import line_of, opened, process, raw
+from tests.stores.sql.support import let_go, line_of, opened, opened_at, process, raw, run_at
 
 TURNS = """
 import asyncio, sys
 from dataclasses import replace
 from capset.ids import Ids
-from capset.stores.base import RegistrationRow, make_store
+from capset.stores.base import RegistrationRow
 from capset.testing.store_suite.lineage_rows import envelope_row, link_row, payload_row
 from capset.testing.store_suite.support import NOW
 
-async def main(path, name, times):
-    store = make_store("sqlite:///" + path)
+async def main(url, name, times):
+    store = store_at(url)
     await store.open()
     print("ready", flush=True)
     sys.stdin.readline()
@@ -52,11 +52,10 @@ asyncio.run(main(sys.argv[1], sys.argv[2], int(sys.argv[3])))
 UNTIL_KILLED = """
 import asyncio, sys
 from dataclasses import replace
-from capset.stores.base import make_store
 from capset.testing.store_suite.lineage_rows import envelope_row, link_row, payload_row
 
 async def main():
-    store = make_store("sqlite:///" + sys.argv[1])
+    store = store_at(sys.argv[1])
     await store.open()
     for number in range(10_000):
         link = link_row(f"link-{number:05}", runtime="ab"[number % 2])
@@ -71,11 +70,10 @@ asyncio.run(main())
 DIE_BEFORE_THE_COMMIT = """
 import asyncio, os, signal, sys
 from sqlalchemy import event
-from capset.stores.base import make_store
 from capset.testing.store_suite.lineage_rows import envelope_row, link_row, payload_row
 
 async def main():
-    store = make_store("sqlite:///" + sys.argv[1])
+    store = store_at(sys.argv[1])
     await store.open()
     await store.lineage.record_turn(link_row("link-0"), envelope_row("id-0", "link-0"), payloads=[payload_row(0)])
     event.listen(store._engines[0], "commit", lambda _: os.kill(os.getpid(), signal.SIGKILL))
@@ -86,11 +84,10 @@ asyncio.run(main())
 """
 
 
-async def turns_of(path: Path) -> int:
-    """Return how many turns a file has, each of which must be whole."""
-    with raw(path) as file:
-        ids = [str(row[0]) for row in file.execute("SELECT id FROM links ORDER BY number")]
-    async with opened(path) as store:
+async def turns_of(url: str) -> int:
+    """Return how many turns a database has, each of which must be whole."""
+    ids = [str(row[0]) for row in run_at(url, "SELECT id FROM links ORDER BY number")]
+    async with opened_at(url) as store:
         for number, link in enumerate(ids):
             envelope = await store.lineage.envelope_of("acme", link)
             assert envelope is not None
@@ -98,55 +95,43 @@ async def turns_of(path: Path) -> int:
         found = await store.lineage.transitions("acme", "session-1")
         assert await store.lineage.payload("acme", payload_row(len(ids)).hash) is None
     assert [(one.from_link, one.to_link) for one in found] == list(pairwise(ids))
-    with raw(path) as file:
-        assert file.execute("SELECT count(*) FROM envelopes").fetchone() == (len(ids),)
-        assert file.execute("PRAGMA foreign_key_check").fetchall() == []
+    assert run_at(url, "SELECT count(*) FROM envelopes") == [(len(ids),)]
+    assert not url.startswith("sqlite") or run_at(url, "PRAGMA foreign_key_check") == []
     return len(ids)
 
 
 @pytest.mark.spec("F28")
 @pytest.mark.parametrize("after", [1, 2, 4])
-async def test_a_turn_whose_process_is_killed_is_whole_or_not_there(tmp_path: Path, after: int) -> None:
-    path = tmp_path / "a.db"
-    with process(UNTIL_KILLED, path) as child:
+async def test_a_turn_whose_process_is_killed_is_whole_or_not_there(url: str, after: int) -> None:
+    with process(UNTIL_KILLED, url) as child:
         for number in range(after):
             assert line_of(child) == str(number)
         child.send_signal(signal.SIGKILL)
         child.wait()
-    assert await turns_of(path) >= after
+    assert await turns_of(url) >= after
 
 
 @pytest.mark.spec("F28")
-async def test_a_turn_that_was_not_committed_leaves_nothing(tmp_path: Path) -> None:
-    path = tmp_path / "a.db"
-    with process(DIE_BEFORE_THE_COMMIT, path) as child:
+async def test_a_turn_that_was_not_committed_leaves_nothing(url: str) -> None:
+    with process(DIE_BEFORE_THE_COMMIT, url) as child:
         assert child.wait(60) == -signal.SIGKILL
-    assert await turns_of(path) == 1
-    async with opened(path) as store:
+    assert await turns_of(url) == 1
+    async with opened_at(url) as store:
         moved = await store.lineage.record_turn(link_row("link-1", runtime="b"), envelope_row("id-1", "link-1"))
         assert moved is not None
         assert (moved.from_link, moved.to_link) == ("link-0", "link-1")
 
 
 @pytest.mark.spec("F29")
-async def test_processes_that_record_turns_of_one_session_make_one_chain(tmp_path: Path) -> None:
-    path = tmp_path / "a.db"
+async def test_processes_that_record_turns_of_one_session_make_one_chain(url: str) -> None:
     with ExitStack() as stack:
-        children = [stack.enter_context(process(TURNS, path, name, 12)) for name in "ab"]
-        for child in children:
-            assert line_of(child) == "ready"
-        for child in children:
-            assert child.stdin is not None
-            child.stdin.write("go\n")
-            child.stdin.flush()
-        for child in children:
-            assert child.wait(90) == 0
-    with raw(path) as file:
-        links = file.execute("SELECT id, runtime_hash FROM links ORDER BY number").fetchall()
-        assert file.execute("SELECT count(*) FROM registrations").fetchone() == (3,)
+        children = [stack.enter_context(process(TURNS, url, name, 12)) for name in "ab"]
+        let_go(*children)
+    links = run_at(url, "SELECT id, runtime_hash FROM links ORDER BY number")
+    assert run_at(url, "SELECT count(*) FROM registrations") == [(3,)]
     assert len(links) == 2 * 8 * 12
     moved = [(one[0], two[0]) for one, two in pairwise(links) if one[1] != two[1]]
-    async with opened(path) as store:
+    async with opened_at(url) as store:
         found = await store.lineage.transitions("acme", "session-1")
         latest = await store.lineage.latest_link("acme", "session-1")
         page = await store.lineage.links(LinkQuery("acme", limit=1000))

@@ -20,14 +20,13 @@ from capset.stores.sql import tables
 from capset.stores.sql.schema import HEAD, KNOWN
 from capset.stores.sql.sqlite import SqliteStore, make_engine
 from capset.testing.store_suite.support import entry
-from tests.stores.sql.support import line_of, opened, process, raw
+from tests.stores.sql.support import let_go, line_of, opened, process, raw
 
 OPEN = """
 import asyncio, sys
-from capset.stores.base import make_store
 
 async def main():
-    store = make_store("sqlite:///" + sys.argv[1])
+    store = store_at(sys.argv[1])
     print("ready", flush=True)
     sys.stdin.readline()
     await store.open()
@@ -94,7 +93,7 @@ async def test_a_database_of_a_newer_version_is_refused_and_left_alone(tmp_path:
         file.execute("UPDATE alembic_version SET version_num = '9999'")
     with pytest.raises(StoreError, match="made by a newer version of capset") as failure:
         await SqliteStore(str(path)).open()
-    assert failure.value.hint == "upgrade capset, or name another file"
+    assert failure.value.hint == "upgrade capset, or name another database"
     with raw(path) as file:
         assert file.execute("SELECT count(*) FROM records").fetchone() == (1,)
 
@@ -130,21 +129,13 @@ async def test_a_migration_that_fails_leaves_nothing_behind(tmp_path: Path) -> N
 @pytest.mark.spec("P30")
 def test_processes_that_make_one_database_at_once_all_succeed(tmp_path: Path) -> None:
     with ExitStack() as stack:
-        children = [stack.enter_context(process(OPEN, tmp_path / "a.db")) for _ in range(4)]
-        for child in children:
-            assert line_of(child) == "ready"
-        for child in children:
-            assert child.stdin is not None
-            child.stdin.write("go\n")
-            child.stdin.flush()
-        for child in children:
-            line_of(child)
-            assert child.wait(60) == 0
+        children = [stack.enter_context(process(OPEN, f"sqlite:///{tmp_path}/a.db")) for _ in range(4)]
+        let_go(*children, within=60)
 
 
 async def test_alembic_is_imported_only_for_an_upgrade(tmp_path: Path) -> None:
     for expected in ("True", "False"):
-        with process(OPEN, tmp_path / "a.db") as child:
+        with process(OPEN, f"sqlite:///{tmp_path}/a.db") as child:
             assert line_of(child) == "ready"
             output, _ = child.communicate("go\n")
         assert output.strip() == expected

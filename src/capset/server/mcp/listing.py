@@ -61,6 +61,11 @@ def output_schema(tool: AnyTool) -> dict[str, Any]:  # a JSON Schema holds every
     return outer
 
 
+def _hints(tool: AnyTool) -> ToolAnnotations:
+    hints = _HINTS[tool.effect]
+    return hints.model_copy(update={"idempotent_hint": True}) if tool.idempotent else hints
+
+
 def _shown(installed: Installed) -> McpTool:
     tool = installed.tool
     return McpTool(
@@ -68,7 +73,7 @@ def _shown(installed: Installed) -> McpTool:
         description=tool.description,
         input_schema=tool.arguments.json_schema,
         output_schema=output_schema(tool),
-        annotations=_HINTS[tool.effect],
+        annotations=_hints(tool),
         _meta={
             f"{PREFIX}capability": installed.owner,
             f"{PREFIX}effect": tool.effect,

@@ -45,12 +45,12 @@ def problems(*codes: int) -> dict[int | str, dict[str, Any]]:  # as FastAPI type
     return {**said, "default": {"description": "Any other problem", "content": content}}
 
 
-def needs(scope: Scope) -> Callable[..., Awaitable[Caller]]:
-    """Return the dependency that lets in whoever has a scope."""
+def needs(*scopes: Scope) -> Callable[..., Awaitable[Caller]]:
+    """Return the dependency that lets in whoever has one of these scopes."""
 
     async def caller(request: Request, _: Annotated[Any, Depends(_bearer)]) -> Caller:
         found = caller_of(request.scope)
-        found.check(scope)
+        found.check(*scopes)
         return found
 
     return caller
@@ -65,6 +65,8 @@ Reads = Annotated[Caller, Depends(needs("capset:read"))]
 Calls = Annotated[Caller, Depends(needs("capset:call"))]
 Writes = Annotated[Caller, Depends(needs("capset:write"))]
 Audits = Annotated[Caller, Depends(needs("capset:audit"))]
+Looks = Annotated[Caller, Depends(needs("capset:call", "capset:audit"))]
+"""Whoever may see what there is of his own sessions, or of the whole organisation."""
 Id = Annotated[str, Path(min_length=1, max_length=200)]
 
 

@@ -6,8 +6,10 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 
-from capset.server.rest.parts import Calls, Id, Paged, Served, StrictRoute, problems
+from capset.server import lineage
+from capset.server.rest.parts import Calls, Id, Looks, Paged, Served, StrictRoute, problems
 from capset.stores.base import SessionQuery
+from capset.wire.lineage import TransitionsShape, transition_shape
 from capset.wire.sessions import SessionInput, SessionPageShape, SessionShape, session_shape
 from capset.wire.snapshots import SnapshotShape, snapshot_shape
 
@@ -56,3 +58,13 @@ async def get_snapshot(service: Served, caller: Calls, id: Id) -> SnapshotShape:
     """Return what the caller may use in a session now, why not the rest, what a model is told, and the three hashes."""
     session = await service.session(caller, id)
     return snapshot_shape(await session.current(), await session.system_text())
+
+
+@router.get("/{id}/transitions", responses=problems(404, 422), operation_id="list_transitions")
+async def list_transitions(service: Served, caller: Looks, id: Id) -> TransitionsShape:
+    """Return how the runtime hash of a session moved, from link to link.
+
+    One of somebody else's, and one that was deleted, is there only for a key with the scope ``capset:audit``.
+    """
+    rows = await lineage.transitions(service, caller, id)
+    return TransitionsShape(items=[transition_shape(row) for row in rows])

@@ -81,7 +81,7 @@ class Store(Protocol):
 
 
 def make_store(url: str) -> Store:
-    """Return the store that a URL names, such as ``sqlite:///capset.db`` or ``memory://``, not yet opened.
+    """Return the store that a URL names, such as ``sqlite:///capset.db`` or ``postgresql://host/db``, not yet opened.
 
     The scheme is looked up in the entry point group ``capset.stores``. Raises ``DefinitionError`` for a scheme that
     nothing installed provides.
@@ -91,7 +91,9 @@ def make_store(url: str) -> Store:
     scheme, separator, _ = url.partition("://")
     found = {point.name: point for point in entry_points(group=GROUP)}
     if not separator or scheme not in found:
-        raise DefinitionError(unknown("store", scheme or url, found), hint="write it as sqlite:///FILE or memory://")
+        raise DefinitionError(
+            unknown("store", scheme or url, found), hint="write it as sqlite:///FILE, postgresql://… or memory://"
+        )
     # An entry point is code of an unknown type; the protocol says what it must be.
     make = cast("Callable[[str], Any]", found[scheme].load())
     return cast("Store", make(url))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from capset.stores.sql.postgres.store import open_postgres
 from capset.stores.sql.sqlite import open_sqlite
 
-__all__ = ["open_sqlite"]
+__all__ = ["open_postgres", "open_sqlite"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from contextlib import closing
 from typing import Any
 
 from sqlalchemy import Connection, insert, select
@@ -11,8 +12,9 @@ from capset.definitions.records import COLUMNS, Record
 from capset.errors import StoreError
 from capset.fingerprint.chain import Verification, verify
 from capset.stores.base import AuditPage, AuditQuery, Entry
+from capset.stores.sql.rawrows import as_they_lie
 from capset.stores.sql.reader import Reader
-from capset.stores.sql.records import as_they_lie, raw_records
+from capset.stores.sql.records import raw_records
 from capset.stores.sql.tables import IS_OUTCOME, records, settings
 from capset.stores.sql.writer import Writer
 
@@ -61,8 +63,8 @@ class SqlAudit:
         """Check the whole chain, intents included."""
 
         def read(connection: Connection) -> Verification:
-            with as_they_lie(connection):
-                return verify(raw_records(connection, "ORDER BY seq"))
+            with as_they_lie(connection), closing(raw_records(connection, "ORDER BY seq")) as rows:
+                return verify(rows)
 
         return await self._reader.read(read)
 

@@ -1,8 +1,8 @@
-"""Which writers live: each holds a lock on a file of its own for as long as its process does (one host).
+"""Which writers live: each holds a lock for as long as its process does (spec 4, G19).
 
-The system frees a lock when its process ends, however it ends. So a writer is gone when its file is, or when another
-can lock it; a time-out would take a slow writer for a dead one. A database on a network drive needs locks that work
-there.
+Beside a file, it is a lock on a file of the writer's own (one host). The system frees it when the process ends, however
+it ends. So a writer is gone when its file is, or when another can lock it; a time-out would take a slow writer for a
+dead one. A database on a network drive needs locks that work there.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Generator, Iterable
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Protocol
 
 if sys.platform == "win32":
     import msvcrt
@@ -36,8 +36,28 @@ else:
         return True
 
 
-class Leases:
-    """The folder of the locks of one database's writers."""
+class Leases(Protocol):
+    """The locks of one database's writers. Whoever is gone never comes back: a writer's id is used once."""
+
+    def take(self, writer: str) -> None:
+        """Hold this writer's lock from now on, if it is not held already; raise what the system or database raises."""
+        ...
+
+    def release(self) -> None:
+        """Let go of the lock."""
+        ...
+
+    def gone(self, writers: Iterable[str]) -> list[str]:
+        """Return those of ``writers`` that are gone; it may wait for some seconds to be sure."""
+        ...
+
+    def sweep(self) -> None:
+        """Remove what writers that are gone left of their locks."""
+        ...
+
+
+class FileLeases:
+    """The folder of the locks of one file's writers."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -66,32 +86,29 @@ class Leases:
             path.unlink()
             self._folder.rmdir()
 
-    @contextmanager
-    def gone(self, writers: Iterable[str]) -> Generator[list[str]]:
-        """Yield those of ``writers`` that are gone; their locks are held and removed with the block."""
+    def gone(self, writers: Iterable[str]) -> list[str]:
+        """Return those of ``writers`` that are gone, and remove their locks."""
         found: list[str] = []
-        with ExitStack() as held:
-            for writer in writers:
-                path = self._path(writer)
-                try:
-                    descriptor = os.open(path, os.O_RDWR)
-                except FileNotFoundError:
+        for writer in writers:
+            path = self._path(writer)
+            try:
+                descriptor = os.open(path, os.O_RDWR)
+            except FileNotFoundError:
+                found.append(writer)
+            except PermissionError:
+                continue  # another user's: whether it lives is not for this process to say
+            else:
+                if _lock(descriptor):
                     found.append(writer)
-                except PermissionError:
-                    continue  # another user's: whether it lives is not for this process to say
+                    _remove(path, descriptor)
                 else:
-                    if _lock(descriptor):
-                        found.append(writer)
-                        held.callback(_remove, path, descriptor)
-                    else:
-                        os.close(descriptor)
-            yield found
+                    os.close(descriptor)
+        return found
 
     def sweep(self) -> None:
         """Remove the files of writers that are gone. Only for tidiness: who has no open intent is never asked after."""
         if self._folder.is_dir():
-            with self.gone([path.stem for path in self._folder.glob("*.lock")]):
-                pass
+            self.gone([path.stem for path in self._folder.glob("*.lock")])
 
     def _path(self, writer: str) -> Path:
         return self._folder / f"{writer}.lock"

@@ -10,6 +10,7 @@ from typing import Final
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from capset.errors import StoreError
+from capset.stores.sql.postgres.problems import TOO_LONG, WAITED, code_of, is_of_driver, sentence
 
 # SQLite's primary result codes (https://sqlite.org/rescode.html): what is said, and what to do about it.
 _SQLITE: Final = {
@@ -43,6 +44,9 @@ def store_error(name: str, error: BaseException) -> StoreError:
             return StoreError(f"the database {name!r} {known[0]}", hint=known[1])
         reason: str | None = getattr(cause, "sqlite_errorname", None)
         return StoreError(f"the database {name!r} failed ({reason or type(cause).__name__})")
+    if cause is not None and is_of_driver(cause):
+        said, todo = sentence(cause)
+        return StoreError(f"the database {name!r} {said}", hint=todo or None)
     if isinstance(cause, OSError):
         return StoreError(f"the database {name!r} failed: {cause.strerror or type(cause).__name__}")
     return StoreError(f"the database {name!r} failed ({type(cause).__name__})")
@@ -52,7 +56,14 @@ def is_locked(error: BaseException) -> bool:
     """Say whether a database failed only because another process is writing it."""
     cause = error.orig if isinstance(error, DBAPIError) else error
     code: int | None = getattr(cause, "sqlite_errorcode", None)
-    return code is not None and code & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+    if code is not None:
+        return code & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+    return code_of(cause) in WAITED
+
+
+def is_too_long(error: BaseException) -> bool:
+    """Say whether a database failed because a text does not fit its indexes; SQLite's hold any."""
+    return isinstance(error, DBAPIError) and code_of(error.orig) == TOO_LONG
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections.abc import Sequence
@@ -11,8 +12,9 @@ from sqlalchemy import Connection, delete, select
 from capset.clock import iso
 from capset.stores.entries import BadEntry, Row, interrupted
 from capset.stores.sql.leases import Leases
+from capset.stores.sql.rawrows import as_they_lie, marks
 from capset.stores.sql.reader import Reader
-from capset.stores.sql.records import as_they_lie, extend, raw_records
+from capset.stores.sql.records import extend, raw_records
 from capset.stores.sql.tables import open_intents
 from capset.stores.sql.writer import Writer
 
@@ -21,8 +23,8 @@ _logger = logging.getLogger("capset.stores")
 
 async def close_interrupted(writer: Writer, reader: Reader, leases: Leases) -> None:
     """Close the open intents of every writer that is gone; those of one that lives are its own business."""
-    writers = await reader.read(_writers)
-    with leases.gone(writers) as gone:
+    if writers := await reader.read(_writers):
+        gone = await asyncio.to_thread(leases.gone, writers)
         if gone:
             await writer.write(lambda connection: _close(connection, writer.id, gone))
     leases.sweep()
@@ -34,12 +36,11 @@ def _writers(connection: Connection) -> Sequence[str]:
 
 
 def _close(connection: Connection, writer: str, gone: Sequence[str]) -> None:
-    marks = ", ".join("?" * len(gone))
-    left = f"phase = 'intent' AND id IN (SELECT id FROM open_intents WHERE writer IN ({marks}))"  # noqa: S608
+    listed = f"SELECT id FROM open_intents WHERE writer IN ({marks(connection, len(gone))})"  # noqa: S608
     now = iso(time.time_ns())
     outcomes: list[Row] = []
     with as_they_lie(connection):
-        intents = list(raw_records(connection, f"WHERE {left} ORDER BY seq", gone))
+        intents = list(raw_records(connection, f"WHERE phase = 'intent' AND id IN ({listed}) ORDER BY seq", gone))
     for intent in intents:
         try:
             outcomes.append(interrupted(intent, now))

@@ -36,15 +36,13 @@ def _revision(connection: Connection, name: str) -> str | None:
     tables = inspect(connection).get_table_names()
     if "alembic_version" not in tables:
         if tables:
-            raise StoreError(
-                f"the database {name!r} belongs to another program", hint="name a file of its own for capset"
-            )
+            raise StoreError(f"the database {name!r} belongs to another program", hint="name one of its own for capset")
         return None
     revision = connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
     if revision is not None and revision not in KNOWN:
         raise StoreError(
             f"the database {name!r} was made by a newer version of capset (its revision is {str(revision)[:40]!r})",
-            hint="upgrade capset, or name another file",
+            hint="upgrade capset, or name another database",
         )
     return revision
 

@@ -42,19 +42,19 @@ class Fts5:
 
     def keep(self, connection: Connection, number: int, key: ScopeKey, words: Sequence[str]) -> None:
         """Index the words of a document."""
-        own = _token(key)
+        own = token(key)
         text = " ".join([own + word for word in words])
         connection.execute(_INDEX.insert(), {"rowid": number, "words": text})
 
     def find(self, key: ScopeKey, words: Sequence[str]) -> Select[int, int]:
         """Return a query for what may be found: a union of prefix queries, one for each word."""
-        own, match = _token(key), literal_column("document_words").op("MATCH")
+        own, match = token(key), literal_column("document_words").op("MATCH")
         # A word has letters and digits only, so that no query can be anything but one quoted prefix.
         each = [select(_INDEX.c.rowid.label("number")).where(match(f'"{own}{word}"*')) for word in words]
         found = union_all(*each).subquery()
         return select(found.c.number, func.count().label("hits")).group_by(found.c.number)
 
 
-def _token(key: ScopeKey) -> str:
+def token(key: ScopeKey) -> str:
     """Return 8 characters for a key. Keys may share them: they narrow a search and do not decide it."""
     return hashlib.sha256("\0".join(where(key).values()).encode()).hexdigest()[:8]

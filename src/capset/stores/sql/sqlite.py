@@ -12,6 +12,7 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event
 from sqlalchemy.exc import DBAPIError
 
 from capset.errors import DefinitionError, StoreError
+from capset.stores.sql.leases import FileLeases
 from capset.stores.sql.problems import is_locked
 from capset.stores.sql.search import Fts5
 from capset.stores.sql.store import SqlStore
@@ -51,7 +52,7 @@ class SqliteStore(SqlStore):
         # Resolved, so that two names of one file share its leases, and a later chdir() changes nothing.
         self._path = Path(name).resolve()
         self._busy_seconds = busy_seconds
-        leases = self._path.with_name(self._path.name + "-writers")
+        leases = FileLeases(self._path.with_name(self._path.name + "-writers"))
         patience = busy_seconds * _PATIENCE
         super().__init__(name, leases=leases, search=Fts5(), bound=bound, patience_seconds=patience)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from pathlib import Path
 
 from sqlalchemy import Engine
 
@@ -28,11 +27,11 @@ from capset.stores.sql.writer import Writer
 
 
 class SqlStore(ABC):
-    """Everything that a kernel keeps, in a database that its user calls ``name``; ``leases`` is a folder beside it."""
+    """Everything that a kernel keeps, in a database that its user calls ``name``."""
 
-    def __init__(self, name: str, *, leases: Path, search: Search, bound: int, patience_seconds: float) -> None:
+    def __init__(self, name: str, *, leases: Leases, search: Search, bound: int, patience_seconds: float) -> None:
         self._name = name
-        self._leases = Leases(leases)
+        self._leases = leases
         self._writer = Writer(name, self._leases, bound=bound, patience_seconds=patience_seconds)
         self._reader = Reader(name)
         self._engines: tuple[Engine, Engine] | None = None
@@ -104,7 +103,8 @@ class SqlStore(ABC):
             await asyncio.to_thread(self._prepare, reading, writing)
             self._writer.start(writing)
             self._reader.start(reading)
-            await close_interrupted(self._writer, self._reader, self._leases)
+            with explained(self._name):
+                await close_interrupted(self._writer, self._reader, self._leases)
         except BaseException:
             await self.close()
             raise

@@ -10,6 +10,7 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError
 
 from capset.stores.entries import BadEntry, Row
+from capset.stores.sql.doubt import Doubt
 from capset.stores.sql.records import extend
 
 # A write function; what it returns is its caller's business.
@@ -34,12 +35,13 @@ class _Abandon(Exception):
 
 
 def transact(
-    engine: Engine, writer: str, functions: Sequence[Function], rows: Sequence[Row], open_ids: set[str]
+    engine: Engine, writer: str, functions: Sequence[Function], rows: Sequence[Row], open_ids: set[str], doubt: Doubt
 ) -> Done:
     """Run everything in one transaction and return what came of it.
 
     A function that raises is undone alone. ``open_ids``, this writer's open intents, is brought up to date once the
-    transaction is committed. Raises what the database raises if nothing was committed.
+    transaction is committed. Raises what the database raises if nothing was committed, or nobody knows: then the rows
+    are in ``doubt``, and those of them that are on record are not written again.
     """
     abandoned: dict[int, DBAPIError] = {}
     while True:
@@ -50,10 +52,20 @@ def transact(
                     for index, function in enumerate(functions)
                 ]
                 now_open = set(open_ids)
-                refused = extend(connection, writer, rows, now_open) if rows else []
+                written = doubt.settle(connection, writer, rows, now_open)
+                new = [row for place, row in enumerate(rows) if place not in written] if written else rows
+                refused = extend(connection, writer, new, now_open) if new else []
         except _Abandon as failure:
+            if failure.error.connection_invalidated:  # nothing can be committed without that one either
+                raise failure.error from None
             abandoned[failure.index] = failure.error
+        except Exception as error:
+            doubt.begin(error, rows)
+            raise
         else:
+            doubt.end()
+            for place in sorted(written):
+                refused.insert(place, None)
             open_ids.clear()
             open_ids.update(now_open)
             return Done(results, refused)

@@ -23,6 +23,7 @@ from capset.errors import StoreError
 from capset.ids import Ids
 from capset.stores.base import Entry
 from capset.stores.sql.batch import Batch, Item
+from capset.stores.sql.doubt import Doubt
 from capset.stores.sql.leases import Leases
 from capset.stores.sql.problems import is_locked, store_error
 from capset.stores.sql.transaction import transact
@@ -62,6 +63,7 @@ class Writer:
         self._stopping = False
         self._thread: threading.Thread | None = None
         self._open_ids: set[str] = set()
+        self._doubt = Doubt()
         self._bad = 0  # buffered entries that could not become records, since that was last told
 
     def start(self, engine: Engine) -> None:
@@ -137,6 +139,7 @@ class Writer:
         lost, self._bad = len(self._queue) + self._bad, 0
         self._queue.clear()
         self._open_ids.clear()
+        self._doubt.end()
         return lost
 
     def _at_exit(self) -> None:
@@ -177,7 +180,7 @@ class Writer:
             if batch.has_intent:
                 self._leases.take(self.id)
             functions = [call.function for call in batch.calls]
-            done = transact(engine, self.id, functions, batch.rows, self._open_ids)
+            done = transact(engine, self.id, functions, batch.rows, self._open_ids, self._doubt)
         except Exception as error:
             if not isinstance(error, (SQLAlchemyError, OSError, StoreError)):
                 _logger.exception("the audit writer failed")

@@ -1,0 +1,165 @@
+"""``capset fingerprint``: the hashes of an agent, and what each of them covers (spec 2, F2–F9)."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+from rich.tree import Tree
+
+from capset.cli.definitions import find_definition, load
+from capset.cli.exits import Exit, guarded
+from capset.cli.options import AsJson, Db, Env, Grant, Who
+from capset.cli.output import cell, err, out, print_json, verbatim, visible
+from capset.cli.settings import load_settings
+from capset.composition.compose import compose
+from capset.definitions.principals import Principal
+from capset.errors import DefinitionError, NotFound
+from capset.evaluation.capture import Captured, capture
+from capset.kernel.registry import Registry
+from capset.wire.agent_hashes import AgentHashesShape, CoveredShape, canonical_payloads, hashes_shape
+
+_LEAST: Final = 8
+"""Digits of a hash that are enough to name it, if no other begins so."""
+_WHOLE, _SHORT = 64, 12
+"""Digits that are shown, and where a terminal is too narrow for those."""
+
+
+@guarded
+def fingerprint_command(
+    agent: Annotated[
+        str,
+        typer.Argument(
+            help="An agent file, the name of an installed agent or capability, or the id of a stored agent."
+        ),
+    ],
+    grant: Grant = None,
+    env: Env = None,
+    principal: Who = None,
+    payloads: Annotated[
+        bool, typer.Option("--payloads", help="Print what each hash covers, as canonical JSON.")
+    ] = False,
+    payload: Annotated[
+        str | None, typer.Option("--payload", metavar="HASH", help="Print what this hash covers, and nothing else.")
+    ] = None,
+    envelope: Annotated[
+        str | None,
+        typer.Option(
+            "--envelope", metavar="FILE", help="Write a snapshot envelope for diff and replay; - is standard output."
+        ),
+    ] = None,
+    db: Db = None,
+    as_json: AsJson = False,
+) -> Exit:
+    """Show the hashes of an agent, and of each capability, toolkit and tool in it, as a tree.
+
+    The SHA-256 of what --payload prints is the hash. A capability is shown as an agent has it that has nothing else.
+    """
+    _refuse_several(payload=payload, payloads=payloads, envelope=envelope == "-", as_json=as_json)
+    settings = load_settings(db=db, principal=principal, grant=grant, env=env)
+    captured = asyncio.run(_captured(agent, settings.db, settings.principal, settings.env))
+    if payload is not None:
+        _write(_payload(captured, payload))
+        return Exit.DONE
+    if envelope is not None:
+        _keep(captured, envelope)
+        if envelope == "-":
+            return Exit.DONE
+    shape = hashes_shape(captured.snapshot, with_payloads=payloads)
+    if as_json:
+        print_json(shape.plain())
+        return Exit.DONE
+    for notice in shape.notices:
+        err().print(f"[yellow]notice:[/] {verbatim(notice)}", soft_wrap=True)
+    console = out()
+    console.print(_tree(shape, console.width), soft_wrap=True)
+    for shown, text in (shape.payloads or {}).items():
+        # Exact for programs; a terminal is not to be moved by other people's texts.
+        _write(f"\n{shown}\n{visible(text) if sys.stdout.isatty() else text}\n")
+    return Exit.DONE
+
+
+async def _captured(named: str, db: str, principal: Principal, env: Mapping[str, Any]) -> Captured:
+    registry = Registry.installed()
+    agent = await load(registry, find_definition(registry, named), db)
+    return await capture(compose(agent), principal=principal, env=env)
+
+
+def _refuse_several(*, payload: str | None, payloads: bool, envelope: bool, as_json: bool) -> None:
+    given = {"--payload": payload is not None, "--envelope -": envelope}
+    for name in [name for name, is_given in given.items() if is_given]:
+        others = [one for one, is_given in {**given, "--payloads": payloads, "--json": as_json}.items() if is_given]
+        if others != [name]:
+            both = " and ".join(others)
+            raise DefinitionError(f"{name} prints nothing else: give one of {both}")
+
+
+def _payload(captured: Captured, named: str) -> str:
+    known = canonical_payloads(captured.snapshot)
+    found = [shown for shown in known if len(named) >= _LEAST and shown.startswith(named.lower())]
+    if len(found) != 1:
+        several = "several hashes begin with" if found else "no hash here is"
+        raise NotFound(
+            f"{several} {named!r}",
+            hint="capset fingerprint AGENT shows them all; the hash of a tool or a prompt depends on --grant and --env",
+        )
+    return known[found[0]]
+
+
+def _keep(captured: Captured, file: str) -> None:
+    text = captured.envelope.to_json()
+    if file == "-":
+        _write(f"{text}\n")
+    else:
+        Path(file).write_text(f"{text}\n", encoding="utf-8")
+        err().print(f"[dim]envelope in {cell(file)}[/]", soft_wrap=True)
+    if dropped := captured.envelope.runtime.toolkit_context.dropped:
+        told = f"left out of the envelope, as no JSON data or a secret: env {', '.join(dropped)}"
+        err().print(f"[yellow]notice:[/] {cell(told)}", soft_wrap=True)
+
+
+def _write(text: str) -> None:
+    """Write text as UTF-8 whatever the terminal's encoding is, since the bytes matter."""
+    sys.stdout.flush()
+    sys.stdout.buffer.write(text.encode())
+    sys.stdout.buffer.flush()
+
+
+def _tree(shape: AgentHashesShape, width: int) -> Tree:
+    in_play = [one for one in shape.tools if one.in_play]
+    tree = Tree(f"[bold]{cell(shape.agent)}[/] as seen by {cell(shape.principal)} [dim]{shape.profile}[/]")
+    labels = [*_labels(shape.definition.parts, 2), *((2, one.name) for one in in_play), (1, "runtime_hash")]
+    column = max(4 * depth + len(label) for depth, label in labels)
+    digits = _WHOLE if column + 2 + _WHOLE <= width else _SHORT
+
+    def add(parent: Tree, depth: int, label: str, hash: str) -> Tree:
+        return parent.add(f"{cell(label)}{' ' * (column - 4 * depth - len(label))}  {hash[:digits]}")
+
+    def add_parts(parent: Tree, depth: int, parts: list[CoveredShape]) -> None:
+        for one in parts:
+            add_parts(add(parent, depth, _label(one), one.hash), depth + 1, one.parts)
+
+    add_parts(add(tree, 1, "static_hash", shape.static_hash), 2, shape.definition.parts)
+    runtime = add(tree, 1, "runtime_hash", shape.runtime_hash)
+    for one in in_play:
+        add(runtime, 2, one.name, one.hash)
+    add(tree, 1, "prompt_hash", shape.prompt_hash)
+    for one in shape.tools:
+        if not one.in_play:
+            tree.add(f"[dim]not in play: {cell(one.name)} — {cell(one.reason)}[/]")
+    return tree
+
+
+def _label(one: CoveredShape) -> str:
+    kind = "dynamic toolkit" if one.kind == "dynamicToolkit" else one.kind
+    return f"{kind} {one.name}"
+
+
+def _labels(parts: list[CoveredShape], depth: int) -> Iterator[tuple[int, str]]:
+    for one in parts:
+        yield depth, _label(one)
+        yield from _labels(one.parts, depth + 1)

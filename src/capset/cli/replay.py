@@ -1,0 +1,105 @@
+"""``capset replay``: what an agent could do when a snapshot was kept, and what it can do now (spec 2, F33)."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from capset.cli.definitions import agent_of, find_definition, load
+from capset.cli.diff import show_lines
+from capset.cli.exits import Exit, ended, guarded
+from capset.cli.options import AsJson, Db
+from capset.cli.output import out, print_json
+from capset.cli.settings import existing_db, given_env, load_settings
+from capset.cli.stored import opened_store
+from capset.cli.versions import find, stored
+from capset.definitions.principals import Principal
+from capset.errors import DefinitionError
+from capset.evaluation.envelope import SnapshotEnvelope
+from capset.evaluation.replay import Replay, principal_of, replay
+from capset.evaluation.replaying import replay_lines
+from capset.evaluation.sides import Side
+from capset.kernel.registry import Registry
+from capset.wire.replays import replay_shape
+
+
+@guarded
+def replay_command(
+    envelope: Annotated[
+        str, typer.Argument(help="A file with an envelope, - for stdin, or the id of one, or of the link it is of.")
+    ],
+    agent: Annotated[
+        str | None,
+        typer.Option(help="Today's agent: a file, an installed one by its name, or the id of a stored one."),
+    ] = None,
+    principal: Annotated[str | None, typer.Option(help="Who acts, with the permissions of --grant alone.")] = None,
+    grant: Annotated[
+        list[str] | None, typer.Option(help="A permission of the principal, in the place of those then; repeatable.")
+    ] = None,
+    env: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=VALUE", help="What policies read as request.env beside what was kept; repeatable."),
+    ] = None,
+    exit_code: Annotated[bool, typer.Option("--exit-code", help="End with 3 if then and now differ.")] = False,
+    db: Db = None,
+    as_json: AsJson = False,
+) -> Exit:
+    """Evaluate a snapshot that was kept against today's definitions: what the agent could do then, and can do now.
+
+    Principal and env are those of then, unless options say otherwise; the agent is the one that the envelope names. No
+    tool is called.
+    """
+    done = asyncio.run(_replayed(envelope, Today(agent, principal, grant, env), load_settings(db=db).db))
+    with ended():
+        if as_json:
+            print_json(replay_shape(done).plain())
+        else:
+            show_lines(replay_lines(done, width=out().width))
+    return Exit.DIFFERENT if exit_code and done.differs else Exit.DONE
+
+
+@dataclass(frozen=True, slots=True)
+class Today:
+    """What the command line says of today; ``None`` is as it was then."""
+
+    agent: str | None
+    principal: str | None
+    grant: list[str] | None
+    env: list[str] | None
+
+
+async def _replayed(named: str, today: Today, db: str) -> Replay:
+    given = given_env(today.env)
+    envelope = await _envelope(named, db)
+    registry = Registry.installed()
+    if today.agent is None:
+        agent = await agent_of(registry, envelope.link, db)
+    else:
+        agent = await load(registry, find_definition(registry, today.agent), db)
+    env = {**envelope.runtime.toolkit_context.env, **given} if given else None
+    return await replay(envelope, agent, principal=_principal(envelope, today), env=env)
+
+
+async def _envelope(named: str, db: str) -> SnapshotEnvelope:
+    found = find(named)
+    if not isinstance(found, Side):
+        async with opened_store(existing_db(db)) as store:
+            found = await stored(store.lineage, str(found))
+    if found.envelope is None:
+        raise DefinitionError(
+            f"{named} is a link, which has hashes only: what was in play then is in an envelope",
+            hint="capset diff compares links",
+        )
+    return found.envelope
+
+
+def _principal(envelope: SnapshotEnvelope, today: Today) -> Principal | None:
+    if today.principal is not None:
+        return Principal(today.principal, permissions=today.grant or ())
+    if today.grant is None:
+        return None
+    then = principal_of(envelope)
+    return Principal(then.id, permissions=today.grant, kind=then.kind, org=then.org)

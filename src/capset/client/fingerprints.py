@@ -1,0 +1,25 @@
+"""What hashes cover."""
+
+from __future__ import annotations
+
+from capset.client.address import path_of
+from capset.client.connection import Connection
+from capset.wire.fingerprints import FingerprintShape, InstalledShape
+
+
+class Fingerprints:
+    """``client.fingerprints``; needs a key with the scope ``capset:read``."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def get(self, hash: str) -> FingerprintShape:
+        """Return what a hash covers.
+
+        Raises ``NotFound`` for one that is of nothing known there, ``InvalidArguments`` for what is no hash.
+        """
+        return await self._connection.get(FingerprintShape, path_of("fingerprints", hash))
+
+    async def installed(self) -> InstalledShape:
+        """Return the capabilities that are installed, with their hashes and their tools'."""
+        return await self._connection.get(InstalledShape, path_of("fingerprints"))

@@ -1,0 +1,78 @@
+"""Which exact capabilities each turn had: links, and the envelopes that were kept with them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from typing import Any
+
+from capset.client.address import path_of
+from capset.client.connection import Connection, json_bytes
+from capset.client.paging import LARGEST, every
+from capset.wire.diffs import DiffShape
+from capset.wire.lineage import EnvelopeShape, KeptLinkShape, LinkPageShape, LinkShape
+
+
+class Links:
+    """``client.links``; needs a key with the scope ``capset:call``, and sees what is of the caller's own sessions.
+
+    With ``capset:audit`` it sees every link and envelope of the organisation. What it may not see is ``NotFound``.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def record(
+        self,
+        session_id: str,
+        *,
+        metadata: Mapping[str, Any] | None = None,  # any JSON
+        context: Mapping[str, Any] | None = None,
+        invocation: Mapping[str, Any] | None = None,
+        reason: str = "",
+    ) -> KeptLinkShape:
+        """Keep what a session has now, with its envelope; ``transition`` says how its runtime hash moved, if it did.
+
+        ``metadata`` stands at the link and ``context`` in the envelope. ``invocation`` says for whom the turn runs:
+        only its hash is kept. ``reason`` says why, should the hash have moved; at most 1,000 characters.
+        Raises ``NotFound``, and ``InvalidArguments`` for a context or an invocation that cannot be kept.
+        """
+        given = {"metadata": metadata, "context": context, "invocation": invocation}
+        told = {name: value for name, value in given.items() if value is not None}
+        body = json_bytes({"session_id": session_id, "reason": reason, **told})
+        return await self._connection.send(KeptLinkShape, "POST", path_of("links"), body)
+
+    async def get(self, id: str) -> LinkShape:
+        """Return a link. Raises ``NotFound``."""
+        return await self._connection.get(LinkShape, path_of("links", id))
+
+    async def list(
+        self,
+        *,
+        agent_id: str | None = None,
+        session_id: str | None = None,
+        limit: int = 50,
+        cursor: str | None = None,
+    ) -> LinkPageShape:
+        """List the links that fit everything given, newest first.
+
+        ``limit`` is 1–200, ``cursor`` the ``next`` of the page before. Raises ``PermissionDenied`` without
+        ``session_id``, unless the key has the scope ``capset:audit``.
+        """
+        query = {"agent_id": agent_id, "session_id": session_id, "limit": limit, "cursor": cursor}
+        return await self._connection.get(LinkPageShape, path_of("links"), query)
+
+    def all(self, *, agent_id: str | None = None, session_id: str | None = None) -> AsyncGenerator[LinkShape]:
+        """Iterate over all links that fit, newest first, page by page."""
+        return every(lambda cursor: self.list(agent_id=agent_id, session_id=session_id, limit=LARGEST, cursor=cursor))
+
+    async def envelope_of(self, id: str) -> EnvelopeShape:
+        """Return the envelope of a link. Raises ``NotFound``."""
+        return await self._connection.get(EnvelopeShape, path_of("links", id, "envelope"))
+
+    async def envelope(self, id: str) -> EnvelopeShape:
+        """Return an envelope by its own id. Raises ``NotFound``."""
+        return await self._connection.get(EnvelopeShape, path_of("envelopes", id))
+
+    async def diff(self, before: str, after: str) -> DiffShape:
+        """Compare two versions by the ids of their links or envelopes. Raises ``NotFound``."""
+        return await self._connection.get(DiffShape, path_of("links", "diff"), {"before": before, "after": after})

@@ -1,0 +1,181 @@
+"""A stored snapshot, evaluated again: what the agent could do then, and what it can do now (spec 2, F33)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from capset.composition.compose import Composition, compose
+from capset.definitions.blocks import Block
+from capset.definitions.contexts import Context
+from capset.definitions.principals import Principal
+from capset.errors import DefinitionError, Field, HydrationRefused
+from capset.evaluation.capture import Captured, capture
+from capset.evaluation.comparison import diff_sides
+from capset.evaluation.differences import Diff, PolicyChange, ToolChange
+from capset.evaluation.envelope import SnapshotEnvelope
+from capset.evaluation.hydrate import hydrate
+from capset.evaluation.sides import side_of
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """A tool that was in play and is not now; the reason is that of today's evaluation."""
+
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Replay:
+    """Two evaluations of one agent: the one that was kept, and the one of today, with all that differs.
+
+    ``gone`` says of every tool that is not in play any more why. ``refusal`` is what ``hydrate`` says of the envelope,
+    or ``None`` where it takes it; its ``fields`` name every tool that it refuses. ``dropped`` are the paths of ``env``
+    that the envelope has not kept and nobody gave again; ``notes`` say what else could not be the same.
+    """
+
+    then: SnapshotEnvelope
+    now: Captured
+    principal: Principal
+    diff: Diff
+    gone: tuple[Gone, ...]
+    refusal: HydrationRefused | None
+    dropped: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def both(self) -> tuple[str, ...]:
+        """The tools that were in play and are, by name, whether or not they are the same."""
+        return tuple(ref.name for ref in self.then.link.tool_refs if ref.name in self.now.tools)
+
+    @property
+    def only_then(self) -> tuple[str, ...]:
+        """The tools that were in play, and are not now."""
+        return tuple(ref.name for ref in self.then.link.tool_refs if ref.name not in self.now.tools)
+
+    @property
+    def only_now(self) -> tuple[str, ...]:
+        """The tools that are in play, and were not then."""
+        known = {ref.name for ref in self.then.link.tool_refs}
+        return tuple(ref.name for ref in self.now.link.tool_refs if ref.name not in known)
+
+    @property
+    def changed(self) -> tuple[ToolChange, ...]:
+        """The tools of both that are other ones now, or behind other policies."""
+        return tuple(one for one in self.diff.tools if one.kind in ("changed", "gated"))
+
+    @property
+    def flipped(self) -> tuple[PolicyChange, ...]:
+        """The policies that answer otherwise."""
+        return tuple(one for one in self.diff.policies or () if one.kind == "flipped")
+
+    @property
+    def refused(self) -> tuple[Field, ...]:
+        """The tools that ``hydrate`` refuses, each with why."""
+        return self.refusal.fields if self.refusal else ()
+
+    @property
+    def differs(self) -> bool:
+        """Whether anything is otherwise that is hashed, decided or refused."""
+        return self.diff.differs or self.refusal is not None
+
+
+async def replay(
+    envelope: SnapshotEnvelope,
+    agent: Block | Composition,
+    *,
+    principal: Principal | None = None,
+    env: Mapping[str, Any] | None = None,
+    context: Context | None = None,
+) -> Replay:
+    """Evaluate an agent of today for whom an envelope was captured, and where, and say what differs.
+
+    ``principal`` and ``env`` are the envelope's unless given; ``context`` is what dynamic ``uses`` see, without which
+    they add nothing. Policies are asked anew, dynamic toolkits made anew, once more to see whether ``hydrate`` would
+    take the envelope; no tool is called. The invocation is not asked about, since an envelope has its hash alone.
+
+    Raises ``DefinitionError`` for an envelope that was changed since it was captured, for one without a principal if
+    none is given, and what ``compose`` and ``evaluate`` raise.
+    """
+    then = side_of(envelope)
+    kept = envelope.runtime.toolkit_context
+    who = principal or principal_of(envelope)
+    composition = agent if isinstance(agent, Composition) else compose(agent)
+    now = await capture(
+        composition,
+        principal=who,
+        env=kept.env if env is None else env,
+        context=context,
+        session_context=envelope.context,
+        policy_mode=envelope.policy.mode,
+        include_static=envelope.static is not None,
+        namespace=kept.namespace,
+        agent_id=kept.agent_id,
+        agent_name=envelope.link.agent_name,
+    )
+    now = _same_invocation(now, envelope)
+    return Replay(
+        envelope,
+        now,
+        who,
+        diff_sides(then, side_of(now.envelope)),
+        tuple(Gone(ref.name, _reason(now, ref.name)) for ref in envelope.link.tool_refs if ref.name not in now.tools),
+        await _refusal(envelope, composition, who, env, context),
+        tuple(path for path in kept.dropped if not _is_given(path, kept.env, env)),
+        tuple(_notes(composition, context)),
+    )
+
+
+def principal_of(envelope: SnapshotEnvelope) -> Principal:
+    """Return who acted. Raises ``DefinitionError`` where the envelope does not say."""
+    who = envelope.runtime.toolkit_context.principal
+    if who is None:
+        raise DefinitionError("the envelope does not say who acted", hint="name the principal")
+    return Principal(who.id, permissions=who.permissions, kind=who.kind, org=who.org)
+
+
+def _same_invocation(now: Captured, then: SnapshotEnvelope) -> Captured:
+    """Return what was captured as of the same invocation: whom it is for is not what is asked."""
+    link = now.link.model_copy(update={"invocation_hash": then.link.invocation_hash})
+    runtime = now.envelope.runtime.model_copy(update={"link": link})
+    return Captured(now.envelope.model_copy(update={"runtime": runtime}), now.snapshot)
+
+
+def _is_given(path: str, kept: Mapping[str, Any], env: Mapping[str, Any] | None) -> bool:
+    """Whether what was dropped at a path, or what it was in, has been given again."""
+    if env is None:
+        return False
+    key = path if path in env else re.split(r"[.\[]", path, maxsplit=1)[0]
+    return key in env and (key not in kept or env[key] is not kept[key])
+
+
+def _reason(now: Captured, name: str) -> str:
+    if name in now.snapshot.installed:
+        return now.snapshot.explain(name).reason
+    unmade = [path for path, one in now.snapshot.toolkits.items() if not one.in_play]
+    told = f"; not made: the dynamic toolkit {' and '.join(unmade)}" if unmade else ""
+    return f"the agent has no tool of that name{told}"
+
+
+async def _refusal(
+    envelope: SnapshotEnvelope,
+    composition: Composition,
+    principal: Principal,
+    env: Mapping[str, Any] | None,
+    context: Context | None,
+) -> HydrationRefused | None:
+    try:
+        await hydrate(envelope, composition, principal=principal, env=env, context=context)
+    except HydrationRefused as refused:
+        return refused
+    return None
+
+
+def _notes(composition: Composition, context: Context | None) -> list[str]:
+    if not composition.dynamic or context is not None:
+        return []
+    names = ", ".join(getattr(function, "__name__", "uses") for function in composition.dynamic)
+    return [f"what dynamic uses add is left out, since they see the session: {names}"]

@@ -1,0 +1,128 @@
+"""What hashes cover: of what was recorded here, what is installed, and the org's own agents (spec 5, P12)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from functools import cached_property, lru_cache
+from typing import Any, Final, cast
+
+from pydantic_core import from_json
+
+from capset.adapters.stored_agents import StoredAgents
+from capset.composition.compose import Composition, compose
+from capset.composition.statics import Fingerprinted, static_parts
+from capset.definitions.agents import Agent
+from capset.definitions.capabilities import AnyCapability
+from capset.definitions.toolkits import Member, Toolkit
+from capset.errors import DefinitionError, NotFound, StoreError
+from capset.fingerprint.canonical import PROFILE, NotCanonical, canonical, digest
+from capset.fingerprint.hashes import member_payload, used_payload
+from capset.fingerprint.payloads import Payload
+from capset.kernel.kernel import Kernel
+from capset.kernel.registry import Registry
+from capset.stores.base import AgentQuery, PayloadRow
+from capset.wire.fingerprints import FingerprintShape, InstalledCapability, InstalledShape
+from capset.wire.lineage import RefShape
+
+_PAGE: Final = 200
+_MOST: Final = 1_000
+"""How many of an org's agents, the newest, are looked through for a hash that is known from nowhere else."""
+
+
+class Fingerprints:
+    """Finds what a hash covers, for one org at a time: what another has recorded is not there."""
+
+    def __init__(self, kernel: Kernel, registry: Registry, agents: StoredAgents) -> None:
+        self._kernel = kernel
+        self._registry = registry
+        self._agents = agents
+        self._parts = lru_cache(_MOST)(_parts_of)
+
+    async def find(self, org: str | None, hash: str) -> FingerprintShape:
+        """Return what a hash covers. Raises ``NotFound``, and ``StoreError`` for a payload that somebody changed."""
+        row = await self._kernel.store.lineage.payload(org, hash)
+        if row is not None:
+            return FingerprintShape(hash=hash, profile=row.profile, kind=row.kind, payload=_kept(row))
+        payload = self._installed.get(hash) or await self._of_agents(org, hash)
+        if payload is None:
+            raise NotFound(f"nothing is known here that has the hash {hash!r}")
+        plain: Any = from_json(canonical(payload))  # as a payload that was recorded: large integers in their own form
+        return FingerprintShape(hash=hash, profile=PROFILE, kind=payload["kind"], payload=plain)
+
+    @cached_property
+    def installed(self) -> InstalledShape:
+        """The capabilities that are installed, with their hashes and those of their tools."""
+        found: list[InstalledCapability] = []
+        for name, capability in self._registry.capabilities.items():
+            itself, *parts = _of_capability(capability)
+            refs = {one.name: RefShape(name=one.name, hash=one.hash) for one in parts if one.payload["kind"] == "tool"}
+            tools = [refs[tool.name] for tool in capability.every_tool]
+            found.append(InstalledCapability(id=name, hash=itself.hash, tools=sorted(tools, key=lambda one: one.name)))
+        return InstalledShape(profile=PROFILE, capabilities=found)
+
+    @cached_property
+    def _installed(self) -> Mapping[str, Payload]:
+        """What is in this process, by its hash; a registry does not change."""
+        parts = [part for one in self._registry.capabilities.values() for part in _of_capability(one)]
+        for agent in self._registry.agents.values():
+            with suppress(DefinitionError):  # one that cannot be composed has no hash
+                parts += static_parts(self._kernel.compose(agent))
+        return {one.hash: one.payload for one in parts}
+
+    async def _of_agents(self, org: str | None, hash: str) -> Payload | None:
+        """Return what an agent that is stored for the org, or something in it, has under a hash."""
+        before: str | None = None
+        for _ in range(_MOST // _PAGE):
+            page = await self._kernel.store.agents.list(AgentQuery(org, limit=_PAGE, before=before))
+            for row in page.items:
+                with suppress(DefinitionError):  # what is installed has changed since it was written
+                    composition = self._kernel.compose(self._agents.loaded(row).agent)
+                    if (found := self._parts(composition).get(hash)) is not None:
+                        return found
+                await asyncio.sleep(0)  # the first time, each takes a millisecond
+            before = page.next
+            if before is None:
+                return None
+        return None
+
+
+def _parts_of(composition: Composition) -> Mapping[str, Payload]:
+    return {one.hash: one.payload for one in static_parts(composition)}
+
+
+def _of_capability(capability: AnyCapability) -> Iterator[Fingerprinted]:
+    """Yield a capability as an agent has it that chooses nothing, and every toolkit and tool of all its presets."""
+    yield _as_used(capability)
+    for part in capability.parts.values():
+        yield from _members(part.members)
+
+
+def _as_used(capability: AnyCapability) -> Fingerprinted:
+    """Return a capability with its payload; one that contributes nothing, or needs a config, as it is by itself."""
+    with suppress(DefinitionError):
+        for one in static_parts(compose(Agent("anyone", uses=[capability]))):
+            if one.payload["kind"] == "capability" and one.name == capability.name:
+                return one
+    payload = used_payload(capability)
+    return Fingerprinted(capability.name, digest(payload), payload)
+
+
+def _members(members: Iterable[Member]) -> Iterator[Fingerprinted]:
+    for one in members:
+        payload = member_payload(one)
+        yield Fingerprinted(one.name, digest(payload), payload)
+        if isinstance(one, Toolkit):
+            yield from _members(one.members)
+
+
+def _kept(row: PayloadRow) -> dict[str, Any]:  # JSON
+    """Return what a store keeps for a hash. Raises ``StoreError`` if it does not give that hash."""
+    try:
+        payload: Any = from_json(row.payload, allow_inf_nan=False)
+        if not isinstance(payload, dict) or (row.profile == PROFILE and digest(payload) != row.hash):
+            raise StoreError(f"what is kept for the hash {row.hash} was changed: it has another one")
+    except (ValueError, NotCanonical) as error:
+        raise StoreError(f"what is kept for the hash {row.hash} was changed: {error}") from None
+    return cast("dict[str, Any]", payload)

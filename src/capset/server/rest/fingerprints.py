@@ -1,0 +1,29 @@
+"""``/v1/fingerprints``: what hashes cover (spec 2, F1–F9; spec 5, P12).
+
+What an organisation has recorded, and what its agents are made of, is known to all its keys with ``capset:read`` who
+know the hash: invocations, which say who was served, are never kept. What is installed here is known to everybody.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path
+
+from capset.server.rest.parts import Reads, Served, StrictRoute, problems
+from capset.wire.fingerprints import FingerprintShape, InstalledShape
+
+router = APIRouter(prefix="/fingerprints", tags=["fingerprints"], route_class=StrictRoute)
+Hash = Annotated[str, Path(pattern="^[0-9a-f]{64}$", description="SHA-256 in lower-case hexadecimal digits")]
+
+
+@router.get("", responses=problems(422), operation_id="list_fingerprints")
+async def list_fingerprints(service: Served, _: Reads) -> InstalledShape:
+    """List the capabilities that are installed, with their hashes and their tools'."""
+    return service.fingerprints.installed
+
+
+@router.get("/{hash}", responses=problems(404, 422), operation_id="get_fingerprint")
+async def get_fingerprint(service: Served, caller: Reads, hash: Hash) -> FingerprintShape:
+    """Return what a hash covers: as it was recorded with a link, is installed, or is part of a stored agent."""
+    return await service.fingerprints.find(caller.principal.org, hash)

@@ -1,0 +1,102 @@
+"""``/v1/links``: which exact capabilities each turn had (spec 2, F26–F31; spec 5, P12).
+
+A link belongs to an organisation. With the scope ``capset:audit`` every link of it is there; without, those of the
+caller's own sessions, and any other is 404.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request, Response
+
+from capset.evaluation.capture import envelope_of
+from capset.evaluation.turns import keep_turn
+from capset.fingerprint.hashes import invocation_hash
+from capset.server import lineage
+from capset.server.rest.parts import Asked, Calls, Id, Looks, Paged, Served, StrictRoute, problems
+from capset.stores.base import LinkQuery
+from capset.wire.diffs import DiffShape, diff_shape
+from capset.wire.lineage import (
+    EnvelopeShape,
+    KeptLinkShape,
+    LinkInput,
+    LinkPageShape,
+    LinkShape,
+    envelope_shape,
+    kept_link_shape,
+    link_shape,
+)
+
+router = APIRouter(prefix="/links", tags=["links"], route_class=StrictRoute)
+
+
+class LinkFilter(Paged):
+    """Only links that fit everything given."""
+
+    agent_id: Annotated[str | None, Query(max_length=200)] = None
+    session_id: Annotated[str | None, Query(max_length=200)] = None
+
+
+class Both(Asked):
+    """The ids of two links or envelopes."""
+
+    before: Annotated[str, Query(min_length=1, max_length=200)]
+    after: Annotated[str, Query(min_length=1, max_length=200)]
+
+
+@router.post("", status_code=201, responses=problems(400, 404, 409, 413, 415, 422), operation_id="record_link")
+async def record_link(
+    service: Served, caller: Calls, given: LinkInput, request: Request, response: Response
+) -> KeptLinkShape:
+    """Keep what the caller's session has now: a link, its envelope, and how the runtime hash moved since the last link.
+
+    Principal and environment are the server's own knowledge; the body has no say in them.
+    """
+    session = await service.session(caller, given.session_id)
+    snapshot = await session.current()
+    if given.invocation is not None:
+        snapshot = replace(snapshot, invocation_hash=invocation_hash(given.invocation))
+    kept = await keep_turn(
+        service.kernel.store,
+        envelope_of(snapshot, session_context=given.context),
+        session=session.id,
+        org=caller.principal.org,
+        metadata=given.metadata,
+        reason=given.reason,
+        clock=service.kernel.clock,
+    )
+    response.headers["Location"] = f"{request.scope['root_path']}/v1/links/{kept.link.id}"
+    return kept_link_shape(kept)
+
+
+@router.get("", responses=problems(404, 422), operation_id="list_links")
+async def list_links(service: Served, caller: Looks, wanted: Annotated[LinkFilter, Query()]) -> LinkPageShape:
+    """List links, newest first. Without the scope ``capset:audit``, ``session_id`` names a session of the caller's."""
+    query = LinkQuery(caller.principal.org, wanted.agent_id, wanted.session_id, wanted.limit, wanted.cursor)
+    page = await lineage.links(service, caller, query)
+    return LinkPageShape(items=[link_shape(row) for row in page.items], next=page.next)
+
+
+@router.get(
+    "/diff",
+    responses=problems(404, 422),
+    operation_id="diff_links",
+    response_model_exclude_unset=True,  # what is not known is left out; a null is data
+)
+async def diff_links(service: Served, caller: Looks, wanted: Annotated[Both, Query()]) -> DiffShape:
+    """Compare two links, or envelopes: which hashes moved, and why, as ``capset diff --json`` does."""
+    return diff_shape(await lineage.diff(service, caller, wanted.before, wanted.after))
+
+
+@router.get("/{id}", responses=problems(404, 422), operation_id="get_link")
+async def get_link(service: Served, caller: Looks, id: Id) -> LinkShape:
+    """Return one link."""
+    return link_shape(await lineage.link(service, caller, id))
+
+
+@router.get("/{id}/envelope", responses=problems(404, 422), operation_id="get_link_envelope")
+async def get_link_envelope(service: Served, caller: Looks, id: Id) -> EnvelopeShape:
+    """Return the envelope of a link: all that there was, the definition with it."""
+    return envelope_shape(await lineage.envelope_of(service, caller, id))

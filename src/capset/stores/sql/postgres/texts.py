@@ -1,0 +1,31 @@
+"""Text with NUL in it, which PostgreSQL has no place for: kept with an escape, and given back as it was.
+
+The audit log keeps what came, whatever it is (spec 4, G11), and SQLite keeps NUL. The escape is the character
+SUBSTITUTE (U+001A), which few texts hold; where one does, it is escaped itself, so that different texts stay different.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+SUBSTITUTE: Final = "\x1a"
+_ESCAPED: Final = {SUBSTITUTE: SUBSTITUTE + "1", "\0": SUBSTITUTE + "0"}
+_GIVEN: Final = {escape: text for text, escape in _ESCAPED.items()}
+_TO_ESCAPE: Final = re.compile("[\0\x1a]")
+_ESCAPE: Final = re.compile("\x1a(.?)", re.DOTALL)
+
+
+def escaped(text: str) -> str:
+    """Return a text as PostgreSQL can hold it."""
+    return _TO_ESCAPE.sub(lambda found: _ESCAPED[found[0]], text) if "\0" in text or SUBSTITUTE in text else text
+
+
+def given(text: str) -> str | bytes:
+    """Return what ``escaped`` made a text of; as bytes what it cannot have made, so that no change goes unseen."""
+    if SUBSTITUTE not in text:
+        return text
+    try:
+        return _ESCAPE.sub(lambda found: _GIVEN[found[0]], text)
+    except KeyError:
+        return text.encode()

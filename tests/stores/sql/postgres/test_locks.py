@@ -1,0 +1,117 @@
+"""Locks: those that say which writers live, and the one by which writers take turns (spec 4, G19, G21)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Generator
+from contextlib import contextmanager
+
+import pytest
+from sqlalchemy import make_url
+
+from capset.errors import StoreError
+from capset.stores.base import AuditQuery, ScopeKey, StateRow
+from capset.stores.sql.postgres import locks
+from capset.stores.sql.postgres.engines import locking_engine
+from capset.stores.sql.postgres.locks import SessionLeases
+from capset.testing.store_suite.support import NOW, begin, entry, intent
+from tests.kernel.support import until
+from tests.stores.sql.postgres.support import cut_off, opened_soon, writing
+from tests.stores.sql.support import opened_at, run_at
+
+KEY = ScopeKey("session", "acme", "s", "counter")
+
+
+@contextmanager
+def leases(url: str) -> Generator[SessionLeases]:
+    engine = locking_engine(make_url(url), "a")
+    found = SessionLeases(engine.connect)
+    try:
+        yield found
+    finally:
+        found.release()
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Look after locks often, and take no server for one that was just started."""
+    monkeypatch.setattr(locks, "KEEP_SECONDS", 0.02)
+    monkeypatch.setattr(locks, "SETTLED_SECONDS", 0.0)
+
+
+@pytest.mark.spec("G19")
+def test_a_writer_is_gone_when_nobody_holds_its_lock(postgres_url: str) -> None:
+    with leases(postgres_url) as mine, leases(postgres_url) as other:
+        assert other.gone(["a"]) == ["a"]
+        assert other.gone(["a"]) == ["a"], "who asks keeps nothing"
+        mine.take("a")
+        mine.take("a")
+        assert other.gone(["a", "b"]) == ["b"]
+        mine.release()
+        assert other.gone(["a"]) == ["a"]
+        mine.take("c")
+        assert other.gone(["a", "c"]) == ["a"]
+
+
+@pytest.mark.spec("G19")
+async def test_a_lock_whose_connection_was_lost_is_taken_again(postgres_url: str) -> None:
+    with leases(postgres_url) as mine, leases(postgres_url) as other:
+        mine.take("a")
+        for _ in range(2):
+            assert cut_off(postgres_url) == 1
+            await until(lambda: other.gone(["a"]) == [])
+
+
+@pytest.mark.spec("G19")
+async def test_a_lock_that_a_lost_connection_holds_still_is_taken_when_it_is_free(postgres_url: str) -> None:
+    with leases(postgres_url) as lost, leases(postgres_url) as mine, leases(postgres_url) as other:
+        lost.take("a")
+        mine.take("a")  # the same writer, whose first connection the server has not missed yet
+        assert other.gone(["a"]) == []
+        lost.release()
+        await until(lambda: other.gone(["a"]) == [])
+
+
+async def test_a_store_takes_a_lock_only_for_an_intent(postgres_url: str) -> None:
+    held = (
+        "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND database ="
+        " (SELECT oid FROM pg_database WHERE datname = current_database())"
+    )
+    async with opened_at(postgres_url) as store:
+        await store.audit.commit(entry("a"))
+        assert run_at(postgres_url, held) == [(0,)]
+        await store.audit.commit(intent("b"))
+        assert run_at(postgres_url, held) == [(1,)]
+        await store.audit.commit(entry("b"))
+    assert run_at(postgres_url, held) == [(0,)]
+
+
+@pytest.mark.spec("G23")
+async def test_what_is_buffered_waits_in_order_while_another_process_has_its_turn(postgres_url: str) -> None:
+    async with opened_soon(postgres_url, busy_seconds=0.05) as store:
+        with writing(postgres_url):
+            store.audit.append(entry("a"))
+            with pytest.raises(StoreError, match="locked by another process") as failure:
+                await store.audit.commit(entry("refused"))
+            with pytest.raises(StoreError, match="locked by another process"):
+                await store.audit.flush()
+            store.audit.append(entry("b"))
+            assert (await store.audit.query(AuditQuery())).items == (), "who reads waits for nobody"
+        await store.audit.commit(entry("c"))
+        page = await store.audit.query(AuditQuery())
+        assert "".join(reversed([record.id for record in page.items])) == "abc"
+    assert "SELECT" not in f"{failure.value.message} {failure.value.hint}"
+
+
+@pytest.mark.spec("C34")
+async def test_a_change_outwaits_a_turn_and_is_told_of_one_without_end(postgres_url: str) -> None:
+    async with opened_soon(postgres_url, busy_seconds=0.1) as store:
+        await begin(store, "s")
+        with writing(postgres_url):
+            changes = [asyncio.create_task(store.states.change(KEY, lambda _: "1", now=NOW)) for _ in range(3)]
+            with pytest.raises(StoreError, match="locked"):
+                await store.audit.commit(entry("refused"))
+        assert [row.version for row in await asyncio.gather(*changes)] == [1, 2, 3]
+        with writing(postgres_url), pytest.raises(StoreError, match="locked by another process"):
+            await store.states.change(KEY, lambda _: "2", now=NOW)
+        assert await store.states.read([KEY]) == [StateRow("1", 3)]
