@@ -42,7 +42,7 @@ async def twice(ctx: Context) -> int:
     return await ctx.call(scalars, "a") + await ctx.call(scalars, "b")
 
 
-@pytest.mark.spec("G20")
+@pytest.mark.spec("G20", "F32")
 async def test_a_record_says_who_what_which_version_and_how_it_ended(store: str) -> None:
     async with desk(keep, scalars, store=store) as opened:
         result = await opened.session.try_call(keep, "x")
