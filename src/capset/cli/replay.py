@@ -15,13 +15,14 @@ from capset.cli.options import AsJson, Db
 from capset.cli.output import out, print_json
 from capset.cli.settings import existing_db, given_env, load_settings
 from capset.cli.stored import opened_store
-from capset.cli.versions import find, stored
+from capset.cli.versions import find
 from capset.definitions.principals import Principal
 from capset.errors import DefinitionError
 from capset.evaluation.envelope import SnapshotEnvelope
 from capset.evaluation.replay import Replay, principal_of, replay
 from capset.evaluation.replaying import replay_lines
 from capset.evaluation.sides import Side
+from capset.evaluation.stored_sides import stored_side
 from capset.kernel.registry import Registry
 from capset.wire.replays import replay_shape
 
@@ -87,7 +88,7 @@ async def _envelope(named: str, db: str) -> SnapshotEnvelope:
     found = find(named)
     if not isinstance(found, Side):
         async with opened_store(existing_db(db)) as store:
-            found = await stored(store.lineage, str(found))
+            found = await stored_side(store.lineage, None, str(found))
     if found.envelope is None:
         raise DefinitionError(
             f"{named} is a link, which has hashes only: what was in play then is in an envelope",

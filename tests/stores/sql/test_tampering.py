@@ -153,9 +153,11 @@ def test_a_query_refuses_what_no_record_can_hold(log: Log) -> None:
     with pytest.raises(StoreError, match="record 3 was changed: its 'tool'"):
         log.runner.run(log.store.audit.query(AuditQuery()))
     log.file.execute("UPDATE records SET tool = CAST(x'ff' AS TEXT) WHERE seq = 3")
-    with pytest.raises(StoreError, match="record 3 was changed: its 'tool'"):
+    with pytest.raises(StoreError, match="record 3 was changed: its 'tool'") as failure:
         log.runner.run(log.store.audit.query(AuditQuery()))
     log.restore(before)
+    assert log.verify().ok, "whoever reads next sees what is there now"
+    assert failure.value.__traceback__ is not None, "although the failure, and all that it refers to, is there still"
 
 
 @pytest.mark.spec("G22", "G23")
