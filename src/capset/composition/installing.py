@@ -154,11 +154,6 @@ class Installing:
         """How many members were installed."""
         return len(self._order)
 
-    def twin(self) -> str | None:
-        """Return an id that two different policies have, if there is one (spec 1, C16)."""
-        known: dict[str, Policy] = {}
-        return next((one.id for one in self._met if known.setdefault(one.id, one) is not one), None)
-
     def add(
         self,
         members: Iterable[Member],

@@ -10,6 +10,7 @@ from types import MappingProxyType
 
 from capset.composition.compose import Composition
 from capset.composition.installing import Gate, Installed, InstalledToolkit, Installing
+from capset.definitions.policies import Policy
 from capset.definitions.toolkits import DynamicToolkit, Member, ToolkitContext, checked_members, distinct_tools
 from capset.errors import CapsetError, DefinitionError, PolicyConflict, ToolkitFailed, ToolNameConflict
 from capset.evaluation.containment import is_contained
@@ -27,6 +28,7 @@ class Making:
         self._installing = Installing(plan.installed, plan.gates)
         self._members: dict[DynamicToolkit, tuple[Member, ...]] = {}
         self._made: dict[InstalledToolkit, tuple[InstalledToolkit, slice]] = {}
+        self._ids: dict[str, Policy] = {policy.id: policy for policy in plan.gates}
 
     async def make(
         self, step: InstalledToolkit, toolkit: DynamicToolkit, context: ToolkitContext
@@ -40,11 +42,7 @@ class Making:
             tools = distinct_tools(f"the dynamic toolkit {toolkit.name!r}", members)
             names = step.names.and_of(tools)
             installing.add(members, step.source, names, step.levels, step.path)
-            if (twin := installing.twin()) is not None:
-                raise PolicyConflict(
-                    f"two different policies have the id {twin!r}",
-                    hint="share one Policy object, or give one of them another id",
-                )
+            self._check_ids(installing.steps[known:])
         except DefinitionError as error:
             told = f"the dynamic toolkit {toolkit.name!r} does not fit: {error.message}"
             raise ToolkitFailed(told, hint=error.hint) from error
@@ -77,6 +75,15 @@ class Making:
                 yield from self._in_order(self._installing.members[inside])
             else:
                 yield one
+
+    def _check_ids(self, steps: Iterable[Gate | InstalledToolkit]) -> None:
+        """Refuse two policies of one id, which no record could tell apart."""
+        for one in steps:
+            if isinstance(one, Gate) and self._ids.setdefault(one.policy.id, one.policy) is not one.policy:
+                raise PolicyConflict(
+                    f"two different policies have the id {one.policy.id!r}",
+                    hint="share one Policy object, or give one of them another id",
+                )
 
 
 async def make_members(toolkit: DynamicToolkit, context: ToolkitContext) -> tuple[Member, ...]:
