@@ -14,7 +14,10 @@ RECORD = {
     *("outcome", "code", "duration_us", "tool_hash", "static_hash", "runtime_hash", "prompt_hash", "profile"),
     *("writer", "previous", "hash"),
 }
-TOOL = {"name", "description", "effect", "permissions", "policies", "schema", "output", "hash"}
+TOOL = {
+    *("name", "description", "effect", "permissions", "policies", "schema", "output", "hash"),
+    *("instructions", "examples", "idempotent"),
+}
 
 
 def test_a_call(run: Run) -> None:
@@ -54,7 +57,7 @@ def test_a_description(run: Run) -> None:
     detail = run("describe", "test_math", "--json").json
     assert set(detail) == {
         *("id", "name", "description", "status", "icon", "category", "instructions", "tools"),
-        *("risk", "aliases", "data", "expose", "secrets", "presets", "uses"),
+        *("risk", "aliases", "data", "expose", "secrets", "presets", "uses", "toolkits"),
     }
     assert [tool["name"] for tool in detail["tools"]] == ["add", "subtract", "multiply", "divide"]
     assert all(set(tool) == TOOL for tool in detail["tools"])
@@ -71,10 +74,14 @@ def test_a_composition(run: Run) -> None:
     assert set(composed) == {
         *("agent", "principal", "system_prompt", "instructions", "system_text", "capabilities", "tools", "notices"),
         *("static_hash", "runtime_hash", "prompt_hash", "profile", "uses", "dynamic", "explained"),
+        *("decisions", "toolkits", "agent_name"),
     }
     assert (composed["agent"], composed["principal"]) == ("a", "ann")
     for tool in composed["tools"]:
-        assert set(tool) == {"name", "capability", "effect", "permissions", "hash", "in_play", "reason"}
+        assert set(tool) == {
+            *("name", "capability", "effect", "permissions", "hash", "in_play", "reason"),
+            *("toolkits", "policies", "is_dynamic"),
+        }
         assert tool["in_play"] == (tool["permissions"] == ["session_files:read"])
         assert tool["in_play"] or tool["reason"] == "ann lacks the permission session_files:write"
 
