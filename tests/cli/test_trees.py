@@ -85,9 +85,9 @@ def test_tools_that_were_made_for_somebody_stand_with_their_toolkit() -> None:
     with console.capture() as shown:
         console.print(tree_of(shape))
     lines = [line.rstrip() for line in shown.get().splitlines()]
-    start = lines.index("├── toolkit house.feeds made for ada")
+    start = lines.index("├── toolkit news.house.feeds made for ada")
     assert lines[start : start + 3] == [
-        "├── toolkit house.feeds made for ada",
+        "├── toolkit news.house.feeds made for ada",
         "│   └── ● own read",
-        "├── toolkit house.feeds2 not made — closed on Sundays",
+        "├── toolkit news.house.feeds2 not made — closed on Sundays",
     ]

@@ -50,7 +50,7 @@ def _add_made(tree: Tree, made: MadeShape, shape: SnapshotShape) -> None:
     told = f" [dim]made for {cell(shape.principal)}[/]" if made.in_play else f" not made — {cell(made.reason)}"
     branch = tree.add(f"toolkit [bold]{cell(made.path)}[/]{told}")
     for tool in shape.tools:
-        if tool.is_dynamic and f"{'.'.join(tool.toolkits)}.".startswith(f"{made.path}."):
+        if tool.name in made.tools:
             branch.add("".join(_tool(tool, None)))
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from pydantic import Field
 
 from capset.composition.explain import Surface
+from capset.composition.installing import Installed
 from capset.composition.resolve import Chosen
 from capset.definitions.policies import DecisionKind
 from capset.definitions.tools import Effect
@@ -46,13 +47,15 @@ class DecisionShape(Shape):
 class MadeShape(Shape):
     """A dynamic toolkit: whether it was made, and why not.
 
-    ``path`` is its name behind those of the toolkits around it; ``policies`` are the ids of those that decided.
+    ``path`` is its name behind those of the toolkits around it, and of the capability and the preset if it is of one.
+    ``tools`` are the names of those that it made, in toolkits or not; ``policies`` the ids of those that decided.
     """
 
     path: str
     in_play: bool
     reason: str
     policies: list[str]
+    tools: list[str]
 
 
 class UsedShape(Shape):
@@ -127,6 +130,7 @@ def snapshot_shape(snapshot: Snapshot, system_text: str | None = None) -> Snapsh
     ``system_text`` is the text with its context, where a session has resolved it.
     """
     composition = snapshot.composition
+    made = [one for name, one in sorted(snapshot.installed.items()) if name not in composition.tools]
     tools = [
         SnapshotTool(
             name=name,
@@ -169,7 +173,13 @@ def snapshot_shape(snapshot: Snapshot, system_text: str | None = None) -> Snapsh
             for policy, decision in snapshot.answers.items()
         ],
         toolkits=[
-            MadeShape(path=path, in_play=one.in_play, reason=one.reason, policies=list(one.policies))
+            MadeShape(
+                path=path,
+                in_play=one.in_play,
+                reason=one.reason,
+                policies=list(one.policies),
+                tools=[tool.name for tool in made if _around(tool).startswith(f"{path}.")],
+            )
             for path, one in snapshot.toolkits.items()
         ],
         namespace=snapshot.namespace,
@@ -181,6 +191,12 @@ def snapshot_shape(snapshot: Snapshot, system_text: str | None = None) -> Snapsh
         invocation_hash=snapshot.invocation_hash,
         profile=PROFILE,
     )
+
+
+def _around(tool: Installed) -> str:
+    """Return the path of the toolkit that a tool is in, with a dot after it, as a toolkit's path is written."""
+    names = (tool.source.capability, tool.source.preset, *tool.toolkits)
+    return "".join(f"{name}." for name in names if name)
 
 
 def _used(one: Chosen) -> UsedShape:

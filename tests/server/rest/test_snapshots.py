@@ -12,6 +12,7 @@ from capset import (
     Agent,
     Capability,
     Policy,
+    Preset,
     Principal,
     Toolkit,
     ToolkitContext,
@@ -101,10 +102,16 @@ async def test_every_tool_says_which_toolkits_and_gates_are_around_it(asker: htt
 async def test_tools_that_were_made_for_it_are_there_and_can_be_called(asker: httpx2.AsyncClient) -> None:
     session, snapshot = await shown(asker)
     assert [one["name"] for one in snapshot["tools"] if one["is_dynamic"]] == ["feed_of_ada", "own"]
-    assert snapshot["toolkits"] == [
-        {"path": "house.feeds", "in_play": True, "reason": "allowed by everybody", "policies": ["everybody"]},
-        {"path": "house.secret", "in_play": False, "reason": "not before eighteen", "policies": ["grown_ups"]},
-    ]
+    made, unmade = snapshot["toolkits"]
+    assert made == {
+        "path": "club.house.feeds",
+        "in_play": True,
+        "reason": "allowed by everybody",
+        "policies": ["everybody"],
+        "tools": ["feed_of_ada", "own"],
+    }
+    assert (unmade["path"], unmade["in_play"], unmade["tools"]) == ("club.house.secret", False, [])
+    assert (unmade["reason"], unmade["policies"]) == ("not before eighteen", ["grown_ups"])
     called = (await call(asker, session, "feed_of_ada")).json()
     assert (called["data"], called["runtime_hash"]) == ("feed_of_ada", snapshot["runtime_hash"])
 
@@ -144,3 +151,16 @@ async def test_labels_and_the_hash_of_an_invocation_are_shown_where_a_host_gives
     assert [(one.hash, one.is_dynamic, one.toolkits, one.policies) for one in shape.tools] == [
         (tool_hash(plain), False, [], [])
     ]
+
+
+@pytest.mark.spec("F5", "F21")
+async def test_each_dynamic_toolkit_has_the_tools_that_it_made_itself() -> None:
+    """One of a preset's, one of an agent's own, and two whose names begin alike."""
+
+    def making(name: str, made: str) -> Any:
+        return dynamic_toolkit(name=name)(lambda _: [named(made)])
+
+    kit = Capability("kit", presets={"more": Preset(tools=[making("feed", "a")])}, default=["more"])
+    agent = Agent("kit_user", uses=[kit], tools=[making("own", "b"), making("own2", "c")])
+    shape = snapshot_shape(await evaluate(compose(agent), principal=Principal("ada")))
+    assert {one.path: one.tools for one in shape.toolkits} == {"kit.more.feed": ["a"], "own": ["b"], "own2": ["c"]}
