@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import count
 
@@ -53,8 +53,7 @@ def measure(*, quick: bool) -> list[Row]:
     growth = per_tool[sizes[-1]] / per_tool[100]
     kernel, agent = Kernel(store="memory://"), agent_of(100)
     known = {agent: kernel.compose(agent)}
-    lookup, cached = _cost(lambda: known[agent]), _cost(lambda: kernel.compose(agent))
-    empty = _cost(lambda: None)
+    empty, lookup, cached = _costs((lambda: None, lambda: known[agent], lambda: kernel.compose(agent)))
     prices = {"dict lookup": f"{(lookup - empty) * 1e9:.0f} ns", "kernel.compose": f"{(cached - empty) * 1e9:.0f} ns"}
     return [
         Row(
@@ -84,11 +83,13 @@ def _compose_seconds(tools: int) -> float:
     return time.perf_counter() - began
 
 
-def _cost(job: Callable[[], object], calls: int = 200_000) -> float:
-    best = float("inf")
-    for _ in range(5):
-        began = time.perf_counter()
-        for _ in range(calls):
-            job()
-        best = min(best, (time.perf_counter() - began) / calls)
+def _costs(jobs: Sequence[Callable[[], object]], calls: int = 20_000, rounds: int = 50) -> list[float]:
+    """Return the seconds of a call of each job in its best round; they take turns, so all meet the same noise."""
+    best = [float("inf")] * len(jobs)
+    for _ in range(rounds):
+        for number, job in enumerate(jobs):
+            began = time.perf_counter()
+            for _ in range(calls):
+                job()
+            best[number] = min(best[number], (time.perf_counter() - began) / calls)
     return best

@@ -30,8 +30,8 @@ class FailedDecision(Decision):
 
     @property
     def detail(self) -> str:
-        """What the record says, and the model does not read (F15)."""
-        raised = f" ({type(self.error).__name__}: {self.error})" if self.error is not None else ""
+        """What the record says and the model does not read: the error's type. Its text is for hooks and the log (F15)."""
+        raised = f" ({type(self.error).__name__})" if self.error is not None else ""
         return f"{self.reason}{raised}"
 
 
@@ -53,7 +53,7 @@ class Ruling(NamedTuple):
 
     @property
     def detail(self) -> str:
-        """Why, with what a failed policy raised: for the record only."""
+        """Why, with the type of what a failed policy raised: for the record only."""
         return "; ".join(
             decision.detail if isinstance(decision, FailedDecision) else decision.reason or policy.id
             for policy, decision in self.determining

@@ -28,7 +28,7 @@ class Verdict:
     reason: str
     policies: tuple[str, ...] = ()
     detail: str | None = None
-    """The reason as the record has it, where a policy failed: it names what the policy raised."""
+    """The reason as the record has it, where a policy failed: it names the type of the error."""
 
 
 _NONE: Final[Mapping[str, Verdict]] = MappingProxyType({})
