@@ -30,7 +30,7 @@ class FailedDecision(Decision):
 
     @property
     def detail(self) -> str:
-        """What the record says and the model does not read: the error's type. Its text is for hooks and the log (F15)."""
+        """What the record says, not the model: the error's type. Its text is for hooks and the log (F15)."""
         raised = f" ({type(self.error).__name__})" if self.error is not None else ""
         return f"{self.reason}{raised}"
 
