@@ -45,10 +45,18 @@ async def _measure(rounds: int) -> list[Row]:
     changing = [replace(template, permissions=frozenset({one})) for one in _permissions]
     thousand = _agent([*changing, *[replace(template, permissions=frozenset()) for _ in range(1000 - CHOICES)]])
     all_but_one = [Principal("reader", permissions=_permissions - {one}) for one in _permissions]
+    anew = _agent(
+        [
+            replace(one, permissions=frozenset(list(_permissions)[n : n + 1]), policies=(policies[n % 10],))
+            for n, one in enumerate([template] * 100)
+        ]
+    )
     took = await _beside_sha(hundred, rounds, cycle([Principal("reader")]))
+    first = await _beside_sha(anew, rounds, cycle(all_but_one))
     again = await _beside_sha(thousand, rounds // 3, cycle(all_but_one))
     return [
-        _row("evaluate 100 tools, 10 policies, 2 of which suspend, runtime hash", *took, HUNDRED),
+        _row("evaluate 100 tools, 10 policies, 2 of which suspend, runtime hash remembered", *took, HUNDRED),
+        _row("evaluate 100 tools, 10 policies, 2 of which suspend, runtime hash met anew", *first, HUNDRED),
         _row("evaluate 1,000 tools, one of them changed, runtime hash", *again, CHANGED),
     ]
 

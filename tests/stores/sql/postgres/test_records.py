@@ -72,6 +72,7 @@ def log(postgres: Server) -> Generator[Log]:
 def test_a_change_of_any_column_is_found(log: Log, column: str, seq: int, value: object) -> None:
     before = log.rows()
     change = sql.SQL("UPDATE records SET {} = %s WHERE seq = %s").format(sql.Identifier(column))
+    # A constraint or the column's type refuses it, and nothing is changed.
     with contextlib.suppress(psycopg.IntegrityError, psycopg.DataError, psycopg.ProgrammingError):
         log.database.execute(change, (value, seq))
     changed = log.rows() != before
