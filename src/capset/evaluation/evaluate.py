@@ -82,17 +82,17 @@ async def evaluate(
     await evaluating.take_steps(timeout)
     plan = evaluating.plan(composition)
     answers = MappingProxyType(evaluating.answers)
-    passed = plan.passing(principal.permissions, answers)
-    told = plan.told(passed, answers)
+    left_out = plan.left_out(principal.permissions, answers)
+    told = plan.told(left_out, answers)
     return Snapshot(
         composition,
         principal,
         frozen_env,
         plan,
-        passed,
+        left_out,
         answers,
         told,
-        plan.runtime_hash(passed),
+        plan.runtime_hash(left_out),
         plan.prompt_hash(told),
         hashed,
         MappingProxyType(evaluating.toolkits),

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Awaitable, Coroutine, Iterable, Mapping
-from types import CoroutineType
-from typing import Any, Final, cast
+from collections.abc import Mapping
+from typing import Final
 
 from capset.composition.compose import Composition
 from capset.composition.installing import Gate, InstalledToolkit
@@ -14,8 +12,8 @@ from capset.definitions.hooks import Hooks, merge_hooks
 from capset.definitions.policies import Decision, Policy, Request, allow
 from capset.definitions.toolkits import DynamicToolkit, ToolkitContext
 from capset.errors import ToolkitFailed
-from capset.evaluation.begun import begun
 from capset.evaluation.containment import is_contained
+from capset.evaluation.deadline import Deadline
 from capset.evaluation.making import Making
 from capset.evaluation.plan import Plan, is_taken
 from capset.evaluation.policies import LATE, decided, failed, tell_asked
@@ -40,6 +38,7 @@ class Evaluating:
         "_plan",
         "_request",
         "_results",
+        "_step",
         "_tells",
         "answers",
         "toolkits",
@@ -69,80 +68,44 @@ class Evaluating:
         return self._plan if self._making is None else self._making.plan(composition)
 
     async def take_steps(self, seconds: float) -> None:
-        """Take every step, those too that are found meanwhile.
+        """Take every step, those too that are found meanwhile. One clock is for all that wait.
 
         A policy that has not answered in time denies. Raises ``ToolkitFailed``.
         """
-        while self._pending:
-            step = self._pending.pop()
-            waiting = self._begin(step)
-            if waiting is not None:
-                await self._under_the_clock(step, waiting, seconds)
-            elif self._tells:
-                await self._tell(step)
-
-    def _begin(self, step: Step) -> Awaitable[Any] | None:
-        """Begin a step, and return what is to be awaited, unless it is done."""
-        if not isinstance(step, Gate):
-            return self._make(step)
-        policy = step.policy
-        if self._results is not None:
-            if policy.id in self._results:
-                self.answers[policy] = self._results[policy.id]
-            return None
+        request, results, answers, tells = self._request, self._results, self.answers, self._tells
+        deadline, pending = Deadline(seconds), self._pending
         try:
-            answer = policy.evaluate(self._request)
-            if type(answer) is CoroutineType:
-                try:
-                    return begun(cast("Coroutine[Any, Any, Decision | bool]", answer))
-                except StopIteration as done:
-                    answer = done.value
-            elif answer is not None and not isinstance(answer, (Decision, bool)):  # pyright: ignore[reportUnnecessaryComparison]  # untyped policies
-                return answer
-        except BaseException as error:
-            if not is_contained(error):
-                raise
-            answer = failed(policy, error)
-        self.answers[policy] = _ALLOWED if answer is True else decided(policy, answer)
-        return None
-
-    async def _under_the_clock(self, step: Step, waiting: Awaitable[Any] | None, seconds: float) -> None:
-        """Finish this step and take all others. One clock is for all of them: each would cost several microseconds."""
-        scope = asyncio.timeout(seconds)
-        try:
-            async with scope:
-                while True:
-                    if waiting is not None:
-                        await self._finish(step, waiting)
-                        if scope.expired():  # it was cancelled, and took no notice
-                            break
-                    if self._tells:
-                        await self._tell(step, scope)
-                    if not self._pending:
-                        return
-                    step = self._pending.pop()
-                    waiting = self._begin(step)
+            with deadline:
+                while pending and not deadline.expired:  # else it was cancelled, and took no notice
+                    step = self._step = pending.pop()
+                    if not isinstance(step, Gate):
+                        await self._make(step, deadline)
+                        continue
+                    policy = step.policy
+                    if results is None:
+                        try:
+                            answer = policy.evaluate(request)
+                            if answer is not None and not isinstance(answer, (Decision, bool)):  # pyright: ignore[reportUnnecessaryComparison]  # untyped policies
+                                deadline.start()
+                                answer = await answer
+                        except BaseException as error:
+                            if not is_contained(error):
+                                raise
+                            answer = failed(policy, error)
+                        answers[policy] = _ALLOWED if answer is True else decided(policy, answer)
+                    elif policy.id in results:
+                        answers[policy] = results[policy.id]
+                    if tells and not deadline.expired:
+                        await self._tell(step, deadline)
         except TimeoutError:
-            if not scope.expired():
+            if not deadline.expired:
                 raise
-        await self._refuse([step, *self._pending[::-1]])
+        if deadline.expired:
+            await self._refuse()
 
-    async def _finish(self, step: Step, waiting: Awaitable[Any]) -> None:
-        if not isinstance(step, Gate):
-            await waiting
-            return
-        try:
-            answer = await waiting
-        except BaseException as error:
-            if not is_contained(error):
-                raise
-            answer = failed(step.policy, error)
-        self.answers[step.policy] = decided(step.policy, answer)
-
-    async def _refuse(self, late: Iterable[Step]) -> None:
+    async def _refuse(self) -> None:
         """Deny for what was not done in time. Raises ``ToolkitFailed`` if a toolkit is among it that nobody denies."""
-        self._pending = []
-        for step in late:
+        for step in (self._step, *self._pending[::-1]):
             if not isinstance(step, Gate):
                 if self._judge(step).in_play:
                     raise ToolkitFailed(f"the dynamic toolkit {step.qualified!r} was not made in time")
@@ -151,34 +114,25 @@ class Evaluating:
             self.answers[step.policy] = LATE
             await self._tell(step)
 
-    async def _tell(self, step: Step, scope: asyncio.Timeout | None = None) -> None:
+    async def _tell(self, step: Gate, deadline: Deadline | None = None) -> None:
         """Tell the hooks of a policy that was asked; the clock stands still meanwhile."""
-        if not isinstance(step, Gate):
-            return
-        hooks, decision = merge_hooks(step.hooks, self._hooks), self.answers[step.policy]
+        hooks = merge_hooks(step.hooks, self._hooks)
         if not hooks.on_policy_evaluated:
             return
-        end = scope.when() if scope else None
-        if scope is None or end is None:
-            await tell_asked(step.policy, decision, self._request, hooks, step.owner)
-            return
-        clock = asyncio.get_running_loop().time
-        left = end - clock()
-        scope.reschedule(None)
-        await tell_asked(step.policy, decision, self._request, hooks, step.owner)
-        scope.reschedule(clock() + left)
+        was_running = deadline is not None and deadline.stop()
+        await tell_asked(step.policy, self.answers[step.policy], self._request, hooks, step.owner)
+        if deadline is not None and was_running:
+            deadline.start()
 
     def _judge(self, step: InstalledToolkit) -> Verdict:
         """Say whether a toolkit is to be made."""
         verdict = self.toolkits[step.qualified] = verdict_of(step.gates, self.answers)
         return verdict
 
-    def _make(self, step: InstalledToolkit) -> Awaitable[None] | None:
+    async def _make(self, step: InstalledToolkit, deadline: Deadline) -> None:
         toolkit, is_denied = step.toolkit, not self._judge(step).in_play
         if is_denied or not isinstance(toolkit, DynamicToolkit) or self._making is None:
-            return None
-        return self._install(self._making, step, toolkit)
-
-    async def _install(self, making: Making, step: InstalledToolkit, toolkit: DynamicToolkit) -> None:
-        found = await making.make(step, toolkit, ToolkitContext(*self._request[:2], *self._labels))
+            return
+        deadline.start()
+        found = await self._making.make(step, toolkit, ToolkitContext(*self._request[:2], *self._labels))
         self._pending += [one for one in found[::-1] if is_taken(one)]

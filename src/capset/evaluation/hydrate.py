@@ -64,15 +64,15 @@ async def hydrate(
     # What its dynamic uses would add at a step is not of the envelope.
     fixed = replace(today.composition, dynamic=()) if today.composition.dynamic else today.composition
     plan = Plan(fixed, today.plan.members, tools)
-    passed = plan.passing(principal.permissions, today.answers)
-    told = plan.told(passed, today.answers) if is_agent(bind) else ()  # else the agent's own say it all
+    left_out = plan.left_out(principal.permissions, today.answers)
+    told = plan.told(left_out, today.answers) if is_agent(bind) else ()  # else the agent's own say it all
     return replace(
         today,
         composition=fixed,
         plan=plan,
-        passed=passed,
+        left_out=left_out,
         told=told,
-        runtime_hash=plan.runtime_hash(passed),
+        runtime_hash=plan.runtime_hash(left_out),
         prompt_hash=plan.prompt_hash(told),
         invocation_hash=envelope.link.invocation_hash,
         policy_mode=envelope.policy.mode,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from itertools import chain
 from types import MappingProxyType
 from typing import Final, NamedTuple
@@ -44,7 +44,6 @@ class Plan:
     """
 
     __slots__ = (
-        "_all",
         "_groups_of",
         "_hashes",
         "_instructions",
@@ -86,7 +85,6 @@ class Plan:
             ref = Ref(name, tool_hash(one.tool))
             entries.append(Entry(one, group, ref))
         self.groups = tuple(groups)
-        self._all: tuple[bool, ...] = (True,) * len(groups)
         self._permissions = frozenset[str]().union(*(group.permissions for group in groups))
         self._groups_of: dict[str | Policy, list[int]] = {}
         for number, group in enumerate(groups):
@@ -95,36 +93,30 @@ class Plan:
         self.entries = sorted(entries, key=lambda entry: (entry.ref.name, entry.ref.hash))
         self._system_prompt = composition.block.system_prompt
         self._instructions = composition.instructions
-        fragments = [canonical(entry.ref.payload) + b"," for entry in self.entries]
-        self._payload = memoryview(b"".join(fragments))
+        fragments = [canonical(entry.ref.payload) for entry in self.entries]
+        self._payload = _BEFORE + b",".join(fragments) + _AFTER
         self._spans: list[list[tuple[int, int]]] = [[] for _ in groups]
-        end = 0
+        end = len(_BEFORE)
         for entry, fragment in zip(self.entries, fragments, strict=True):
-            begin, end = end, end + len(fragment)
+            begin, end = end, end + len(fragment) + 1
             self._spans[entry.group].append((begin, end))
-        self._hashes: dict[tuple[bool, ...], str] = {}
+        self._hashes: dict[frozenset[int], str] = {}
         self._prompts: dict[tuple[str, ...], str] = {}
 
-    def passing(self, permissions: Set[str], answers: Mapping[Policy, Decision]) -> tuple[bool, ...]:
-        """Return for each group whether its tools are in play: nothing is missing, and no gate denies."""
+    def left_out(self, permissions: Set[str], answers: Mapping[Policy, Decision]) -> frozenset[int]:
+        """Return the numbers of the groups whose tools are not in play: a permission is missing, or a gate denies."""
         against = [*(self._permissions - permissions), *denied_by(answers)]
-        if not against:
-            return self._all
-        passed = list(self._all)
-        for reason in against:
-            for number in self._groups_of.get(reason, ()):
-                passed[number] = False
-        return tuple(passed)
+        return frozenset[int]().union(*[self._groups_of.get(reason, ()) for reason in against]) if against else _NOTHING
 
-    def told(self, passed: Sequence[bool], answers: Mapping[Policy, Decision]) -> tuple[str, ...]:
+    def told(self, left_out: Set[int], answers: Mapping[Policy, Decision]) -> tuple[str, ...]:
         """Return the instructions of toolkits and tools in play, in traversal order (F18).
 
         A toolkit that is denied says nothing, and neither does one of whose tools none is in play.
         """
-        return self._told(passed, answers) if self.speaking else ()
+        return self._told(left_out, answers) if self.speaking else ()
 
-    def _told(self, passed: Sequence[bool], answers: Mapping[Policy, Decision]) -> tuple[str, ...]:
-        there = {entry.ref.name for entry in self.chosen(passed)}
+    def _told(self, left_out: Set[int], answers: Mapping[Policy, Decision]) -> tuple[str, ...]:
+        there = {entry.ref.name for entry in self.chosen(left_out)}
         used = {
             (one.source, one.path[:depth])
             for one in self.members
@@ -142,32 +134,33 @@ class Plan:
                 texts.setdefault((one.toolkit, said), said)  # brought by two ways, it speaks once
         return tuple(chain.from_iterable(texts.values()))
 
-    def chosen(self, passed: Sequence[bool]) -> Iterable[Entry]:
-        """Return the entries whose groups pass, by name."""
-        return self.entries if all(passed) else [entry for entry in self.entries if passed[entry.group]]
+    def chosen(self, left_out: Set[int]) -> Sequence[Entry]:
+        """Return the entries of all other groups, by name."""
+        return [entry for entry in self.entries if entry.group not in left_out] if left_out else self.entries
 
-    def runtime_hash(self, passed: tuple[bool, ...]) -> str:
-        """Return the hash of the tools whose groups pass, that of their ``runtime_payload``; once for each choice."""
-        known = self._hashes.get(passed)
+    def runtime_hash(self, left_out: frozenset[int]) -> str:
+        """Return the hash of the tools in play, that of their ``runtime_payload``; worked out once for each choice."""
+        known = self._hashes.get(left_out)
         if known is None:
             if len(self._hashes) >= _KEPT:
                 self._hashes.clear()
-            known = self._hashes[passed] = self._runtime_hash(passed)
+            known = self._hashes[left_out] = self._runtime_hash(left_out)
         return known
 
-    def _runtime_hash(self, passed: tuple[bool, ...]) -> str:
-        hasher, pieces, begin = hashlib.sha256(_BEFORE), list[memoryview](), 0
-        left_out = [span for number, is_in in enumerate(passed) if not is_in for span in self._spans[number]]
-        for start, end in (*sorted(left_out), (len(self._payload), 0)):
+    def _runtime_hash(self, left_out: frozenset[int]) -> str:
+        if not left_out:
+            return hashlib.sha256(self._payload).hexdigest()
+        payload, pieces, begin = memoryview(self._payload), list[memoryview](), 0
+        for start, end in sorted([span for number in left_out for span in self._spans[number]]):
             if start > begin:
-                pieces.append(self._payload[begin:start])
+                pieces.append(payload[begin:start])
             begin = end
-        if pieces:
-            pieces[-1] = pieces[-1][:-1]  # its comma
-        for piece in pieces:
-            hasher.update(piece)
-        hasher.update(_AFTER)
-        return hasher.hexdigest()
+        if begin < len(payload) - len(_AFTER):
+            pieces.append(payload[begin:])
+        else:  # the last tool is left out, and with it the comma before it
+            last = pieces.pop()
+            pieces += last[:-1] if last[-1] == _COMMA else last, memoryview(_AFTER)
+        return hashlib.sha256(b"".join(pieces)).hexdigest()
 
     def prompt_hash(self, told: tuple[str, ...]) -> str:
         """Return the hash of what the model is told, which is much the same every time; ``told`` as from ``told``."""
@@ -201,6 +194,8 @@ def _is_current(member: Installed | InstalledToolkit, tools: Mapping[str, Instal
 _EMPTY: Final = canonical(runtime_payload(()))
 _MIDDLE: Final = _EMPTY.index(b"]")
 _BEFORE, _AFTER = _EMPTY[:_MIDDLE], _EMPTY[_MIDDLE:]
+_COMMA: Final = ord(",")
+_NOTHING: Final = frozenset[int]()
 
 _ALLOWED: Final = allow()
 """The one that most answers are."""

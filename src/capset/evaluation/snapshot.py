@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
@@ -38,8 +38,9 @@ _NONE: Final[Mapping[str, Verdict]] = MappingProxyType({})
 class Snapshot:
     """A composition as seen by one principal in one environment; made by ``evaluate()``.
 
-    ``answers`` are what the policies said, in the order in which they were asked; ``passed`` says for every group of
-    the ``plan`` whether its tools are in play. ``told`` are the instructions of toolkits and tools that are.
+    ``answers`` are what the policies said, in the order in which they were asked; ``left_out`` are the
+    numbers of the ``plan``'s groups whose tools are not in play. ``told`` are the instructions of toolkits and tools
+    that are.
     ``runtime_hash``, ``prompt_hash`` and ``invocation_hash`` are 64 hexadecimal digits, the last ``None`` without an
     invocation. ``toolkits`` say of every dynamic toolkit, by its path, whether it was made. ``env``'s values, the
     labels and the ``hooks`` of this run are the host's own.
@@ -49,7 +50,7 @@ class Snapshot:
     principal: Principal
     env: Mapping[str, Any]
     plan: Plan
-    passed: Sequence[bool]
+    left_out: Set[int]
     answers: Mapping[Policy, Decision]
     told: tuple[str, ...]
     runtime_hash: str
@@ -68,7 +69,7 @@ class Snapshot:
         principal: Principal,
         env: Mapping[str, Any],
         plan: Plan,
-        passed: Sequence[bool],
+        left_out: Set[int],
         answers: Mapping[Policy, Decision],
         told: tuple[str, ...],
         runtime_hash: str,
@@ -88,7 +89,7 @@ class Snapshot:
             principal=principal,
             env=env,
             plan=plan,
-            passed=passed,
+            left_out=left_out,
             answers=answers,
             told=told,
             runtime_hash=runtime_hash,
@@ -115,15 +116,15 @@ class Snapshot:
     @cached_property
     def tools(self) -> Mapping[str, Installed]:
         """The tools in play, by the names that a model calls them by."""
-        if all(self.passed):
+        if not self.left_out:
             return self.plan.installed
-        there = {entry.ref.name for entry in self.plan.chosen(self.passed)}
+        there = {entry.ref.name for entry in self.plan.chosen(self.left_out)}
         return MappingProxyType({name: one for name, one in self.plan.installed.items() if name in there})
 
     @cached_property
     def tool_refs(self) -> tuple[Ref, ...]:
         """The names and hashes of the tools in play, by name: what ``runtime_hash`` covers."""
-        return tuple([entry.ref for entry in self.plan.chosen(self.passed)])
+        return tuple([entry.ref for entry in self.plan.chosen(self.left_out)])
 
     @cached_property
     def verdicts(self) -> Mapping[str, Verdict]:

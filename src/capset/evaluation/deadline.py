@@ -1,0 +1,60 @@
+"""A clock that code starts only if it waits for anything, and that stands still where its time does not count."""
+
+from __future__ import annotations
+
+import asyncio
+from types import TracebackType
+from typing import Any
+
+
+class Deadline:
+    """Cancels the task inside ``with`` when the time is up, and makes a ``TimeoutError`` of that cancellation.
+
+    As ``asyncio.timeout``, at about half its cost: it begins with ``start``, which code that never waits does not
+    call, and it can stand still in between. ``expired`` says that the time was up, also where the code took no notice
+    of its cancellation.
+    """
+
+    __slots__ = ("_cancelling", "_handle", "_left", "_loop", "_task", "expired")
+
+    def __init__(self, seconds: float) -> None:
+        self.expired = False
+        self._left = seconds
+        self._handle: asyncio.TimerHandle | None = None
+        self._task: asyncio.Task[Any] | None = None
+
+    def __enter__(self) -> Deadline:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.stop()
+        if (
+            self.expired
+            and self._task is not None
+            and self._task.uncancel() <= self._cancelling
+            and isinstance(error, asyncio.CancelledError)
+        ):
+            raise TimeoutError from error
+
+    def start(self) -> None:
+        """Begin, or go on after ``stop``; does nothing while it is running, or when the time was up."""
+        if self._handle is None and not self.expired:
+            if self._task is None:
+                self._loop = asyncio.get_running_loop()
+                self._task = asyncio.current_task()
+                self._cancelling = self._task.cancelling() if self._task else 0
+            self._handle = self._loop.call_later(self._left, self._expire)
+
+    def stop(self) -> bool:
+        """Stand still; return whether it was running."""
+        if self._handle is None:
+            return False
+        self._handle.cancel()
+        self._left, self._handle = self._handle.when() - self._loop.time(), None
+        return True
+
+    def _expire(self) -> None:
+        self._handle = None
+        if self._task is not None and not self._task.done():
+            self.expired = True
+            self._task.cancel()
