@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
-from typing import Annotated, Any, Final, NotRequired, Required, cast, get_args, get_origin
-
-from pydantic import BaseModel, Field, RootModel
-from typing_extensions import get_type_hints, is_typeddict
+from typing import Annotated, Any, Final, cast, get_args, get_origin
 
 from capset.definitions.blocks import Block
 from capset.definitions.contexts import Context
+from capset.definitions.objects import object_fields
 from capset.definitions.policies import Policy
 from capset.definitions.schemas import Schema, schema_of, schema_of_fields
 from capset.definitions.tools import Effect, Tool, tool
@@ -92,55 +90,10 @@ def _arguments(owner: str, block: Block) -> tuple[Mapping[str, Any], Callable[[d
             f"{owner}: nobody knows what the {block.kind} takes", hint="say it: input=… where the block is made"
         )
     given: Any = block.input.annotation
+    fields = object_fields(owner, given)
+    if fields is None:
+        return {"input": given}, lambda arguments: arguments["input"]
     kind: Any = get_args(given)[0] if get_origin(given) is Annotated else given
-    if _is_model(kind):
-        return _model_fields(owner, kind), lambda arguments: take(block, arguments)
-    if is_typeddict(kind):
-        return _typed_dict_fields(kind), lambda arguments: take(block, arguments)
-    if isinstance(kind, type) and dataclasses.is_dataclass(kind):
-        return _dataclass_fields(kind), lambda arguments: cast("Any", kind)(**arguments)
-    return {"input": given}, lambda arguments: arguments["input"]
-
-
-def _is_model(kind: Any) -> bool:
-    return isinstance(kind, type) and issubclass(kind, BaseModel) and not issubclass(kind, RootModel)
-
-
-def _model_fields(owner: str, model: type[BaseModel]) -> Mapping[str, Any]:
-    if model.model_config.get("extra") == "allow":
-        raise DefinitionError(f"{owner}: {model.__name__} allows extra fields; a tool's arguments are all named")
-    fields: dict[str, Any] = {}
-    for name, info in model.model_fields.items():
-        if info.alias is not None or info.validation_alias is not None:
-            raise DefinitionError(f"{owner}: {model.__name__}.{name} has an alias; an argument has one name")
-        said = info.asdict()
-        annotation: Any = said["annotation"]
-        for note in (*said["metadata"], Field(**said["attributes"])):
-            annotation = Annotated[annotation, note]
-        fields[name] = annotation
-    return fields
-
-
-def _typed_dict_fields(kind: Any) -> Mapping[str, Any]:
-    hints = get_type_hints(kind, include_extras=True)
-    return {
-        name: hint
-        if name in kind.__required_keys__ or get_origin(hint) in (Required, NotRequired)
-        else NotRequired[hint]
-        for name, hint in hints.items()
-    }
-
-
-def _dataclass_fields(kind: Any) -> Mapping[str, Any]:
-    hints = get_type_hints(kind, include_extras=True)
-    fields: dict[str, Any] = {}
-    for one in dataclasses.fields(kind):
-        if not one.init:
-            continue
-        if one.default is not dataclasses.MISSING:
-            fields[one.name] = Annotated[hints[one.name], Field(default=one.default)]
-        elif one.default_factory is not dataclasses.MISSING:
-            fields[one.name] = Annotated[hints[one.name], Field(default_factory=one.default_factory)]
-        else:
-            fields[one.name] = hints[one.name]
-    return fields
+    if isinstance(kind, type) and dataclasses.is_dataclass(cast("type[object]", kind)):
+        return fields, lambda arguments: cast("Any", kind)(**arguments)
+    return fields, lambda arguments: take(block, arguments)
