@@ -25,7 +25,7 @@ from capset.definitions.contexts import Context
 from capset.definitions.messages import Progress, Reply
 from capset.errors import DefinitionError
 
-Shape = Literal["sync", "async", "stream"]
+Shape = Literal["sync", "async", "stream", "processor"]
 _STREAMS = (AsyncIterator, AsyncGenerator, AsyncIterable)
 _LAZY = (*_STREAMS, Generator, Iterable, Iterator)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, Literal
 
@@ -13,13 +14,17 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Meta:
-    """What surrounds a message. ``timestamp`` is ISO 8601 UTC; ``deadline`` is Unix time in seconds (spec 3, K16)."""
+    """What surrounds a message. ``timestamp`` is ISO 8601 UTC; ``deadline`` is Unix time in seconds (spec 3, K16).
+
+    ``correlation`` and ``traceparent`` (W3C Trace Context) are kept in all that comes of a message.
+    """
 
     id: str
     timestamp: str
     correlation: str
     causation: str | None = None
     deadline: float | None = None
+    traceparent: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,3 +61,24 @@ class Reply(Generic[T]):
     """The outcome of a streaming tool. Nothing may follow it (spec 3, K10)."""
 
     data: T
+
+
+def message_schema(kind: Kind, type: str, description: str, data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the JSON Schema of a message with data of this schema."""
+    inner = {key: value for key, value in data.items() if key != "$defs"}
+    schema: dict[str, Any] = {
+        "type": "object",
+        "description": description,
+        "properties": {"kind": {"const": kind}, "type": {"const": type}, "data": inner},
+        "required": ["data", "kind", "type"],
+    }
+    # References are written from the root, so what they point at stays there.
+    return {**schema, "$defs": data["$defs"]} if "$defs" in data else schema
+
+
+def progress_schema() -> dict[str, Any]:
+    """Return the JSON Schema of the message that ``Progress`` becomes."""
+    fraction = {"type": "number", "minimum": 0, "maximum": 1}
+    message = {"anyOf": [{"type": "string"}, {"type": "null"}]}
+    data = {"type": "object", "properties": {"fraction": fraction, "message": message}}
+    return message_schema("event", "progress", "How far it has come, and what it is doing.", data)

@@ -11,6 +11,8 @@ from capset.errors import DefinitionError
 
 TOOL: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 """What model providers accept as a tool's name (spec 3, K1)."""
+MESSAGE: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]*([.:][A-Za-z0-9_-]+)*")
+"""The type of a message (spec 3, K1)."""
 TOOLKIT: Final = re.compile(r"[A-Za-z][A-Za-z0-9_:-]{0,63}")
 CAPABILITY: Final = re.compile(r"[a-z][a-z0-9_:-]{0,49}")
 """Spec 1, C1."""

@@ -6,6 +6,7 @@ import inspect
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
+from math import inf
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, get_args, overload
 
@@ -15,7 +16,7 @@ from typing_extensions import TypeVar
 from capset.definitions.contexts import Context
 from capset.definitions.handlers import Shape, read_docstring, read_signature
 from capset.definitions.hooks import NO_HOOKS, Hooks, checked_hooks
-from capset.definitions.messages import Progress, Reply
+from capset.definitions.messages import Progress, Reply, message_schema, progress_schema
 from capset.definitions.names import (
     TOOL,
     checked,
@@ -33,6 +34,8 @@ from capset.errors import DefinitionError
 
 if TYPE_CHECKING:
     from capset.definitions.blocks import Block
+    from capset.definitions.contracts import Contract, Shown
+    from capset.definitions.processors import Factory
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -67,6 +70,10 @@ class Tool(Generic[P, R]):
     version: str | None = None
     idempotent: bool = False
     hooks: Hooks = NO_HOOKS
+    cost: float | None = None
+    """What a call costs, in a unit of the host's own; shown, and part of the hash if it is there."""
+    contract: Contract | None = None
+    """The messages of a tool that is a stream processor; its handler is the factory of that."""
 
     def __repr__(self) -> str:
         return f"Tool({self.name!r}, effect={self.effect!r})"
@@ -75,6 +82,98 @@ class Tool(Generic[P, R]):
     def has_side_effects(self) -> bool:
         """Whether a call must be on record before the handler starts (spec 4, G23)."""
         return self.effect != "read"
+
+    @property
+    def kind(self) -> Literal["command", "query"]:
+        """What asks for it: a query if it only reads (spec 3, K1)."""
+        return "command" if self.has_side_effects else "query"
+
+    @property
+    def type(self) -> str:
+        """The type of the messages that ask for it, its routing key (spec 3, K5): its name if a function made it."""
+        return self.name if self.contract is None else self.contract.type
+
+    @property
+    def inbound(self) -> Mapping[str, Any]:
+        """The JSON Schema of the message that asks for it."""
+        if self.contract is not None:
+            return self.contract.inbound.json_schema
+        return message_schema(self.kind, self.name, self.description, self.arguments.json_schema)
+
+    @property
+    def outbound(self) -> Mapping[str, Any]:
+        """The JSON Schema of what it emits: a union of its replies and events."""
+        if self.contract is not None:
+            return self.contract.outbound.json_schema
+        reply = message_schema("reply", self.name, f"What {self.name} gives.", self.output.json_schema)
+        return {"anyOf": [reply, progress_schema()]} if self.shape == "stream" else reply
+
+    @classmethod
+    def from_processor(
+        cls,
+        *,
+        inbound: Shown,
+        outbound: object,
+        factory: Factory,
+        description: str,
+        name: str | None = None,
+        effect: Effect | None = None,
+        permissions: Iterable[str] = (),
+        policies: Iterable[Policy] = (),
+        timeout: float | None = None,
+        instructions: Iterable[str] = (),
+        examples: Iterable[Mapping[str, Any]] = (),
+        version: str | None = None,
+        idempotent: bool = False,
+        hooks: Hooks | None = None,
+        cost: float | None = None,
+        buffer: int = 0,
+    ) -> Tool[..., Any]:
+        """Make a tool of a stream processor (spec 3, K4, K7).
+
+        Args:
+            inbound: the message that it takes, a pydantic model or a JSON Schema: one literal ``type``, which routes,
+                one literal ``kind``, command or query, and ``data``. The fields of the data are the tool's arguments;
+                data that is no object is one argument, ``data``.
+            outbound: what it emits: a model, a union or a list of them, or JSON Schema; replies and events.
+            factory: returns a fresh processor, ``async def process(messages, emit, ctx)``; see ``handles`` and
+                ``yields`` for simpler ones.
+            description: what it is for, and why.
+            name: what a model calls it; the type with ``_`` for dots and colons if left out.
+            effect: ``read`` for a query; for a command ``write`` if left out.
+            permissions: as for ``@tool``, and so are all others but the last.
+            policies: see ``permissions``.
+            timeout: see ``permissions``; the time in which it waits for its consumer is not counted.
+            instructions: see ``permissions``.
+            examples: see ``permissions``.
+            version: see ``permissions``.
+            idempotent: see ``permissions``.
+            hooks: see ``permissions``.
+            cost: see ``permissions``.
+            buffer: how many emissions may wait for the consumer while it goes on; 0 is in step with it.
+
+        Raises ``DefinitionError``.
+        """
+        from capset.definitions.processors import processor_tool
+
+        return processor_tool(
+            inbound=inbound,
+            outbound=outbound,
+            factory=factory,
+            description=description,
+            name=name,
+            effect=effect,
+            permissions=permissions,
+            policies=policies,
+            timeout=timeout,
+            instructions=instructions,
+            examples=examples,
+            version=version,
+            idempotent=idempotent,
+            hooks=hooks,
+            cost=cost,
+            buffer=buffer,
+        )
 
 
 AnyTool = Tool[..., Any]
@@ -131,6 +230,7 @@ def tool(
     version: str | None = None,
     idempotent: bool = False,
     hooks: Hooks | None = None,
+    cost: float | None = None,
 ) -> _Decorator: ...
 def tool(
     handler: Callable[..., Any] | None = None,
@@ -147,6 +247,7 @@ def tool(
     version: str | None = None,
     idempotent: bool = False,
     hooks: Hooks | None = None,
+    cost: float | None = None,
 ) -> Tool[..., Any] | _Decorator:
     """Make a tool of a function: sync, async, or an async iterator of ``Progress`` and one ``Reply``.
 
@@ -165,6 +266,7 @@ def tool(
         version: a version of your own, which its hash covers.
         idempotent: whether calling it again with the same arguments changes nothing more.
         hooks: told when one of its policies was asked, and when it was executed; not part of the hash.
+        cost: what a call costs, in a unit of your own; shown to whoever asks what there is.
 
     Raises ``DefinitionError`` naming the tool, and the parameter where one is at fault.
     """
@@ -198,16 +300,23 @@ def tool(
             signature.takes_context,
             function,
             instructions=checked_texts(f"tool {tool_name!r}: instructions", instructions),
-            examples=_examples(tool_name, schema, examples),
+            examples=checked_examples(tool_name, schema, examples),
             version=checked_optional(f"tool {tool_name!r}: version", version),
             idempotent=checked_flag(f"tool {tool_name!r}: idempotent", idempotent),
             hooks=checked_hooks(f"tool {tool_name!r}", hooks),
+            cost=_checked_cost(tool_name, cost),
         )
 
     return _Decorator(build) if handler is None else build(handler)
 
 
-def _examples(name: str, schema: Schema, examples: Iterable[Mapping[str, Any]]) -> tuple[Mapping[str, Any], ...]:
+def _checked_cost(name: str, cost: float | None) -> float | None:
+    if cost is not None and (type(cost) not in (int, float) or not 0 <= cost < inf):
+        raise DefinitionError(f"tool {name!r}: cost must be a number, 0 or more; got {cost!r}")
+    return cost
+
+
+def checked_examples(name: str, schema: Schema, examples: Iterable[Mapping[str, Any]]) -> tuple[Mapping[str, Any], ...]:
     """Return examples as JSON data of their own. Raises ``DefinitionError`` for one that a call would refuse."""
     kept: list[Mapping[str, Any]] = []
     for number, example in enumerate(listed(f"tool {name!r}: examples", examples), start=1):

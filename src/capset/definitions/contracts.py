@@ -1,0 +1,253 @@
+"""What a processor takes and gives, read from the schemas of its messages (spec 3, K4, K5)."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType, UnionType
+from typing import Annotated, Any, Final, Literal, Union, cast, get_args, get_origin
+
+from pydantic import BaseModel
+
+from capset.definitions.foreign import foreign_schema
+from capset.definitions.messages import Kind, Message
+from capset.definitions.names import MESSAGE
+from capset.definitions.objects import object_fields
+from capset.definitions.schemas import Schema, schema_of, schema_of_fields
+from capset.errors import DefinitionError
+
+Shown = type[BaseModel] | Mapping[str, Any]
+"""A message as it is declared: a pydantic model, or a JSON Schema, whose values are of every JSON type."""
+WHOLE: Final = "data"
+"""The one argument of a tool whose data is no object."""
+_INBOUND: Final = ("command", "query")
+_OUTBOUND: Final = ("reply", "event")
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Contract:
+    """The messages of one processor, and how many of its emissions may wait for their consumer.
+
+    ``type`` is its routing key. ``events`` and ``replies`` are the schemas of the data of what it emits, by type.
+    ``receive`` makes of validated arguments what the processor is given. Where ``is_whole``, the data is no object, and
+    the arguments are ``{"data": …}``.
+    """
+
+    kind: Literal["command", "query"]
+    type: str
+    inbound: Schema
+    outbound: Schema
+    events: Mapping[str, Schema]
+    replies: Mapping[str, Schema]
+    receive: Callable[[dict[str, Any]], Any]
+    is_whole: bool
+    buffer: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Envelope:
+    """One message of a contract. ``data`` is its annotation, or its JSON Schema; ``None`` where it has none."""
+
+    kind: Kind
+    type: str
+    data: Any
+    model: type[BaseModel] | None
+
+
+def contract_of(owner: str, inbound: Shown, outbound: object, buffer: int) -> tuple[Contract, Schema, Schema]:
+    """Return the contract, and the schemas of the tool's arguments and of its reply's data.
+
+    ``outbound`` is a message, a union of some, or a list of some. Raises ``DefinitionError``, beginning with ``owner``.
+    """
+    if type(buffer) is not int or buffer < 0:
+        raise DefinitionError(f"{owner}: buffer must be a number of messages, 0 or more; got {buffer!r}")
+    came = _envelope(f"{owner}, its inbound", inbound, _INBOUND)
+    given = _members(f"{owner}, its outbound", outbound)
+    emitted = [_envelope(f"{owner}, its outbound", one, _OUTBOUND) for one in given]
+    data = {kind: _by_type(owner, kind, emitted) for kind in _OUTBOUND}
+    arguments, receive, is_whole = _arguments(owner, came)
+    contract = Contract(
+        cast("Literal['command', 'query']", came.kind),
+        came.type,
+        _schema(f"{owner}, its inbound", inbound),
+        _union(f"{owner}, its outbound", given),
+        data["event"],
+        data["reply"],
+        receive,
+        is_whole,
+        buffer,
+    )
+    return contract, arguments, _reply(owner, [one for one in emitted if one.kind == "reply"])
+
+
+def _envelope(owner: str, shown: Shown, kinds: tuple[str, ...]) -> _Envelope:
+    """Read one message. Raises ``DefinitionError`` for one that has not exactly one literal type, and one kind."""
+    if isinstance(shown, type) and issubclass(shown, BaseModel):  # pyright: ignore[reportUnnecessaryIsInstance]  # untyped callers
+        told = f"{owner}, {shown.__name__}"
+        fields = {name: info.annotation for name, info in shown.model_fields.items()}
+        literals = {name: _literals(fields.get(name)) for name in ("kind", "type")}
+        data, description, model = fields.get(WHOLE), shown.__doc__, shown
+    elif isinstance(shown, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        told, fields = owner, cast("Mapping[str, Any]", shown.get("properties") or {})
+        literals = {name: _constants(fields.get(name)) for name in ("kind", "type")}
+        data, description, model = fields.get(WHOLE), shown.get("description"), None
+        if data is not None and "$defs" in shown:
+            data = {**data, "$defs": shown["$defs"]}
+    else:
+        raise DefinitionError(f"{owner} must be a pydantic model or a JSON Schema; got {shown!r:.80}")
+    if unknown := sorted(fields.keys() - {"kind", "type", WHOLE}):
+        raise DefinitionError(f"{told}: a message has kind, type and data, and no {unknown[0]!r}; put it into data")
+    for name, values in literals.items():
+        if len(values) != 1 or not isinstance(values[0], str):
+            raise DefinitionError(
+                f"{told}: its {name} must be one literal text, by which it is routed; got {list(values)!r:.80}",
+                hint=f"write {name}: Literal['…'] = '…'" if model else f"write properties.{name}: {{'const': '…'}}",
+            )
+    kind, type_ = literals["kind"][0], literals["type"][0]
+    if kind not in kinds:
+        raise DefinitionError(f"{told}: its kind must be {' or '.join(kinds)}; got {kind!r}")
+    if not re.fullmatch(MESSAGE, type_):
+        raise DefinitionError(f"{told}: its type must match {MESSAGE.pattern}; got {type_!r}")
+    if not isinstance(description, str) or not description.strip():
+        raise DefinitionError(f"{told} needs a description (a docstring): it is shown to whoever chooses the tool")
+    return _Envelope(cast("Kind", kind), type_, data, model)
+
+
+def _literals(annotation: Any) -> tuple[Any, ...]:
+    bare = get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
+    return get_args(bare) if get_origin(bare) is Literal else ()
+
+
+def _constants(schema: Any) -> tuple[Any, ...]:
+    found: Mapping[str, Any] = cast("Mapping[str, Any]", schema) if isinstance(schema, Mapping) else {}
+    return (found["const"],) if "const" in found else tuple(found.get("enum", ()))
+
+
+def _members(owner: str, outbound: object) -> list[Shown]:
+    """Return the messages of a union: of types, of a JSON Schema's ``oneOf`` or ``anyOf``, or of a list."""
+    bare: Any = get_args(outbound)[0] if get_origin(outbound) is Annotated else outbound
+    if get_origin(bare) in (Union, UnionType):
+        return list(get_args(bare))
+    if isinstance(bare, Mapping):
+        schema = cast("Mapping[str, Any]", bare)
+        options: Any = schema.get("oneOf", schema.get("anyOf"))
+        if options is None:
+            return [schema]
+        defs = {"$defs": schema["$defs"]} if "$defs" in schema else {}
+        return [_resolved(owner, {**defs, **option}) for option in options]
+    if isinstance(bare, Iterable) and not isinstance(bare, str | type):
+        bare = list(cast("Iterable[Shown]", bare))
+        if not bare:
+            raise DefinitionError(f"{owner} must be at least one reply or event")
+        return bare
+    return [cast("Shown", bare)]
+
+
+def _resolved(owner: str, schema: dict[str, Any]) -> dict[str, Any]:
+    """Return what an option of a union points at, if it is a reference into the document's own ``$defs``."""
+    reference = schema.get("$ref")
+    if reference is None:
+        return schema
+    name = str(reference).removeprefix("#/$defs/")
+    found = schema.get("$defs", {}).get(name)
+    if not isinstance(found, Mapping):
+        raise DefinitionError(f"{owner}: the reference {reference!r} points at nothing in its $defs")
+    return {"$defs": schema["$defs"], **cast("Mapping[str, Any]", found)}
+
+
+def _schema(owner: str, shown: Shown) -> Schema:
+    return foreign_schema(owner, shown) if isinstance(shown, Mapping) else schema_of(owner, shown, "validation")
+
+
+def _union(owner: str, members: list[Shown]) -> Schema:
+    models = [one for one in members if not isinstance(one, Mapping)]
+    if len(models) == len(members):
+        return schema_of(owner, cast("Any", Union)[tuple(models)], "serialization")
+    schemas = [one if isinstance(one, Mapping) else _schema(owner, one).json_schema for one in members]
+    if len(schemas) == 1:
+        return foreign_schema(owner, schemas[0])
+    # Each keeps its own definitions: references in it are written from the root, so they go there.
+    defs: dict[str, Any] = {}
+    for one in schemas:
+        for name, inner in one.get("$defs", {}).items():
+            if defs.setdefault(name, inner) != inner:
+                raise DefinitionError(f"{owner}: two of its messages define {name!r} differently in their $defs")
+    options = [{key: value for key, value in one.items() if key != "$defs"} for one in schemas]
+    return foreign_schema(owner, {"anyOf": options, **({"$defs": defs} if defs else {})})
+
+
+def _data_schema(owner: str, envelope: _Envelope, mode: Literal["validation", "serialization"]) -> Schema:
+    if envelope.data is None:
+        return schema_of(owner, None, mode)
+    if envelope.model is None:
+        return foreign_schema(owner, envelope.data)
+    return schema_of(owner, envelope.data, mode)
+
+
+def _by_type(owner: str, kind: str, emitted: list[_Envelope]) -> Mapping[str, Schema]:
+    found: dict[str, Schema] = {}
+    for one in emitted:
+        if one.kind == kind:
+            if one.type in found:
+                raise DefinitionError(f"{owner}, its outbound: two {kind}s have the type {one.type!r}")
+            found[one.type] = _data_schema(f"{owner}, its {kind} {one.type!r}", one, "serialization")
+    return MappingProxyType(found)
+
+
+def _reply(owner: str, replies: list[_Envelope]) -> Schema:
+    """Return the schema of what a call returns: the data of whichever reply comes."""
+    schemas = [_data_schema(f"{owner}, its reply", one, "serialization") for one in replies]
+    if not schemas:
+        return schema_of(owner, None, "serialization")
+    if len(schemas) == 1:
+        return schemas[0]
+    if all(one.model is not None for one in replies):
+        return schema_of(
+            f"{owner}, its replies", cast("Any", Union)[tuple(one.data for one in replies)], "serialization"
+        )
+    return schema_of(f"{owner}, its replies", object, "serialization")
+
+
+def _arguments(owner: str, came: _Envelope) -> tuple[Schema, Callable[[dict[str, Any]], Any], bool]:
+    told = f"{owner}, its inbound data"
+    if came.model is None:
+        return _foreign_arguments(told, came)
+    build = came.model.model_construct
+
+    def wrap(data: Any) -> BaseModel:
+        return build(kind=came.kind, type=came.type, data=data)
+
+    if came.data is None:
+        return schema_of_fields(came.type, {}), lambda arguments: build(kind=came.kind, type=came.type), False
+    fields = object_fields(told, came.data)
+    if fields is None:
+        schema = schema_of_fields(came.type, {WHOLE: _annotated(came.model)})
+        return schema, lambda arguments: wrap(arguments[WHOLE]), True
+    schema = schema_of_fields(came.type, fields)
+    if isinstance(came.data, type) and dataclasses.is_dataclass(cast("type[object]", came.data)):
+        return schema, lambda arguments: wrap(came.data(**arguments)), False
+    check = schema_of(told, came.data, "validation").check
+    return schema, lambda arguments: wrap(check(arguments)), False
+
+
+def _annotated(model: type[BaseModel]) -> Any:
+    """Return the annotation of the data with what its field says of it, such as a description."""
+    info = model.model_fields[WHOLE].asdict()
+    annotation: Any = info["annotation"]
+    for note in info["metadata"]:
+        annotation = Annotated[annotation, note]
+    return annotation
+
+
+def _foreign_arguments(owner: str, came: _Envelope) -> tuple[Schema, Callable[[dict[str, Any]], Any], bool]:
+    if came.data is None:
+        return schema_of_fields(came.type, {}), lambda arguments: Message(came.kind, came.type), False
+    data = cast("Mapping[str, Any]", came.data)
+    if data.get("type") == "object":
+        return foreign_schema(owner, data), lambda arguments: Message(came.kind, came.type, arguments), False
+    inner = {key: value for key, value in data.items() if key != "$defs"}
+    whole: dict[str, Any] = {"type": "object", "properties": {WHOLE: inner}, "required": [WHOLE]}
+    whole |= {"additionalProperties": False} | ({"$defs": data["$defs"]} if "$defs" in data else {})
+    return foreign_schema(owner, whole), lambda arguments: Message(came.kind, came.type, arguments[WHOLE]), True
