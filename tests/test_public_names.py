@@ -20,6 +20,7 @@ NAMES = [
     "ContextMessage",
     "Decision",
     "DefinitionError",
+    "Emit",
     "Hooks",
     "Json",
     "Kernel",
@@ -49,9 +50,11 @@ NAMES = [
     "deny",
     "dynamic_toolkit",
     "evaluate",
+    "handles",
     "parameterised",
     "policy",
     "tool",
+    "yields",
 ]
 
 

@@ -13,6 +13,7 @@ from capset.definitions.parameterised import parameterised
 from capset.definitions.policies import Decision, Policy, Request, allow, ask, deny, policy
 from capset.definitions.presets import Preset
 from capset.definitions.principals import Principal
+from capset.definitions.processors import Emit, handles, yields
 from capset.definitions.records import Record
 from capset.definitions.references import CapabilityRef
 from capset.definitions.resources import Resource
@@ -37,6 +38,7 @@ __all__ = [
     "ContextMessage",
     "Decision",
     "DefinitionError",
+    "Emit",
     "Hooks",
     "Json",
     "Kernel",
@@ -66,7 +68,9 @@ __all__ = [
     "deny",
     "dynamic_toolkit",
     "evaluate",
+    "handles",
     "parameterised",
     "policy",
     "tool",
+    "yields",
 ]

@@ -35,6 +35,7 @@
     │   └── ContextError           500  a context entry failed, or gave what is no context
     │       └── ContextShapeConflict  500  text from one contributor, a mapping from another, under one key
     ├── DeadlineExceeded           504  the call's time was up
+    │   └── ConsumerTimeout        504  whoever reads the call's messages took none for too long
     ├── Cancelled                  503  the call was cancelled before it ended
     ├── StoreError                 503  the database is missing, corrupt, newer, full or busy
     ├── Unreachable                503  a server cannot be reached, or the connection to it broke
@@ -267,6 +268,10 @@ class DeadlineExceeded(CapsetError):
     code = "deadline_exceeded"
     status = 504
     retryable = True
+
+
+class ConsumerTimeout(DeadlineExceeded):
+    code = "consumer_timeout"
 
 
 class Cancelled(CapsetError):

@@ -7,17 +7,20 @@ from capset.definitions.files import Files, FileStat, normalise_path
 from capset.definitions.resources import Documents
 from capset.definitions.secrets import Secrets
 from capset.errors import FileError, StateError
+from capset.kernel.duplex import Duplex
 from capset.kernel.generating import GeneratorRunner, ModelStep, Turn
 from capset.kernel.hosting.events import ContextMerged, SessionTurn, TurnEnded, TurnFailed, TurnStarted
 from capset.kernel.hosting.hooks import SessionHooks
 from capset.kernel.hosting.host import SessionHost
 from capset.kernel.hosting.session import HostedSession
+from capset.kernel.serving import Serving
 
 __all__ = [
     "ContextMerged",
     "Document",
     "Documents",
     "DocumentsHandle",
+    "Duplex",
     "FileError",
     "FileStat",
     "Files",
@@ -26,6 +29,7 @@ __all__ = [
     "ModelStep",
     "ResourceHandle",
     "Secrets",
+    "Serving",
     "SessionHooks",
     "SessionHost",
     "SessionTurn",

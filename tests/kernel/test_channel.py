@@ -1,4 +1,4 @@
-"""The bounded hand-off between a call and its reader."""
+"""The bounded hand-off between calls and their reader."""
 
 from __future__ import annotations
 
@@ -9,12 +9,29 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from capset import Message
-from capset.kernel.channel import Channel
+from capset.kernel.channel import Lane, Outlet
 from tests.kernel.support import turns
 
 
 def message(number: int) -> Message:
     return Message("event", "x", number)
+
+
+class Channel:
+    """One lane and its outlet."""
+
+    def __init__(self, buffer: int = 0) -> None:
+        self.outlet = Outlet()
+        self.lane = Lane(self.outlet, buffer)
+        self.send = self.lane.send
+        self.receive = self.outlet.receive
+
+    def finish(self, last: Message | None) -> None:
+        self.lane.finish(last)
+        self.outlet.end()
+
+    def leave(self) -> None:
+        self.outlet.leave((self.lane,))
 
 
 async def received(channel: Channel) -> list[int]:
@@ -95,18 +112,29 @@ async def test_a_receiver_that_is_cancelled_takes_nothing_with_it() -> None:
     await sending
 
 
+async def test_what_was_handed_to_a_receiver_that_is_cancelled_is_there_for_the_next() -> None:
+    channel = Channel()
+    receiving = asyncio.create_task(channel.receive())
+    await turns()
+    await channel.send(message(1))  # handed over, and not looked at yet
+    receiving.cancel()
+    channel.finish(message(2))
+    await turns()
+    assert receiving.cancelled()
+    assert await received(channel) == [1, 2]
+
+
+@pytest.mark.spec("K14")
 async def test_a_sender_that_is_cancelled_does_not_block_the_next() -> None:
     channel = Channel()
-    first = asyncio.create_task(channel.send(message(1)))
-    second = asyncio.create_task(channel.send(message(2)))
+    sending = [asyncio.create_task(channel.send(message(number))) for number in range(4)]
     await turns()
-    first.cancel()
+    sending[0].cancel()  # what lies there already is delivered
+    sending[1].cancel()  # what has not begun is not
     await turns()
-    for number in (1, 2):
-        one = await channel.receive()
-        assert one
-        assert one.data == number
-    await second
+    channel.finish(None)
+    assert await received(channel) == [0, 2, 3]
+    await asyncio.gather(*sending[2:])
 
 
 async def test_there_is_one_receiver() -> None:
@@ -126,3 +154,29 @@ async def test_once_the_receiver_has_left_senders_are_cancelled() -> None:
     channel.leave()
     with pytest.raises(asyncio.CancelledError):
         await channel.send(message(1))
+
+
+async def test_senders_that_wait_are_cancelled_when_the_receiver_leaves() -> None:
+    channel = Channel()
+    sending = [asyncio.create_task(channel.send(message(number))) for number in range(3)]
+    await turns()
+    channel.leave()
+    await asyncio.wait(sending)
+    assert all(task.cancelled() for task in sending)
+
+
+@pytest.mark.spec("K14")
+async def test_lanes_take_turns_and_each_keeps_its_order() -> None:
+    outlet, drained = Outlet(), list[str]()
+    lanes = {name: Lane(outlet, 1, lambda name=name: drained.append(name)) for name in "ab"}
+    for number in range(2):
+        lanes["a"].offer(message(number))
+    lanes["b"].offer(message(10))
+    assert [one.data for one in (await outlet.receive(), await outlet.receive()) if one] == [0, 10]
+    lanes["b"].finish(message(11))
+    lanes["a"].finish(None)
+    assert drained == []
+    assert [one.data for one in (await outlet.receive(), await outlet.receive()) if one] == [1, 11]
+    assert drained == ["a", "b"]
+    outlet.end()
+    assert await outlet.receive() is None

@@ -24,6 +24,8 @@ class Deadline:
         self._task: asyncio.Task[Any] | None = None
 
     def __enter__(self) -> Deadline:
+        self._task = asyncio.current_task()
+        self._cancelling = self._task.cancelling() if self._task else 0
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -39,10 +41,7 @@ class Deadline:
     def start(self) -> None:
         """Begin, or go on after ``stop``; does nothing while it is running, or when the time was up."""
         if self._handle is None and not self.expired:
-            if self._task is None:
-                self._loop = asyncio.get_running_loop()
-                self._task = asyncio.current_task()
-                self._cancelling = self._task.cancelling() if self._task else 0
+            self._loop = asyncio.get_running_loop()
             self._handle = self._loop.call_later(self._left, self._expire)
 
     def stop(self) -> bool:

@@ -10,6 +10,7 @@ from types import MappingProxyType
 
 from capset.composition.compose import Composition
 from capset.composition.installing import Gate, Installed, InstalledToolkit, Installing
+from capset.composition.routes import check_routes
 from capset.definitions.policies import Policy
 from capset.definitions.toolkits import DynamicToolkit, Member, ToolkitContext, checked_members, distinct_tools
 from capset.errors import CapsetError, DefinitionError, PolicyConflict, ToolkitFailed, ToolNameConflict
@@ -61,6 +62,7 @@ class Making:
                     "that nothing declares statically",
                     hint="put the tools that run blocks into tools=",
                 )
+        _check_routes(self._installing.tools.values())
         members = dict.fromkeys(self._in_order(self._plan.members))
         return Plan(composition, tuple(members), MappingProxyType(self._installing.tools))
 
@@ -84,6 +86,13 @@ class Making:
                     f"two different policies have the id {one.policy.id!r}",
                     hint="share one Policy object, or give one of them another id",
                 )
+
+
+def _check_routes(tools: Iterable[Installed]) -> None:
+    try:
+        check_routes(tools)
+    except ToolNameConflict as error:
+        raise ToolkitFailed(error.message, hint=error.hint) from error
 
 
 async def make_members(toolkit: DynamicToolkit, context: ToolkitContext) -> tuple[Member, ...]:

@@ -51,6 +51,11 @@ def tool_payload(tool: AnyTool) -> Payload:
         payload["policyBindings"] = _bindings(tool.policies)
     if tool.version is not None:
         payload["version"] = tool.version
+    if tool.cost is not None:
+        payload["cost"] = tool.cost
+    if tool.contract is not None:
+        payload["inbound"] = tool.contract.inbound.hash_input
+        payload["outbound"] = tool.contract.outbound.hash_input
     return payload
 
 

@@ -29,6 +29,8 @@ def bind(composition: Composition, tools: Mapping[str, Installed] | None = None)
             owners = (installed.source.capability, *aliases[installed.source.capability])
             by_name |= {f"{owner}.{installed.name}": road for owner in owners}
         by_tool[tool] = ambiguous_road(road) if tool in by_tool else road
+        if tool.contract is not None:
+            by_name[tool.type] = by_tool[tool]
     for one in composition.chosen:
         for _, part in one.parts:
             for tool in part.tools:

@@ -1,68 +1,154 @@
-"""A bounded hand-off between a call that emits and whoever listens (spec 3, K14), cheaper than a queue of tasks."""
+"""A bounded hand-off between calls that emit and whoever listens (spec 3, K14), cheaper than a queue of tasks."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 
 from capset.definitions.messages import Message
 
+Turn = asyncio.Future[None]
+"""Done when a sender that is ahead may go on; cancelled when nobody listens any more."""
 
-class Channel:
-    """Messages in order, each taken once. A sender that is ahead by more than ``buffer`` messages waits.
 
-    One receiver. ``finish()`` lets it take what is there and then ends it; once it has left, senders are cancelled.
+class Outlet:
+    """Where messages are received: those of one lane in order, those of several in turns. One receiver.
+
+    ``end()`` lets it take what is there and then ends it; once it has left, what is sent is cancelled.
     """
 
-    __slots__ = ("_buffer", "_closed", "_messages", "_receiver", "_senders")
+    __slots__ = ("_is_ended", "is_left", "ready", "receiver")
 
-    def __init__(self, buffer: int = 0) -> None:
+    def __init__(self) -> None:
+        self.ready: deque[Lane] = deque()
+        """The lanes that hold messages, each once."""
+        self.receiver: asyncio.Future[Message | None] | None = None
+        self.is_left = False
+        self._is_ended = False
+
+    async def receive(self) -> Message | None:
+        """Return the next message, or ``None`` once the outlet is ended and empty."""
+        if self.ready:
+            return self._take()
+        if self._is_ended:
+            return None
+        if self.receiver is not None:
+            raise RuntimeError("the messages of a call have one reader, and another is waiting")
+        receiver = self.receiver = asyncio.get_running_loop().create_future()
+        try:
+            return await receiver
+        except asyncio.CancelledError:
+            if receiver.done() and not receiver.cancelled() and (given := receiver.result()) is not None:
+                # It was handed over in the very moment: the next who receives must find it.
+                returned = Lane(self)
+                returned.messages.append(given)
+                self.ready.appendleft(returned)
+            raise
+        finally:
+            self.receiver = None
+
+    def _take(self) -> Message:
+        lane = self.ready.popleft()
+        message = lane.messages.popleft()
+        lane.let_in()
+        if lane.messages:
+            self.ready.append(lane)
+        elif lane.on_drained is not None and lane.is_finished:
+            lane.on_drained()
+        return message
+
+    def end(self) -> None:
+        """Say that no lane will send any more."""
+        self._is_ended = True
+        self.hand(None)
+
+    def leave(self, lanes: tuple[Lane, ...] = ()) -> None:
+        """Say that nobody will receive any more, and cancel the senders that wait in some lanes."""
+        self.is_left = True
+        for lane in lanes:
+            lane.cancel()
+
+    def hand(self, message: Message | None) -> bool:
+        """Hand a message to a receiver that waits for one, or tell it of the end; return whether there was any."""
+        receiver = self.receiver
+        if receiver is None or receiver.done():
+            return False
+        receiver.set_result(message)
+        return True
+
+
+class Lane:
+    """One sender's way to an outlet; at most ``buffer + 1`` of its messages lie there, however many send at once.
+
+    What is handed to a receiver that waits counts as taken.
+    """
+
+    __slots__ = ("_buffer", "_outlet", "_turn", "_waiting", "is_finished", "messages", "on_drained")
+
+    def __init__(self, outlet: Outlet, buffer: int = 0, on_drained: Callable[[], None] | None = None) -> None:
+        """``on_drained`` is called when the lane is finished and its last message was taken."""
+        self._outlet = outlet
         self._buffer = buffer
-        self._messages: deque[Message] = deque()
-        self._senders: deque[asyncio.Future[None]] = deque()
-        self._receiver: asyncio.Future[None] | None = None
-        self._closed = False
+        self.messages: deque[Message] = deque()
+        self._turn: Turn | None = None
+        """Of the one message that is beyond the buffer."""
+        self._waiting: deque[tuple[Turn, Message]] = deque()
+        self.is_finished = False
+        self.on_drained = on_drained
+
+    def offer(self, message: Message) -> Turn | None:
+        """Send a message. Returns what the sender is to wait for before it goes on, unless there is room."""
+        outlet = self._outlet
+        if outlet.is_left or self.is_finished:
+            raise asyncio.CancelledError("nobody reads these messages any more")
+        if outlet.hand(message):
+            return None
+        held = len(self.messages)
+        if held > self._buffer:
+            turn: Turn = asyncio.get_running_loop().create_future()
+            self._waiting.append((turn, message))
+            return turn
+        self.messages.append(message)
+        if not held:
+            outlet.ready.append(self)
+        if held < self._buffer:
+            return None
+        turn = self._turn = asyncio.get_running_loop().create_future()
+        return turn
 
     async def send(self, message: Message) -> None:
-        """Hand a message over, and return when it is taken or the buffer has room for it."""
-        if self._closed:
-            raise asyncio.CancelledError("nobody reads these messages any more")
-        self._messages.append(message)
-        if self._receiver is not None and not self._receiver.done():
-            self._receiver.set_result(None)
-        if len(self._messages) > self._buffer:
-            turn = asyncio.get_running_loop().create_future()
-            self._senders.append(turn)
+        """Send a message, and return when it is taken or the buffer has room for it."""
+        turn = self.offer(message)
+        if turn is not None:
             await turn
+
+    def let_in(self) -> None:
+        """Let the sender go on whose message was beyond the buffer, and the next take its place."""
+        turn, self._turn = self._turn, None
+        if turn is not None and not turn.done():
+            turn.set_result(None)
+        while self._waiting:
+            turn, message = self._waiting.popleft()
+            if not turn.done():  # else its sender was cancelled, and is not here any more
+                self.messages.append(message)
+                self._turn = turn
+                return
 
     def finish(self, last: Message | None) -> None:
         """Add a last message, if there is one, and close: the sender is done and need not wait."""
-        if last is not None:
-            self._messages.append(last)
-        self._closed = True
-        if self._receiver is not None and not self._receiver.done():
-            self._receiver.set_result(None)
+        self.is_finished = True
+        if last is not None and not self._outlet.is_left and not self._outlet.hand(last):
+            self.messages.append(last)
+            if len(self.messages) == 1:
+                self._outlet.ready.append(self)
+        if not self.messages and self.on_drained is not None:
+            self.on_drained()
 
-    def leave(self) -> None:
-        """Say that nobody will receive any more."""
-        self._closed = True
-
-    async def receive(self) -> Message | None:
-        """Return the next message, or ``None`` once the channel is closed and empty."""
-        if self._receiver is not None:
-            raise RuntimeError("the messages of a call have one reader, and another is waiting")
-        while not self._messages:
-            if self._closed:
-                return None
-            self._receiver = asyncio.get_running_loop().create_future()
-            try:
-                await self._receiver
-            finally:
-                self._receiver = None
-        message = self._messages.popleft()
-        while self._senders:
-            turn = self._senders.popleft()
-            if not turn.done():
-                turn.set_result(None)
-                break
-        return message
+    def cancel(self) -> None:
+        """Cancel the senders that wait."""
+        waiting = [turn for turn, _ in self._waiting]
+        self._waiting.clear()
+        for turn in (self._turn, *waiting):
+            if turn is not None:
+                turn.cancel()

@@ -42,6 +42,10 @@ class CallContext:
         """The call, or the run, for the kernel's own use."""
         return self._origin
 
+    def move_to(self, origin: Origin) -> None:
+        """Be the context of another call: of the next message of a duplex stream."""
+        self._origin = origin
+
     @property
     def principal(self) -> Principal:
         """Who acts."""

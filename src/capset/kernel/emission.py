@@ -8,29 +8,109 @@ from typing import Any, Final
 
 from capset.clock import iso
 from capset.definitions.messages import Kind, Message, Meta
-from capset.errors import CapsetError, StoreError
+from capset.errors import CapsetError, ConsumerTimeout, StoreError
+from capset.ids import time_of
+from capset.kernel.channel import Turn
 from capset.kernel.invocation import MISSING, Invocation
 
 _UNAVAILABLE: Final = "The store is not available; the log has the details."
 _log = logging.getLogger("capset.kernel")
 
 
-async def emit_event(call: Invocation, type: str, data: Any) -> None:
-    """Send one event, and return when its consumer has room. Nobody listening is no error.
+class Emitted(Message):
+    """A message of a call's. Its ``meta`` is written out when somebody reads it: most of a million nobody does."""
 
-    The tool's own timeout stands still while its consumer makes it wait; a deadline from outside does not (K16).
+    __slots__ = ("_call", "_mark", "_meta")
+
+    @property
+    def meta(self) -> Meta | None:
+        """What the kernel stamped it with when it was emitted."""
+        if self._meta is None:
+            object.__setattr__(self, "_meta", _meta(self._call, self._mark))
+        return self._meta
+
+    @meta.setter
+    def meta(self, value: Meta | None) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]  # it is a field still
+        object.__setattr__(self, "_meta", value)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Message):
+            return NotImplemented
+        mine, others = (self.kind, self.type, self.data), (other.kind, other.type, other.data)
+        return mine == others and self.meta == other.meta
+
+    def __hash__(self) -> int:
+        return hash((self.kind, self.type, self.meta))
+
+
+# A frozen dataclass sets its fields one by one through ``object``, which takes three times as long as its slots do.
+_set_kind, _set_type, _set_data = (vars(Message)[name].__set__ for name in ("kind", "type", "data"))
+_set_call, _set_mark, _set_meta = (vars(Emitted)[name].__set__ for name in ("_call", "_mark", "_meta"))
+_new = object.__new__
+
+
+def emitted(call: Invocation, kind: Kind, type: str, data: Any) -> Message:
+    """Return a message of a call, stamped with the moment and an id."""
+    message = _new(Emitted)
+    _set_kind(message, kind)
+    _set_type(message, type)
+    _set_data(message, data)
+    _set_call(message, call)
+    _set_mark(message, call.place.world.mark())
+    _set_meta(message, None)
+    return message
+
+
+def _meta(call: Invocation, mark: int) -> Meta:
+    causation = call.causation or call.id
+    stamped = iso(time_of(mark))
+    return Meta(call.place.world.ids.text(mark), stamped, call.correlation, causation, None, call.traceparent)
+
+
+async def emit_event(call: Invocation, type: str, data: Any) -> None:
+    """Send one event, and return when its consumer has room. Nobody listening is no error."""
+    if call.lane is not None:
+        turn = call.lane.offer(emitted(call, "event", type, data))
+        if turn is not None:
+            await wait_for_consumer(call, turn)
+
+
+async def wait_for_consumer(call: Invocation, turn: Turn) -> None:
+    """Wait until a call's consumer has room.
+
+    The tool's own timeout stands still meanwhile; a deadline from outside does not (K16). Raises ``ConsumerTimeout``
+    when the consumer lets it wait for too long.
     """
-    if call.sink is None:
-        return
-    scope, loop = call.scope, asyncio.get_running_loop()
-    if scope is None or scope.when() is None:
-        await call.sink(_message(call, "event", type, data))
-        return
-    left = (scope.when() or 0) - loop.time()
-    scope.reschedule(call.deadline)
-    await call.sink(_message(call, "event", type, data))
-    end = loop.time() + left
-    scope.reschedule(end if call.deadline is None else min(end, call.deadline))
+    scope, left = call.scope, None
+    call.blocked += 1
+    if scope is not None and call.blocked == 1 and (end := scope.when()) is not None and not scope.expired():
+        left = end - asyncio.get_running_loop().time()
+        scope.reschedule(call.deadline)
+        call.time_left = left
+    try:
+        if call.consumer_timeout is None:
+            await turn
+        else:
+            await _patiently(call, turn, call.consumer_timeout)
+    finally:
+        call.blocked -= 1
+        if scope is not None and not call.blocked and call.time_left is not None:
+            if call.scope is scope and not scope.expired():
+                end = asyncio.get_running_loop().time() + call.time_left
+                scope.reschedule(end if call.deadline is None else min(end, call.deadline))
+            call.time_left = None
+
+
+async def _patiently(call: Invocation, turn: Turn, seconds: float) -> None:
+    clock = asyncio.timeout(seconds)
+    try:
+        async with clock:
+            await turn
+    except TimeoutError:
+        if not clock.expired():
+            raise
+        name = call.road.name
+        raise ConsumerTimeout(f"The consumer of {name!r} took nothing for {seconds:g} s, so it was ended.") from None
 
 
 def shown(error: CapsetError, call: Invocation) -> CapsetError:
@@ -46,16 +126,10 @@ def shown(error: CapsetError, call: Invocation) -> CapsetError:
 def outcome_message(call: Invocation) -> Message | None:
     """Return the reply or the error that ends a call, or ``None`` if it succeeded without either."""
     if call.error is not None:
-        return _message(call, "error", call.road.name, error_data(call.error))
+        return emitted(call, "error", call.road.type, error_data(call.error))
     if call.value is MISSING:
         return None
-    return _message(call, "reply", call.road.name, call.data)
-
-
-def _message(call: Invocation, kind: Kind, type: str, data: Any) -> Message:
-    world = call.place.world
-    meta = Meta(world.ids.new(), iso(world.clock.time_ns()), call.correlation, causation=call.causation)
-    return Message(kind, type, data, meta)
+    return emitted(call, "reply", call.reply_type or call.road.type, call.data)
 
 
 def error_data(error: CapsetError) -> dict[str, Any]:

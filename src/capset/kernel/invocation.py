@@ -8,21 +8,21 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from capset.definitions.hooks import NO_HOOKS, Hooks
-from capset.definitions.messages import Json, Message
+from capset.definitions.messages import Json
 from capset.definitions.plain import plain_unvalidated
 from capset.definitions.records import Outcome
 from capset.definitions.tools import AnyTool
 from capset.errors import CapsetError
+from capset.kernel.channel import Lane
 from capset.kernel.place import Place
 
 if TYPE_CHECKING:
     from capset.kernel.execution import Execution
+    from capset.kernel.processing import Processing
 
 MISSING: Final = object()
 """The result of a handler that gave none."""
 
-Sink = Callable[[Message], Awaitable[None]]
-"""Where a call's messages go; it returns when there is room for the next."""
 Step = Callable[["Invocation"], Awaitable[None] | None]
 """What a stage does to one call: raise to refuse it, or change it. Only what suspends is awaitable."""
 
@@ -38,6 +38,12 @@ class Road:
     has_side_effects: bool
     steps: tuple[Step, ...]
     hooks: Hooks = NO_HOOKS
+
+    @property
+    def type(self) -> str:
+        """The type of its messages: a processor's own, else the name that it is called by."""
+        contract = self.tool and self.tool.contract
+        return self.name if contract is None else contract.type
 
 
 @dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
@@ -69,7 +75,21 @@ class Invocation:
     deadline: float | None = None
     """In the event loop's time."""
     scope: Timeout | None = None
-    sink: Sink | None = None
+    lane: Lane | None = None
+    """Where the call's messages go, if anybody listens."""
+    consumer_timeout: float | None = None
+    """Seconds that its consumer may let it wait."""
+    blocked: int = 0
+    """How many of its emissions wait for the consumer."""
+    time_left: float | None = None
+    """Seconds of the tool's own timeout that are left once they do not wait any more."""
+    inbound: Any = None
+    """What a processor is given: the message, of the type that its contract declares."""
+    reply_type: str | None = None
+    """The type of the reply, where a processor gave one."""
+    processor: Processing | None = None
+    """The processor that is running already, on a duplex stream."""
+    traceparent: str | None = None
     depth: int = 0
     """How many calls this one is nested in."""
     above: Execution | None = None

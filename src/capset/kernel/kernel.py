@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterable, Mapping
 from contextlib import asynccontextmanager
 from functools import lru_cache
 from types import TracebackType
@@ -13,6 +13,7 @@ from typing_extensions import Unpack
 from capset.clock import Clock, SystemClock, iso
 from capset.composition.compose import Composition, compose
 from capset.definitions.blocks import Block
+from capset.definitions.messages import Message
 from capset.definitions.principals import Principal
 from capset.definitions.secrets import Secrets
 from capset.errors import CapsetError, DefinitionError, NotFound
@@ -26,12 +27,15 @@ from capset.kernel.generating import GeneratorRunner
 from capset.kernel.invocation import Roads
 from capset.kernel.place import Place
 from capset.kernel.secrets import EnvironmentSecrets
+from capset.kernel.serving import Serving
 from capset.kernel.session import Session
 from capset.kernel.world import World
 from capset.stores.base import AuditLog, SessionRow, Store, make_store
 
 CACHED: Final = 1000
 """How many compositions a kernel keeps, the most recently used ones."""
+AT_ONCE: Final = 100
+"""How many invocations of one stream run beside each other, unless it is said."""
 DRAIN_SECONDS: Final = 5.0
 """How long closing waits for running streams before it cancels them."""
 
@@ -174,6 +178,12 @@ class Kernel:
         is_static = snapshot.plan is plan_of(composition)
         roads = self.bind(composition) if is_static else bind(composition, snapshot.installed)
         return Session(Place(row.id, world, snapshot, roads, files, composition.data))
+
+    def run(self, session: Session, messages: AsyncIterable[Message], *, limit: int = AT_ONCE) -> Serving:
+        """Serve a mixed stream of messages in a session, up to ``limit`` invocations at once; see ``Serving`` (K8)."""
+        if limit < 1:
+            raise DefinitionError(f"limit must be a number of invocations, 1 or more; got {limit!r}")
+        return Serving(self._entered(), session.ask, messages, limit)
 
     async def find_session(self, session_id: str) -> SessionRow | None:
         """Return what is kept of a session, or ``None``."""

@@ -102,6 +102,13 @@ def _unrecorded(failure: StoreError, call: Invocation) -> StoreError:
     return told
 
 
+def never_begun(call: Invocation) -> None:
+    """Put a call on record that was cancelled before its first step: it is an attempt all the same."""
+    if call.outcome is None:
+        call.place.world.calls += 1
+        record_cancelled(call)
+
+
 def record_cancelled(call: Invocation) -> None:
     """Say that a call was cancelled, and put that on record. The cancellation itself is the caller's to go on with."""
     call.error = Cancelled("The call was cancelled before it ended.", correlation=call.correlation)

@@ -19,6 +19,7 @@ from capset.errors import InvalidArguments
 from capset.evaluation.snapshot import Snapshot
 from capset.kernel.blocks import BlockRun, run_root
 from capset.kernel.calling import bound, ended, find_named, find_tool, result_of
+from capset.kernel.duplex import Duplex
 from capset.kernel.dynamic import road_in
 from capset.kernel.exposing import exposed
 from capset.kernel.invocation import Invocation, Road
@@ -39,7 +40,7 @@ class Session:
     Made by ``kernel.open()``. All its doors lead to the same road; ``call``, ``try_call`` and ``stream`` are sugar.
     """
 
-    __slots__ = ("_place", "_roads", "_timeout")
+    __slots__ = ("_consumer_timeout", "_place", "_roads", "_timeout")
 
     def __init__(self, place: Place) -> None:
         self._place = place
@@ -47,6 +48,7 @@ class Session:
         self._roads: Mapping[AnyTool, Road] = place.roads.by_tool if is_static else {}
         """Of the tools that need not be looked for: where dynamic ``uses`` decide, none."""
         self._timeout: float | None = None
+        self._consumer_timeout: float | None = None
 
     @property
     def id(self) -> str:
@@ -66,12 +68,18 @@ class Session:
         """The session's files, for the host: what is done here is not governed, and not on record."""
         return self._place.files
 
-    def options(self, *, timeout: float) -> Self:
-        """Return this session with ``timeout`` seconds for each call made through it."""
-        if not timeout > 0:
-            raise InvalidArguments(f"timeout must be a positive number of seconds; got {timeout!r}")
+    def options(self, *, timeout: float | None = None, consumer_timeout: float | None = None) -> Self:
+        """Return this session with other options for each call made through it; what is left out stays as it is.
+
+        ``timeout`` are the seconds that a call may take; ``consumer_timeout`` those for which whoever reads its
+        messages may let it wait (spec 3, K16).
+        """
         other = copy(self)
-        other._timeout = timeout
+        for name, seconds in (("timeout", timeout), ("consumer_timeout", consumer_timeout)):
+            if seconds is not None:
+                if not seconds > 0:
+                    raise InvalidArguments(f"{name} must be a positive number of seconds; got {seconds!r}")
+                setattr(other, f"_{name}", seconds)
         return other
 
     async def call(self, tool: Tool[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -98,16 +106,24 @@ class Session:
         """Send a command or a query, whose ``type`` is ``tool`` or ``capability.tool``, and read what comes back.
 
         ``data`` is a mapping, validated as Python, or ``Json``, validated as JSON. Queries are for tools with effect
-        ``read``, commands for all others (spec 3, K1). A correlation and a deadline in ``meta`` are kept.
+        ``read``, commands for all others (spec 3, K1). A processor's ``type`` leads to it too; its ``data`` is then as
+        its inbound says. A correlation, a deadline and a traceparent in ``meta`` are kept.
         """
-        return Messages(self._asked(message))
+        return Messages(self.ask(message))
+
+    def open(self, type: str) -> Duplex:
+        """Open a duplex stream to the processor of a type (or the tool of a name); see ``Duplex`` (spec 3, K8).
+
+        Where a function made the tool, each message is a call of its own.
+        """
+        return Duplex(self._place.world, find_named(type)(self._place), self.ask)
 
     async def try_message(self, message: Message) -> Result[Any]:
         """Send a message as ``invoke`` does, and return what came of it; its data is plain JSON data.
 
         For a caller who wants no events: nobody listens, so the call runs in its caller's own task.
         """
-        call = self._asked(message)
+        call = self.ask(message)
         await travel(call)
         return ended(call, call.data)
 
@@ -139,7 +155,8 @@ class Session:
     def _step(self) -> BlockRun:
         return BlockRun(self._place, deadline=self._deadline())
 
-    def _asked(self, message: Message) -> Invocation:
+    def ask(self, message: Message) -> Invocation:
+        """Return the call of a message, for the kernel's own use; nothing of it has begun."""
         meta, named = message.meta, find_named(message.type)
 
         def find(place: Place) -> Road:
@@ -148,9 +165,11 @@ class Session:
             wrong = road.tool and _misfit(road.tool, message, is_added=is_added)
             return refusing_road(road, InvalidArguments(f"Invalid message: {wrong}")) if wrong else road
 
-        call = self._start(self._found(find, message.type), {} if message.data is None else message.data)
+        road = self._found(find, message.type)
+        call = self._start(road, _given(road, message))
         if meta is not None:
             call.cause = str(meta.correlation), str(meta.id)
+            call.traceparent = meta.traceparent
             if isinstance(meta.deadline, int | float) and isfinite(meta.deadline):
                 left = meta.deadline - self._place.world.clock.time_ns() / 1e9
                 end = asyncio.get_running_loop().time() + left
@@ -164,7 +183,7 @@ class Session:
         """
         road, world = find_named(tool)(self._place), self._place.world
         meta = Meta(world.ids.new(), iso(world.clock.time_ns()), correlation) if correlation is not None else None
-        return Message("query" if road.tool and not road.has_side_effects else "command", tool, data, meta)
+        return Message(road.tool.kind if road.tool else "command", tool, data, meta)
 
     def _call(self, tool: AnyTool, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Invocation:
         road = self._roads.get(tool)
@@ -180,10 +199,20 @@ class Session:
         call = Invocation(self._place, road, given)
         if self._timeout is not None:
             call.deadline = self._deadline()
+        if self._consumer_timeout is not None:
+            call.consumer_timeout = self._consumer_timeout
         return call
 
     def _deadline(self) -> float | None:
         return None if self._timeout is None else asyncio.get_running_loop().time() + self._timeout
+
+
+def _given(road: Road, message: Message) -> Any:  # arguments as they came
+    """Return the arguments in a message: those of a processor whose data is no object are ``{"data": …}`` (K4)."""
+    contract, data = road.tool and road.tool.contract, message.data
+    if contract is not None and contract.is_whole and message.type == contract.type:
+        return Json(b'{"data":%b}' % data.text) if isinstance(data, Json) else {"data": data}
+    return {} if data is None else data
 
 
 def _misfit(tool: AnyTool, message: Message, *, is_added: bool) -> str | None:
@@ -191,7 +220,7 @@ def _misfit(tool: AnyTool, message: Message, *, is_added: bool) -> str | None:
 
     Of a tool that dynamic ``uses`` add a command is taken too: whoever asks by its name cannot know that it only reads.
     """
-    expected = "command" if tool.has_side_effects else "query"
+    expected = tool.kind
     if message.kind != expected and not (is_added and message.kind == "command"):
         return f"{tool.name!r} takes a {expected}, not a {message.kind}"
     if (meta := message.meta) is None:

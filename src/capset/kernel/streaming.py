@@ -9,10 +9,10 @@ from typing import Any, Self
 from capset.definitions.messages import Message
 from capset.definitions.tools import AnyTool
 from capset.kernel.calling import ended
-from capset.kernel.channel import Channel
+from capset.kernel.channel import Lane, Outlet
 from capset.kernel.emission import outcome_message
 from capset.kernel.invocation import Invocation
-from capset.kernel.pipeline import record_cancelled, travel
+from capset.kernel.pipeline import never_begun, travel
 from capset.kernel.results import Result
 from capset.kernel.world import stop
 
@@ -20,17 +20,17 @@ from capset.kernel.world import stop
 class Messages:
     """A call as it goes: ``async with session.stream(…) as messages: async for message in messages: …``.
 
-    The call starts on entry, in a task of the kernel's. It is never more than one message ahead of its reader (spec 3,
-    K14). Leaving early cancels it, and waits for its cleanup; the record says so.
+    The call starts on entry, in a task of the kernel's. It is never more than one message, and its processor's buffer,
+    ahead of its reader (spec 3, K14). Leaving early cancels it, and waits for its cleanup; the record says so.
     """
 
-    __slots__ = ("_call", "_channel", "_task")
+    __slots__ = ("_call", "_lane", "_outlet", "_task")
 
     def __init__(self, call: Invocation) -> None:
         self._call = call
-        self._channel = Channel()
+        self._outlet = Outlet()
+        self._lane = call.lane = Lane(self._outlet, buffer_of(call))
         self._task: asyncio.Task[None] | None = None
-        call.sink = self._channel.send
 
     @property
     def tool(self) -> str:
@@ -63,20 +63,16 @@ class Messages:
         """Start the call."""
         if self._task is not None:
             raise RuntimeError("a stream is entered once: each call has a stream of its own")
-        self._task = self._call.place.world.spawn(self._run())
+        self._task = self._call.place.world.spawn(self._run(), self._settle)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """End the call if it has not ended, and wait for its cleanup."""
-        self._channel.leave()
+        self._outlet.leave((self._lane,))
         if self._task is not None and not self._task.done():
             await stop({self._task})
-            if self._task.done() and self._call.outcome is None:
-                # Left before the task's first step, so nothing of the call ran; it is an attempt all the same.
-                self._call.place.world.calls += 1
-                record_cancelled(self._call)
 
     def __aiter__(self) -> Self:
         """Iterate over the messages, once."""
@@ -86,13 +82,21 @@ class Messages:
         """Return the next message. The reply or the error, if there is one, is the last."""
         if self._task is None:
             raise RuntimeError("enter the stream first: async with session.stream(…) as messages")
-        message = await self._channel.receive()
+        message = await self._outlet.receive()
         if message is None:
             raise StopAsyncIteration
         return message
 
     async def _run(self) -> None:
-        try:
-            await travel(self._call)
-        finally:
-            self._channel.finish(outcome_message(self._call))
+        await travel(self._call)
+
+    def _settle(self, task: asyncio.Task[None]) -> None:
+        never_begun(self._call)
+        self._lane.finish(outcome_message(self._call))
+        self._outlet.end()
+
+
+def buffer_of(call: Invocation) -> int:
+    """Return how many messages a call's lane holds beside the one that its emitter waits with."""
+    contract = call.road.tool and call.road.tool.contract
+    return 0 if contract is None else contract.buffer

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import logging
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Final
 from weakref import WeakValueDictionary
 
@@ -74,11 +74,15 @@ class World:
         """Return the lock of one stored value, shared by all who hold it now."""
         return self.locks.setdefault(key, asyncio.Lock())
 
-    def spawn(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
-        """Start a task that the kernel waits for."""
+    def spawn(
+        self, work: Coroutine[None, None, None], ended: Callable[[asyncio.Task[None]], None] | None = None
+    ) -> asyncio.Task[None]:
+        """Start a task that the kernel waits for. ``ended`` is called when it has, even if it never began."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        if ended is not None:
+            task.add_done_callback(ended)
         return task
 
     def end_call(self) -> None:
@@ -93,10 +97,11 @@ class World:
         A call in its caller's own task is the caller's to cancel: one that is not done in time is reported.
         """
         end = asyncio.get_running_loop().time() + seconds
-        running = {*self._tasks}
-        if running:
-            _, late = await asyncio.wait(running, timeout=seconds)
+        while running := {*self._tasks}:  # what runs may begin more
+            left = end - asyncio.get_running_loop().time()
+            _, late = await asyncio.wait(running, timeout=max(left, 0))
             await stop(late)
+            self._tasks -= late
         if self.calls:
             self.idle = asyncio.Event()
             try:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from capset.composition.installing import Installed
+from capset.definitions.handlers import Shape
 from capset.definitions.messages import Progress, Reply
 from capset.errors import (
     Cancelled,
@@ -26,6 +27,7 @@ from capset.evaluation.containment import is_contained
 from capset.kernel.context import CallContext
 from capset.kernel.emission import emit_event, shown
 from capset.kernel.invocation import MISSING, Invocation, Step
+from capset.kernel.processing import process_one
 from capset.kernel.threads import run_for
 
 Start = Callable[[Invocation], Awaitable[Any]]
@@ -39,7 +41,7 @@ _log = logging.getLogger("capset.kernel")
 def handling(installed: Installed) -> Step:
     """Run the handler in the way that its shape needs, with the context if it takes one."""
     tool = installed.tool
-    start: Start = {"async": _start_async, "sync": _start_sync, "stream": _start_stream}[tool.shape](installed)
+    start = _STARTS[tool.shape](installed)
     timeout = tool.timeout
 
     def step(call: Invocation) -> Awaitable[None]:
@@ -141,6 +143,26 @@ def _start_stream(installed: Installed) -> Start:
         return reply
 
     return start
+
+
+def _start_processor(installed: Installed) -> Start:
+    contract, factory = installed.tool.contract, installed.tool.handler
+    assert contract is not None  # noqa: S101  # a processor has one
+
+    def start(call: Invocation) -> Awaitable[Any]:
+        if call.processor is not None:
+            return call.processor.work_on(call)
+        return process_one(call, contract, factory)
+
+    return start
+
+
+_STARTS: Final[Mapping[Shape, Callable[[Installed], Start]]] = {
+    "async": _start_async,
+    "sync": _start_sync,
+    "stream": _start_stream,
+    "processor": _start_processor,
+}
 
 
 def _progress(emission: Progress) -> dict[str, Any]:

@@ -53,5 +53,6 @@ def _not_found(call: Invocation) -> None:
                     f"the tool {name!r} belongs to the preset {preset!r} of {one.capability.name!r}, which is off here",
                     hint=f"use {one.capability.name}.with_presets({preset}=True)",
                 )
+    types = [installed.tool.type for installed in tools.values() if installed.tool.contract]
     known = [installed.qualified for installed in tools.values()] if "." in name else tools
-    raise NotFound(unknown("tool", name, known))
+    raise NotFound(unknown("tool", name, [*known, *types]))

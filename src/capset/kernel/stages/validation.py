@@ -19,12 +19,14 @@ def validation(installed: Installed) -> Step:
     """Validate strictly: as JSON what came as JSON, as Python what came in process."""
     name, schema = installed.name, installed.tool.arguments
     check, check_json, only_scalars = schema.check, schema.check_json, schema.only_scalars
-    may_be_infinite = schema.may_be_infinite
+    may_be_infinite, contract = schema.may_be_infinite, installed.tool.contract
 
     def step(call: Invocation) -> None:
         given = call.given
         try:
             arguments = check_json(given.text) if type(given) is Json else check(given)
+            if contract is not None:
+                call.inbound = contract.receive(arguments)
         except ValidationError as error:
             as_given = plain_json(given.text) if type(given) is Json else given
             fields = misfits(error, schema.names, as_given)

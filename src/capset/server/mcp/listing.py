@@ -33,6 +33,9 @@ def list_tools(snapshot: Snapshot) -> ListToolsResult:
     return ListToolsResult(tools=tools, _meta=hashes(snapshot))
 
 
+_MAY_BE_SILENT: Final = ("stream", "processor")
+
+
 def hashes(origin: Snapshot | Result[Any]) -> dict[str, Any]:  # the values of a _meta object may be any JSON
     """Return which tools and which prompt an answer comes from."""
     return {f"{PREFIX}runtime_hash": origin.runtime_hash, f"{PREFIX}prompt_hash": origin.prompt_hash}
@@ -43,7 +46,7 @@ def is_wrapped(tool: AnyTool) -> bool:
 
     Until 2025-11-25 MCP takes only objects. A streaming tool may also end without an output, and be right.
     """
-    return tool.shape == "stream" or tool.output.json_schema.get("type") != "object"
+    return tool.shape in _MAY_BE_SILENT or tool.output.json_schema.get("type") != "object"
 
 
 def output_schema(tool: AnyTool) -> dict[str, Any]:  # a JSON Schema holds every JSON type
@@ -53,7 +56,7 @@ def output_schema(tool: AnyTool) -> dict[str, Any]:  # a JSON Schema holds every
         return schema
     inner = {key: value for key, value in schema.items() if key != "$defs"}
     outer: dict[str, Any] = {"type": "object", "properties": {WRAPPED: inner}, "additionalProperties": False}
-    if tool.shape != "stream":
+    if tool.shape not in _MAY_BE_SILENT:
         outer["required"] = [WRAPPED]
     if "$defs" in schema:
         # References are written from the root, so what they point at stays there.

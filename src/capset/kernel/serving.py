@@ -1,0 +1,125 @@
+"""A mixed stream of messages, served: what each leads to runs beside the others, up to a limit (spec 3, K8, K14)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterable, Callable
+from types import TracebackType
+from typing import Self
+
+from capset.definitions.messages import Message
+from capset.kernel.channel import Lane, Outlet
+from capset.kernel.emission import outcome_message
+from capset.kernel.invocation import Invocation
+from capset.kernel.pipeline import never_begun, travel
+from capset.kernel.streaming import buffer_of
+from capset.kernel.world import World, stop
+
+
+class Serving:
+    """``async with kernel.run(session, messages) as answers: async for message in answers: …``.
+
+    Every command and query becomes an invocation; what it emits comes in its order, and messages of other kinds pass
+    through untouched (K12). An invocation counts towards the ``limit`` until its last message is taken, so that all
+    output together is bounded. Leaving cancels what is not done, and waits for its cleanup.
+    """
+
+    __slots__ = (
+        "_ask",
+        "_calls",
+        "_failure",
+        "_is_read",
+        "_limit",
+        "_messages",
+        "_outlet",
+        "_reader",
+        "_room",
+        "_running",
+        "_world",
+    )
+
+    def __init__(
+        self, world: World, ask: Callable[[Message], Invocation], messages: AsyncIterable[Message], limit: int
+    ) -> None:
+        self._world = world
+        self._ask = ask
+        self._messages = messages
+        self._limit = limit
+        self._outlet = Outlet()
+        self._calls: dict[asyncio.Task[None], Invocation] = {}
+        self._running = 0
+        self._room: asyncio.Future[None] | None = None
+        self._is_read = False
+        self._failure: Exception | None = None
+        self._reader: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        """Start to read the messages."""
+        if self._reader is not None:
+            raise RuntimeError("a stream is served once")
+        self._reader = self._world.spawn(self._read())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop reading, cancel what is not done, and wait for its cleanup."""
+        self._outlet.leave(tuple(call.lane for call in self._calls.values() if call.lane))
+        await stop({task for task in (self._reader, *self._calls) if task and not task.done()})
+
+    def __aiter__(self) -> Self:
+        """Iterate over what comes, once."""
+        return self
+
+    async def __anext__(self) -> Message:
+        """Return the next message. Raises what reading the messages raised, after all that was there before."""
+        if self._reader is None:
+            raise RuntimeError("enter the stream first: async with kernel.run(…) as answers")
+        message = await self._outlet.receive()
+        if message is not None:
+            return message
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+        raise StopAsyncIteration
+
+    async def _read(self) -> None:
+        passing = Lane(self._outlet)
+        try:
+            async for message in self._messages:
+                if message.kind not in ("command", "query"):
+                    await passing.send(message)
+                    continue
+                if self._running >= self._limit:
+                    self._room = asyncio.get_running_loop().create_future()
+                    await self._room
+                self._start(message)
+        except Exception as error:  # the caller's own, raised where the caller reads
+            self._failure = error
+        finally:
+            if (close := getattr(self._messages, "aclose", None)) is not None:
+                await close()
+            self._is_read = True
+            self._end_if_done()
+
+    def _start(self, message: Message) -> None:
+        call = self._ask(message)
+        call.lane = Lane(self._outlet, buffer_of(call), self._drained)
+        self._running += 1
+        self._calls[self._world.spawn(travel(call), self._ended)] = call
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        call = self._calls.pop(task)
+        never_begun(call)
+        if call.lane is not None:
+            call.lane.finish(outcome_message(call))
+
+    def _drained(self) -> None:
+        self._running -= 1
+        if self._room is not None and not self._room.done():
+            self._room.set_result(None)
+        self._end_if_done()
+
+    def _end_if_done(self) -> None:
+        if self._is_read and not self._running:
+            self._outlet.end()
