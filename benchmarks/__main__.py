@@ -8,7 +8,7 @@ import json
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import compose, evaluating, fingerprints, governed_call, import_cpu, rest_call, state
+from benchmarks import compose, evaluating, fingerprints, governed_call, import_cpu, rest_call, state, streams
 from benchmarks.row import Row
 
 MEASURES = (
@@ -17,6 +17,7 @@ MEASURES = (
     compose.measure,
     fingerprints.measure,
     evaluating.measure,
+    streams.measure,
     state.measure,
     rest_call.measure,
 )

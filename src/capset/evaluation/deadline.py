@@ -30,10 +30,11 @@ class Deadline:
 
     def __exit__(self, kind: object, error: BaseException | None, trace: TracebackType | None) -> None:
         self.stop()
+        task, self._task = self._task, None
         if (
             self.expired
-            and self._task is not None
-            and self._task.uncancel() <= self._cancelling
+            and task is not None
+            and task.uncancel() <= self._cancelling
             and isinstance(error, asyncio.CancelledError)
         ):
             raise TimeoutError from error
@@ -43,6 +44,14 @@ class Deadline:
         if self._handle is None and not self.expired:
             self._loop = asyncio.get_running_loop()
             self._handle = self._loop.call_later(self._left, self._expire)
+
+    def start_soon(self) -> None:
+        """Begin after this step of the event loop: code that has left by then pays for no timer."""
+        asyncio.get_running_loop().call_soon(self._start_inside)
+
+    def _start_inside(self) -> None:
+        if self._task is not None:
+            self.start()
 
     def stop(self) -> bool:
         """Stand still; return whether it was running."""

@@ -30,7 +30,7 @@ class Outlet:
     async def receive(self) -> Message | None:
         """Return the next message, or ``None`` once the outlet is ended and empty."""
         if self.ready:
-            return self._take()
+            return self.take()
         if self._is_ended:
             return None
         if self.receiver is not None:
@@ -48,14 +48,17 @@ class Outlet:
         finally:
             self.receiver = None
 
-    def _take(self) -> Message:
-        lane = self.ready.popleft()
+    def take(self) -> Message:
+        """Return the next message of those that are ready."""
+        lane = self.ready[0]
         message = lane.messages.popleft()
         lane.let_in()
-        if lane.messages:
-            self.ready.append(lane)
-        elif lane.on_drained is not None and lane.is_finished:
-            lane.on_drained()
+        if not lane.messages:
+            self.ready.popleft()
+            if lane.on_drained is not None and lane.is_finished:
+                lane.on_drained()
+        elif len(self.ready) > 1:
+            self.ready.rotate(-1)
         return message
 
     def end(self) -> None:
@@ -125,8 +128,11 @@ class Lane:
 
     def let_in(self) -> None:
         """Let the sender go on whose message was beyond the buffer, and the next take its place."""
-        turn, self._turn = self._turn, None
-        if turn is not None and not turn.done():
+        turn = self._turn
+        if turn is None:
+            return
+        self._turn = None
+        if not turn.done():
             turn.set_result(None)
         while self._waiting:
             turn, message = self._waiting.popleft()

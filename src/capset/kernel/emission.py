@@ -25,9 +25,11 @@ class Emitted(Message):
     @property
     def meta(self) -> Meta | None:
         """What the kernel stamped it with when it was emitted."""
-        if self._meta is None:
+        try:
+            return self._meta
+        except AttributeError:
             object.__setattr__(self, "_meta", _meta(self._call, self._mark))
-        return self._meta
+            return self._meta
 
     @meta.setter
     def meta(self, value: Meta | None) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]  # it is a field still
@@ -45,7 +47,7 @@ class Emitted(Message):
 
 # A frozen dataclass sets its fields one by one through ``object``, which takes three times as long as its slots do.
 _set_kind, _set_type, _set_data = (vars(Message)[name].__set__ for name in ("kind", "type", "data"))
-_set_call, _set_mark, _set_meta = (vars(Emitted)[name].__set__ for name in ("_call", "_mark", "_meta"))
+_set_call, _set_mark = (vars(Emitted)[name].__set__ for name in ("_call", "_mark"))
 _new = object.__new__
 
 
@@ -57,7 +59,6 @@ def emitted(call: Invocation, kind: Kind, type: str, data: Any) -> Message:
     _set_data(message, data)
     _set_call(message, call)
     _set_mark(message, call.place.world.mark())
-    _set_meta(message, None)
     return message
 
 

@@ -11,7 +11,6 @@ from pydantic import BaseModel, ValidationError
 from capset.definitions.contracts import Contract
 from capset.definitions.messages import Message
 from capset.definitions.misfits import misfits
-from capset.definitions.schemas import Schema
 from capset.errors import CapsetError, ConsumerTimeout, InvalidOutput, ToolError
 from capset.kernel.emission import emitted, wait_for_consumer
 from capset.kernel.invocation import MISSING, Invocation
@@ -55,27 +54,35 @@ class Emitter:
         """Hand one message over; see ``Emit``."""
         call, emission = self._call, cast("Any", message)
         try:
-            kind, named, data = emission.kind, emission.type, getattr(emission, "data", None)
+            kind, name, data = emission.kind, emission.type, getattr(emission, "data", None)
         except AttributeError:
-            raise self._violated(f"emitted {_named(emission)}, which is no message") from None
-        if self.is_over:
+            raise self._violated(f"emitted {type(emission).__name__}, which is no message") from None
+        if self.reply is not MISSING or self.error is not None:
             raise self._violated("emitted something after its reply")
-        if kind == "event" and (schema := self._events.get(named)) is not None:
-            data = self._checked(schema, named, data)
+        if kind == "event" and (schema := self._events.get(name)) is not None:
+            try:
+                data = schema.check(data)
+                if not schema.is_exact:
+                    data = schema.jsonable(data)
+            except (ValueError, RecursionError) as error:
+                raise self._misfit(name, data, error) from None
             if call.lane is not None:
-                turn = call.lane.offer(emitted(call, "event", named, data))
+                turn = call.lane.offer(emitted(call, "event", name, data))
                 if turn is not None:
                     await self._wait(turn)
-        elif kind == "reply" and named in self._replies:
+        elif kind == "reply" and (schema := self._replies.get(name)) is not None:
             if len(self._replies) > 1:  # else the road checks it, as every tool's
-                self._checked(self._replies[named], named, data)
-            call.reply_type, self.reply = named, data
+                try:
+                    schema.check(data)
+                except ValidationError as error:
+                    raise self._misfit(name, data, error) from None
+            call.reply_type, self.reply = name, data
             self._on_end()
         elif kind == "error":
             self.error = self._told(data)
             self._on_end()
         else:
-            raise self._violated(f"emitted {kind!r:.40} {named!r:.100}, which its outbound does not have")
+            raise self._violated(f"emitted {kind!r:.40} {name!r:.100}, which its outbound does not have")
 
     async def _wait(self, turn: Any) -> None:
         try:
@@ -84,19 +91,12 @@ class Emitter:
             self._fail(error)
             raise
 
-    def _checked(self, schema: Schema, type: str, data: Any) -> Any:
-        try:
-            data = schema.check(data)
-            return data if schema.is_exact else schema.jsonable(data)
-        except ValidationError as error:
-            # What came out may hold what nobody should see, so only its places are told, and no value is logged.
-            expected = "; ".join(map(str, misfits(error, (), data))).replace("(arguments)", "the data")
-        except (ValueError, RecursionError):
-            expected = "it has no form in JSON"
-        _log.error(
-            "tool %r, correlation %s: its %r does not fit: %s", self._name, self._call.correlation, type, expected
-        )
-        raise self._violated(f"emitted a {type!r} that does not fit its schema")
+    def _misfit(self, name: str, data: Any, error: Exception) -> InvalidOutput:
+        # What came out may hold what nobody should see, so only its places are logged, and no value.
+        fields = misfits(error, (), data) if isinstance(error, ValidationError) else ["it has no form in JSON"]
+        told = "; ".join(map(str, fields)).replace("(arguments)", "the data")
+        _log.error("tool %r, correlation %s: its %r does not fit: %s", self._name, self._call.correlation, name, told)
+        return self._violated(f"emitted {name!r} with data that do not fit its schema")
 
     def _violated(self, what: str) -> InvalidOutput:
         error = InvalidOutput(f"The tool {self._name!r} {what}.")
@@ -122,7 +122,3 @@ class Emitter:
             return self._violated("emitted an error whose code or status is none")
         error.retryable = bool(said.get("retryable", False))
         return error
-
-
-def _named(value: object) -> str:
-    return type(value).__name__

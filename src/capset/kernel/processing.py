@@ -40,7 +40,7 @@ class _Once:
 async def process_one(call: Invocation, contract: Contract, factory: Callable[[], Any]) -> Any:
     """Run a fresh processor for one message. Returns its reply's data, or ``MISSING``; raises what it raises."""
     ending = Deadline(CLEANUP_SECONDS)
-    emitter = Emitter(contract, ending.start)
+    emitter = Emitter(contract, ending.start_soon)
     emitter.begin(call)
     try:
         with ending:

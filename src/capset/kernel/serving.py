@@ -113,6 +113,7 @@ class Serving:
         never_begun(call)
         if call.lane is not None:
             call.lane.finish(outcome_message(call))
+            call.lane = call.inbound = None  # its record may be read much later
 
     def _drained(self) -> None:
         self._running -= 1

@@ -82,7 +82,8 @@ class Messages:
         """Return the next message. The reply or the error, if there is one, is the last."""
         if self._task is None:
             raise RuntimeError("enter the stream first: async with session.stream(…) as messages")
-        message = await self._outlet.receive()
+        outlet = self._outlet
+        message = outlet.take() if outlet.ready else await outlet.receive()
         if message is None:
             raise StopAsyncIteration
         return message

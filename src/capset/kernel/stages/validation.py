@@ -24,24 +24,24 @@ def validation(installed: Installed) -> Step:
     def step(call: Invocation) -> None:
         given = call.given
         try:
-            arguments = check_json(given.text) if type(given) is Json else check(given)
+            arguments = validated = check_json(given.text) if type(given) is Json else check(given)
             if contract is not None:
-                call.inbound = contract.receive(arguments)
+                call.inbound, arguments = contract.receive(validated)
         except ValidationError as error:
             as_given = plain_json(given.text) if type(given) is Json else given
             fields = misfits(error, schema.names, as_given)
             listed = "; ".join(map(str, fields))
             raise InvalidArguments(f"Invalid arguments for {name!r}: {listed}", fields=fields) from None
-        if may_be_infinite and type(given) is Json and not is_finite(arguments):
+        if may_be_infinite and type(given) is Json and not is_finite(validated):
             raise InvalidArguments(f"Invalid arguments for {name!r}: JSON has no NaN and no infinities")
         call.arguments = arguments
         # Scalars cannot be changed by a handler, so the validated mapping itself serves as the record's snapshot.
-        call.recorded = arguments if only_scalars else _snapshot(schema, arguments)
+        call.recorded = arguments if only_scalars else _snapshot(schema, validated)
 
     return step
 
 
-def _snapshot(schema: Schema, arguments: dict[str, Any]) -> Any:
+def _snapshot(schema: Schema, arguments: Any) -> Any:
     try:
         return schema.jsonable(arguments)
     except (ValueError, RecursionError):

@@ -91,4 +91,6 @@ class MemoryStore:
 
     async def close(self) -> None:
         """Take nothing more until it is opened again."""
+        if self._door.writer:
+            self._audit.settle()
         self._door.writer = ""
