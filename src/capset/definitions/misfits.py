@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from ipaddress import AddressValueError, NetmaskValueError
-from typing import Any, Final, cast
+from typing import Any, Final, TypeAlias, cast
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
@@ -13,6 +13,11 @@ from capset.errors import Field, closest
 
 MAX_LISTED: Final = 100
 """A caller who sends thousands of wrong fields gets no megabytes back."""
+MISSING_FIELD: Final = "required, but missing"
+UNKNOWN_FIELD: Final = "no such parameter"
+
+Told: TypeAlias = tuple[Sequence[int | str], str]
+"""A place of the input, and what was expected there."""
 
 _OWN_WORDS: Final[Mapping[str, str]] = {
     "base64_decode": "Input should be valid base64",
@@ -37,38 +42,66 @@ _RAISED: Final = frozenset({"assertion_error", "value_error"})
 _MIN_QUOTE: Final = 4
 
 
-def misfits(error: ValidationError, known: Sequence[str], given: Any) -> list[Field]:
-    """List every field that pydantic refused, without echoing any value (spec 4, G12).
+class SchemaMisfit(ValueError):
+    """A value does not fit a schema that came as JSON Schema; ``fields`` say where and why, without any value."""
+
+    def __init__(self, fields: Sequence[Field]) -> None:
+        super().__init__("; ".join(map(str, fields)))
+        self.fields = list(fields)
+
+
+MISFITS: Final = (ValidationError, SchemaMisfit)
+"""What a schema raises: one of types pydantic's own error, a foreign one the other. ``misfits`` tells of both."""
+
+
+def misfits(error: ValidationError | SchemaMisfit, known: Sequence[str], given: Any) -> list[Field]:
+    """List every field that does not fit, without echoing any value (spec 4, G12).
 
     What a tool's own validator says is kept, unless it quotes the text that it refused.
 
     ``known`` are the names of the top level, ``given`` is what was validated, of whatever type it came as. A field that
     fits none of several types is listed once, with all that was expected. Beyond 100 fields only their number is told.
     """
+    if isinstance(error, SchemaMisfit):
+        return list(error.fields)
     return misfits_of(error.errors(include_url=False), known, given)
 
 
 def misfits_of(problems: Sequence[ErrorDetails], known: Sequence[str], given: Any) -> list[Field]:
     """Do as ``misfits`` does with the problems that a pydantic error lists."""
-    expected: dict[str, list[str]] = {}
-    meant: dict[str, str | None] = {}
+    told: list[Told] = []
     for problem in problems[:MAX_LISTED]:
         place = _place(problem["loc"], given, is_named=problem["type"] in ("missing", "extra_forbidden"))
-        path = ".".join(map(str, place)) or "(arguments)"
         match problem["type"]:
             case "missing":
-                words = "required, but missing"
+                words = MISSING_FIELD
             case "extra_forbidden" | "unexpected_keyword_argument":
-                words = "no such parameter"
-                meant[path] = closest(str(place[-1]), known) if len(place) == 1 else None
+                words = UNKNOWN_FIELD
             case _:
                 words = _words(problem)
+        told.append((place, words))
+    return listed(told, len(problems), known)
+
+
+def listed(told: Iterable[Told], count: int, known: Sequence[str]) -> list[Field]:
+    """Return what is told of at most 100 of ``count`` problems as fields: one a place, and one for all that is left."""
+    expected: dict[str, list[str]] = {}
+    meant: dict[str, str | None] = {}
+    for place, words in told:
+        path = place_path(place)
+        if words == UNKNOWN_FIELD:
+            meant[path] = closest(str(place[-1]), known) if len(place) == 1 else None
         expected.setdefault(path, [])
         if words not in expected[path]:
             expected[path].append(words)
     fields = [Field(path, " or ".join(words), meant.get(path)) for path, words in expected.items()]
-    left = len(problems) - MAX_LISTED
+    left = count - MAX_LISTED
     return [*fields, Field("…", f"{left} more do not fit")] if left > 0 else fields
+
+
+def place_path(place: Sequence[int | str]) -> str:
+    """Return a place in the input as a dotted path."""
+    return ".".join(map(str, place)) or "(arguments)"
 
 
 def _words(problem: ErrorDetails) -> str:

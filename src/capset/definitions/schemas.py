@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping, Set
 from copy import deepcopy
 from dataclasses import fields, is_dataclass
 from functools import cache, partial
@@ -23,6 +23,8 @@ from capset.errors import DefinitionError
 _SCALAR_TYPES: Final = frozenset({"string", "integer", "number", "boolean", "null"})
 _NO_SCHEMAS: Final = frozenset({"default", "const", "enum", "examples", "discriminator"})
 """The keywords whose values are data, whatever they look like."""
+MAPS_OF_SCHEMAS: Final = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
+"""The keywords whose values have names of their own for keys, and schemas below."""
 
 
 _FINITE: Final = frozenset({str, int, bool, type(None), bytes})
@@ -89,6 +91,9 @@ class Schema:
         "write_only",
     )
 
+    check: Callable[[Any], Any]
+    check_json: Callable[[bytes | str], Any]
+
     def __init__(
         self, adapter: TypeAdapter[Any], json_schema: JsonSchemaValue, *, closed: bool, annotation: Any = object
     ) -> None:
@@ -98,7 +103,7 @@ class Schema:
         self.check = partial(adapter.validator.validate_python, **rules)
         self.check_json = partial(adapter.validator.validate_json, **rules)
         self.json_schema = json_schema
-        self.hash_input = _sorted_enums(json_schema)
+        self.hash_input = sorted_enums(json_schema)
         self.is_exact = json_schema.get("type") in ("integer", "boolean", "null") and _VALUES.isdisjoint(json_schema)
         takes_anything = any(not found for found in _objects(json_schema))
         self._has_numbers = takes_anything or any(found.get("type") == "number" for found in _objects(json_schema))
@@ -276,7 +281,7 @@ def _tidy(schema: Any, name: str | None = None) -> Any:
     return tidy
 
 
-def _sorted_enums(schema: Any) -> Any:
+def sorted_enums(schema: Any) -> Any:
     """Return a schema with the values of each ``enum`` sorted, as their JSON text is: hashes cover no order of them.
 
     There is none to rely on: Python takes ``Literal["a", "b"]`` and ``Literal["b", "a"]`` for equal, so that of two
@@ -307,7 +312,7 @@ def _objects(schema: Any) -> Iterator[dict[str, Any]]:
         found = cast("dict[str, Any]", schema)
         yield found
         for key, value in found.items():
-            if key in ("properties", "$defs"):
+            if key in MAPS_OF_SCHEMAS:
                 for inner in value.values():
                     yield from _objects(inner)
             elif key not in _NO_SCHEMAS:

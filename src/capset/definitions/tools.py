@@ -17,6 +17,7 @@ from capset.definitions.contexts import Context
 from capset.definitions.handlers import Shape, read_docstring, read_signature
 from capset.definitions.hooks import NO_HOOKS, Hooks, checked_hooks
 from capset.definitions.messages import Progress, Reply, message_schema, progress_schema
+from capset.definitions.misfits import SchemaMisfit
 from capset.definitions.names import (
     TOOL,
     checked,
@@ -328,6 +329,8 @@ def checked_examples(name: str, schema: Schema, examples: Iterable[Mapping[str, 
             problem = error.errors(include_url=False)[0]
             at = ".".join(map(str, problem["loc"]))
             raise DefinitionError(f"{what} does not fit its schema: {at}: {problem['msg']}") from None
+        except SchemaMisfit as error:
+            raise DefinitionError(f"{what} does not fit its schema: {error}") from None
         except (TypeError, ValueError) as error:
             raise DefinitionError(f"{what} is no JSON data: {error}") from None
         kept.append(MappingProxyType(json.loads(text)))

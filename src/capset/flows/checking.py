@@ -7,11 +7,10 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from pydantic import ValidationError
 from typing_extensions import TypeForm
 
 from capset.definitions.blocks import Block
-from capset.definitions.misfits import misfits
+from capset.definitions.misfits import MISFITS, misfits
 from capset.definitions.names import BLOCK, checked
 from capset.definitions.schemas import Schema, schema_of
 from capset.errors import DefinitionError, InvalidArguments, InvalidOutput
@@ -64,7 +63,7 @@ def take(block: Block, value: Any) -> Any:
         return value
     try:
         return block.input.check(value)
-    except ValidationError as error:
+    except MISFITS as error:
         fields = misfits(error, block.input.names, value)
         listed = "; ".join(map(str, fields)).replace("(arguments)", "(the input)")
         raise InvalidArguments(f"Invalid input for the block {block.name!r}: {listed}", fields=fields) from None
@@ -76,7 +75,7 @@ def give(block: Block, value: Any, schema: Schema | None) -> Any:
         return value
     try:
         return schema.check(value)
-    except ValidationError as error:
+    except MISFITS as error:
         fields = misfits(error, (), value)
         places = ", ".join(field.path for field in fields).replace("(arguments)", "the whole of it")
         _log.error("block %r: its output does not fit: %s", block.name, "; ".join(map(str, fields)))

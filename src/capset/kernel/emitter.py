@@ -6,11 +6,11 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from capset.definitions.contracts import Contract
 from capset.definitions.messages import Message
-from capset.definitions.misfits import misfits
+from capset.definitions.misfits import MISFITS, misfits
 from capset.errors import CapsetError, ConsumerTimeout, InvalidOutput, ToolError
 from capset.kernel.emission import emitted, wait_for_consumer
 from capset.kernel.invocation import MISSING, Invocation
@@ -74,7 +74,7 @@ class Emitter:
             if len(self._replies) > 1:  # else the road checks it, as every tool's
                 try:
                     schema.check(data)
-                except ValidationError as error:
+                except MISFITS as error:
                     raise self._misfit(name, data, error) from None
             call.reply_type, self.reply = name, data
             self._on_end()
@@ -93,7 +93,7 @@ class Emitter:
 
     def _misfit(self, name: str, data: Any, error: Exception) -> InvalidOutput:
         # What came out may hold what nobody should see, so only its places are logged, and no value.
-        fields = misfits(error, (), data) if isinstance(error, ValidationError) else ["it has no form in JSON"]
+        fields = misfits(error, (), data) if isinstance(error, MISFITS) else ["it has no form in JSON"]
         told = "; ".join(map(str, fields)).replace("(arguments)", "the data")
         _log.error("tool %r, correlation %s: its %r does not fit: %s", self._name, self._call.correlation, name, told)
         return self._violated(f"emitted {name!r} with data that do not fit its schema")

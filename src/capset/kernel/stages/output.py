@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import logging
 
-from pydantic import ValidationError
-
 from capset.composition.installing import Installed
-from capset.definitions.misfits import misfits
+from capset.definitions.misfits import MISFITS, misfits
 from capset.errors import InvalidOutput
 from capset.kernel.invocation import MISSING, Invocation, Step
 
@@ -23,7 +21,7 @@ def output(installed: Installed) -> Step:
             return
         try:
             call.value = call.data = check(call.value)
-        except ValidationError as error:
+        except MISFITS as error:
             # What came out may hold what nobody should see, so only its places are told, and no value is logged.
             fields = misfits(error, (), call.value)
             places = ", ".join(field.path for field in fields).replace("(arguments)", "the result")

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import ValidationError
-
 from capset.composition.installing import Installed
 from capset.definitions.messages import Json
-from capset.definitions.misfits import misfits
+from capset.definitions.misfits import MISFITS, misfits
 from capset.definitions.plain import plain, plain_json
 from capset.definitions.schemas import Schema, is_finite
 from capset.errors import InvalidArguments
@@ -27,7 +25,7 @@ def validation(installed: Installed) -> Step:
             arguments = validated = check_json(given.text) if type(given) is Json else check(given)
             if contract is not None:
                 call.inbound, arguments = contract.receive(validated)
-        except ValidationError as error:
+        except MISFITS as error:
             as_given = plain_json(given.text) if type(given) is Json else given
             fields = misfits(error, schema.names, as_given)
             listed = "; ".join(map(str, fields))

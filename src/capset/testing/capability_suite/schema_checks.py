@@ -8,8 +8,7 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, Final
 
-from pydantic import ValidationError
-
+from capset.definitions.misfits import MISFITS
 from capset.definitions.tools import AnyTool
 from capset.errors import InvalidArguments
 from capset.testing.capability_suite.fitting import misfit
@@ -81,7 +80,7 @@ def _valid(subject: Subject, tool: AnyTool) -> SearchStrategy[Any]:
     def fits(made: Arguments) -> bool:
         try:
             tool.arguments.check_json(json.dumps(made).encode())
-        except ValidationError:
+        except MISFITS:
             return False
         return True
 

@@ -1,0 +1,101 @@
+"""JSON data from others, taken strictly: as a copy of one's own, or not at all. No value is told."""
+
+from __future__ import annotations
+
+import json
+from math import isfinite
+from typing import Any, Final, cast
+
+from capset.definitions.misfits import SchemaMisfit, place_path
+from capset.errors import Field
+
+MAX_LEVELS: Final = 100
+"""Levels of lists and objects; what is deeper would have to be walked with care everywhere."""
+_MAX_INTEGER: Final = 10**4000
+"""Python writes no integer of more than 4,300 decimal digits."""
+
+
+def parsed(text: bytes | str) -> Any:  # JSON is of many types
+    """Return what JSON text says: UTF-8, no NaN, no infinities, no lone surrogates, and no name twice in an object.
+
+    Raises ``SchemaMisfit``.
+    """
+    try:
+        decoded = text.decode() if isinstance(text, bytes) else text
+        return copied(json.loads(decoded, object_pairs_hook=_distinct, parse_constant=_no_constant))
+    except SchemaMisfit:
+        raise
+    except UnicodeDecodeError:
+        raise _misfit((), "Input should be JSON text in UTF-8") from None
+    except RecursionError:
+        raise _too_deep(MAX_LEVELS) from None
+    except json.JSONDecodeError as error:
+        raise _misfit((), f"Invalid JSON at line {error.lineno}, column {error.colno}") from None
+    except ValueError:  # Python reads no integer of more than 4,300 digits
+        raise _misfit((), "Input should have no integer of more than 4,000 digits") from None
+
+
+def copied(value: Any, place: tuple[int | str, ...] = (), most: int = MAX_LEVELS) -> Any:
+    """Return a copy of plain JSON data: dict, list, str, int, float, bool and None.
+
+    Raises ``SchemaMisfit`` for a value of another type and for what JSON cannot carry: a key that is no text, NaN, an
+    infinity, a lone surrogate; and for more than ``most`` levels.
+    """
+    match value:
+        case list() | dict() if len(place) >= most:
+            raise _too_deep(most)
+        case None | True | False:
+            return value
+        case str():
+            return _text(value, place)
+        case int():
+            if not -_MAX_INTEGER < value < _MAX_INTEGER:
+                raise _misfit(place, "Input should be an integer of at most 4,000 digits")
+            return int(value)
+        case float():
+            if not isfinite(value):
+                raise _misfit(place, "Input should be a finite number")
+            return float(value)
+        case list():
+            return [copied(item, (*place, at), most) for at, item in enumerate(cast("list[Any]", value))]
+        case dict():
+            members: dict[str, Any] = {}
+            for key, member in cast("dict[Any, Any]", value).items():
+                if not isinstance(key, str):
+                    raise _misfit(place, "Input should have only texts as names of its fields")
+                name = _text(key, place)
+                members[name] = copied(member, (*place, name), most)
+            return members
+        case _:
+            raise _misfit(
+                place, "Input should be JSON data: an object, an array, a string, a number, a boolean or null"
+            )
+
+
+def _text(text: str, place: tuple[int | str, ...]) -> str:
+    own = str.__str__(text)
+    if not own.isascii():
+        try:
+            own.encode()
+        except UnicodeEncodeError:
+            raise _misfit(place, "Input should have no lone surrogates") from None
+    return own
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) < len(pairs):
+        raise _misfit((), "Invalid JSON: an object has one name twice")
+    return members
+
+
+def _no_constant(_: str) -> None:
+    raise _misfit((), "Invalid JSON: there is no NaN and no infinity in it")
+
+
+def _too_deep(most: int) -> SchemaMisfit:
+    return _misfit((), f"Input should be nested at most {most} levels deep")
+
+
+def _misfit(place: tuple[int | str, ...], expected: str) -> SchemaMisfit:
+    return SchemaMisfit([Field(place_path(place), expected)])
