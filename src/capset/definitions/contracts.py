@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final, Literal, Union, cast, get_args, get_or
 from pydantic import BaseModel
 from typing_extensions import is_typeddict
 
+from capset.definitions.closing import closed
 from capset.definitions.foreign import foreign_schema
 from capset.definitions.messages import Kind, Message
 from capset.definitions.names import MESSAGE
@@ -252,7 +253,7 @@ def _foreign_arguments(owner: str, came: _Envelope) -> tuple[Schema, Receive, bo
     kind, type_ = came.kind, came.type
     if came.data is None:
         return schema_of_fields(type_, {}), lambda given: (Message(kind, type_), given), False
-    data = cast("Mapping[str, Any]", came.data)
+    data = closed(cast("Mapping[str, Any]", came.data))
     if data.get("type") == "object":
         return foreign_schema(owner, data), lambda given: (Message(kind, type_, given), dict(given)), False
     inner = {key: value for key, value in data.items() if key != "$defs"}
