@@ -11,7 +11,7 @@ import pytest
 
 from tests.docs.test_snippets import ROOT, blocks
 
-PAGES = ["using-capabilities", "authoring-capabilities", "blocks", "fingerprints", "sessions", "toolkits"]
+PAGES = ["using-capabilities", "authoring-capabilities", "blocks", "fingerprints", "sessions", "streams", "toolkits"]
 RUN = """
 import ast, asyncio, inspect, sys
 code = compile(sys.stdin.read(), sys.argv[1], "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
