@@ -28,7 +28,18 @@ class Duplex:
     that no more come. Leaving cancels what is not done, and waits for its cleanup.
     """
 
-    __slots__ = ("_ask", "_inlet", "_inside", "_outlet", "_outside", "_processor", "_road", "_task", "_world")
+    __slots__ = (
+        "_ask",
+        "_inlet",
+        "_inside",
+        "_outlet",
+        "_outside",
+        "_processor",
+        "_road",
+        "_running",
+        "_task",
+        "_world",
+    )
 
     def __init__(self, world: World, road: Road, ask: Ask) -> None:
         self._world = world
@@ -39,6 +50,7 @@ class Duplex:
         contract = road.tool and road.tool.contract
         self._outside = Lane(self._outlet, 0 if contract is None else contract.buffer)
         self._processor = Processing(contract, road.tool.handler) if contract is not None and road.tool else None
+        self._running: Invocation | None = None
         self._task: asyncio.Task[None] | None = None
 
     async def send(self, data: Any = None, *, message: Message | None = None) -> None:  # of the processor's own type
@@ -91,7 +103,9 @@ class Duplex:
     async def _run(self) -> None:
         while (message := await self._inlet.receive()) is not None:
             call = self._call_of(message)
+            self._running = call
             await travel(call)
+            self._running = None
             self._outside.release()  # a task that was left behind waits no more
             outcome = outcome_message(call)
             if outcome is not None:
@@ -114,8 +128,10 @@ class Duplex:
         await self._world.stop({task for task in tasks if task is not None and not task.done()})
 
     def _settle(self, task: asyncio.Task[None]) -> None:
+        if self._processor is not None:
+            self._processor.end()
         self._give_back()
-        self._outside.finish(None)
+        self._outside.finish(outcome_message(self._running) if self._running and self._running.outcome else None)
         self._outlet.end()
 
     def _give_back(self) -> None:

@@ -81,8 +81,7 @@ class Processing:
         "_done",
         "_emitter",
         "_factory",
-        "_is_finished",
-        "_is_stopped",
+        "_is_over",
         "_next",
         "_pull",
         "_timer",
@@ -104,8 +103,7 @@ class Processing:
         """Of the call that is being worked on."""
         self._timer: asyncio.TimerHandle | None = None
         """Ends that call, once its outcome is told."""
-        self._is_finished = False
-        self._is_stopped = False
+        self._is_over = False
 
     def serves(self, contract: Contract) -> bool:
         """Whether this is a processor of that contract."""
@@ -113,7 +111,7 @@ class Processing:
 
     async def work_on(self, call: Invocation) -> Any:
         """Give the processor a call's message, and return its reply's data, or ``MISSING``. Raises what it raises."""
-        if self._is_stopped or (self.task is not None and self.task.done()):
+        if self._is_over or (self.task is not None and self.task.done()):
             raise _ended(call)
         self._emitter.begin(call)
         done = self._done = asyncio.get_running_loop().create_future()
@@ -126,7 +124,7 @@ class Processing:
         try:
             await done
         except asyncio.CancelledError:
-            self._is_stopped = True
+            self._is_over = True
             world = call.place.world
             if not world.is_stopping():  # else whoever stops the stream stops the processor, too
                 await world.stop({self.task})
@@ -137,11 +135,15 @@ class Processing:
             _log_late(call, self._emitter, error)
         return self._emitter.outcome()
 
-    async def finish(self) -> None:
-        """Tell the processor that no more messages come, and wait until it has returned, bounded."""
-        self._is_finished = True
+    def end(self) -> None:
+        """Tell the processor that no more messages come."""
+        self._is_over = True
         if self._pull is not None and not self._pull.done():
             self._pull.set_result(None)
+
+    async def finish(self) -> None:
+        """Tell the processor that no more messages come, and wait until it has returned, bounded."""
+        self.end()
         if self.task is not None and not self.task.done():
             await asyncio.wait({self.task}, timeout=CLEANUP_SECONDS)
 
@@ -152,7 +154,7 @@ class Processing:
         if self._next is None:
             self._end(None)
             while self._next is None:
-                if self._is_finished:
+                if self._is_over:
                     raise StopAsyncIteration
                 self._pull = asyncio.get_running_loop().create_future()
                 await self._pull
@@ -200,7 +202,7 @@ class Processing:
         """Stop the processor: it still works on the call whose outcome it has told."""
         if self.task is not None:
             _log_lingering(call)
-            self._is_stopped = True
+            self._is_over = True
             call.place.world.spawn(self._stop(call, self.task))
 
     async def _stop(self, call: Invocation, task: asyncio.Task[None]) -> None:
