@@ -132,9 +132,37 @@ async def test_a_sender_that_is_cancelled_does_not_block_the_next() -> None:
     sending[0].cancel()  # what lies there already is delivered
     sending[1].cancel()  # what has not begun is not
     await turns()
-    channel.finish(None)
-    assert await received(channel) == [0, 2, 3]
+    taken = [await channel.receive() for _ in range(3)]
+    assert [one.data for one in taken if one] == [0, 2, 3]
     await asyncio.gather(*sending[2:])
+
+
+@pytest.mark.spec("K10")
+async def test_what_waits_when_the_sender_is_done_does_not_come_after_its_last() -> None:
+    channel = Channel()
+    sending = [asyncio.create_task(channel.send(message(number))) for number in range(3)]
+    await turns()
+    channel.finish(message(9))
+    await turns()
+    assert [task.cancelled() for task in sending] == [False, True, True]
+    assert await received(channel) == [0, 9]
+
+
+async def test_one_that_swallows_its_cancellation_and_sends_again_does_not_hold_up_the_loop() -> None:
+    channel, tries = Channel(), list[int]()
+    channel.leave()
+
+    async def send() -> None:
+        while len(tries) < 1_000:
+            try:
+                await channel.send(message(0))
+            except asyncio.CancelledError:
+                tries.append(1)
+
+    sending = asyncio.create_task(send())
+    await turns()
+    assert 1 <= len(tries) <= 20
+    await sending
 
 
 async def test_there_is_one_receiver() -> None:

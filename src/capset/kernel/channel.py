@@ -67,10 +67,18 @@ class Outlet:
         self.hand(None)
 
     def leave(self, lanes: tuple[Lane, ...] = ()) -> None:
-        """Say that nobody will receive any more, and cancel the senders that wait in some lanes."""
+        """Say that nobody will receive any more: cancel the senders that wait in some lanes, and end for a receiver."""
         self.is_left = True
         for lane in lanes:
             lane.cancel()
+        self.end()
+
+    def rest(self) -> list[Message]:
+        """Take what is there and was never received."""
+        found: list[Message] = []
+        while self.ready:
+            found.append(self._take())
+        return found
 
     def hand(self, message: Message | None) -> bool:
         """Hand a message to a receiver that waits for one, or tell it of the end; return whether there was any."""
@@ -87,7 +95,7 @@ class Lane:
     What is handed to a receiver that waits counts as taken.
     """
 
-    __slots__ = ("_buffer", "_outlet", "_turn", "_waiting", "is_finished", "messages", "on_drained")
+    __slots__ = ("_buffer", "_outlet", "_turn", "_waiting", "is_finished", "messages", "moved", "on_drained")
 
     def __init__(self, outlet: Outlet, buffer: int = 0, on_drained: Callable[[], None] | None = None) -> None:
         """``on_drained`` is called when the lane is finished and its last message was taken."""
@@ -98,13 +106,22 @@ class Lane:
         """Of the one message that is beyond the buffer."""
         self._waiting: deque[tuple[Turn, Message]] = deque()
         self.is_finished = False
+        self.moved = 0.0
+        """When one was last taken while others waited for their turn, in the event loop's time."""
         self.on_drained = on_drained
 
     def offer(self, message: Message) -> Turn | None:
-        """Send a message. Returns what the sender is to wait for before it goes on, unless there is room."""
+        """Send a message. Returns what the sender is to wait for before it goes on, unless there is room.
+
+        Once nobody receives, that is cancelled in a moment: not at once, since a sender that swallows its cancellation
+        and sends again would let nothing else run.
+        """
         outlet = self._outlet
         if outlet.is_left or self.is_finished:
-            raise asyncio.CancelledError("nobody reads these messages any more")
+            loop = asyncio.get_running_loop()
+            refused: Turn = loop.create_future()
+            loop.call_soon(refused.cancel)
+            return refused
         if outlet.hand(message):
             return None
         held = len(self.messages)
@@ -139,11 +156,13 @@ class Lane:
             if not turn.done():  # else its sender was cancelled, and is not here any more
                 self.messages.append(message)
                 self._turn = turn
+                self.moved = asyncio.get_running_loop().time()
                 return
 
     def finish(self, last: Message | None) -> None:
-        """Add a last message, if there is one, and close: the sender is done and need not wait."""
+        """Add a last message, if there is one, and close: the sender is done, and what still waits is not sent."""
         self.is_finished = True
+        self.release()
         if last is not None and not self._outlet.is_left and not self._outlet.hand(last):
             self.messages.append(last)
             if len(self.messages) == 1:
@@ -153,8 +172,13 @@ class Lane:
 
     def cancel(self) -> None:
         """Cancel the senders that wait."""
-        waiting = [turn for turn, _ in self._waiting]
-        self._waiting.clear()
-        for turn in (self._turn, *waiting):
-            if turn is not None:
-                turn.cancel()
+        if self._turn is not None:
+            self._turn.cancel()
+        self.release()
+
+    def release(self) -> None:
+        """Let no sender wait any more: what lies here is sent, and those whose messages do not are cancelled."""
+        if self._turn is not None and not self._turn.done():
+            self._turn.set_result(None)
+        while self._waiting:
+            self._waiting.popleft()[0].cancel()

@@ -8,12 +8,14 @@ from types import TracebackType
 from typing import Any, Self
 
 from capset.definitions.messages import Message
+from capset.errors import InvalidArguments
 from capset.kernel.channel import Lane, Outlet
 from capset.kernel.emission import outcome_message
 from capset.kernel.invocation import Invocation, Road
 from capset.kernel.pipeline import never_begun, travel
 from capset.kernel.processing import Processing
-from capset.kernel.world import World, stop
+from capset.kernel.stages.lookup import refusing_road
+from capset.kernel.world import World
 
 Ask = Callable[[Message], Invocation]
 """Makes the call of a message; nothing of it has begun."""
@@ -26,7 +28,18 @@ class Duplex:
     that no more come. Leaving cancels what is not done, and waits for its cleanup.
     """
 
-    __slots__ = ("_ask", "_inlet", "_inside", "_outlet", "_outside", "_road", "_task", "_world")
+    __slots__ = (
+        "_ask",
+        "_inlet",
+        "_inside",
+        "_outlet",
+        "_outside",
+        "_processor",
+        "_road",
+        "_running",
+        "_task",
+        "_world",
+    )
 
     def __init__(self, world: World, road: Road, ask: Ask) -> None:
         self._world = world
@@ -36,6 +49,8 @@ class Duplex:
         self._inside = Lane(self._inlet)
         contract = road.tool and road.tool.contract
         self._outside = Lane(self._outlet, 0 if contract is None else contract.buffer)
+        self._processor = Processing(contract, road.tool.handler) if contract is not None and road.tool else None
+        self._running: Invocation | None = None
         self._task: asyncio.Task[None] | None = None
 
     async def send(self, data: Any = None, *, message: Message | None = None) -> None:  # of the processor's own type
@@ -43,7 +58,7 @@ class Duplex:
 
         Raises ``RuntimeError`` after ``finish()``, and outside of ``async with``.
         """
-        if self._task is None or self._inside.is_finished:
+        if self._task is None or self._inside.is_finished or self._inlet.is_left:
             raise RuntimeError("messages are sent inside of async with session.open(…), and before finish()")
         kind = self._road.tool.kind if self._road.tool else "command"
         await self._inside.send(Message(kind, self._road.type, data) if message is None else message)
@@ -51,14 +66,14 @@ class Duplex:
     def finish(self) -> None:
         """Say that no more messages come: the processor's input ends, and the stream when all outcomes are read."""
         if not self._inside.is_finished:
-            self._inside.finish(None)
+            self._inside.is_finished = True  # what is being sent still goes in
             self._inlet.end()
 
     async def __aenter__(self) -> Self:
         """Open the stream; the processor is made when the first message that is let through comes."""
         if self._task is not None:
             raise RuntimeError("a duplex stream is entered once")
-        self._task = self._world.spawn(self._run())
+        self._task = self._world.spawn(self._run(), self._settle)
         return self
 
     async def __aexit__(
@@ -67,10 +82,10 @@ class Duplex:
         """Cancel what is not done, and wait for its cleanup."""
         self._outlet.leave((self._outside,))
         self._inlet.leave((self._inside,))
-        if self._task is not None and not self._task.done():
-            await stop({self._task})
-        while self._inside.messages:  # handed over, and never begun
-            never_begun(self._ask(self._inside.messages.popleft()))
+        try:
+            await self._stop()
+        finally:
+            self._give_back()
 
     def __aiter__(self) -> Self:
         """Iterate over the messages that come, once."""
@@ -78,25 +93,48 @@ class Duplex:
 
     async def __anext__(self) -> Message:
         """Return the next message; a reply or an error is the last of what a message that was sent leads to."""
+        if self._task is None:
+            raise RuntimeError("enter the stream first: async with session.open(…) as room")
         message = await self._outlet.receive()
         if message is None:
             raise StopAsyncIteration
         return message
 
     async def _run(self) -> None:
-        contract, processor = self._road.tool and self._road.tool.contract, None
-        if contract is not None and self._road.tool is not None:
-            processor = Processing(contract, self._road.tool.handler)
-        try:
-            while (message := await self._inlet.receive()) is not None:
-                call = self._ask(message)
-                call.lane, call.processor = self._outside, processor
-                await travel(call)
-                outcome = outcome_message(call)
-                if outcome is not None:
-                    await self._outside.send(outcome)
-            if processor is not None:
-                await processor.finish()
-        finally:
-            self._outside.finish(None)
-            self._outlet.end()
+        while (message := await self._inlet.receive()) is not None:
+            call = self._call_of(message)
+            self._running = call
+            await travel(call)
+            self._running = None
+            self._outside.release()  # a task that was left behind waits no more
+            outcome = outcome_message(call)
+            if outcome is not None:
+                await self._outside.send(outcome)
+        if self._processor is not None:
+            await self._processor.finish()
+            await self._stop()
+
+    def _call_of(self, message: Message) -> Invocation:
+        call = self._ask(message)
+        call.lane, call.processor = self._outside, self._processor
+        if call.road.tool is not None and call.road.tool is not self._road.tool:
+            wrong = f"Invalid message: this stream takes {self._road.type!r}, not {message.type!r}"
+            call.road = refusing_road(call.road, InvalidArguments(wrong))
+        return call
+
+    async def _stop(self) -> None:
+        """Stop what runs still, but for the task that asks for it."""
+        tasks = {self._task, self._processor and self._processor.task} - {asyncio.current_task()}
+        await self._world.stop({task for task in tasks if task is not None and not task.done()})
+
+    def _settle(self, task: asyncio.Task[None]) -> None:
+        if self._processor is not None:
+            self._processor.end()
+        self._give_back()
+        self._outside.finish(outcome_message(self._running) if self._running and self._running.outcome else None)
+        self._outlet.end()
+
+    def _give_back(self) -> None:
+        """Put on record what was handed over, and never begun."""
+        for message in self._inlet.rest():
+            never_begun(self._ask(message))

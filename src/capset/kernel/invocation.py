@@ -79,6 +79,10 @@ class Invocation:
     """Where the call's messages go, if anybody listens."""
     consumer_timeout: float | None = None
     """Seconds that its consumer may let it wait."""
+    stalled: CapsetError | None = None
+    """What ended it where the consumer did so for longer."""
+    unheard: int = 0
+    """How many events it emitted that nobody listens to."""
     blocked: int = 0
     """How many of its emissions wait for the consumer."""
     time_left: float | None = None

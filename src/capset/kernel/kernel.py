@@ -97,6 +97,12 @@ class Kernel:
         """The record of every attempt."""
         return self._entered().store.audit
 
+    @property
+    def abandoned(self) -> int:
+        """How many tasks and threads were left behind so far, since they did not end when they were cancelled (K15)."""
+        world = self._entered()
+        return world.abandoned + world.threads.abandoned
+
     def compose(self, root: Block) -> Composition:
         """Return ``compose(root)``, made once for each agent or block that is in use."""
         return self._compose(root)

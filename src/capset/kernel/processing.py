@@ -5,18 +5,26 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from contextvars import ContextVar
+from types import CoroutineType
 from typing import Any
 
+from pydantic import BaseModel
+
 from capset.definitions.contracts import Contract
+from capset.definitions.messages import Message
 from capset.errors import ToolError
 from capset.evaluation.containment import is_contained
 from capset.evaluation.deadline import Deadline
+from capset.kernel.containing import is_cancelled, is_own
 from capset.kernel.context import CallContext
 from capset.kernel.emitter import Emitter
 from capset.kernel.invocation import MISSING, Invocation
-from capset.kernel.world import CLEANUP_SECONDS, stop
+from capset.kernel.world import CLEANUP_SECONDS
 
 _log = logging.getLogger("capset.kernel")
+_WORKING: ContextVar[Invocation | None] = ContextVar("capset_working", default=None)
+"""The call whose message a duplex stream's processor took last, before it started the task that asks."""
 
 
 class _Once:
@@ -45,15 +53,18 @@ async def process_one(call: Invocation, contract: Contract, factory: Callable[[]
     try:
         with ending:
             await factory()(_Once(call.inbound), emitter, CallContext(call))
-    except TimeoutError:
-        if not ending.expired:
+    except BaseException as error:
+        if ending.expired and isinstance(error, TimeoutError | asyncio.CancelledError):
+            if isinstance(error, asyncio.CancelledError) and is_cancelled(call):
+                raise
+        elif emitter.error is not None and is_own(call, error):
+            _log_late(call, emitter, error)
+        else:
             raise
-    except Exception as error:
-        if emitter.error is None:
-            raise
-        _log_late(call, emitter, error)
+    finally:
+        emitter.close()
     if ending.expired:
-        _log.error("tool %r did not return within %s s of its outcome", call.road.name, CLEANUP_SECONDS)
+        _log_lingering(call)
     return emitter.outcome()
 
 
@@ -64,13 +75,25 @@ class Processing:
     returning. Its context is that of the call.
     """
 
-    __slots__ = ("_contract", "_ctx", "_done", "_emitter", "_factory", "_is_finished", "_next", "_pull", "_task")
+    __slots__ = (
+        "_contract",
+        "_ctx",
+        "_done",
+        "_emitter",
+        "_factory",
+        "_is_over",
+        "_next",
+        "_pull",
+        "_timer",
+        "task",
+    )
 
     def __init__(self, contract: Contract, factory: Callable[[], Any]) -> None:
         self._contract = contract
         self._factory = factory
-        self._emitter = Emitter(contract, self._give_up_soon)
-        self._task: asyncio.Task[None] | None = None
+        self._emitter = _Speaking(contract, self._give_up_soon)
+        self.task: asyncio.Task[None] | None = None
+        """Where it runs, once it has its first message."""
         self._ctx: CallContext | None = None
         self._next: Invocation | None = None
         """The call whose message the processor has not taken yet."""
@@ -78,39 +101,51 @@ class Processing:
         """What the processor waits for while there is none."""
         self._done: asyncio.Future[None] | None = None
         """Of the call that is being worked on."""
-        self._is_finished = False
+        self._timer: asyncio.TimerHandle | None = None
+        """Ends that call, once its outcome is told."""
+        self._is_over = False
+
+    def serves(self, contract: Contract) -> bool:
+        """Whether this is a processor of that contract."""
+        return self._contract is contract
 
     async def work_on(self, call: Invocation) -> Any:
         """Give the processor a call's message, and return its reply's data, or ``MISSING``. Raises what it raises."""
-        if self._task is not None and self._task.done():
-            raise ToolError(f"The processor of {call.road.name!r} has ended.", code="stream_ended", status=409)
+        if self._is_over or (self.task is not None and self.task.done()):
+            raise _ended(call)
         self._emitter.begin(call)
         done = self._done = asyncio.get_running_loop().create_future()
         self._next = call
-        if self._task is None:
+        if self.task is None:
             self._ctx = CallContext(call)
-            self._task = call.place.world.spawn(self._run(self._ctx))
+            self.task = call.place.world.spawn(self._run(self._ctx))
         elif self._pull is not None and not self._pull.done():
             self._pull.set_result(None)
         try:
             await done
         except asyncio.CancelledError:
-            await stop({self._task})
+            self._is_over = True
+            world = call.place.world
+            if not world.is_stopping():  # else whoever stops the stream stops the processor, too
+                await world.stop({self.task})
             raise
-        except Exception as error:
-            if self._emitter.error is None:
+        except BaseException as error:
+            if self._emitter.error is None or not is_contained(error):
                 raise
             _log_late(call, self._emitter, error)
         return self._emitter.outcome()
 
-    async def finish(self) -> None:
-        """Tell the processor that no more messages come, and wait until it has returned, bounded."""
-        self._is_finished = True
+    def end(self) -> None:
+        """Tell the processor that no more messages come."""
+        self._is_over = True
         if self._pull is not None and not self._pull.done():
             self._pull.set_result(None)
-        if self._task is not None and not self._task.done():
-            await asyncio.wait({self._task}, timeout=CLEANUP_SECONDS)
-            await stop({self._task} if not self._task.done() else set())
+
+    async def finish(self) -> None:
+        """Tell the processor that no more messages come, and wait until it has returned, bounded."""
+        self.end()
+        if self.task is not None and not self.task.done():
+            await asyncio.wait({self.task}, timeout=CLEANUP_SECONDS)
 
     def __aiter__(self) -> Processing:
         return self
@@ -119,16 +154,18 @@ class Processing:
         if self._next is None:
             self._end(None)
             while self._next is None:
-                if self._is_finished:
+                if self._is_over:
                     raise StopAsyncIteration
                 self._pull = asyncio.get_running_loop().create_future()
                 await self._pull
         call, self._next = self._next, None
         if self._ctx is not None:
             self._ctx.move_to(call)
+        _WORKING.set(call)
         return call.inbound
 
     async def _run(self, ctx: CallContext) -> None:
+        _WORKING.set(None)  # whoever opened the stream may be a processor, too
         try:
             await self._factory()(self, self._emitter, ctx)
         except BaseException as error:
@@ -137,29 +174,65 @@ class Processing:
             if not is_contained(error):
                 raise
         else:
-            self._end(None)
+            untaken = self._next
+            self._end(None if untaken is None or self._emitter.is_over else _ended(untaken))
 
     def _end(self, error: BaseException | None) -> bool:
         """End the call that is being worked on, if there is one; return whether there was."""
         done, self._done = self._done, None
+        is_over = self._emitter.is_over
+        self._emitter.close()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         if done is None or done.done():
             return False
-        if error is None or (isinstance(error, asyncio.CancelledError) and self._emitter.is_over):
+        if error is None or (isinstance(error, asyncio.CancelledError) and is_over):
             done.set_result(None)
         else:
             done.set_exception(error)
         return True
 
     def _give_up_soon(self) -> None:
-        asyncio.get_running_loop().call_later(CLEANUP_SECONDS, self._give_up, self._done)
+        if self._timer is None and self._done is not None:
+            loop, call = asyncio.get_running_loop(), self._emitter.call
+            self._timer = loop.call_later(CLEANUP_SECONDS, self._give_up, call)
 
-    def _give_up(self, done: asyncio.Future[None] | None) -> None:
-        """Cancel the processor if it still works on the call whose outcome it has told."""
-        if done is not None and not done.done() and self._task is not None:
-            self._task.cancel()
+    def _give_up(self, call: Invocation) -> None:
+        """Stop the processor: it still works on the call whose outcome it has told."""
+        if self.task is not None:
+            _log_lingering(call)
+            self._is_over = True
+            call.place.world.spawn(self._stop(call, self.task))
+
+    async def _stop(self, call: Invocation, task: asyncio.Task[None]) -> None:
+        await call.place.world.stop({task})
+        self._end(None)
 
 
-def _log_late(call: Invocation, emitter: Emitter, error: Exception) -> None:
+class _Speaking(Emitter):
+    """The ``emit`` of a duplex stream: who speaks for one message, a task left behind, does not speak for the next."""
+
+    __slots__ = ()
+
+    def __call__(self, message: BaseModel | Message, /) -> CoroutineType[Any, Any, None]:
+        mine = _WORKING.get()
+        return super().__call__(message) if mine is None or mine is self.call else self._refuse()
+
+    async def _refuse(self) -> None:
+        await asyncio.sleep(0)
+        raise self.left_behind()
+
+
+def _ended(call: Invocation) -> ToolError:
+    return ToolError(f"The processor of {call.road.name!r} has ended.", code="stream_ended", status=409)
+
+
+def _log_late(call: Invocation, emitter: Emitter, error: BaseException) -> None:
     """Log what a processor raised after what ended its call; that is what is told."""
     if error is not emitter.error:
         _log.error("tool %r, correlation %s", call.road.name, call.correlation, exc_info=error)
+
+
+def _log_lingering(call: Invocation) -> None:
+    _log.error("tool %r did not return within %s s of its outcome", call.road.name, CLEANUP_SECONDS)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterable, Callable
+import logging
+from collections.abc import AsyncIterable, AsyncIterator, Callable
 from types import TracebackType
 from typing import Self
 
@@ -13,7 +14,9 @@ from capset.kernel.emission import outcome_message
 from capset.kernel.invocation import Invocation
 from capset.kernel.pipeline import never_begun, travel
 from capset.kernel.streaming import buffer_of
-from capset.kernel.world import World, stop
+from capset.kernel.world import World
+
+_log = logging.getLogger("capset.kernel")
 
 
 class Serving:
@@ -65,7 +68,7 @@ class Serving:
     ) -> None:
         """Stop reading, cancel what is not done, and wait for its cleanup."""
         self._outlet.leave(tuple(call.lane for call in self._calls.values() if call.lane))
-        await stop({task for task in (self._reader, *self._calls) if task and not task.done()})
+        await self._world.stop({task for task in (self._reader, *self._calls) if task and not task.done()})
 
     def __aiter__(self) -> Self:
         """Iterate over what comes, once."""
@@ -84,23 +87,47 @@ class Serving:
         raise StopAsyncIteration
 
     async def _read(self) -> None:
-        passing = Lane(self._outlet)
+        messages = None
         try:
-            async for message in self._messages:
-                if message.kind not in ("command", "query"):
-                    await passing.send(message)
-                    continue
-                if self._running >= self._limit:
-                    self._room = asyncio.get_running_loop().create_future()
-                    await self._room
-                self._start(message)
+            messages = aiter(self._messages)
+            await self._serve(messages)
         except Exception as error:  # the caller's own, raised where the caller reads
-            self._failure = error
+            self._fail(error)
+        except asyncio.CancelledError as error:
+            if self._world.is_stopping():
+                raise
+            self._fail(RuntimeError("what gives the messages was cancelled"), error)
         finally:
-            if (close := getattr(self._messages, "aclose", None)) is not None:
-                await close()
-            self._is_read = True
-            self._end_if_done()
+            try:
+                if (close := getattr(messages, "aclose", None)) is not None:
+                    await close()
+            except Exception as error:
+                self._fail(error)
+            finally:
+                self._is_read = True
+                self._end_if_done()
+
+    async def _serve(self, messages: AsyncIterator[Message]) -> None:
+        passing = Lane(self._outlet)
+        async for message in messages:
+            if self._outlet.is_left:  # one that swallowed its cancellation
+                return
+            if message.kind not in ("command", "query"):
+                await passing.send(message)
+                continue
+            if self._running >= self._limit:
+                self._room = asyncio.get_running_loop().create_future()
+                await self._room
+            self._start(message)
+
+    def _fail(self, error: Exception, cause: BaseException | None = None) -> None:
+        """Keep the first error of the caller's messages for the reader; without a reader, it is for the log."""
+        if cause is not None:
+            error.__cause__ = cause
+        if self._failure is None and not self._outlet.is_left:
+            self._failure = error
+        else:
+            _log.error("reading a stream of messages failed", exc_info=error)
 
     def _start(self, message: Message) -> None:
         call = self._ask(message)

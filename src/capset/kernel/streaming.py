@@ -14,7 +14,6 @@ from capset.kernel.emission import outcome_message
 from capset.kernel.invocation import Invocation
 from capset.kernel.pipeline import never_begun, travel
 from capset.kernel.results import Result
-from capset.kernel.world import stop
 
 
 class Messages:
@@ -63,7 +62,7 @@ class Messages:
         """Start the call."""
         if self._task is not None:
             raise RuntimeError("a stream is entered once: each call has a stream of its own")
-        self._task = self._call.place.world.spawn(self._run(), self._settle)
+        self._task = self._call.place.world.spawn(travel(self._call), self._settle)
         return self
 
     async def __aexit__(
@@ -72,7 +71,7 @@ class Messages:
         """End the call if it has not ended, and wait for its cleanup."""
         self._outlet.leave((self._lane,))
         if self._task is not None and not self._task.done():
-            await stop({self._task})
+            await self._call.place.world.stop({self._task})
 
     def __aiter__(self) -> Self:
         """Iterate over the messages, once."""
@@ -87,9 +86,6 @@ class Messages:
         if message is None:
             raise StopAsyncIteration
         return message
-
-    async def _run(self) -> None:
-        await travel(self._call)
 
     def _settle(self, task: asyncio.Task[None]) -> None:
         never_begun(self._call)

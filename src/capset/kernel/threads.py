@@ -22,10 +22,12 @@ AT_ONCE: Final = 32
 class Threads:
     """Runs each function in a daemon thread of its own. A pool would be blocked by threads that never end."""
 
-    __slots__ = ("_turns",)
+    __slots__ = ("_turns", "abandoned")
 
     def __init__(self) -> None:
         self._turns = asyncio.Semaphore(AT_ONCE)
+        self.abandoned = 0
+        """How many threads were left behind."""
 
     async def run(self, function: Callable[[], Any]) -> Any:
         """Run a function and return its result, of its own type, or raise what it raised.
@@ -38,7 +40,10 @@ class Threads:
             context = copy_context()
             work = _Work(function, loop, future)
             Thread(target=context.run, args=(work.run,), name="capset-handler", daemon=True).start()
-            return await future
+            try:
+                return await future
+            finally:
+                self.abandoned += future.cancelled()
 
 
 async def run_for(threads: Threads, origin: Origin, name: str, function: Callable[[], Any]) -> Any:

@@ -28,7 +28,9 @@ class World:
 
     __slots__ = (
         "_hmac",
+        "_stopping",
         "_tasks",
+        "abandoned",
         "audit",
         "calls",
         "clock",
@@ -63,6 +65,10 @@ class World:
         self.idle: asyncio.Event | None = None
         """Set by the last of them, once somebody waits for that."""
         self._tasks: set[asyncio.Task[None]] = set()
+        self._stopping: set[asyncio.Task[None]] = set()
+        """Those that the kernel has cancelled."""
+        self.abandoned = 0
+        """How many tasks were left behind, since they did not end when they were cancelled (K15)."""
 
     def digest(self, canonical: bytes) -> str:
         """Return the keyed digest of arguments, from their canonical form: HMAC-SHA256 in hexadecimal."""
@@ -100,8 +106,7 @@ class World:
         while running := {*self._tasks}:  # what runs may begin more
             left = end - asyncio.get_running_loop().time()
             _, late = await asyncio.wait(running, timeout=max(left, 0))
-            await stop(late)
-            self._tasks -= late
+            await self.stop(late)
         if self.calls:
             self.idle = asyncio.Event()
             try:
@@ -110,12 +115,23 @@ class World:
             except TimeoutError:
                 _log.error("the kernel was closed while %d calls were still running", self.calls)
 
+    def is_stopping(self) -> bool:
+        """Whether the task that runs is one of the kernel's own, and the kernel has cancelled it.
 
-async def stop(tasks: set[asyncio.Task[None]]) -> None:
-    """Cancel tasks and wait for their cleanup, bounded; what swallows its cancellation is abandoned and reported."""
-    for task in tasks:
-        task.cancel()
-    if tasks:
-        _, abandoned = await asyncio.wait(tasks, timeout=CLEANUP_SECONDS)
-        for task in abandoned:
+        ``cancelling()`` does not say so: a task group leaves it raised once a child has failed (Python 3.11 and 3.12).
+        """
+        return asyncio.current_task() in self._stopping
+
+    async def stop(self, tasks: set[asyncio.Task[None]]) -> None:
+        """Cancel tasks and wait for their cleanup, bounded; what swallows that is abandoned, counted and reported."""
+        if not tasks:
+            return
+        for task in tasks - self._stopping:
+            self._stopping.add(task)
+            task.add_done_callback(self._stopping.discard)
+            task.cancel()
+        _, late = await asyncio.wait(tasks, timeout=CLEANUP_SECONDS)
+        self.abandoned += len(late)
+        self._tasks -= late
+        for task in late:
             _log.error("a call did not end within %s s of its cancellation and is abandoned: %r", CLEANUP_SECONDS, task)

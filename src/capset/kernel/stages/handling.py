@@ -11,21 +11,10 @@ from typing import Any, Final, cast
 from capset.composition.installing import Installed
 from capset.definitions.handlers import Shape
 from capset.definitions.messages import Progress, Reply
-from capset.errors import (
-    Cancelled,
-    CapsetError,
-    DeadlineExceeded,
-    InternalError,
-    InvalidArguments,
-    InvalidOutput,
-    NotFound,
-    PermissionDenied,
-    StoreError,
-    ToolError,
-)
-from capset.evaluation.containment import is_contained
+from capset.errors import CapsetError, DeadlineExceeded, InvalidOutput
+from capset.kernel.containing import is_cancelled, raised
 from capset.kernel.context import CallContext
-from capset.kernel.emission import emit_event, shown
+from capset.kernel.emission import emit_event
 from capset.kernel.invocation import MISSING, Invocation, Step
 from capset.kernel.processing import process_one
 from capset.kernel.threads import run_for
@@ -33,8 +22,6 @@ from capset.kernel.threads import run_for
 Start = Callable[[Invocation], Awaitable[Any]]
 """Starts a handler; awaiting gives its result, of the tool's own type."""
 
-_SAFE = (Cancelled, DeadlineExceeded, InvalidArguments, NotFound, PermissionDenied, StoreError)
-"""What a call inside the handler may end with, in words of the kernel's own."""
 _log = logging.getLogger("capset.kernel")
 
 
@@ -57,24 +44,11 @@ async def _contained(call: Invocation, start: Start) -> None:
     """Run, and let out only what is safe to show (spec 4, G4) or is not the handler's own: a cancellation."""
     try:
         call.value = await start(call)
-    except (ToolError, InternalError):
-        raise
-    except _SAFE as error:
-        # A refusal of a call that the handler made: its message is safe, but this call was not refused.
-        safe = shown(error, call)
-        told = ToolError(safe.message, code=error.code, status=error.status, hint=error.hint, fields=error.fields)
-        told.retryable = error.retryable
-        raise told from error
     except BaseException as error:
-        if not is_contained(error):
+        told = raised(call, error)
+        if told is error:
             raise
-        raise _failed(call, error) from error
-
-
-def _failed(call: Invocation, error: BaseException) -> InternalError:
-    name = call.road.name
-    _log.error("tool %r failed, correlation %s", name, call.correlation, exc_info=error)
-    return InternalError(f"The tool {name!r} failed unexpectedly; the log has the details.")
+        raise told from error
 
 
 async def _timed(call: Invocation, start: Start, timeout: float | None) -> None:
@@ -92,12 +66,17 @@ async def _timed(call: Invocation, start: Start, timeout: float | None) -> None:
         async with scope:
             call.scope = scope
             await _contained(call, start)
+    except asyncio.CancelledError:
+        if not scope.expired() or is_cancelled(call):
+            raise
     except (TimeoutError, CapsetError):
         if not scope.expired():
             raise
     finally:
         call.scope = None
     if scope.expired():
+        if call.lane is not None and is_cancelled(call):
+            raise asyncio.CancelledError
         raise DeadlineExceeded(f"Deadline exceeded: {call.road.name!r} did not finish in time.")
 
 
@@ -136,13 +115,22 @@ def _start_stream(installed: Installed) -> Start:
                 else:
                     emitted = type(emission).__name__
                     raise InvalidOutput(f"The tool {name!r} emitted {emitted}, neither Progress nor Reply.")
-        finally:
-            # An async generator that is left early must clean up now, not when it is collected.
-            if (close := getattr(emissions, "aclose", None)) is not None:
-                await close()
+        except BaseException:
+            try:
+                await _close(emissions)
+            except Exception as error:  # what ended it is what is told
+                _log.error("tool %r failed as it was closed, correlation %s", name, call.correlation, exc_info=error)
+            raise
+        await _close(emissions)
         return reply
 
     return start
+
+
+async def _close(emissions: object) -> None:
+    """Let an async generator clean up now, not when it is collected."""
+    if (close := getattr(emissions, "aclose", None)) is not None:
+        await close()
 
 
 def _start_processor(installed: Installed) -> Start:
@@ -150,7 +138,7 @@ def _start_processor(installed: Installed) -> Start:
     assert contract is not None  # noqa: S101  # a processor has one
 
     def start(call: Invocation) -> Awaitable[Any]:
-        if call.processor is not None:
+        if call.processor is not None and call.processor.serves(contract):
             return call.processor.work_on(call)
         return process_one(call, contract, factory)
 

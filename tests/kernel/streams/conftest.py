@@ -1,0 +1,42 @@
+"""Each test here runs on both event loops, on a stage that looks at what is left behind."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from capset.kernel import kernel as kernel_module
+from capset.kernel import processing, world
+from tests.kernel.conftest import nothing_is_left_behind
+from tests.kernel.streams.support import Stage
+
+__all__ = ["nothing_is_left_behind"]
+QUICK = 0.1
+
+
+@pytest.fixture(
+    scope="session",
+    params=[
+        pytest.param(("asyncio", {}), id="asyncio"),
+        pytest.param(("asyncio", {"use_uvloop": True}), id="uvloop"),
+    ],
+)
+def anyio_backend(request: pytest.FixtureRequest) -> object:
+    return request.param
+
+
+@pytest.fixture
+def stage(request: pytest.FixtureRequest, tmp_path: Path) -> Stage:
+    """Give the stage: on SQLite, unless the test asks for ``memory``."""
+    path = None if getattr(request, "param", "sqlite") == "memory" else tmp_path / "capset.db"
+    return Stage(path)
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> float:
+    """Shorten all bounds on waiting for what should have ended, and give their length."""
+    monkeypatch.setattr(world, "CLEANUP_SECONDS", QUICK)
+    monkeypatch.setattr(processing, "CLEANUP_SECONDS", QUICK)
+    monkeypatch.setattr(kernel_module, "DRAIN_SECONDS", QUICK)
+    return QUICK
