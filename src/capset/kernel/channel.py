@@ -77,7 +77,7 @@ class Outlet:
         """Take what is there and was never received."""
         found: list[Message] = []
         while self.ready:
-            found.append(self._take())
+            found.append(self.take())
         return found
 
     def hand(self, message: Message | None) -> bool:
