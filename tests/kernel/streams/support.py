@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterable
 from contextlib import asynccontextmanager
@@ -121,6 +120,11 @@ def numbers(messages: Iterable[Message]) -> list[int]:
     return [int(one.data["message"]) if isinstance(one.data, dict) else one.data for one in messages]
 
 
+def codes(messages: Iterable[Message]) -> list[str]:
+    """Return the codes of the errors."""
+    return [one.data["code"] for one in messages if one.kind == "error"]
+
+
 def sent(called: AnyTool, to: int = 4, **meta: Any) -> Message:
     return Message("command", called.type, {"to": to}, **meta)
 
@@ -166,7 +170,7 @@ class Held:
 
     @classmethod
     def now(cls) -> Held:
-        return cls(len(asyncio.all_tasks()), len(os.listdir("/proc/self/fd")))
+        return cls(len(asyncio.all_tasks()), len(list(Path("/proc/self/fd").iterdir())))
 
 
 _WARM: set[tuple[asyncio.AbstractEventLoop, bool]] = set()

@@ -17,8 +17,7 @@ from tests.kernel.streams.support import (
     Log,
     Stage,
     Step,
-    Wanted,
-    ask,
+    codes,
     counting,
     made,
     outcomes,
@@ -26,13 +25,9 @@ from tests.kernel.streams.support import (
     sent,
     through,
 )
-from tests.kernel.support import turns, until
+from tests.kernel.support import read, turns, until
 
 SECRET = "hunter2"
-
-
-def codes(messages: list[Message]) -> list[str]:
-    return [one.data["code"] for one in messages if one.kind == "error"]
 
 
 def raising(error: Callable[[], BaseException]) -> Any:
@@ -190,133 +185,14 @@ async def test_what_is_invalid_never_gets_to_the_factory(stage: Stage) -> None:
 
     called = made(factory)
     async with stage(called) as opened:
-        async with opened.session.invoke(Message("command", called.type, {"to": "many"})) as messages:
-            (error,) = [one async for one in messages]
+        (error,) = await read(opened.session.invoke(Message("command", called.type, {"to": "many"})))
         assert (error.data["status"], error.data["code"]) == (422, "invalid_arguments")
         assert await outcomes(opened) == ["invalid"]
 
 
-NONSENSE = [
-    None,
-    7,
-    "text",
-    Wanted(),
-    Message("event", "Work.Other", 1),
-    Message("event", "Work.Step", "one"),
-    Message("event", ["Work.Step"], 1),  # pyright: ignore[reportArgumentType]
-    Message("reply", ["Work.Done"], 1),  # pyright: ignore[reportArgumentType]
-    Message("reply", "Work.Step", 1),
-    Message("reply", "Work.Done", "one"),
-    Message("command", "Work.Do", {}),
-    Message("error", "Work.Do", {}),
-    Message("error", "Work.Do", {"message": "bad", "status": 200}),
-    Step.model_construct(data=object()),  # pyright: ignore[reportArgumentType]
-]
-
-
-@pytest.mark.spec("K9", "K10")
-@pytest.mark.parametrize("swallows", [False, True])
-@pytest.mark.parametrize("emission", NONSENSE)
-async def test_an_emission_of_the_wrong_type_ends_the_call(stage: Stage, emission: Any, swallows: bool) -> None:
-    async def process(messages: Any, emit: Any, ctx: object) -> None:
-        async for _ in messages:
-            await emit(Step(data=1))
-            try:
-                await emit(emission)
-            except Exception:
-                if not swallows:
-                    raise
-                with suppress(InternalError):
-                    await emit(Done(data=2))
-                raise TimeoutError from None
-
-    called = processor(process)
-    async with stage(called) as opened:
-        for door in DOORS:
-            async with through(door, opened, called) as messages:
-                found = [one async for one in messages]
-            assert [one.kind for one in found] == ["event", "error"]
-            assert codes(found) == ["invalid_output"]
-        assert await outcomes(opened) == ["failed"] * len(DOORS)
-
-
-@pytest.mark.spec("K9", "K10", "K13")
-@pytest.mark.parametrize("door", DOORS)
-async def test_violations_by_many_children_are_one_error(stage: Stage, door: str) -> None:
-    async def process(messages: Any, emit: Any, ctx: object) -> None:
-        async for _ in messages:
-            async with asyncio.TaskGroup() as group:
-                for number in range(20):
-                    group.create_task(emit(Message("event", "Work.Nonsense", number)))
-
-    called = processor(process)
-    async with stage(called) as opened:
-        async with through(door, opened, called) as messages:
-            found = [one async for one in messages]
-        assert [one.kind for one in found] == ["error"]
-        assert codes(found) == ["invalid_output"]
-        assert await outcomes(opened) == ["failed"]
-
-
-@pytest.mark.spec("K10", "K15")
-@pytest.mark.parametrize("door", DOORS)
-async def test_one_that_swallows_violations_forever_is_ended(stage: Stage, door: str, impatient: float) -> None:
-    async def process(messages: Any, emit: Any, ctx: object) -> None:
-        async for _ in messages:
-            await emit(Done(data=1))
-            while True:
-                with suppress(InternalError):
-                    await emit(Step(data=2))
-
-    called = processor(process)
-    async with stage(called) as opened:
-        async with asyncio.timeout(5), through(door, opened, called) as messages:
-            assert codes([one async for one in messages]) == ["invalid_output"]
-
-
-@pytest.mark.spec("K10", "K13")
-@pytest.mark.parametrize("door", DOORS)
-@pytest.mark.parametrize("replies", [False, True])
-async def test_a_task_that_outlives_its_processor_reaches_nobody(
-    stage: Stage, door: str, replies: bool, impatient: float
-) -> None:
-    tasks: list[asyncio.Task[None]] = []
-    late = asyncio.Event()
-
-    async def outlive(emit: Any) -> None:
-        await late.wait()
-        await emit(Step(data=666))
-
-    async def process(messages: Any, emit: Any, ctx: object) -> None:
-        async for message in messages:
-            tasks.extend([asyncio.create_task(outlive(emit)), asyncio.create_task(flood(emit))])
-            await turns(5)
-            if replies:
-                await emit(Done(data=message.data.to))
-
-    async def flood(emit: Any) -> None:
-        async with asyncio.TaskGroup() as group:
-            for _ in range(3):
-                group.create_task(emit(Step(data=1)))
-
-    called, other = processor(process), counting("process", Log(), type="Work.Next")
-    async with stage(called, other) as opened:
-        async with through(door, opened, called) as messages:
-            await turns(50)
-            found = [one async for one in messages]
-        assert [one.kind for one in found][-1] == ("reply" if replies else "event")
-        late.set()
-        done, pending = await asyncio.wait(tasks, timeout=5)
-        assert not pending
-        assert all(task.cancelled() or task.exception() for task in done)
-        assert len(await ask(opened, other)) == 5
-        await asyncio.sleep(3 * impatient)  # nor does it end whoever called, later on
-        assert await outcomes(opened) == ["succeeded", "succeeded"]
-
-
 @pytest.mark.spec("K13")
 async def test_a_failure_ends_no_other_call(stage: Stage) -> None:
-    bad, log = raising(lambda: ZeroDivisionError()), Log()
+    bad, log = raising(ZeroDivisionError), Log()
     good = counting("process", log, type="Work.Good")
 
     async def both() -> Any:

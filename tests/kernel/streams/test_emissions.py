@@ -1,0 +1,144 @@
+"""What is emitted is held to the contract, and only while its call lasts (K9, K10)."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from capset import Message
+from capset.errors import InternalError, InvalidOutput
+from tests.kernel.streams.support import (
+    DOORS,
+    Done,
+    Log,
+    Stage,
+    Step,
+    Wanted,
+    ask,
+    codes,
+    counting,
+    outcomes,
+    processor,
+    through,
+)
+from tests.kernel.support import turns
+
+NONSENSE = [
+    None,
+    7,
+    "text",
+    Wanted(),
+    Message("event", "Work.Other", 1),
+    Message("event", "Work.Step", "one"),
+    Message("event", ["Work.Step"], 1),  # pyright: ignore[reportArgumentType]
+    Message("reply", ["Work.Done"], 1),  # pyright: ignore[reportArgumentType]
+    Message("reply", "Work.Step", 1),
+    Message("reply", "Work.Done", "one"),
+    Message("command", "Work.Do", {}),
+    Message("error", "Work.Do", {}),
+    Message("error", "Work.Do", {"message": "bad", "status": 200}),
+    Step.model_construct(data=object()),  # pyright: ignore[reportArgumentType]
+]
+
+
+@pytest.mark.spec("K9", "K10")
+@pytest.mark.parametrize("swallows", [False, True])
+@pytest.mark.parametrize("emission", NONSENSE)
+async def test_an_emission_of_the_wrong_type_ends_the_call(stage: Stage, emission: Any, swallows: bool) -> None:
+    async def process(messages: Any, emit: Any, ctx: object) -> None:
+        async for _ in messages:
+            await emit(Step(data=1))
+            try:
+                await emit(emission)
+            except Exception:
+                if not swallows:
+                    raise
+                with suppress(InternalError):
+                    await emit(Done(data=2))
+                raise TimeoutError from None
+
+    called = processor(process)
+    async with stage(called) as opened:
+        for door in DOORS:
+            async with through(door, opened, called) as messages:
+                found = [one async for one in messages]
+            assert [one.kind for one in found] == ["event", "error"]
+            assert codes(found) == ["invalid_output"]
+        assert await outcomes(opened) == ["failed"] * len(DOORS)
+
+
+@pytest.mark.spec("K9", "K10", "K13")
+@pytest.mark.parametrize("door", DOORS)
+async def test_violations_by_many_children_are_one_error(stage: Stage, door: str) -> None:
+    async def process(messages: Any, emit: Any, ctx: object) -> None:
+        async for _ in messages:
+            async with asyncio.TaskGroup() as group:
+                for number in range(20):
+                    group.create_task(emit(Message("event", "Work.Nonsense", number)))
+
+    called = processor(process)
+    async with stage(called) as opened:
+        async with through(door, opened, called) as messages:
+            found = [one async for one in messages]
+        assert [one.kind for one in found] == ["error"]
+        assert codes(found) == ["invalid_output"]
+        assert await outcomes(opened) == ["failed"]
+
+
+@pytest.mark.spec("K10", "K15")
+@pytest.mark.parametrize("door", DOORS)
+async def test_one_that_swallows_violations_forever_is_ended(stage: Stage, door: str, impatient: float) -> None:
+    async def process(messages: Any, emit: Any, ctx: object) -> None:
+        async for _ in messages:
+            await emit(Done(data=1))
+            while True:
+                with suppress(InternalError):
+                    await emit(Step(data=2))
+
+    called = processor(process)
+    async with stage(called) as opened, asyncio.timeout(5), through(door, opened, called) as messages:
+        assert codes([one async for one in messages]) == ["invalid_output"]
+
+
+@pytest.mark.spec("K10", "K13")
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("replies", [False, True])
+async def test_a_task_that_outlives_its_processor_reaches_nobody(
+    stage: Stage, door: str, replies: bool, impatient: float
+) -> None:
+    tasks, floods = list[asyncio.Task[None]](), list[asyncio.Task[None]]()
+    late = asyncio.Event()
+
+    async def outlive(emit: Any) -> None:
+        await late.wait()
+        await emit(Step(data=666))
+
+    async def process(messages: Any, emit: Any, ctx: object) -> None:
+        async for message in messages:
+            tasks.append(asyncio.create_task(outlive(emit)))
+            floods.append(asyncio.create_task(flood(emit)))
+            await turns(5)
+            if replies:
+                await emit(Done(data=message.data.to))
+
+    async def flood(emit: Any) -> None:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(3):
+                group.create_task(emit(Step(data=1)))
+
+    called, other = processor(process), counting("process", Log(), type="Work.Next")
+    async with stage(called, other) as opened:
+        async with through(door, opened, called) as messages:
+            await turns(50)
+            found = [one async for one in messages]
+        assert [one.kind for one in found][-1] == ("reply" if replies else "event")
+        late.set()
+        _, pending = await asyncio.wait([*tasks, *floods], timeout=5)
+        assert not pending
+        assert isinstance(tasks[0].exception(), InvalidOutput)
+        assert len(await ask(opened, other)) == 5
+        await asyncio.sleep(3 * impatient)  # nor does it end whoever called, later on
+        assert await outcomes(opened) == ["succeeded", "succeeded"]
