@@ -15,7 +15,7 @@ from pydantic_core import from_json
 from capset.cli.arguments import read_arguments
 from capset.cli.exits import Exit, ended, guarded
 from capset.cli.opening import find_agent, open_session, refuse_both
-from capset.cli.options import AsJson, Db, Env, Grant, Who
+from capset.cli.options import AsJson, Db, Env, Grant, Who, check_seconds
 from capset.cli.output import cell, err, pretty, print_error, print_json, visible
 from capset.cli.remote import Url, ask, server_of
 from capset.cli.settings import Settings, load_settings
@@ -56,8 +56,7 @@ def call_command(
     server = server_of(url, db=db, principal=principal, grant=grant, env=env)
     data = read_arguments(arguments)
     refuse_both(agent, session)
-    if timeout is not None and not timeout > 0:
-        raise DefinitionError(f"--timeout must be a positive number of seconds; got {timeout}")
+    check_seconds("--timeout", timeout)
     target = Target(tool, agent, session)
     if server is not None:
         error, shape = ask(server, lambda client: _call_there(client, target, data, timeout, quiet=as_json))
