@@ -8,7 +8,7 @@ import signal
 import sys
 from collections import deque
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -17,11 +17,14 @@ from capset.cli.opening import announce, find_served, open_kernel
 from capset.cli.options import Db, Env, Grant, Who, check_seconds
 from capset.cli.settings import Settings, load_settings
 from capset.definitions.messages import Message
-from capset.kernel.kernel import AT_ONCE, DRAIN_SECONDS, Kernel
+from capset.kernel.kernel import AT_ONCE, DRAIN_SECONDS
 from capset.kernel.registry import Registry
-from capset.kernel.session import Session
+from capset.kernel.serving import Serving
 from capset.server.streams import Streams
 from capset.wire.ndjson import LIMIT, Reader, line_of
+
+LAST_SECONDS: Final = 1.0
+"""How long it tries to say of what was cancelled that it was."""
 
 
 @guarded
@@ -113,10 +116,11 @@ async def _serve(settings: Settings, asked: _Asked) -> None:
         streams = Streams()
         incoming = _Incoming(streams, asked.max_line)
         bounded = session.options(timeout=asked.timeout, consumer_timeout=asked.consumer_timeout)
-        serving = asyncio.ensure_future(_answer(kernel, bounded, incoming, streams, asked.limit))
+        answers = kernel.run(bounded, incoming, limit=asked.limit)
+        serving = asyncio.ensure_future(_answer(answers, streams))
         leaving = asyncio.ensure_future(streams.gone())
         leaving.add_done_callback(lambda _: serving.cancel())
-        _end_by_signals(serving, incoming)
+        _end_by_signals(serving, answers, incoming)
         announce(session)
         with contextlib.suppress(asyncio.CancelledError):
             await serving
@@ -125,26 +129,30 @@ async def _serve(settings: Settings, asked: _Asked) -> None:
         leaving.cancel()
 
 
-async def _answer(kernel: Kernel, session: Session, incoming: _Incoming, streams: Streams, limit: int) -> None:
+async def _answer(answers: Serving, streams: Streams) -> None:
     """Write every answer before the next is taken, so that a reader who stops, stops whoever emits."""
-    async with kernel.run(session, incoming, limit=limit) as answers:
+    async with answers:
         async for message in answers:
             await streams.write(line_of(message))
 
 
-def _end_by_signals(serving: asyncio.Task[None], incoming: _Incoming) -> None:
-    """Let a signal end the input, and what runs after some seconds; a second one does not wait."""
+def _end_by_signals(serving: asyncio.Task[None], answers: Serving, incoming: _Incoming) -> None:
+    """Let a signal end the input, and what runs after some seconds; a second one does not wait for that."""
     loop = asyncio.get_running_loop()
     signals = 0
+
+    def cancel() -> None:
+        answers.cancel()
+        loop.call_later(LAST_SECONDS, serving.cancel)
 
     def end() -> None:
         nonlocal signals
         signals += 1
         incoming.stop()
         if signals == 1:
-            loop.call_later(DRAIN_SECONDS, serving.cancel)
+            loop.call_later(DRAIN_SECONDS, cancel)
         else:
-            serving.cancel()
+            cancel()
 
     for number in (signal.SIGINT, signal.SIGTERM):
         with contextlib.suppress(NotImplementedError):  # on Windows, where Ctrl-C ends it with 130
