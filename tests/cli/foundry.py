@@ -20,12 +20,13 @@ import asyncio
 import os
 import subprocess
 import sys
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field
 
-from capset import Agent, Capability, Tool, ToolError, handles, tool
+from capset import Agent, Capability, Progress, Reply, Tool, ToolError, handles, tool
 
 met = asyncio.Event()
 
@@ -114,7 +115,14 @@ async def refuse(text: str) -> str:
     raise ToolError(text, code="refused_politely", status=409)
 
 
-foundry = Capability("foundry", tools=[pouring, wait, echo, await_other, come, shout, refuse])
+@tool(effect="read")
+async def tick() -> AsyncIterator[Progress | Reply[str]]:
+    """Come halfway, and stay there."""
+    yield Progress(0.5, "halfway")
+    await asyncio.sleep(60)
+
+
+foundry = Capability("foundry", tools=[pouring, tick, wait, echo, await_other, come, shout, refuse])
 founder = Agent("founder", uses=[foundry])
 '''
 SERVED = ("kernel", "--agent", "founder")
