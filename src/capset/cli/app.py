@@ -14,6 +14,7 @@ from capset.cli.demo import demo_command
 from capset.cli.describe import describe_command
 from capset.cli.diff import diff_command
 from capset.cli.fingerprint import fingerprint_command
+from capset.cli.kernel import kernel_command
 from capset.cli.key import create_command, revoke_command
 from capset.cli.key import list_command as list_keys_command
 from capset.cli.listing import list_command
@@ -39,6 +40,7 @@ app.command("fingerprint")(fingerprint_command)
 app.command("diff")(diff_command)
 app.command("replay")(replay_command)
 app.command("schema")(schema_command)
+app.command("kernel")(kernel_command)
 app.command("mcp")(mcp_command)
 app.command("serve")(serve_command)
 app.add_typer(key, name="key")

@@ -15,12 +15,13 @@ from pydantic_core import from_json
 from capset.cli.arguments import read_arguments
 from capset.cli.exits import Exit, ended, guarded
 from capset.cli.opening import find_agent, open_session, refuse_both
-from capset.cli.options import AsJson, Db, Env, Grant, Who
-from capset.cli.output import cell, err, pretty, print_error, print_json, visible
+from capset.cli.options import AsJson, Db, Env, Grant, Who, check_seconds
+from capset.cli.output import err, pretty, print_error, print_json, visible
+from capset.cli.progress import Watching
 from capset.cli.remote import Url, ask, server_of
 from capset.cli.settings import Settings, load_settings
 from capset.definitions.agents import Agent
-from capset.definitions.messages import Json, Message
+from capset.definitions.messages import Json
 from capset.errors import CapsetError, DefinitionError, PermissionDenied
 from capset.kernel.registry import Registry
 from capset.kernel.session import Session
@@ -56,8 +57,7 @@ def call_command(
     server = server_of(url, db=db, principal=principal, grant=grant, env=env)
     data = read_arguments(arguments)
     refuse_both(agent, session)
-    if timeout is not None and not timeout > 0:
-        raise DefinitionError(f"--timeout must be a positive number of seconds; got {timeout}")
+    check_seconds("--timeout", timeout)
     target = Target(tool, agent, session)
     if server is not None:
         error, shape = ask(server, lambda client: _call_there(client, target, data, timeout, quiet=as_json))
@@ -106,9 +106,9 @@ async def _call_there(client: Client, target: Target, data: bytes, timeout: floa
             )
         session = (await client.sessions.create(target.agent)).id
     async with client.stream(session, target.tool, from_json(data), timeout=timeout) as events:
-        async for event in events:
-            if event.type == "progress" and not quiet:
-                _show_progress(event.data)
+        with Watching(quiet=quiet) as watching:
+            async for event in events:
+                watching.show(event)
     error = events.result.error
     return (None if error is None else error_of(error)), events.result.plain()
 
@@ -136,17 +136,9 @@ def _agent(registry: Registry, target: Target) -> Agent | UUID:
 async def _run(session: Session, tool: str, data: Json, *, quiet: bool) -> Called:
     reply: Any = None
     async with session.invoke(session.message(tool, data)) as messages:
-        async for message in messages:
-            match message:
-                case Message(kind="event", type="progress", data=progress) if not quiet:
-                    _show_progress(progress)
-                case Message(kind="reply"):
+        with Watching(quiet=quiet) as watching:
+            async for message in messages:
+                watching.show(message)
+                if message.kind == "reply":
                     reply = message.data
-                case _:
-                    pass
         return messages.result.error, call_data(messages.result, reply, session.id)
-
-
-def _show_progress(said: Any) -> None:  # as Progress says it
-    told = f"{said['fraction']:>4.0%} {said['message'] or ''}"
-    err().print(f"[dim]{cell(told)}[/]", soft_wrap=True)

@@ -12,9 +12,8 @@ from typing import Annotated
 import typer
 
 from capset.cli.exits import Exit, guarded
-from capset.cli.opening import find_agent, open_session, refuse_both
+from capset.cli.opening import announce, find_served, open_session
 from capset.cli.options import Db, Env, Grant, Who
-from capset.cli.output import cell, err
 from capset.cli.settings import Settings, load_settings
 from capset.errors import DefinitionError
 from capset.kernel.registry import Registry
@@ -40,9 +39,6 @@ def mcp_command(
     """
     serve = _server()
     settings = load_settings(db=db, principal=principal, grant=grant, env=env)
-    refuse_both(agent, session)
-    if agent is None and session is None:
-        raise DefinitionError("say whose tools to serve: --agent, or --session to go on with one")
     with contextlib.redirect_stdout(sys.stderr):  # stdout is the protocol's
         asyncio.run(_serve(serve, settings, agent, session))
     return Exit.DONE
@@ -62,15 +58,13 @@ def _server() -> Serve:
 async def _serve(serve: Serve, settings: Settings, agent: str | None, session_id: str | None) -> None:
     registry = Registry.installed()
     # Found first, so that a misspelt name makes no database.
-    found = find_agent(registry, agent) if agent is not None else None
+    found = find_served(registry, agent, session_id)
     async with open_session(settings, registry, found, session_id) as session:
         serving = asyncio.ensure_future(serve(session))
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             with contextlib.suppress(NotImplementedError):  # on Windows, where Ctrl-C ends it with 130
                 loop.add_signal_handler(number, serving.cancel)
-        name = session.snapshot.composition.block.name
-        told = f"serving {name} as {session.snapshot.principal.id}, session {session.id}"
-        err().print(f"[dim]{cell(told)}[/]", soft_wrap=True)
+        announce(session)
         with contextlib.suppress(asyncio.CancelledError):
             await serving

@@ -1,4 +1,4 @@
-"""Which agent a command means, and its session: what ``capset call`` and ``capset mcp`` share."""
+"""Which agent a command means, and its session: what ``capset call``, ``capset kernel`` and ``capset mcp`` share."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pydantic_core import from_json
 from capset.adapters.agent_file import build_agent, read_agent_file
 from capset.adapters.reopening import agent_in_code
 from capset.adapters.stored_agents import StoredAgents
-from capset.cli.output import err, verbatim
+from capset.cli.output import cell, err, verbatim
 from capset.cli.settings import Settings, existing_db
 from capset.definitions.agents import Agent
 from capset.errors import Conflict, DefinitionError, NotFound
@@ -42,10 +42,33 @@ def find_agent(registry: Registry, named: str) -> Agent | UUID:
     return registry.get_agent(named)
 
 
+def find_served(registry: Registry, agent: str | None, session: str | None) -> Agent | UUID | None:
+    """Return the agent that is to be served, or ``None`` for that of a session. Raises as ``find_agent`` does."""
+    refuse_both(agent, session)
+    if agent is None and session is None:
+        raise DefinitionError("say whose tools to serve: --agent, or --session to go on with one")
+    return find_agent(registry, agent) if agent is not None else None
+
+
+def announce(session: Session) -> None:
+    """Say on stderr what is served, to whom, and in which session."""
+    told = f"serving {session.snapshot.composition.block.name} as {session.snapshot.principal.id}, session {session.id}"
+    err().print(f"[dim]{cell(told)}[/]", soft_wrap=True)
+
+
 @asynccontextmanager
 async def open_session(
     settings: Settings, registry: Registry, agent: Agent | UUID | None, session_id: str | None
 ) -> AsyncGenerator[Session]:
+    """Open a session as ``open_kernel`` does."""
+    async with open_kernel(settings, registry, agent, session_id) as (_, session):
+        yield session
+
+
+@asynccontextmanager
+async def open_kernel(
+    settings: Settings, registry: Registry, agent: Agent | UUID | None, session_id: str | None
+) -> AsyncGenerator[tuple[Kernel, Session]]:
     """Open a kernel, and a session of it: a new one of ``agent``, or the one that ``session_id`` names.
 
     Raises ``NotFound`` if there is no such session of the settings' principal, or no such stored agent; ``Conflict``
@@ -55,11 +78,11 @@ async def open_session(
     who = settings.principal
     async with Kernel(store=settings.db if isinstance(agent, Agent) else existing_db(settings.db)) as kernel:
         if isinstance(agent, UUID):
-            yield await _of_stored(kernel, registry, str(agent), settings)
+            yield kernel, await _of_stored(kernel, registry, str(agent), settings)
             return
         found = agent or await _agent_of(kernel, registry, session_id or "", who.id)
         async with kernel.open(found, principal=who, env=settings.env, session_id=session_id) as session:
-            yield session
+            yield kernel, session
 
 
 async def _of_stored(kernel: Kernel, registry: Registry, id: str, settings: Settings) -> Session:

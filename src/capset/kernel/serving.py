@@ -70,6 +70,12 @@ class Serving:
         self._outlet.leave(tuple(call.lane for call in self._calls.values() if call.lane))
         await self._world.stop({task for task in (self._reader, *self._calls) if task and not task.done()})
 
+    def cancel(self) -> None:
+        """Stop reading, and cancel what runs; the error of each comes as its last message, for whoever goes on."""
+        for task in (self._reader, *self._calls):
+            if task is not None:
+                task.cancel()
+
     def __aiter__(self) -> Self:
         """Iterate over what comes, once."""
         return self

@@ -13,6 +13,7 @@ from capset.definitions.messages import Json, Message
 from capset.kernel.streaming import Messages
 from capset.server.mcp.answers import answer
 from capset.server.mcp.exchanges import Exchange
+from capset.wire.messages import progress_of
 
 Report = Callable[[float, float | None, str | None], Awaitable[None]]
 """Sends one progress notification: progress, total, message."""
@@ -27,16 +28,12 @@ async def call_tool(exchange: Exchange, params: CallToolRequestParams, report: R
     async with _to_its_end(session.invoke(asked)) as messages:
         exchange.notes.update(tool=messages.tool, record=messages.record)
         async for message in messages:
-            match message:
-                case Message(kind="event", type="progress", data=progress):
-                    # MCP's progress must increase with each notification.
-                    if progress["fraction"] > told:
-                        told = progress["fraction"]
-                        await report(told, 1.0, progress["message"])
-                case Message(kind="reply"):
-                    reply = message
-                case _:
-                    pass
+            # MCP has no word for other events than progress, which must increase with each notification.
+            if (said := progress_of(message)) is not None and said.fraction > told:
+                told = said.fraction
+                await report(told, 1.0, said.message)
+            elif message.kind == "reply":
+                reply = message
         return answer(messages, reply)
 
 

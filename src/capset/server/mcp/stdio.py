@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncGenerator
-from functools import partial
 from typing import Final
 
 from anyio import CancelScope, Event, create_memory_object_stream, create_task_group, move_on_after
@@ -25,25 +23,24 @@ from pydantic import ValidationError
 from pydantic_core import from_json
 
 from capset.kernel.session import Session
-from capset.kernel.threads import Threads
 from capset.server.mcp.exchanges import Exchange
 from capset.server.mcp.protocol import make_server
+from capset.server.streams import Streams
 
 LAST_SECONDS: Final = 5.0
 """How long requests that still run may take to be answered once the client has closed its end."""
 MAX_LINE: Final = 16 * 1024 * 1024
 """The longest message that is taken, in bytes."""
-_CHUNK: Final = 65536
 
 
 async def serve_stdio(session: Session) -> None:
     """Serve one session on the process's standard streams until the client closes them; cancel it to stop earlier.
 
-    From here on, to the end of the process, descriptor 1 is standard error and descriptor 0 is empty: nothing that a
-    handler prints, or a process of its own, gets among the messages. Raises ``OSError`` if there are no such streams.
+    From here on, to the end of the process, they are the protocol's alone; see ``Streams``. Raises ``OSError`` if there
+    are none.
     """
     exchange = Exchange(session)
-    wire = _Wire(_private(0, os.open(os.devnull, os.O_RDONLY)), _private(1, os.dup(2)))
+    wire = _Wire(Streams())
     server = make_server(lambda: exchange)
     incoming, read = create_memory_object_stream[SessionMessage | Exception]()
     write, outgoing = create_memory_object_stream[SessionMessage]()
@@ -54,28 +51,11 @@ async def serve_stdio(session: Session) -> None:
         tasks.cancel_scope.cancel()
 
 
-def _private(descriptor: int, instead: int) -> int:
-    """Put another file in a standard stream's place, and return the stream under a number that nobody else knows.
-
-    It is never closed: a thread that was left behind may still be reading from it.
-    """
-    private = os.dup(descriptor)
-    os.dup2(instead, descriptor)
-    os.close(instead)
-    return private
-
-
 class _Wire:
-    """The two streams, and the requests that are still to be answered.
+    """The two streams, and the requests that are still to be answered."""
 
-    Reading and writing block in threads that may be left behind: neither a silent client nor one that does not read
-    keeps the process from ending.
-    """
-
-    def __init__(self, reading: int, writing: int) -> None:
-        self._reading = reading
-        self._writing = writing
-        self._threads = Threads()
+    def __init__(self, streams: Streams) -> None:
+        self._streams = streams
         self._open: set[RequestId] = set()
         self._answered = Event()
 
@@ -135,7 +115,7 @@ class _Wire:
         """Yield every line that is not blank; of one that is too long, its beginning."""
         parts: list[bytes] = []
         skips = False
-        while chunk := await self._threads.run(partial(_read, self._reading)):
+        while chunk := await self._streams.read():
             *ends, rest = chunk.split(b"\n")
             for end in ends:
                 line = b"".join([*parts, end])
@@ -151,7 +131,7 @@ class _Wire:
             yield line
 
     async def _write(self, text: str) -> None:
-        await self._threads.run(partial(_write_all, self._writing, text.encode() + b"\n"))
+        await self._streams.write(text.encode() + b"\n")
 
 
 def _is_json(line: bytes) -> bool:
@@ -160,15 +140,3 @@ def _is_json(line: bytes) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _read(descriptor: int) -> bytes:
-    try:
-        return os.read(descriptor, _CHUNK)
-    except OSError:
-        return b""  # nobody there
-
-
-def _write_all(descriptor: int, data: bytes) -> None:
-    while data:
-        data = data[os.write(descriptor, data) :]

@@ -1,0 +1,159 @@
+"""``capset kernel``: messages in and messages out, one JSON object a line, for programs in any language."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import sys
+from collections import deque
+from dataclasses import dataclass
+from typing import Annotated, Final
+
+import typer
+
+from capset.cli.exits import Exit, guarded
+from capset.cli.opening import announce, find_served, open_kernel
+from capset.cli.options import Db, Env, Grant, Who, check_seconds
+from capset.cli.settings import Settings, load_settings
+from capset.definitions.messages import Message
+from capset.kernel.kernel import AT_ONCE, DRAIN_SECONDS
+from capset.kernel.registry import Registry
+from capset.kernel.serving import Serving
+from capset.server.streams import Streams
+from capset.wire.ndjson import LIMIT, Reader, line_of
+
+LAST_SECONDS: Final = 1.0
+"""How long it tries to say of what was cancelled that it was."""
+
+
+@guarded
+def kernel_command(
+    agent: Annotated[
+        str | None, typer.Option(help="An agent file, the name of an installed agent, or the id of a stored one.")
+    ] = None,
+    session: Annotated[str | None, typer.Option(help="The id of a session to go on with.")] = None,
+    grant: Grant = None,
+    env: Env = None,
+    timeout: Annotated[float | None, typer.Option(help="Seconds that each call may take.")] = None,
+    consumer_timeout: Annotated[
+        float | None, typer.Option(help="Seconds that stdout may let a call wait before it is ended.")
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, help="How many calls run at once.")] = AT_ONCE,
+    max_line: Annotated[int, typer.Option(min=1, metavar="BYTES", help="How long a line may be.")] = LIMIT,
+    principal: Who = None,
+    db: Db = None,
+) -> Exit:
+    """Take messages on stdin and answer them on stdout, as newline-delimited JSON, governed and on record.
+
+    At the end of stdin it answers what is left and ends with 0. By Ctrl-C or SIGTERM it takes no more, gives what runs
+    a few seconds, cancels the rest, and ends with 0; a second signal cancels at once.
+    """
+    check_seconds("--timeout", timeout)
+    check_seconds("--consumer-timeout", consumer_timeout)
+    settings = load_settings(db=db, principal=principal, grant=grant, env=env)
+    asked = _Asked(agent, session, timeout, consumer_timeout, limit, max_line)
+    with contextlib.redirect_stdout(sys.stderr):  # stdout is for messages
+        asyncio.run(_serve(settings, asked))
+    return Exit.DONE
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """Whose messages are served, and within which bounds."""
+
+    agent: str | None
+    session: str | None
+    timeout: float | None
+    consumer_timeout: float | None
+    limit: int
+    max_line: int
+
+
+class _Incoming:
+    """The messages on stdin, as they come. After ``stop()`` it gives none, whatever has come already."""
+
+    def __init__(self, streams: Streams, max_line: int) -> None:
+        self._streams = streams
+        self._reader = Reader(max_line)
+        self._ready: deque[Message] = deque()
+        self._is_over = False
+        self._stopped: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def stop(self) -> None:
+        """Take no more."""
+        if not self._stopped.done():
+            self._stopped.set_result(None)
+
+    def __aiter__(self) -> _Incoming:
+        return self
+
+    async def __anext__(self) -> Message:
+        while not self._stopped.done() and not self._ready:
+            if self._is_over:
+                break
+            chunk = await self._read()
+            self._is_over = not chunk
+            self._ready.extend(self._reader.feed(chunk) if chunk else self._reader.end())
+        if self._stopped.done() or not self._ready:
+            raise StopAsyncIteration
+        return self._ready.popleft()
+
+    async def _read(self) -> bytes:
+        reading = asyncio.ensure_future(self._streams.read())
+        try:
+            await asyncio.wait({reading, self._stopped}, return_when=asyncio.FIRST_COMPLETED)
+            return reading.result() if reading.done() else b""
+        finally:
+            reading.cancel()
+
+
+async def _serve(settings: Settings, asked: _Asked) -> None:
+    registry = Registry.installed()
+    # Found first, so that a misspelt name makes no database.
+    found = find_served(registry, asked.agent, asked.session)
+    async with open_kernel(settings, registry, found, asked.session) as (kernel, session):
+        streams = Streams()
+        incoming = _Incoming(streams, asked.max_line)
+        bounded = session.options(timeout=asked.timeout, consumer_timeout=asked.consumer_timeout)
+        answers = kernel.run(bounded, incoming, limit=asked.limit)
+        serving = asyncio.ensure_future(_answer(answers, streams))
+        leaving = asyncio.ensure_future(streams.gone())
+        leaving.add_done_callback(lambda _: serving.cancel())
+        _end_by_signals(serving, answers, incoming)
+        announce(session)
+        with contextlib.suppress(asyncio.CancelledError):
+            await serving
+        if leaving.done():
+            raise BrokenPipeError
+        leaving.cancel()
+
+
+async def _answer(answers: Serving, streams: Streams) -> None:
+    """Write every answer before the next is taken, so that a reader who stops, stops whoever emits."""
+    async with answers:
+        async for message in answers:
+            await streams.write(line_of(message))
+
+
+def _end_by_signals(serving: asyncio.Task[None], answers: Serving, incoming: _Incoming) -> None:
+    """Let a signal end the input, and what runs after some seconds; a second one does not wait for that."""
+    loop = asyncio.get_running_loop()
+    signals = 0
+
+    def cancel() -> None:
+        answers.cancel()
+        loop.call_later(LAST_SECONDS, serving.cancel)
+
+    def end() -> None:
+        nonlocal signals
+        signals += 1
+        incoming.stop()
+        if signals == 1:
+            loop.call_later(DRAIN_SECONDS, cancel)
+        else:
+            cancel()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        with contextlib.suppress(NotImplementedError):  # on Windows, where Ctrl-C ends it with 130
+            loop.add_signal_handler(number, end)

@@ -1,0 +1,60 @@
+"""What a call says while it runs: one bar on a terminal, lines elsewhere, and nothing for programs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn
+
+from capset.cli.output import cell, err, one_line
+from capset.definitions.messages import Message
+from capset.wire.messages import MessageShape, progress_of
+
+
+class Watching:
+    """``with Watching(quiet=…) as watching: watching.show(event)``, on stderr; the bar is gone at the end."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self._console: Console | None = None if quiet else err()
+        self._bar: Progress | None = None
+        self._task = TaskID(0)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Take the bar away."""
+        if self._bar is not None:
+            self._bar.stop()
+
+    def show(self, message: Message | MessageShape) -> None:
+        """Show an event; messages of other kinds are none."""
+        if self._console is None or message.kind != "event":
+            return
+        said = progress_of(message)
+        if said is None:
+            self._tell(f"{message.type} {json.dumps(message.data, ensure_ascii=False)}")
+        elif sys.stderr.isatty() and not self._console.is_dumb_terminal:
+            self._move(said.fraction, one_line(said.message or ""))
+        else:
+            self._tell(f"{said.fraction:>4.0%} {said.message or ''}")
+
+    def _tell(self, line: str) -> None:
+        if self._console is not None:
+            self._console.print(f"[dim]{cell(line)}[/]", soft_wrap=True)
+
+    def _move(self, fraction: float, told: str) -> None:
+        """Move the bar, which is there from the first progress on."""
+        if self._bar is not None:
+            self._bar.update(self._task, completed=fraction, description=told)
+            return
+        columns = (BarColumn(), TaskProgressColumn(), TextColumn("{task.description}", markup=False))
+        self._bar = Progress(*columns, console=self._console, transient=True)
+        self._task = self._bar.add_task(told, total=1.0, completed=fraction)  # pyright: ignore[reportArgumentType]  # rich takes a float
+        self._bar.start()

@@ -1,0 +1,83 @@
+"""The process's standard streams, for a protocol alone: nothing else gets among its bytes, and no wait blocks."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import select
+from functools import partial
+from typing import Final
+
+from capset.kernel.threads import Threads
+
+_CHUNK: Final = 65536
+
+
+class Streams:
+    """Standard input and output, from here on to the end of the process.
+
+    Descriptor 1 is standard error from now on, and descriptor 0 is empty, so that nothing that a handler prints, or a
+    process of its own, gets among what is written here. Reading and writing wait in threads that may be left behind:
+    neither a silent writer nor a reader that does not read keeps the process from ending. Raises ``OSError`` if there
+    are no such streams.
+    """
+
+    __slots__ = ("_reading", "_threads", "_writing")
+
+    def __init__(self) -> None:
+        self._reading = _private(0, os.open(os.devnull, os.O_RDONLY))
+        self._writing = _private(1, os.dup(2))
+        self._threads = Threads()
+
+    async def read(self) -> bytes:
+        """Return some of what comes, or nothing at its end."""
+        return await self._threads.run(partial(_read, self._reading))
+
+    async def write(self, data: bytes) -> None:
+        """Write all of it; return once whoever reads it, or the pipe, has taken it. Raises ``OSError``."""
+        await self._threads.run(partial(_write_all, self._writing, data))
+
+    async def gone(self) -> None:
+        """Return once nobody is there to read any more; of what is no pipe that cannot be told before a write."""
+        loop = asyncio.get_running_loop()
+        left: asyncio.Future[None] = loop.create_future()
+
+        def look() -> None:
+            poll = select.poll()
+            poll.register(self._writing, 0)
+            if poll.poll(0) and not left.done():
+                left.set_result(None)
+            loop.remove_reader(self._writing)
+
+        # A file has nobody to leave, and on Windows there is no such way to hear of it.
+        with contextlib.suppress(NotImplementedError, PermissionError):
+            loop.add_reader(self._writing, look)
+        try:
+            await left
+        finally:
+            with contextlib.suppress(NotImplementedError):
+                loop.remove_reader(self._writing)
+
+
+def _private(descriptor: int, instead: int) -> int:
+    """Put another file in a standard stream's place, and return the stream under a number that nobody else knows.
+
+    It is never closed: a thread that was left behind may still be reading from it.
+    """
+    private = os.dup(descriptor)
+    os.dup2(instead, descriptor)
+    os.close(instead)
+    return private
+
+
+def _read(descriptor: int) -> bytes:
+    try:
+        return os.read(descriptor, _CHUNK)
+    except OSError:
+        return b""  # nobody there
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(descriptor, data) :]

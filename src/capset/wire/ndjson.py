@@ -1,0 +1,198 @@
+"""Messages as newline-delimited JSON: one a line, in both directions (spec 3, K3)."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Final, cast
+
+from pydantic import ConfigDict, Field, ValidationError
+from pydantic_core import from_json
+
+from capset.clock import Clock, SystemClock, iso
+from capset.definitions.messages import Json, Kind, Message, Meta
+from capset.definitions.misfits import misfits
+from capset.definitions.names import MESSAGE, TOOL
+from capset.errors import CapsetError
+from capset.errors import Field as Misfit
+from capset.ids import Ids
+from capset.kernel.emission import error_data
+from capset.wire.messages import message_data
+from capset.wire.shapes import Shape
+from capset.wire.strict import parse_strictly
+
+LIMIT: Final = 1024 * 1024
+"""Bytes that a line may have, without its end, unless it is said."""
+LINE: Final = "capset.line"
+"""The type of an error about a line that does not say a type itself."""
+_MAX_TYPE: Final = 200
+_MAX_TEXT: Final = 1000
+_MAX_PATH: Final = 100
+_MODEL: Final = re.compile(r" or instance of \w+")
+"""What pydantic says of its own models, which no sender has seen."""
+
+_Text = Annotated[str, Field(min_length=1, max_length=_MAX_TEXT)]
+_Type = Annotated[str, Field(pattern=f"^(?:{MESSAGE.pattern}|{TOOL.pattern})$", max_length=_MAX_TYPE)]
+
+
+class _Meta(Shape):
+    """What a sender may say around a message; all of it may be left out."""
+
+    model_config = ConfigDict(strict=True)
+
+    id: _Text | None = None
+    timestamp: _Text | None = None
+    correlation: _Text | None = None
+    causation: _Text | None = None
+    traceparent: _Text | None = None
+    deadline: Annotated[float, Field(allow_inf_nan=False)] | None = None
+
+
+class _Envelope(Shape):
+    model_config = ConfigDict(strict=True)
+
+    kind: Kind
+    type: _Type
+    data: Any = None  # any JSON
+    meta: _Meta | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Verbatim(Message):
+    """A message that nobody here is to answer. It is written again as the very line that it was read from (K12)."""
+
+    line: bytes = field(default=b"", compare=False, repr=False)
+
+
+class _Refused(CapsetError):
+    """What is wrong with one line."""
+
+    def __init__(self, status: int, code: str, message: str, fields: list[Misfit] | None = None) -> None:
+        super().__init__(message, fields=fields or ())
+        self.status = status
+        self.code = code
+
+
+class Reader:
+    """Makes messages of bytes, however they are cut: ``feed`` them as they come, then ``end``.
+
+    Commands and queries carry their data as ``Json``, word for word; other kinds are ``Verbatim``. A line that is no
+    message becomes an error message, and the next is read: 413 ``message_too_large``, of which no more than ``limit``
+    bytes were ever kept; 400 ``broken_message`` for what is not strict JSON; 422 ``invalid_message`` for another
+    envelope than K1's, with the causation where an id could be read. Nothing here raises.
+    """
+
+    __slots__ = ("_clock", "_ids", "_is_skipping", "_limit", "_line", "_number")
+
+    def __init__(self, limit: int = LIMIT, clock: Clock | None = None) -> None:
+        """``limit`` is in bytes, 1 or more; ``clock`` stamps the error messages, and what a sender left out."""
+        if limit < 1:
+            raise ValueError(f"a line's limit is a number of bytes, 1 or more; got {limit!r}")
+        self._limit = limit
+        self._clock = clock or SystemClock()
+        self._ids = Ids(self._clock)
+        self._line = bytearray()
+        self._is_skipping = False
+        self._number = 1
+
+    def feed(self, chunk: bytes) -> list[Message]:
+        """Return the messages of the lines that end in ``chunk``, and the error of one that has become too long."""
+        read: list[Message] = []
+        *ends, rest = chunk.split(b"\n")
+        for end in ends:
+            self._add(end, read)
+            self._finish(read)
+        self._add(rest, read)
+        return read
+
+    def end(self) -> list[Message]:
+        """Return the message of a last line that has no end."""
+        read: list[Message] = []
+        self._finish(read)
+        return read
+
+    def _add(self, part: bytes, read: list[Message]) -> None:
+        if self._is_skipping:
+            return
+        if len(self._line) + len(part) > self._limit:
+            self._line.clear()
+            self._is_skipping = True
+            told = f"Line {self._number} has more than {self._limit} bytes, so it was skipped: send less at once"
+            read.append(self._error(_Refused(413, "message_too_large", told)))
+        else:
+            self._line += part
+
+    def _finish(self, read: list[Message]) -> None:
+        line = bytes(self._line.strip(b" \t\r"))
+        if line and not self._is_skipping:
+            read.append(self._message(line))
+        self._line.clear()
+        self._is_skipping = False
+        self._number += 1
+
+    def _message(self, line: bytes) -> Message:
+        try:
+            said, texts = parse_strictly(line)
+        except ValueError as error:
+            why = str(error).replace(" at line 1 column ", " at column ")
+            told = f"Line {self._number} is not strict JSON in UTF-8: {why}"
+            return self._error(_Refused(400, "broken_message", told))
+        try:
+            envelope = _Envelope.model_validate(said)
+        except ValidationError as error:
+            fields = [
+                Misfit(one.path[:_MAX_PATH], _MODEL.sub("", one.expected), one.did_you_mean)
+                for one in misfits(error, list(_Envelope.model_fields), said)
+            ]
+            told = (
+                f"Line {self._number} is no message: {'; '.join(map(str, fields)).replace('(arguments)', 'all of it')}"
+            )
+            return self._error(_Refused(422, "invalid_message", told, fields), said)
+        meta = self._meta(envelope.meta)
+        if envelope.kind not in ("command", "query"):
+            return Verbatim(envelope.kind, envelope.type, envelope.data, meta, line)
+        data = None if envelope.data is None else Json(texts["data"].encode())
+        return Message(envelope.kind, envelope.type, data, meta)
+
+    def _meta(self, given: _Meta | None) -> Meta | None:
+        """Return what surrounds a message whole, as far as its sender has begun it."""
+        if given is None:
+            return None
+        own = given.id or self._ids.new()
+        timestamp = given.timestamp or iso(self._clock.time_ns())
+        return Meta(own, timestamp, given.correlation or own, given.causation, given.deadline, given.traceparent)
+
+    def _error(self, error: CapsetError, said: object = None) -> Message:
+        """Return the message for a line that is none; ``said`` is the JSON that it was."""
+        envelope = _mapping(said)
+        sent = _mapping(envelope.get("meta"))
+        own, causation = self._ids.new(), _text(sent.get("id"))
+        error.correlation = _text(sent.get("correlation")) or causation or own
+        meta = Meta(own, iso(self._clock.time_ns()), error.correlation, causation)
+        return Message("error", _type(envelope.get("type")), error_data(error), meta)
+
+
+def line_of(message: Message) -> bytes:
+    """Return a message as one line, with its end. Raises ``ValueError`` or ``TypeError`` for data that is no JSON."""
+    if isinstance(message, Verbatim):
+        return message.line + b"\n"
+    data = message_data(message)
+    if isinstance(message.data, Json):
+        data["data"] = from_json(message.data.text, allow_inf_nan=False)
+    # Only texts that are for people, such as an error's, can still hold a lone surrogate here: it becomes a "?".
+    text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return text.encode(errors="replace") + b"\n"
+
+
+def _mapping(value: object) -> dict[str, Any]:
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) and 0 < len(value) <= _MAX_TEXT else None
+
+
+def _type(value: object) -> str:
+    is_type = isinstance(value, str) and len(value) <= _MAX_TYPE and (MESSAGE.fullmatch(value) or TOOL.fullmatch(value))
+    return cast("str", value) if is_type else LINE
