@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from types import MappingProxyType, UnionType
 from typing import Annotated, Any, Final, Literal, Union, cast, get_args, get_origin
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from capset.definitions.foreign import foreign_schema
 from capset.definitions.messages import Kind, Message
@@ -233,10 +233,10 @@ def _arguments(owner: str, came: _Envelope) -> tuple[Schema, Callable[[dict[str,
 
 
 def _annotated(model: type[BaseModel]) -> Any:
-    """Return the annotation of the data with what its field says of it, such as a description."""
+    """Return the annotation of the data with what its field says of it, such as a description or a default."""
     info = model.model_fields[WHOLE].asdict()
     annotation: Any = info["annotation"]
-    for note in info["metadata"]:
+    for note in (*info["metadata"], Field(**info["attributes"])):
         annotation = Annotated[annotation, note]
     return annotation
 
