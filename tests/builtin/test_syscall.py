@@ -31,7 +31,8 @@ from capset import (
 from capset.builtin.syscall import syscall, syscall_describe, syscall_list, syscall_ping
 from capset.ext import tools_of
 from capset.fingerprint.hashes import tool_hash
-from capset.testing import Desk, session_for
+from capset.testing import Desk, processor_suite, session_for
+from capset.testing.processor_suite import Check
 from tests.builtin.support import send, session_of
 
 RAN: list[str] = []
@@ -305,6 +306,15 @@ def test_whatever_is_sent_comes_back(value: Any) -> None:
             assert repr(await pinged(session, json.dumps(value))) == repr(value)
 
     asyncio.run(run())
+
+
+@pytest.mark.spec("K18", "K19")
+@pytest.mark.parametrize("name", SYSCALLS)
+async def test_they_are_good_processors(name: str) -> None:
+    (one,) = (one for one in syscall.every_tool if one.name == name)
+    check: Check
+    for check in processor_suite(one):
+        await check()
 
 
 @pytest.mark.spec("K1", "K18")

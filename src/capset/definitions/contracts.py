@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from types import MappingProxyType, UnionType
 from typing import Annotated, Any, Final, Literal, Union, cast, get_args, get_origin
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, TypeAdapter
 
 from capset.definitions.foreign import foreign_schema
 from capset.definitions.messages import Kind, Message
@@ -226,10 +226,29 @@ def _arguments(owner: str, came: _Envelope) -> tuple[Schema, Callable[[dict[str,
         schema = schema_of_fields(came.type, {WHOLE: _annotated(came.model)})
         return schema, lambda arguments: wrap(arguments[WHOLE]), True
     schema = schema_of_fields(came.type, fields)
+    _check_default(told, came.model, schema)
     if isinstance(came.data, type) and dataclasses.is_dataclass(cast("type[object]", came.data)):
         return schema, lambda arguments: wrap(came.data(**arguments)), False
     check = schema_of(told, came.data, "validation").check
     return schema, lambda arguments: wrap(check(arguments)), False
+
+
+def _check_default(owner: str, model: type[BaseModel], schema: Schema) -> None:
+    """Refuse a default of the data as a whole that says more than its fields do: arguments are filled in by field."""
+    info = model.model_fields[WHOLE]
+    annotation: Any = info.annotation
+    if info.is_required():
+        return
+    default = info.get_default(call_default_factory=True, validated_data={})
+    try:
+        is_same = schema.text(schema.check({})) == schema.text(TypeAdapter[Any](annotation).dump_python(default))
+    except ValueError:  # a ValidationError is one
+        is_same = False
+    if not is_same:
+        raise DefinitionError(
+            f"{owner}: its default as a whole is not what its fields have for defaults",
+            hint=f"give the defaults to the fields, and leave {WHOLE} without one",
+        )
 
 
 def _annotated(model: type[BaseModel]) -> Any:
