@@ -191,7 +191,9 @@ def _by_type(owner: str, kind: str, emitted: list[_Envelope]) -> Mapping[str, Sc
     for one in emitted:
         if one.kind == kind:
             if one.type in found:
-                raise DefinitionError(f"{owner}, its outbound: two {kind}s have the type {one.type!r}")
+                raise DefinitionError(
+                    f"{owner}, its outbound: two messages of the kind {kind} have the type {one.type!r}"
+                )
             found[one.type] = _data_schema(f"{owner}, its {kind} {one.type!r}", one, "serialization")
     return MappingProxyType(found)
 
