@@ -171,6 +171,12 @@ async def test_what_is_unknown_is_listed_with_the_nearest_name_in_play() -> None
     ]
 
 
+async def test_so_many_unknown_names_hold_nobody_up() -> None:
+    async with at_desk("pay:send") as desk:
+        _, unknown = await described(desk.session, *(f"my_pai{number}" for number in range(100)))
+    assert [one.get("did_you_mean") for one in unknown] == ["my_pay"] * 10 + [None] * 90
+
+
 @pytest.mark.spec("K18")
 async def test_what_is_not_in_play_cannot_be_told_from_what_does_not_exist() -> None:
     async with at_desk(day=False) as desk:  # without the permission, and against the policy

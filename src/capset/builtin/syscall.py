@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Collection
 from copy import deepcopy
@@ -15,6 +16,8 @@ from capset import Capability, Context, Emit, Tool, ToolError, handles
 from capset.ext import ToolView, tools_of
 
 _EVERY: Final = "*"
+_SUGGESTED: Final = 10
+"""To how many unknown names the nearest one is told."""
 _Name = Annotated[str, Field(max_length=256)]
 
 
@@ -47,7 +50,9 @@ class Described(TypedDict):
 
 class Unknown(TypedDict):
     name: Annotated[str, Field(description="What was asked for and is not there.")]
-    did_you_mean: NotRequired[Annotated[str, Field(description="The nearest name of all that there is.")]]
+    did_you_mean: NotRequired[
+        Annotated[str, Field(description="The nearest name of all that there is, for the first ten.")]
+    ]
 
 
 class Descriptions(TypedDict):
@@ -118,7 +123,10 @@ async def _describe(message: DescribeTools, emit: Emit, ctx: Context) -> None:
     wanted, known = dict.fromkeys(message.data["names"]), _by_every_name(views.values())
     found = {view.name for name in wanted if (view := known.get(name))}
     chosen = [view for view in views.values() if _EVERY in wanted or view.name in found]
-    unknown = [_unknown(name, list(known)) for name in wanted if name != _EVERY and name not in known]
+    unknown: list[Unknown] = []
+    for name in [one for one in wanted if one != _EVERY and one not in known]:
+        unknown.append(_unknown(name, known) if len(unknown) < _SUGGESTED else Unknown(name=name))
+        await asyncio.sleep(0)  # each search takes milliseconds, in which others wait
     await emit(ToolsDescribed(data=Descriptions(tools=[_described(view) for view in chosen], unknown=unknown)))
 
 
@@ -150,8 +158,8 @@ def _by_every_name(views: Collection[ToolView]) -> dict[str, ToolView]:
     return known | {view.name: view for view in views}
 
 
-def _unknown(name: str, known: list[str]) -> Unknown:
-    near = get_close_matches(name, known, n=1)
+def _unknown(name: str, known: Collection[str]) -> Unknown:
+    near = get_close_matches(name, [one for one in known if ("." in one) is ("." in name)] or known, n=1)
     return Unknown(name=name, did_you_mean=near[0]) if near else Unknown(name=name)
 
 
