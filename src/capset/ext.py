@@ -13,6 +13,7 @@ from capset.kernel.hosting.events import ContextMerged, SessionTurn, TurnEnded, 
 from capset.kernel.hosting.hooks import SessionHooks
 from capset.kernel.hosting.host import SessionHost
 from capset.kernel.hosting.session import HostedSession
+from capset.kernel.introspection import ToolView, tools_of
 from capset.kernel.serving import Serving
 
 __all__ = [
@@ -35,9 +36,11 @@ __all__ = [
     "SessionTurn",
     "StateError",
     "StateHandle",
+    "ToolView",
     "Turn",
     "TurnEnded",
     "TurnFailed",
     "TurnStarted",
     "normalise_path",
+    "tools_of",
 ]

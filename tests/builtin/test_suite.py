@@ -13,6 +13,7 @@ from capset.builtin.memory import MemoryConfig, memory, memory_for, memory_user
 from capset.builtin.noop import noop
 from capset.builtin.session_file_system import session_file_system
 from capset.builtin.stateless_todo_list import stateless_todo_list
+from capset.builtin.syscall import syscall
 from capset.builtin.test_math import test_math
 from capset.testing import capability_suite
 from capset.testing.capability_suite import Arguments, Check, Example
@@ -56,6 +57,11 @@ EXAMPLES: dict[Capability[Any, Any], Examples] = {
     noop: {},
     current_time: {"get_current_time": [{}, {"timezone": "Europe/Paris", "format": "unix"}, {"format": "human"}]},
     test_math: dict.fromkeys(("add", "subtract", "multiply", "divide"), NUMBERS),
+    syscall: {
+        "Syscall_Describe": [{"names": ["*"]}, {"names": ["Syscall.Ping", "nothing"]}],
+        "Syscall_Ping": [{"data": None}, {"data": {"a": [1, 2.5, True, "ß"]}}],
+        "Syscall_List": [{}],
+    },
     stateless_todo_list: {"write_todos": [{"todos": []}, {"todos": TODOS}]},
     session_file_system: {
         "read_file": [

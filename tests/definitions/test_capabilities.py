@@ -115,7 +115,8 @@ def function() -> int:
 @pytest.mark.spec("K6")
 @pytest.mark.parametrize("wrong", ["add", function, lambda: add, int, None, Capability("inner")])
 def test_what_is_no_tool_is_refused_with_advice(wrong: Any) -> None:
-    with pytest.raises(DefinitionError, match=r"capability 'c'.*put @tool on the function"):
+    advice = "put @tool on the function|a class is none, nor are its objects|tools are made by @tool and"
+    with pytest.raises(DefinitionError, match=rf"capability 'c': .* is not a Tool; ({advice})"):
         Capability("c", tools=[add, wrong])
 
 

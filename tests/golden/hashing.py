@@ -35,6 +35,7 @@ from capset.fingerprint.payloads import (
 )
 from tests.golden.numbers import MEASURES, NUMBERS, measured
 from tests.golden.parts import WITH_PARTS, equipped
+from tests.golden.processors import PROCESSORS, syscall
 from tests.golden.subjects import (
     TOOLS,
     bare,
@@ -122,9 +123,9 @@ def _stocked(found: dict[str, tuple[Mapping[str, Any], str]]) -> None:
 def payloads() -> dict[str, tuple[Mapping[str, Any], str]]:
     """Return, for every subject by its name, what its hash covers and the hash that capset gives."""
     found: dict[str, tuple[Mapping[str, Any], str]] = {}
-    for one in (*TOOLS, *TEXTS, *NUMBERS):
+    for one in (*TOOLS, *TEXTS, *NUMBERS, *PROCESSORS):
         found[f"tool {one.name}"] = tool_payload(one), tool_hash(one)
-    for capability in (empty, versioned, instructed, files, payments, retired, labelled, storied, *WITH_PARTS):
+    for capability in (empty, versioned, instructed, files, payments, retired, labelled, storied, syscall, *WITH_PARTS):
         parts = (capability.part, *(capability.presets[name].part for name in capability.default))
         tools = dict.fromkeys(tool for part in parts for tool in part.tools)
         references = [Ref(one.name, tool_hash(one)).payload for one in tools]

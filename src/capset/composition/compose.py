@@ -16,6 +16,7 @@ from capset.composition.installing import Installed, Level, Names
 from capset.composition.merge import Contribution, Merged, merge
 from capset.composition.render import render_system
 from capset.composition.resolve import Chosen, Decided, resolve
+from capset.composition.routes import check_routes
 from capset.composition.sources import Contributed, Source
 from capset.composition.statics import static_hash
 from capset.definitions.blocks import Block
@@ -168,6 +169,7 @@ def _compose(
         for source, part in one.parts
     ]
     merged = merge(block.name, block.kind, (*contributions, Contribution(Source((block.name,)), block.part)))
+    check_routes(merged.tools, resolved.chosen)
     _check_static_context(merged)
     blocks = (*block.children.values(), *(one.tool.block for one in merged.tools.values() if one.tool.block))
     for child in blocks:

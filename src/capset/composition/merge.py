@@ -12,7 +12,6 @@ from typing_extensions import TypeVar
 
 from capset.composition.installing import Gate, Installed, InstalledToolkit, Installing, Level, Names
 from capset.composition.kinds import check_kind
-from capset.composition.routes import check_routes
 from capset.composition.sources import Contributed, Source
 from capset.composition.states import MergedState, merge_states
 from capset.definitions.blocks import BlockKind
@@ -89,7 +88,6 @@ def merge(block: str, kind: BlockKind, contributions: Iterable[Contribution]) ->
     for one in parts:
         own = Level(one.source.capability or block, one.part.policies, one.part.hooks)
         installing.add(one.part.members, one.source, one.names, (*one.around, own))
-    check_routes(installing.tools.values())
     return Merged(
         tools=MappingProxyType(installing.tools),
         members=installing.members,

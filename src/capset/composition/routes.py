@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from capset.composition.installing import Installed
+from capset.composition.resolve import Chosen
 from capset.errors import ToolNameConflict
 
 
-def check_routes(tools: Iterable[Installed]) -> None:
-    """Raise ``ToolNameConflict``, naming both contributors, where messages of one type would have two ways to go."""
-    installed = list(tools)
-    routes = {name: one for one in installed for name in (one.qualified, one.name)}
-    for one in installed:
+def check_routes(tools: Mapping[str, Installed], chosen: Iterable[Chosen]) -> None:
+    """Raise ``ToolNameConflict``, naming both contributors, where messages of one type would have two ways to go.
+
+    ``tools`` are by their names here, ``chosen`` the capabilities, by whose names and aliases tools are called too.
+    """
+    routes = _names(tools, chosen)
+    for one in tools.values():
         if one.tool.contract is None:
             continue
         other = routes.setdefault(one.tool.type, one)
@@ -22,3 +25,16 @@ def check_routes(tools: Iterable[Installed]) -> None:
                 f"{other.name!r} that {other.source} brings",
                 hint="leave one of them out: a prefix or another name does not change the type of its messages",
             )
+
+
+def _names(tools: Mapping[str, Installed], chosen: Iterable[Chosen]) -> dict[str, Installed]:
+    """Return every name that a tool is called by."""
+    names = {name: one for one in tools.values() for name in (one.qualified, one.name)}
+    aliases: dict[str, tuple[str, ...]] = {}
+    for one in chosen:
+        owners = aliases[one.capability.name] = (one.capability.name, *one.capability.aliases)
+        for _, part in one.parts:
+            for tool in part.tools:
+                called = one.names[tool.name]
+                names |= {f"{owner}.{called}": tools[called] for owner in owners}
+    return names | {f"{owner}.{one.name}": one for one in tools.values() for owner in aliases.get(one.owner, ())}

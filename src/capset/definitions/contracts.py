@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType, UnionType
 from typing import Annotated, Any, Final, Literal, Union, cast, get_args, get_origin
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 from typing_extensions import is_typeddict
 
 from capset.definitions.closing import closed
@@ -194,7 +194,9 @@ def _by_type(owner: str, kind: str, emitted: list[_Envelope]) -> Mapping[str, Sc
     for one in emitted:
         if one.kind == kind:
             if one.type in found:
-                raise DefinitionError(f"{owner}, its outbound: two {kind}s have the type {one.type!r}")
+                raise DefinitionError(
+                    f"{owner}, its outbound: two messages of the kind {kind} have the type {one.type!r}"
+                )
             found[one.type] = _data_schema(f"{owner}, its {kind} {one.type!r}", one, "serialization")
     return MappingProxyType(found)
 
@@ -228,6 +230,7 @@ def _arguments(owner: str, came: _Envelope) -> tuple[Schema, Receive, bool]:
         schema = schema_of_fields(type_, {WHOLE: _annotated(came.model)})
         return schema, lambda given: (build(kind=kind, type=type_, data=given[WHOLE]), given), True
     schema = schema_of(told, came.data, "validation")
+    _check_default(told, came.model, schema)
     if is_typeddict(came.data):
         return schema, lambda given: (build(kind=kind, type=type_, data=given), dict(given)), False
     # An instance is not validated again, and this takes a third of the time of model_construct.
@@ -240,11 +243,28 @@ def _arguments(owner: str, came: _Envelope) -> tuple[Schema, Receive, bool]:
     return schema, receive, False
 
 
+def _check_default(owner: str, model: type[BaseModel], schema: Schema) -> None:
+    """Refuse a default of the data as a whole that says more than its fields do: arguments are filled in by field."""
+    info = model.model_fields[WHOLE]
+    if info.is_required():
+        return
+    default = info.get_default(call_default_factory=True, validated_data={})
+    try:
+        is_same = schema.text(schema.check({})) == schema.text(default)
+    except ValueError:  # a ValidationError is one
+        is_same = False
+    if not is_same:
+        raise DefinitionError(
+            f"{owner}: its default as a whole is not what its fields have for defaults",
+            hint=f"give the defaults to the fields, and leave {WHOLE} without one",
+        )
+
+
 def _annotated(model: type[BaseModel]) -> Any:
-    """Return the annotation of the data with what its field says of it, such as a description."""
+    """Return the annotation of the data with what its field says of it, such as a description or a default."""
     info = model.model_fields[WHOLE].asdict()
     annotation: Any = info["annotation"]
-    for note in info["metadata"]:
+    for note in (*info["metadata"], Field(**info["attributes"])):
         annotation = Annotated[annotation, note]
     return annotation
 

@@ -159,12 +159,29 @@ def checked_members(owner: str, members: Iterable[object]) -> tuple[Member, ...]
     names: dict[str, AnyToolkit] = {}
     for entry in listed(f"{owner}: tools", members):
         if not isinstance(entry, Tool | Toolkit | DynamicToolkit):
-            raise DefinitionError(f"{owner}: {entry!r} is not a Tool; put @tool on the function")
+            raise DefinitionError(f"{owner}: {entry!r} is not a Tool; {_advice(entry)}")
         one = cast("Member", entry)
         kept[one] = None
         if isinstance(one, AnyToolkit) and names.setdefault(one.name, one) is not one:
             raise ToolNameConflict(f"{owner}: two different toolkits are named {one.name!r}; give one another name")
     return tuple(kept)
+
+
+def _advice(entry: object) -> str:
+    """Say what to put in the place of what is no tool (spec 3, K6)."""
+    if inspect.isclass(entry):
+        return (
+            "a class is none, nor are its objects: make the tool once, at the top of a module, with @tool on a "
+            "function or with Tool.from_processor(…), and put that constant here"
+        )
+    if not callable(entry):
+        return "tools are made by @tool and Tool.from_processor(…)"
+    advice = "put @tool on the function"
+    try:
+        inspect.signature(entry).bind()
+    except (TypeError, ValueError):
+        return advice
+    return f"{advice}; or if it makes a tool, call it once, at the top of a module, and put that constant here"
 
 
 def distinct_tools(owner: str, members: Iterable[Member]) -> tuple[AnyTool, ...]:

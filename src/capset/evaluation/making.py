@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from inspect import isawaitable
 from types import MappingProxyType
@@ -62,7 +62,7 @@ class Making:
                     "that nothing declares statically",
                     hint="put the tools that run blocks into tools=",
                 )
-        _check_routes(self._installing.tools.values())
+        _check_routes(self._installing.tools, composition)
         members = dict.fromkeys(self._in_order(self._plan.members))
         return Plan(composition, tuple(members), MappingProxyType(self._installing.tools))
 
@@ -88,9 +88,9 @@ class Making:
                 )
 
 
-def _check_routes(tools: Iterable[Installed]) -> None:
+def _check_routes(tools: Mapping[str, Installed], composition: Composition) -> None:
     try:
-        check_routes(tools)
+        check_routes(tools, composition.chosen)
     except ToolNameConflict as error:
         raise ToolkitFailed(error.message, hint=error.hint) from error
 

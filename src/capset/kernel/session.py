@@ -210,7 +210,9 @@ class Session:
 def _given(road: Road, message: Message) -> Any:  # arguments as they came
     """Return the arguments in a message: those of a processor whose data is no object are ``{"data": …}`` (K4)."""
     contract, data = road.tool and road.tool.contract, message.data
-    if contract is not None and contract.is_whole and message.type == contract.type:
+    if road.tool and contract is not None and contract.is_whole and message.type == contract.type:
+        if data is None and not road.tool.arguments.json_schema.get("required"):
+            return {}  # there is none, so that its default stands
         return Json(b'{"data":%b}' % data.text) if isinstance(data, Json) else {"data": data}
     return {} if data is None else data
 

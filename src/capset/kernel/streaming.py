@@ -52,6 +52,11 @@ class Messages:
         return self._call.correlation
 
     @property
+    def has_ended(self) -> bool:
+        """Whether the call has its outcome, so that ``result`` can be asked for."""
+        return self._call.outcome is not None
+
+    @property
     def result(self) -> Result[Any]:
         """What came of the call, once its messages have been read; its data is of the tool's own type."""
         if self._call.outcome is None:

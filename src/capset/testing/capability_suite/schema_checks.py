@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, Final
 
-from capset.definitions.misfits import MISFITS
 from capset.definitions.tools import AnyTool
 from capset.errors import InvalidArguments
 from capset.testing.capability_suite.fitting import misfit
+from capset.testing.capability_suite.making import each, valid
 from capset.testing.capability_suite.subject import Arguments, Bench, Promise, Subject, expect, told
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
-
-CASES: Final = 100
-"""How many arguments are made up for each tool; the same ones every time."""
 
 
 async def invalid_arguments_are_refused(subject: Subject) -> None:
@@ -45,7 +41,7 @@ def _refuses(subject: Subject, tool: AnyTool) -> None:
         stack = AsyncExitStack()
         bench = runner.run(stack.enter_async_context(subject.open()))
         try:
-            _each(wrong, lambda made: runner.run(_refused(bench, tool, made)))
+            each(wrong, lambda made: runner.run(_refused(bench, tool, made)))
         finally:
             runner.run(stack.aclose())
 
@@ -62,52 +58,13 @@ async def _refused(bench: Bench, tool: AnyTool, made: Arguments) -> None:
 
 def _some_valid(subject: Subject, tool: AnyTool) -> Arguments:
     found: list[Arguments] = []
-    _each(_valid(subject, tool), found.append, cases=1)
+    each(_valid(subject, tool), found.append, cases=1)
     expect(found, f"tool {tool.name!r}: no arguments could be made up that fit; give examples of them")
     return found[0]
 
 
 def _valid(subject: Subject, tool: AnyTool) -> SearchStrategy[Any]:
-    from hypothesis import strategies as st
-
-    from capset.testing.capability_suite.generating import fitting
-
-    known = [dict(one) for one in subject.examples_of(tool) if not callable(one)]
-    if known:
-        return st.sampled_from(known)
-    schema = tool.arguments.json_schema
-
-    def fits(made: Arguments) -> bool:
-        try:
-            tool.arguments.check_json(json.dumps(made).encode())
-        except MISFITS:
-            return False
-        return True
-
-    return fitting(schema, schema).filter(fits)
-
-
-def _each(made: SearchStrategy[Any], use: Callable[[Any], None], cases: int = CASES) -> None:
-    """Use some of what a strategy makes, the same in every run; a failure is told by its smallest case."""
-    from hypothesis import HealthCheck, Phase, given, settings
-    from hypothesis.errors import Unsatisfiable
-
-    @settings(
-        max_examples=cases,
-        deadline=None,
-        database=None,
-        derandomize=True,
-        phases=[Phase.generate, Phase.shrink],
-        suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
-    )
-    @given(made)
-    def run(one: Any) -> None:
-        use(one)
-
-    try:
-        run()
-    except Unsatisfiable:
-        raise AssertionError("no arguments could be made up that fit a tool's schema; give examples of it") from None
+    return valid(tool, [dict(one) for one in subject.examples_of(tool) if not callable(one)])
 
 
 def _unknown_to(tool: AnyTool) -> str:

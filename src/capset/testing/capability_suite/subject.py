@@ -18,6 +18,7 @@ from capset.definitions.references import AnyRef
 from capset.definitions.tools import AnyTool, tool
 from capset.kernel.results import Result
 from capset.kernel.session import Session
+from capset.testing.checking import Check, expect
 from capset.testing.desk import Desk, session_for
 
 Arguments = Mapping[str, Any]
@@ -25,6 +26,7 @@ Arguments = Mapping[str, Any]
 Example = Arguments | Callable[[Session], Awaitable[Arguments]]
 """Arguments of a tool, or a function that prepares a session for them and returns them."""
 T = TypeVar("T")
+__all__ = ["Arguments", "Bench", "Check", "Example", "Promise", "Subject", "expect", "told"]
 
 ADA: Final = "ada"
 BOB: Final = "bob"
@@ -168,29 +170,6 @@ class Bench:
 
 Promise = Callable[[Subject], Awaitable[None]]
 """What a capability keeps. Raises ``AssertionError`` where it does not."""
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class Check:
-    """One promise, to be checked of one capability: ``await check()`` raises ``AssertionError`` where it is broken."""
-
-    promise: Promise
-    subject: Subject
-
-    @property
-    def __name__(self) -> str:
-        """What is promised."""
-        return getattr(self.promise, "__name__", repr(self.promise))
-
-    async def __call__(self) -> None:
-        """Check it."""
-        await self.promise(self.subject)
-
-
-def expect(holds: object, problem: str) -> None:
-    """Raise ``AssertionError`` with the problem unless something holds."""
-    if not holds:
-        raise AssertionError(problem)
 
 
 def told(result: Result[Any]) -> str:

@@ -1,0 +1,71 @@
+"""What is in play for whoever calls, as data: nothing is run for it (spec 3, K18)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any, Literal
+
+from capset.composition.installing import Installed
+from capset.definitions.contexts import Context
+from capset.definitions.tools import Effect
+from capset.errors import DefinitionError
+from capset.kernel.context import CallContext
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class ToolView:
+    """A tool in play, as its callers meet it: by the name that it has here.
+
+    ``qualified`` is ``capability.tool``. ``inbound`` and ``outbound`` are the JSON Schemas of its messages,
+    ``arguments`` that of what a model gives; these and the ``examples`` are JSON data of the definition's own, not to
+    be changed. ``hash`` is the tool's, 64 hexadecimal digits.
+    """
+
+    name: str
+    qualified: str
+    kind: Literal["command", "query"]
+    type: str
+    description: str
+    inbound: Mapping[str, Any]
+    outbound: Mapping[str, Any]
+    arguments: Mapping[str, Any]
+    effect: Effect
+    permissions: tuple[str, ...]
+    examples: tuple[Mapping[str, Any], ...]
+    cost: float | None
+    hash: str
+
+
+def tools_of(ctx: Context) -> Mapping[str, ToolView]:
+    """Return the tools of the caller's snapshot by name: what is in play for this principal here and now.
+
+    They are in the order of their names. What is not in play is not there, and cannot be told from what does not exist.
+    Raises ``DefinitionError`` for a context that is not the kernel's.
+    """
+    if not isinstance(ctx, CallContext):
+        raise DefinitionError(f"tools_of takes the Context that a handler is given; got {ctx!r:.80}")
+    snapshot = ctx.origin.place.snapshot
+    tools = snapshot.tools
+    return MappingProxyType({ref.name: _view(tools[ref.name], ref.hash) for ref in snapshot.tool_refs})
+
+
+def _view(installed: Installed, hash: str) -> ToolView:
+    # The messages of a tool that a function made have its name here for their type.
+    tool = replace(installed.tool, name=installed.name) if installed.name != installed.tool.name else installed.tool
+    return ToolView(
+        name=installed.name,
+        qualified=installed.qualified,
+        kind=tool.kind,
+        type=tool.type,
+        description=tool.description,
+        inbound=tool.inbound,
+        outbound=tool.outbound,
+        arguments=tool.arguments.json_schema,
+        effect=tool.effect,
+        permissions=tuple(sorted(tool.permissions)),
+        examples=tool.examples,
+        cost=tool.cost,
+        hash=hash,
+    )

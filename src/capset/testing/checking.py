@@ -1,0 +1,34 @@
+"""What the suites share: one promise, to be checked of one subject."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Generic
+
+from typing_extensions import TypeVar
+
+S = TypeVar("S", default=Any)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Check(Generic[S]):
+    """One promise, to be checked of one subject: ``await check()`` raises ``AssertionError`` where it is broken."""
+
+    promise: Callable[[S], Awaitable[None]]
+    subject: S
+
+    @property
+    def __name__(self) -> str:
+        """What is promised."""
+        return getattr(self.promise, "__name__", repr(self.promise))
+
+    async def __call__(self) -> None:
+        """Check it."""
+        await self.promise(self.subject)
+
+
+def expect(holds: object, problem: str) -> None:
+    """Raise ``AssertionError`` with the problem unless something holds."""
+    if not holds:
+        raise AssertionError(problem)

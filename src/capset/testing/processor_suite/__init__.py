@@ -1,0 +1,83 @@
+"""The suite that a stream processor passes: what the kernel and its callers rely on, each promise a check.
+
+It makes the checks of one tool from ``Tool.from_processor``; each raises ``AssertionError`` where the processor breaks
+the promise, and says what was expected, what came, and what to do. With pytest::
+
+    checks = processor_suite(count_up, examples=[{"to": 3}])
+
+    @pytest.mark.parametrize("check", checks, ids=lambda check: check.__name__)
+    async def test_count_up(check):
+        await check()
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from importlib.util import find_spec
+from typing import Any
+
+from capset.definitions.capabilities import AnyCapability
+from capset.definitions.references import AnyRef
+from capset.definitions.tools import AnyTool, Tool
+from capset.errors import CapsetError, DefinitionError
+from capset.testing.capability_suite.making import fits
+from capset.testing.checking import Check
+from capset.testing.processor_suite import definition_checks, running_checks, stream_checks
+from capset.testing.processor_suite.subject import Arguments, Subject
+
+
+def processor_suite(
+    tool: AnyTool,
+    *,
+    examples: Iterable[Arguments] = (),
+    uses: Iterable[AnyCapability | AnyRef] = (),
+    permissions: Iterable[str] = (),
+    env: Mapping[str, Any] | None = None,
+    is_repeatable: bool = True,
+    most: int = 100,
+    patience: float = 1.0,
+    cleanup: float = 1.0,
+) -> tuple[Check[Subject], ...]:
+    """Return every check of a processor.
+
+    Args:
+        tool: what is tried, in an agent of its own, in memory. It is really run: one that reaches out of the session
+            should have somewhere harmless to reach.
+        examples: arguments that it can be called with, as JSON data; where its data is no object, ``{"data": …}``.
+            Without them, hypothesis makes some up from the schema, beside the tool's own examples.
+        uses: what it needs beside it: capabilities whose helpers, state or tools it asks for.
+        permissions: what the user holds beside the permissions that the tools need.
+        env: what the host says of this environment.
+        is_repeatable: whether the same data leads to messages of the same kinds and types every time. Say ``False``
+            for what depends on time or chance; the check of that is left out.
+        most: how many messages of a stream are read before it is cut: it may go on for ever.
+        patience: how many seconds the next message is awaited before the stream is cut.
+        cleanup: in how many seconds it must have ended once its consumer has left.
+
+    Raises ``CapsetError`` where hypothesis is missing, which the extra ``testing`` installs, and ``DefinitionError``
+    for a tool that is no processor, examples that do not fit it, and what cannot be composed.
+    """
+    if find_spec("hypothesis") is None:
+        raise CapsetError("the processor suite needs hypothesis", hint="pip install 'capset[testing]'")
+    if not isinstance(tool, Tool) or tool.contract is None:  # pyright: ignore[reportUnnecessaryIsInstance]  # untyped callers
+        raise DefinitionError(
+            f"processor_suite takes a tool that Tool.from_processor made; got {tool!r:.80}",
+            hint="capability_suite tries tools that are functions",
+        )
+    for name, number in (("most", most), ("patience", patience), ("cleanup", cleanup)):
+        if not number > 0:
+            raise DefinitionError(f"processor_suite: {name} must be a positive number; got {number!r}")
+    given = tuple(dict(one) for one in examples)
+    for one in given:
+        if not fits(tool, one):
+            raise DefinitionError(f"processor_suite: the example {one!r:.200} does not fit the tool {tool.name!r}")
+    subject = Subject(
+        tool, given, tuple(uses), frozenset(permissions), dict(env or {}), int(most), float(patience), float(cleanup)
+    )
+    promises = [*definition_checks.ALWAYS, *running_checks.ALWAYS, *stream_checks.ALWAYS]
+    if is_repeatable:
+        promises += running_checks.OF_REPEATABLE
+    return tuple(Check(promise, subject) for promise in promises)
+
+
+__all__ = ["Arguments", "Check", "processor_suite"]

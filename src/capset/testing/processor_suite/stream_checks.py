@@ -1,0 +1,80 @@
+"""What a processor does while its consumer is slow, and when it leaves (spec 3, K14, K15)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+from capset.testing.processor_suite.subject import Arguments, Promise, Subject, expect, settle
+
+_TAKEN: Final = 10
+
+
+async def it_waits_for_its_consumer(subject: Subject) -> None:
+    """However long that pauses, it is no more than its buffer and one message ahead."""
+    most = subject.contract.buffer + 1
+    for arguments in await subject.fullest():
+        async with subject.open() as session:
+            stream, watch = subject.stream(session, arguments)
+            async with stream:
+                for taken in range(_TAKEN):
+                    await settle()
+                    what = f"{subject.told(arguments)}: expected it to wait for its consumer"
+                    expect(
+                        not watch.dropped,
+                        f"{what}; it called emit and never awaited that ({len(watch.dropped)} times), so that nothing "
+                        "was sent; write await emit(…)",
+                    )
+                    ahead = watch.begun - taken
+                    expect(
+                        ahead <= most,
+                        f"{what}, at most {most} messages ahead; it was {ahead} ahead after {taken} were taken; "
+                        "await each emit before the next one, or declare buffer=",
+                    )
+                    if await subject.next_of(stream) is None:
+                        break
+
+
+async def leaving_ends_it(subject: Subject) -> None:
+    """Whenever its consumer leaves, it ends in time and leaves no task behind; so it does at its own end."""
+    for arguments in await subject.fullest():
+        for taken in (0, 1, 2, subject.most):
+            if await _leaves_after(subject, arguments, taken) < taken:
+                break
+
+
+async def _leaves_after(subject: Subject, arguments: Arguments, wanted: int) -> int:
+    """Take some messages, leave, and look what is left; return how many there were."""
+    clock, taken = asyncio.get_running_loop().time, 0
+    async with subject.open() as session:
+        stream, _ = subject.stream(session, arguments)
+        before = asyncio.all_tasks()
+        async with stream:
+            while taken < wanted and await subject.next_of(stream) is not None:
+                taken += 1
+            await settle()
+            left_at = clock()
+        took = clock() - left_at
+        await settle()
+        left = [one for one in asyncio.all_tasks() - before if not one.done()]
+    what = f"{subject.told(arguments)}, left after {taken} messages"
+    expect(
+        took <= subject.cleanup,
+        f"{what}: expected it to end within {subject.cleanup:g} s; it took {took:.1f} s; let CancelledError through, "
+        "and do no more in finally than is needed",
+    )
+    for one in left:
+        one.cancel()
+    expect(
+        not left,
+        f"{what}: expected no task of its own to be left; there are {', '.join(map(_named, left))}; "
+        "start tasks in an asyncio.TaskGroup",
+    )
+    return taken
+
+
+def _named(task: asyncio.Task[Any]) -> str:
+    return getattr(task.get_coro(), "__qualname__", task.get_name())
+
+
+ALWAYS: Final[tuple[Promise, ...]] = (it_waits_for_its_consumer, leaving_ends_it)
