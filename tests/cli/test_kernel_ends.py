@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import socket
+from collections.abc import Callable
 
 import pytest
 
@@ -13,6 +16,13 @@ from tests.cli.support import Command
 LONG = message("wait", {"seconds": 60}, "long")
 PIPE = 65536
 """Bytes that a pipe holds."""
+Ends = Callable[[], tuple[int, int]]
+
+
+def connected() -> tuple[int, int]:
+    """Return the ends of a pair of sockets, which is what Node gives its children."""
+    ours, theirs = socket.socketpair()
+    return ours.detach(), theirs.detach()
 
 
 @pytest.mark.spec("K14", "K17")
@@ -76,9 +86,23 @@ def test_a_signal_ends_it_though_nobody_reads(foundry: Command) -> None:
     assert outcomes(foundry.folder) == [("pour", "cancelled")]
 
 
+@pytest.mark.spec("K14")
+@pytest.mark.parametrize("ends", [os.pipe, connected], ids=["pipe", "socket"])
+def test_an_answer_larger_than_a_pipe_comes_whole_and_what_follows_after_it(ends: Ends, foundry: Command) -> None:
+    texts = ["é" * 150_000, "short"]
+    reading, writing = ends()
+    with running(foundry, "--limit", "1", stdout=writing) as kernel, os.fdopen(reading, encoding="utf-8") as answers:
+        os.close(writing)
+        for number, text in enumerate(texts):
+            kernel.send(message("echo", {"text": text}, str(number), kind="query"))
+        assert [json.loads(answers.readline())["data"] for _ in texts] == texts
+        assert kernel.end()[0] == 0
+
+
 @pytest.mark.spec("K15", "K17")
-def test_a_reader_who_leaves_cancels_what_runs(foundry: Command) -> None:
-    reading, writing = os.pipe()
+@pytest.mark.parametrize("ends", [os.pipe, connected], ids=["pipe", "socket"])
+def test_a_reader_who_leaves_cancels_what_runs(ends: Ends, foundry: Command) -> None:
+    reading, writing = ends()
     with running(foundry, stdout=writing) as kernel:
         os.close(writing)
         kernel.send(LONG)

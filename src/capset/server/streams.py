@@ -6,6 +6,9 @@ import asyncio
 import contextlib
 import os
 import select
+import socket
+import stat
+from collections.abc import Callable
 from functools import partial
 from typing import Final
 
@@ -23,12 +26,14 @@ class Streams:
     are no such streams.
     """
 
-    __slots__ = ("_reading", "_threads", "_writing")
+    __slots__ = ("_give", "_reading", "_threads", "_turn", "_writing")
 
     def __init__(self) -> None:
         self._reading = _private(0, os.open(os.devnull, os.O_RDONLY))
         self._writing = _private(1, os.dup(2))
+        self._give = _giving(self._writing)
         self._threads = Threads()
+        self._turn = asyncio.Lock()
 
     async def read(self) -> bytes:
         """Return some of what comes, or nothing at its end."""
@@ -36,7 +41,10 @@ class Streams:
 
     async def write(self, data: bytes) -> None:
         """Write all of it; return once whoever reads it, or the pipe, has taken it. Raises ``OSError``."""
-        await self._threads.run(partial(_write_all, self._writing, data))
+        async with self._turn:
+            left = data[self._give(data) :]
+            if left:
+                await self._threads.run(partial(_write_all, self._writing, left))
 
     async def gone(self) -> None:
         """Return once nobody is there to read any more; of what is no pipe that cannot be told before a write."""
@@ -69,6 +77,34 @@ def _private(descriptor: int, instead: int) -> int:
     os.dup2(instead, descriptor)
     os.close(instead)
     return private
+
+
+def _giving(descriptor: int) -> Callable[[bytes], int]:
+    """Return what writes as much as there is room for, without waiting, and gives its length: a thread costs more.
+
+    The stream itself may be shared with other processes, so it must not be made to never wait.
+    """
+    mode = os.fstat(descriptor).st_mode
+    if stat.S_ISREG(mode):
+        return partial(os.write, descriptor)
+    if stat.S_ISSOCK(mode) and hasattr(socket, "MSG_DONTWAIT"):
+        connection = socket.socket(fileno=os.dup(descriptor))
+        return _unless_full(lambda data: connection.send(data, socket.MSG_DONTWAIT))
+    if stat.S_ISFIFO(mode):
+        with contextlib.suppress(OSError):  # not Linux, or not ours to open
+            own = os.open(f"/proc/self/fd/{descriptor}", os.O_WRONLY | os.O_NONBLOCK)
+            return _unless_full(partial(os.write, own))
+    return lambda data: 0
+
+
+def _unless_full(write: Callable[[bytes], int]) -> Callable[[bytes], int]:
+    def give(data: bytes) -> int:
+        try:
+            return write(data)
+        except BlockingIOError:
+            return 0
+
+    return give
 
 
 def _read(descriptor: int) -> bytes:
