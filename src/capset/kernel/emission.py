@@ -25,12 +25,13 @@ class Emitted(Message):
     @property
     def meta(self) -> Meta | None:
         """What the kernel stamped it with when it was emitted."""
-        if self._meta is None:
+        if self._meta is None and self._call is not None:
             object.__setattr__(self, "_meta", _meta(self._call, self._mark))
         return self._meta
 
     @meta.setter
     def meta(self, value: Meta | None) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]  # it is a field still
+        object.__setattr__(self, "_call", None)  # a copy has what it is given
         object.__setattr__(self, "_meta", value)
 
     def __eq__(self, other: object) -> bool:
