@@ -180,9 +180,10 @@ def test_no_kind_of_field_echoes_what_it_was_sent(annotation: Any, around: str, 
         shape
     ]
     schema = schema_of_fields("do", {"a": annotation})
-    for check, sent in ((schema.check, {"a": value}), (schema.check_json, json.dumps({"a": value}).encode())):
+    sent = {"a": value}
+    for check in (lambda: schema.check(sent), lambda: schema.check_json(json.dumps(sent).encode())):
         try:
-            check(sent)
+            check()
         except ValidationError as refused:
             shown = "".join(map(str, misfits(refused, schema.names, {"a": value})))
             assert shown

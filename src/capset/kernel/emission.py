@@ -33,7 +33,7 @@ class Emitted(Message):
 
     @meta.setter
     def meta(self, value: Meta | None) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]  # it is a field still
-        object.__setattr__(self, "_meta", value)
+        object.__setattr__(self, "_meta", value)  # of a copy, which has what it is given
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Message):

@@ -75,13 +75,7 @@ class Emitter:
             elif (turn := call.lane.offer(emitted(call, "event", named, data))) is not None:
                 await self._wait(turn)
         elif kind == "reply" and isinstance(named, str) and named in self._replies:
-            if len(self._replies) > 1:  # else the road checks it, as every tool's
-                try:
-                    self._replies[named].check(data)
-                except MISFITS as error:
-                    raise self._misfit(named, data, error) from None
-            call.reply_type, self.reply = named, data
-            self._end()
+            self._answer(named, data)
         elif kind == "error":
             self.error = self._told(data)
             self._end()
@@ -89,6 +83,15 @@ class Emitter:
             raise self._violated(f"emitted {kind!r:.40} {named!r:.100}, which its outbound does not have")
         else:
             raise self._violated(f"emitted {type(emission).__name__}, which is no message")
+
+    def _answer(self, name: str, data: Any) -> None:
+        if len(self._replies) > 1:  # else the road checks it, as every tool's
+            try:
+                self._replies[name].check(data)
+            except MISFITS as error:
+                raise self._misfit(name, data, error) from None
+        self.call.reply_type, self.reply = name, data
+        self._end()
 
     async def _wait(self, turn: Any) -> None:
         try:
@@ -102,7 +105,7 @@ class Emitter:
         fields = misfits(error, (), data) if isinstance(error, MISFITS) else ["it has no form in JSON"]
         told = "; ".join(map(str, fields)).replace("(arguments)", "the data")
         _log.error("tool %r, correlation %s: its %r does not fit: %s", self._name, self.call.correlation, name, told)
-        return self._violated(f"emitted {name!r} with data that do not fit its schema")
+        return self._violated(f"emitted a {name!r} that does not fit its schema")
 
     def _violated(self, what: str) -> InvalidOutput:
         error = InvalidOutput(f"The tool {self._name!r} {what}.")

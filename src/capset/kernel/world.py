@@ -124,6 +124,7 @@ class World:
 
     async def stop(self, tasks: set[asyncio.Task[None]]) -> None:
         """Cancel tasks and wait for their cleanup, bounded; what swallows that is abandoned, counted and reported."""
+        tasks = tasks & self._tasks  # what is abandoned already is waited for no more
         if not tasks:
             return
         for task in tasks - self._stopping:

@@ -43,8 +43,9 @@ class Done(BaseModel):
 
 def made(factory: Factory, type: str = "Work.Do", **options: Any) -> AnyTool:
     """Return the tool of a processor of ``{"to": …}`` that emits ``Step`` and ``Done``."""
+    literal: Any = Literal[type]
     inbound = create_model(
-        "Do", __doc__="Do it.", kind=(Literal["command"], "command"), type=(Literal[type], type), data=(Wanted, ...)
+        "Do", __doc__="Do it.", kind=(Literal["command"], "command"), type=(literal, type), data=(Wanted, ...)
     )
     return Tool.from_processor(inbound=inbound, outbound=Step | Done, factory=factory, description="Work.", **options)
 
@@ -206,8 +207,8 @@ class Stage:
             audit: Any = opened.kernel.audit
         await turns()
         assert Held.now() == before
-        rows = audit._rows if self.path is None else rows_of(self.path)
-        keys = [(row["id"], row["phase"]) if self.path is None else row[:2] for row in rows]
+        kept: list[Any] = audit._rows if self.path is None else rows_of(self.path)
+        keys = [(row["id"], row["phase"]) if self.path is None else row[:2] for row in kept]
         assert Counter(keys).most_common(1)[0][1] == 1
         intents, outcomes = ({one for one, phase in keys if phase == wanted} for wanted in ("intent", "outcome"))
         assert intents <= outcomes

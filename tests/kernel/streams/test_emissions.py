@@ -40,7 +40,7 @@ NONSENSE = [
     Message("command", "Work.Do", {}),
     Message("error", "Work.Do", {}),
     Message("error", "Work.Do", {"message": "bad", "status": 200}),
-    Step.model_construct(data=object()),  # pyright: ignore[reportArgumentType]
+    Step.model_construct(data=object()),
 ]
 
 

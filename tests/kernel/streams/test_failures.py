@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 from typing import Any
 
@@ -195,7 +195,7 @@ async def test_a_failure_ends_no_other_call(stage: Stage) -> None:
     bad, log = raising(ZeroDivisionError), Log()
     good = counting("process", log, type="Work.Good")
 
-    async def both() -> Any:
+    async def both() -> AsyncGenerator[Message]:
         for _ in range(20):
             yield sent(bad)
             yield sent(good, 2)
