@@ -19,13 +19,17 @@ def object_fields(owner: str, annotation: Any) -> Mapping[str, Any] | None:
     model whose fields cannot be arguments: with aliases, or open to others.
     """
     kind: Any = get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
-    if isinstance(kind, type) and issubclass(kind, BaseModel) and not issubclass(kind, RootModel):
+    if _is_model(kind):
         return _model_fields(owner, kind)
     if is_typeddict(kind):
         return _typed_dict_fields(kind)
     if isinstance(kind, type) and dataclasses.is_dataclass(kind):
         return _dataclass_fields(kind)
     return None
+
+
+def _is_model(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, BaseModel) and not issubclass(kind, RootModel)
 
 
 def _model_fields(owner: str, model: type[BaseModel]) -> Mapping[str, Any]:
