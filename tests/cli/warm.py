@@ -1,0 +1,61 @@
+"""A warm start for ``capset``, `warm.py SOCKET COMMAND`: what every command imports is imported once.
+
+Each request is a process of its own, forked from this one: it takes the folder, the environment, the arguments and the
+standard streams that it is given, runs the installed command, and ends as an interpreter ends. What a request carries
+is a line of JSON and three open files; the answers are the number of the process and then its exit status, a line each.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import socket
+import sys
+from importlib import import_module
+from pathlib import Path
+
+# What commands load when they need it; no door, no driver, and nothing that a third party registers.
+EARLY = ("capset.cli.app", "capset.cli.process", "capset.stores.sql.schema", "alembic.command", "docstring_parser")
+
+
+def serve(control: socket.socket) -> list[str] | None:
+    """Fork for each request; return its arguments in the new process, and nothing at the end of the requests."""
+    while True:
+        line, streams, _, _ = socket.recv_fds(control, 1 << 20, 3)
+        if not line:
+            return None
+        while not line.endswith(b"\n"):
+            line += control.recv(1 << 20)
+        request = json.loads(line)
+        number = os.fork()
+        if number == 0:
+            control.close()
+            become(request, streams)
+            return request["arguments"]
+        for stream in streams:
+            os.close(stream)
+        control.sendall(b"%d\n" % number)
+        control.sendall(b"%d\n" % os.waitpid(number, 0)[1])
+
+
+def become(request: dict[str, dict[str, str]], streams: list[int]) -> None:
+    """Take the streams, the folder and the environment; packages are looked for where a new interpreter would."""
+    for number, stream in enumerate(streams):
+        os.dup2(stream, number)
+        os.close(stream)
+    os.chdir(str(request["folder"]))
+    os.environ.clear()
+    os.environ.update(request["environ"])
+    sys.path[1:1] = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
+
+
+if __name__ == "__main__":
+    command = Path(sys.argv[2])
+    sys.path[0] = str(command.parent)
+    for name in EARLY:
+        import_module(name)
+    gc.freeze()  # so that no collection touches, and copies, what all processes share
+    if (arguments := serve(socket.socket(fileno=int(sys.argv[1])))) is not None:
+        sys.argv = [str(command), *arguments]
+        exec(compile(command.read_bytes(), command, "exec"))
