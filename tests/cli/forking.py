@@ -15,17 +15,21 @@ from functools import cache
 from pathlib import Path
 from typing import IO
 
+# What commands load when they need it; no driver, and nothing that a third party registers.
+EARLY = ("capset.cli.app", "capset.cli.process", "capset.stores.sql.schema", "alembic.command", "docstring_parser")
+DOORS = ("capset.server.app", "capset.server.serving", "capset.server.mcp", "capset.client", "mcp", "uvicorn")
+
 
 class Warm:
     """A process that has imported what commands import, and forks itself for each; one command runs at a time."""
 
-    def __init__(self, command: Path, environ: Mapping[str, str]) -> None:
+    def __init__(self, command: Path, environ: Mapping[str, str], modules: Sequence[str]) -> None:
         """Start it for the installed command; what an interpreter reads when it starts, it reads from ``environ``."""
         self._control, theirs = socket.socketpair()
         self._told = tempfile.TemporaryFile("w+")  # noqa: SIM115  # closed with the process
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, Path(__file__).with_name("warm.py"), str(theirs.fileno()), command],
+                [sys.executable, Path(__file__).with_name("warm.py"), str(theirs.fileno()), command, *modules],
                 pass_fds=[theirs.fileno()],
                 env=environ,
                 stdin=subprocess.DEVNULL,
@@ -81,8 +85,8 @@ def _all(file: IO[str]) -> str:
 
 
 @cache
-def warm(command: Path, environ: tuple[tuple[str, str], ...]) -> Warm:
-    """Return the warm process for a command and an environment; it ends with this one."""
-    found = Warm(command, dict(environ))
+def warm(command: Path, environ: tuple[tuple[str, str], ...], *, doors: bool) -> Warm:
+    """Return the warm process, with or without what doors import; it ends with this one."""
+    found = Warm(command, dict(environ), (*EARLY, *DOORS) if doors else EARLY)
     atexit.register(found.end)
     return found

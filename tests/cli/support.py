@@ -63,7 +63,8 @@ class Command:
         It is a process from a warm start; with an input, or with ``Popen``'s options, it is a new interpreter.
         """
         if stdin is None and not options:
-            code, out, err = warm(CAPSET, ENVIRON).run(args, self.folder, self.environ, timeout)
+            doors = args[:1] == ("demo",)  # no other command that ends by itself loads them
+            code, out, err = warm(CAPSET, ENVIRON, doors=doors).run(args, self.folder, self.environ, timeout)
             assert "Traceback" not in f"{out}{err}", err
             return Done(code, out, err)
         given: dict[str, Any] = {} if stdin is None else {"stdin": subprocess.PIPE}

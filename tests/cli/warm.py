@@ -1,4 +1,4 @@
-"""A warm start for ``capset``, `warm.py SOCKET COMMAND`: what every command imports is imported once.
+"""A warm start for ``capset``, `warm.py SOCKET COMMAND MODULE…`: what commands import is imported once.
 
 Each request is a process of its own, forked from this one: it takes the folder, the environment, the arguments and the
 standard streams that it is given, runs the installed command, and ends as an interpreter ends. What a request carries
@@ -12,11 +12,9 @@ import json
 import os
 import socket
 import sys
+import threading
 from importlib import import_module
 from pathlib import Path
-
-# What commands load when they need it; no door, no driver, and nothing that a third party registers.
-EARLY = ("capset.cli.app", "capset.cli.process", "capset.stores.sql.schema", "alembic.command", "docstring_parser")
 
 
 def serve(control: socket.socket) -> list[str] | None:
@@ -53,8 +51,10 @@ def become(request: dict[str, dict[str, str]], streams: list[int]) -> None:
 if __name__ == "__main__":
     command = Path(sys.argv[2])
     sys.path[0] = str(command.parent)
-    for name in EARLY:
+    for name in sys.argv[3:]:
         import_module(name)
+    if threading.active_count() > 1:
+        raise RuntimeError(f"a fork would lose the threads that an import started: {threading.enumerate()}")
     gc.freeze()  # so that no collection touches, and copies, what all processes share
     if (arguments := serve(socket.socket(fileno=int(sys.argv[1])))) is not None:
         sys.argv = [str(command), *arguments]
