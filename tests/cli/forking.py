@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import json
 import os
 import signal
@@ -10,6 +11,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -26,6 +28,7 @@ class Warm:
     def __init__(self, command: Path, environ: Mapping[str, str], modules: Sequence[str]) -> None:
         """Start it for the installed command; what an interpreter reads when it starts, it reads from ``environ``."""
         self._control, theirs = socket.socketpair()
+        self._turn = threading.Lock()
         self._told = tempfile.TemporaryFile("w+")  # noqa: SIM115  # closed with the process
         with theirs:
             self._process = subprocess.Popen(
@@ -46,6 +49,7 @@ class Warm:
         """
         request = {"arguments": arguments, "folder": str(folder), "environ": dict(environ)}
         with (
+            self._turn,
             Path(os.devnull).open() as nothing,
             tempfile.TemporaryFile("w+") as out,
             tempfile.TemporaryFile("w+") as err,
@@ -58,7 +62,8 @@ class Warm:
             try:
                 status = self._answer()
             except BaseException:  # the test's own timeout, too: the next answer must be the next command's
-                os.kill(number, signal.SIGKILL)
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(number, signal.SIGKILL)
                 self._control.settimeout(None)
                 self._answer()
                 raise

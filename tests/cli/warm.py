@@ -21,10 +21,10 @@ def serve(control: socket.socket) -> list[str] | None:
     """Fork for each request; return its arguments in the new process, and nothing at the end of the requests."""
     while True:
         line, streams, _, _ = socket.recv_fds(control, 1 << 20, 3)
-        if not line:
-            return None
         while not line.endswith(b"\n"):
-            line += control.recv(1 << 20)
+            if not (more := control.recv(1 << 20)):
+                return None
+            line += more
         request = json.loads(line)
         number = os.fork()
         if number == 0:
