@@ -51,9 +51,10 @@ def test_by_itself_it_reads_real_files_and_proves_what_it_did(capset: Command) -
     report = (capset.folder / "capset-demo" / "report.md").read_text(encoding="utf-8")
     assert report.startswith("# What is in these files")
     assert "The word *hash* stands in" in report
-    assert demo(capset).out.startswith("librarian with"), "once more, beside the first"
+    (capset.folder / "texts").mkdir()
+    assert demo(capset, "texts").out.startswith("librarian with"), "once more, beside the first"
     assert (capset.folder / "capset-demo-2" / "report.md").is_file()
-    assert len(records_of(capset)) == len(records), "and the first stays as it was"
+    assert records_of(capset) == records, "and the first stays as it was"
 
 
 def test_a_call_that_fails_is_told_and_what_there_is_is_concluded(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

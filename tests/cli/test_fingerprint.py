@@ -47,10 +47,12 @@ def test_the_sha256_of_a_payload_is_its_hash(capset: Command) -> None:
     agent = agent_files(capset.folder)[1].name
     found = capset("fingerprint", agent, *FILES, "--json").json
     (tool, *_), (part, *_) = found["tools"], found["definition"]["parts"]
+    with capset.start("fingerprint", agent, *FILES, "--payload", part["hash"]) as process:
+        summed = subprocess.run(["sha256sum"], stdin=process.stdout, capture_output=True, text=True, check=True)
+    assert summed.stdout.split()[0] == part["hash"]
     for shown in (*(found[name] for name in HASHES), tool["hash"], part["hash"]):
-        with capset.start("fingerprint", agent, *FILES, "--payload", shown) as process:
-            summed = subprocess.run(["sha256sum"], stdin=process.stdout, capture_output=True, text=True, check=True)
-        assert summed.stdout.split()[0] == shown
+        printed = capset("fingerprint", agent, *FILES, "--payload", shown).out
+        assert subprocess.check_output(["sha256sum"], input=printed, text=True).split()[0] == shown
         short = capset("fingerprint", agent, *FILES, "--payload", shown[:12].upper())
         assert hashlib.sha256(short.out.encode()).hexdigest() == shown
 

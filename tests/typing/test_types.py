@@ -16,8 +16,22 @@ ROOT = HERE.parents[1]
 IGNORE = re.compile(r"  # pyright: ignore\[(?P<rules>[\w, ]+)\]")
 
 
-def errors_of(folder: Path, **files: str) -> list[dict[str, Any]]:
-    """Check these files by themselves, strictly, and return what is wrong with them."""
+CLAIMS = [
+    ("session.call(sync, 1), int)", "session.call(sync, 1), str)"),
+    ("session.call(streamed), str)", "session.call(streamed), int)"),
+    ("Result[list[Note]])", "Result[Note])"),
+]
+"""What stands in the accepted file, and what would be wrong there."""
+
+ACCEPTED, REFUSED = [(HERE / name).read_text("utf-8") for name in ("accepted.py", "refused.py")]
+
+
+@pytest.fixture(scope="module")
+def errors(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str, Any]]]:
+    """Check files, strictly and each by itself, and give what is wrong with each, by its name."""
+    files = {"accepted": ACCEPTED, "refused": IGNORE.sub("", REFUSED)}
+    files |= {f"claim{number}": ACCEPTED.replace(right, wrong) for number, (right, wrong) in enumerate(CLAIMS)}
+    folder = tmp_path_factory.mktemp("typing")
     settings = {"typeCheckingMode": "strict", "reportUnnecessaryTypeIgnoreComment": "error", "pythonVersion": "3.11"}
     (folder / "pyrightconfig.json").write_text(json.dumps(settings | {"extraPaths": [str(ROOT / "src")]}))
     for name, text in files.items():
@@ -35,36 +49,29 @@ def errors_of(folder: Path, **files: str) -> list[dict[str, Any]]:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     report = json.loads(done.stdout)
     assert report["summary"]["filesAnalyzed"] == len(files)
-    return report["generalDiagnostics"]
+    found: dict[str, list[dict[str, Any]]] = {name: [] for name in files}
+    for one in report["generalDiagnostics"]:
+        found[Path(one["file"]).stem].append(one)
+    return found
 
 
-def test_what_is_right_is_accepted_with_the_types_that_it_says(tmp_path: Path) -> None:
-    assert errors_of(tmp_path, accepted=(HERE / "accepted.py").read_text("utf-8")) == []
+def test_what_is_right_is_accepted_with_the_types_that_it_says(errors: dict[str, list[dict[str, Any]]]) -> None:
+    assert errors["accepted"] == []
 
 
-def test_what_is_wrong_is_refused_where_it_stands(tmp_path: Path) -> None:
-    source = (HERE / "refused.py").read_text("utf-8")
+def test_what_is_wrong_is_refused_where_it_stands(errors: dict[str, list[dict[str, Any]]]) -> None:
     expected = {
         (number, rule)
-        for number, line in enumerate(source.splitlines())
+        for number, line in enumerate(REFUSED.splitlines())
         if (found := IGNORE.search(line))
         for rule in found["rules"].split(", ")
     }
     assert len(expected) >= 30
-    found = errors_of(tmp_path, refused=IGNORE.sub("", source))
-    assert {(one["range"]["start"]["line"], one["rule"]) for one in found} == expected
+    assert {(one["range"]["start"]["line"], one["rule"]) for one in errors["refused"]} == expected
 
 
-@pytest.mark.parametrize(
-    ("right", "wrong"),
-    [
-        ("session.call(sync, 1), int)", "session.call(sync, 1), str)"),
-        ("session.call(streamed), str)", "session.call(streamed), int)"),
-        ("Result[list[Note]])", "Result[Note])"),
-    ],
-)
-def test_a_wrong_claim_would_be_found(right: str, wrong: str, tmp_path: Path) -> None:
-    source = (HERE / "accepted.py").read_text("utf-8")
-    assert source.count(right) == 1
-    (found,) = errors_of(tmp_path, accepted=source.replace(right, wrong))
+@pytest.mark.parametrize("number", range(len(CLAIMS)))
+def test_a_wrong_claim_would_be_found(number: int, errors: dict[str, list[dict[str, Any]]]) -> None:
+    assert ACCEPTED.count(CLAIMS[number][0]) == 1
+    (found,) = errors[f"claim{number}"]
     assert found["rule"] == "reportAssertTypeFailure"
