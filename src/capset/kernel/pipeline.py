@@ -8,7 +8,7 @@ from copy import copy
 from types import MappingProxyType
 
 from capset.definitions.hooks import NO_HOOKS, ToolExecuted, merge_hooks
-from capset.errors import Cancelled, CapsetError, InternalError, StoreError
+from capset.errors import Cancelled, CapsetError, DeadlineExceeded, InternalError, StoreError
 from capset.evaluation.telling import tell
 from capset.kernel.audit import Ended, outcome_of
 from capset.kernel.emission import shown
@@ -28,8 +28,12 @@ async def travel(call: Invocation) -> None:
             pending = step(call)
             if pending is not None:
                 await pending
+        if call.outcome is not None:  # it was given up, and that is on record
+            return
         call.end("succeeded")
     except CapsetError as error:
+        if call.outcome is not None:
+            return
         call.error = shown(error, call)
         if call.error.correlation is not None:
             call.error = copy(call.error)  # one error, raised by two calls
@@ -37,11 +41,14 @@ async def travel(call: Invocation) -> None:
     except Exception as error:
         # A defect of a stage, not of the tool: it fails this call, closed and named, and no other.
         _log.exception("the road of %r failed, correlation %s", call.road.name, call.correlation)
+        if call.outcome is not None:
+            return
         call.error = InternalError("The call failed unexpectedly; the log has the details.")
         call.error.__cause__ = error
         call.end("failed")
     except BaseException:
-        record_cancelled(call)
+        if call.outcome is None:
+            record_cancelled(call)
         raise
     pending = _record(call)
     if pending is not None:
@@ -111,9 +118,19 @@ def never_begun(call: Invocation) -> None:
 
 def record_cancelled(call: Invocation) -> None:
     """Say that a call was cancelled, and put that on record. The cancellation itself is the caller's to go on with."""
-    call.error = Cancelled("The call was cancelled before it ended.", correlation=call.correlation)
-    call.end("cancelled")
+    _end(call, Cancelled("The call was cancelled before it ended.", correlation=call.correlation))
+
+
+def record_given_up(call: Invocation) -> None:
+    """Say that a call's time was up and its handler goes on regardless; whatever comes of it concerns nobody (K15)."""
+    told = f"Deadline exceeded: {call.road.name!r} did not finish in time, and does not stop."
+    _end(call, DeadlineExceeded(told, correlation=call.correlation))
+
+
+def _end(call: Invocation, error: CapsetError) -> None:
+    call.error = error
+    call.end("cancelled" if isinstance(error, Cancelled) else outcome_of(error))
     try:
         call.place.world.audit.append(Ended(call))
     except StoreError as failure:
-        _log.error("the cancelled call %s is not on record: %s", call.id, failure.message)
+        _log.error("the %s call %s is not on record: %s", call.outcome, call.id, failure.message)

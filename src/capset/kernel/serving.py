@@ -72,9 +72,7 @@ class Serving:
 
     def cancel(self) -> None:
         """Stop reading, and cancel what runs; the error of each comes as its last message, for whoever goes on."""
-        for task in (self._reader, *self._calls):
-            if task is not None:
-                task.cancel()
+        self._world.cancel(task for task in (self._reader, *self._calls) if task is not None)
 
     def __aiter__(self) -> Self:
         """Iterate over what comes, once."""

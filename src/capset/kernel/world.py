@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from typing import TYPE_CHECKING, Final
 from weakref import WeakValueDictionary
 
@@ -64,7 +64,8 @@ class World:
         """How many calls and runs of blocks are on their way, in the kernel's tasks or in their callers' own."""
         self.idle: asyncio.Event | None = None
         """Set by the last of them, once somebody waits for that."""
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], Callable[[asyncio.Task[None]], None] | None] = {}
+        """Those that the kernel waits for, each with what is told that it has ended."""
         self._stopping: set[asyncio.Task[None]] = set()
         """Those that the kernel has cancelled."""
         self.abandoned = 0
@@ -85,11 +86,23 @@ class World:
     ) -> asyncio.Task[None]:
         """Start a task that the kernel waits for. ``ended`` is called when it has, even if it never began."""
         task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        if ended is not None:
-            task.add_done_callback(ended)
+        self._tasks[task] = ended
+        task.add_done_callback(self._end)
         return task
+
+    def abandon(self, task: asyncio.Task[None]) -> None:
+        """Wait no more for a task that swallows its expiry, and let it count as ended, since its outcome is told."""
+        self._give_up(task)
+        self._end(task)
+
+    def _give_up(self, task: asyncio.Task[None]) -> None:
+        self.abandoned += 1
+        _log.error("a call did not end within %s s of its cancellation and is abandoned: %r", CLEANUP_SECONDS, task)
+
+    def _end(self, task: asyncio.Task[None]) -> None:
+        ended = self._tasks.pop(task, None)
+        if ended is not None:
+            ended(task)
 
     def end_call(self) -> None:
         """Say that a call, or a run of a block, has ended that was counted in ``calls``."""
@@ -122,17 +135,23 @@ class World:
         """
         return asyncio.current_task() in self._stopping
 
+    def cancel(self, tasks: Iterable[asyncio.Task[None]]) -> None:
+        """Cancel tasks of the kernel's own, each once."""
+        for task in tasks:
+            if task not in self._stopping and not task.done():
+                self._stopping.add(task)
+                task.add_done_callback(self._stopping.discard)
+                task.cancel()
+
     async def stop(self, tasks: set[asyncio.Task[None]]) -> None:
         """Cancel tasks and wait for their cleanup, bounded; what swallows that is abandoned, counted and reported."""
-        tasks = tasks & self._tasks  # what is abandoned already is waited for no more
+        tasks = tasks & self._tasks.keys()  # what is abandoned already is waited for no more
         if not tasks:
             return
-        for task in tasks - self._stopping:
-            self._stopping.add(task)
-            task.add_done_callback(self._stopping.discard)
-            task.cancel()
+        self.cancel(tasks)
         _, late = await asyncio.wait(tasks, timeout=CLEANUP_SECONDS)
-        self.abandoned += len(late)
-        self._tasks -= late
         for task in late:
-            _log.error("a call did not end within %s s of its cancellation and is abandoned: %r", CLEANUP_SECONDS, task)
+            self._give_up(task)
+            ended = self._tasks.pop(task)
+            if ended is not None:
+                task.add_done_callback(ended)

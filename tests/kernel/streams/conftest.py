@@ -8,6 +8,7 @@ import pytest
 
 from capset.kernel import kernel as kernel_module
 from capset.kernel import processing, world
+from capset.kernel.stages import handling
 from tests.kernel.conftest import nothing_is_left_behind
 from tests.kernel.streams.support import Stage
 
@@ -38,5 +39,6 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> float:
     """Shorten all bounds on waiting for what should have ended, and give their length."""
     monkeypatch.setattr(world, "CLEANUP_SECONDS", QUICK)
     monkeypatch.setattr(processing, "CLEANUP_SECONDS", QUICK)
+    monkeypatch.setattr(handling, "CLEANUP_SECONDS", QUICK)
     monkeypatch.setattr(kernel_module, "DRAIN_SECONDS", QUICK)
     return QUICK

@@ -16,8 +16,10 @@ from capset.kernel.containing import is_cancelled, raised
 from capset.kernel.context import CallContext
 from capset.kernel.emission import emit_event
 from capset.kernel.invocation import MISSING, Invocation, Step
+from capset.kernel.pipeline import record_given_up
 from capset.kernel.processing import process_one
 from capset.kernel.threads import run_for
+from capset.kernel.world import CLEANUP_SECONDS
 
 Start = Callable[[Invocation], Awaitable[Any]]
 """Starts a handler; awaiting gives its result, of the tool's own type."""
@@ -62,6 +64,7 @@ async def _timed(call: Invocation, start: Start, timeout: float | None) -> None:
     if end <= now:
         raise DeadlineExceeded(f"Deadline exceeded: there was no time left for {call.road.name!r} to start.")
     scope = asyncio.timeout_at(end)
+    watch = _Watch(call, end) if call.lane is not None and call.processor is None else None
     try:
         async with scope:
             call.scope = scope
@@ -74,10 +77,38 @@ async def _timed(call: Invocation, start: Start, timeout: float | None) -> None:
             raise
     finally:
         call.scope = None
+        if watch is not None:
+            watch.end()
     if scope.expired():
         if call.lane is not None and is_cancelled(call):
             raise asyncio.CancelledError
         raise DeadlineExceeded(f"Deadline exceeded: {call.road.name!r} did not finish in time.")
+
+
+class _Watch:
+    """Gives a call up whose handler swallows its expiry, and with it the task of the kernel's that it runs in (K15)."""
+
+    __slots__ = ("_call", "_handle", "_loop", "_task")
+
+    def __init__(self, call: Invocation, end: float) -> None:
+        self._call = call
+        self._task = asyncio.current_task()
+        self._loop = asyncio.get_running_loop()
+        self._handle = self._loop.call_at(end + CLEANUP_SECONDS, self._look)
+
+    def end(self) -> None:
+        self._handle.cancel()
+
+    def _look(self) -> None:
+        scope, call = self._call.scope, self._call
+        if scope is None or self._task is None:
+            return
+        if not scope.expired():  # its time stood still while its consumer made it wait
+            later = scope.when() or self._loop.time()
+            self._handle = self._loop.call_at(later + CLEANUP_SECONDS, self._look)
+            return
+        record_given_up(call)
+        call.place.world.abandon(self._task)
 
 
 def _start_async(installed: Installed) -> Start:
