@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from capset.definitions.contracts import Contract
 from capset.definitions.messages import Message
 from capset.definitions.misfits import MISFITS, misfits
-from capset.errors import CapsetError, ConsumerTimeout, InvalidOutput, ToolError
+from capset.errors import CapsetError, ConsumerTimeout, Field, InvalidOutput, ToolError
 from capset.kernel.emission import emitted, unheard, wait_for_consumer
 from capset.kernel.invocation import MISSING, Invocation
 
@@ -142,8 +142,16 @@ class Emitter:
         if not isinstance(message, str) or not message:
             raise self._violated("emitted an error without a message")
         try:
-            error = ToolError(message, code=said.get("code"), status=said.get("status"))
-        except (TypeError, ValueError):
-            raise self._violated("emitted an error whose code or status is none") from None
+            fields = [_field(one) for one in said.get("fields", ())]
+            error = ToolError(message, code=said.get("code"), status=said.get("status"), fields=fields)
+        except (TypeError, ValueError, KeyError, AttributeError):
+            raise self._violated("emitted an error whose code, status or fields are none") from None
         error.retryable = bool(said.get("retryable", False))
         return error
+
+
+def _field(said: Mapping[str, Any]) -> Field:
+    path, expected, meant = said["path"], said["expected"], said.get("did_you_mean", "")
+    if not all(isinstance(one, str) for one in (path, expected, meant)):
+        raise TypeError("the path, the expectation and what was meant are text")
+    return Field(path, expected, meant or None)

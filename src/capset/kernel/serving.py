@@ -60,7 +60,8 @@ class Serving:
         """Start to read the messages."""
         if self._reader is not None:
             raise RuntimeError("a stream is served once")
-        self._reader = self._world.spawn(self._read())
+        self._reader = self._world.spawn(self._read(), self._world.readers.discard)
+        self._world.readers.add(self._reader)
         return self
 
     async def __aexit__(

@@ -40,6 +40,7 @@ class World:
         "locks",
         "mark",
         "monotonic_ns",
+        "readers",
         "secrets",
         "store",
         "threads",
@@ -67,6 +68,8 @@ class World:
         self._tasks: dict[asyncio.Task[None], Callable[[asyncio.Task[None]], None] | None] = {}
         """Those that the kernel waits for, each with what is told that it has ended."""
         self._stopping: set[asyncio.Task[None]] = set()
+        self.readers: set[asyncio.Task[None]] = set()
+        """Those that take messages of which new calls come."""
         """Those that the kernel has cancelled."""
         self.abandoned = 0
         """How many tasks were left behind, since they did not end when they were cancelled (K15)."""
@@ -113,9 +116,11 @@ class World:
     async def drain(self, seconds: float) -> None:
         """Wait for every call; cancel the kernel's own tasks that are not done in time, and wait for their cleanup.
 
-        A call in its caller's own task is the caller's to cancel: one that is not done in time is reported.
+        What reads new messages is cancelled at once. A call in its caller's own task is the caller's to cancel: one
+        that is not done in time is reported.
         """
         end = asyncio.get_running_loop().time() + seconds
+        self.cancel(self.readers)
         while running := {*self._tasks}:  # what runs may begin more
             left = end - asyncio.get_running_loop().time()
             _, late = await asyncio.wait(running, timeout=max(left, 0))

@@ -40,6 +40,8 @@ NONSENSE = [
     Message("command", "Work.Do", {}),
     Message("error", "Work.Do", {}),
     Message("error", "Work.Do", {"message": "bad", "status": 200}),
+    Message("error", "Work.Do", {"message": "bad", "fields": [{"path": 7, "expected": "text"}]}),
+    Message("error", "Work.Do", {"message": "bad", "fields": 7}),
     Step.model_construct(data=object()),
 ]
 
@@ -68,6 +70,25 @@ async def test_an_emission_of_the_wrong_type_ends_the_call(stage: Stage, emissio
             assert [one.kind for one in found] == ["event", "error"]
             assert codes(found) == ["invalid_output"]
         assert await outcomes(opened) == ["failed"] * len(DOORS)
+
+
+@pytest.mark.spec("K2", "K10")
+@pytest.mark.parametrize("door", DOORS)
+async def test_an_emitted_error_is_told_whole(stage: Stage, door: str) -> None:
+    fields = [{"path": "to", "expected": "an even number", "did_you_mean": "two"}]
+
+    async def process(messages: Any, emit: Any, ctx: object) -> None:
+        async for _ in messages:
+            said = {"message": "Odd.", "code": "odd", "status": 409, "retryable": True, "fields": fields}
+            await emit(Message("error", "Work.Do", said))
+
+    called = processor(process)
+    async with stage(called) as opened:
+        async with through(door, opened, called) as messages:
+            (error,) = [one async for one in messages]
+        told = {key: error.data[key] for key in ("message", "code", "status", "fields")}
+        assert told == {"message": "Odd.", "code": "odd", "status": 409, "fields": fields}
+        assert not error.data["retryable"], "it may have had its effects"
 
 
 @pytest.mark.spec("K9", "K10", "K13")

@@ -76,6 +76,25 @@ async def test_what_ends_in_time_is_not_cancelled(stage: Stage, monkeypatch: pyt
     assert [one.kind for one in await reading] == ["event"] * 3 + ["reply"]
 
 
+@pytest.mark.spec("K17")
+async def test_closing_takes_no_new_messages_and_does_not_wait_for_them(stage: Stage) -> None:
+    log, closing = Log(), asyncio.Event()
+    called = counting("process", log, pause=0.02)
+
+    async def asked() -> AsyncGenerator[Message]:
+        yield sent(called, 3)
+        await closing.wait()
+        yield sent(called, 3)
+
+    async with stage(called, closes=False) as opened:
+        reading = asyncio.create_task(all_of(opened.kernel.run(opened.session, asked())))
+        await until(lambda: log.started)
+        began = asyncio.get_running_loop().time()
+    assert asyncio.get_running_loop().time() - began < 2, "what reads is not waited for"
+    closing.set()
+    assert [one.kind for one in await reading] == ["event"] * 3 + ["reply"]
+
+
 async def all_of(stream: Any) -> list[Message]:
     async with stream as messages:
         return [one async for one in messages]
