@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel
@@ -21,7 +22,7 @@ IN_STEP, AHEAD, RUN = 0.08, 0.25, 0.06
 FLAT = 1.1
 """How many times as much memory may be in use after many messages as after a hundredth of them."""
 IDLE_MB = 200
-"""For 10,000 open invocations that wait."""
+"""For 10,000 open invocations that wait; for fewer, as much less."""
 
 
 class Wanted(BaseModel):
@@ -75,10 +76,10 @@ def _tool(name: str, handle: Any, buffer: int = 0) -> Tool[..., Any]:
 
 def measure(*, quick: bool) -> list[Row]:
     """Return the rows of one long invocation, of many short ones, and of memory."""
-    return asyncio.run(_measure(100_000 if quick else 1_000_000, 20_000 if quick else 200_000))
+    return asyncio.run(_measure(*((20_000, 5_000, 2_000) if quick else (1_000_000, 200_000, 10_000))))
 
 
-async def _measure(events: int, invocations: int) -> list[Row]:
+async def _measure(events: int, invocations: int, idle: int) -> list[Row]:
     rows: list[Row] = []
     async with Kernel("memory://") as kernel:
         for name, buffer, target in (("buffer 16", 16, AHEAD), ("buffer 0", 0, IN_STEP)):
@@ -91,7 +92,7 @@ async def _measure(events: int, invocations: int) -> list[Row]:
         async with kernel.open(_agent(_tool("count", _count, 16)), principal=Principal("bench")) as session:
             rows.append(await _memory(session, events * 10))
         async with kernel.open(_agent(_tool("wait", _wait)), principal=Principal("bench")) as session:
-            rows.append(await _idle(session, 10_000))
+            rows.append(await _idle(session, idle))
     return rows
 
 
@@ -149,7 +150,7 @@ async def _timed(messages: AsyncIterator[Message], count: int) -> float:
 
 
 async def _memory(session: Session, events: int) -> Row:
-    """Compare the most that was in use after the first of many messages with the most after all of them."""
+    """Compare what is in use after the first of many messages with what is after all of them."""
     early, seen = 0.0, 0
     async with session.invoke(Message("query", "Count.Up", {"count": events})) as messages:
         async for _message in messages:
@@ -173,15 +174,19 @@ async def _idle(session: Session, count: int) -> Row:
         f"{count:,} open invocations that wait",
         round(took, 1),
         "MB",
-        IDLE_MB,
+        IDLE_MB * count / 10_000,
         "at most",
         {"each": f"{took * 1e3 / count:.1f} kB"},
     )
 
 
 def _resident_mb() -> float:
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak / (1 << 20 if sys.platform == "darwin" else 1 << 10)
+    """Return the memory that the process has now; where that is not told, the most that it had."""
+    gc.collect()
+    told = Path("/proc/self/statm")
+    if told.exists():
+        return int(told.read_text().split()[1]) * resource.getpagesize() / 1e6
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1e6 if sys.platform == "darwin" else 1e3)
 
 
 def _row(name: str, bare: float, took: float, count: int, target: float) -> Row:

@@ -54,7 +54,14 @@ def test_every_error_has_a_code_and_a_status(error: type[CapsetError]) -> None:
 def test_a_refusal_is_told_apart_from_a_failure() -> None:
     refusals = {"Unauthenticated", "NotFound", "PermissionDenied", "ApprovalRequired", "InvalidArguments"}
     assert {one.__name__ for one in TREE if one.refusal} == refusals
-    retryable = {"Cancelled", "ConcurrentModificationError", "DeadlineExceeded", "StoreError", "Unreachable"}
+    retryable = {
+        "Cancelled",
+        "ConcurrentModificationError",
+        "ConsumerTimeout",
+        "DeadlineExceeded",
+        "StoreError",
+        "Unreachable",
+    }
     assert {one.__name__ for one in TREE if one.retryable} == retryable
 
 
