@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import date
-from typing import Annotated, Any, Literal, NotRequired
+from typing import Annotated, Any, Literal, NotRequired, cast
 
 import pytest
 from pydantic import BaseModel, Field
@@ -253,3 +253,41 @@ def test_a_processor_is_frozen_and_shares_no_factory_with_a_function() -> None:
         """Do nothing."""
 
     assert plain.contract is None
+
+
+@pytest.mark.spec("K7")
+def test_what_cannot_be_a_processor_is_refused_where_it_is_made() -> None:
+    async def three(messages: Any, emit: Any, ctx: Any) -> None: ...
+    async def two(message: Any, emit: Any) -> None: ...
+    def sync(message: Any, emit: Any, ctx: Any) -> None: ...
+    async def generator(message: Any, ctx: Any) -> AsyncIterator[Any]:
+        yield message
+
+    for wrong in (two, sync, generator, 7, None):
+        with pytest.raises(DefinitionError, match=r"handles\(\) takes an async def handle\(message, emit, ctx\)"):
+            handles(cast("Any", wrong))
+    for wrong in (two, three, 7):
+        with pytest.raises(DefinitionError, match=r"yields\(\) takes an async generator"):
+            yields(cast("Any", wrong))
+    for wrong in (three, two, handles):
+        with pytest.raises(DefinitionError, match="a function without parameters") as caught:
+            Tool.from_processor(inbound=Say, outbound=Said, factory=cast("Any", wrong), description="Do it.")
+        assert "lambda: process" in str(caught.value.hint)
+    assert handles(three)
+    assert yields(generator)
+
+
+@pytest.mark.spec("K8")
+async def test_a_message_may_be_an_instance_of_its_model_and_nothing_else_is_one() -> None:
+    one = processor()
+    async with opened(one) as session:
+        async with session.invoke(Say(data="hello")) as messages:
+            assert [(found.kind, found.data) async for found in messages] == [("reply", "'hello'")]
+        for wrong in ({"kind": "query"}, one, None, Inner(day=date(2026, 1, 1))):
+            with pytest.raises(DefinitionError, match="a message was expected"):
+                session.invoke(cast("Any", wrong))
+        with pytest.raises(DefinitionError, match="is text; got 7"):
+            session.open(cast("Any", 7))
+        async with session.open(one) as room:
+            await room.send(data="hello")
+            assert (await anext(room)).kind == "reply"

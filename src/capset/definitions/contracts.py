@@ -110,11 +110,18 @@ def _envelope(owner: str, shown: Shown, kinds: tuple[str, ...]) -> _Envelope:
             )
     kind, type_ = literals["kind"][0], literals["type"][0]
     if kind not in kinds:
-        raise DefinitionError(f"{told}: its kind must be {' or '.join(kinds)}; got {kind!r}")
+        raise DefinitionError(
+            f"{told}: its kind must be {' or '.join(kinds)}; got {kind!r}",
+            hint="errors are not declared: raise ToolError, or emit Message('error', …, {'message': …})"
+            if kind == "error"
+            else None,
+        )
     if not re.fullmatch(MESSAGE, type_):
         raise DefinitionError(f"{told}: its type must match {MESSAGE.pattern}; got {type_!r}")
     if not isinstance(description, str) or not description.strip():
-        raise DefinitionError(f"{told} needs a description (a docstring): it is shown to whoever chooses the tool")
+        raise DefinitionError(
+            f"{told} needs a description{' (a docstring)' if model else ''}: it is shown to whoever chooses the tool"
+        )
     return _Envelope(cast("Kind", kind), type_, data, model)
 
 
@@ -279,6 +286,9 @@ def _foreign_arguments(owner: str, came: _Envelope) -> tuple[Schema, Receive, bo
     if came.data is None:
         return schema_of_fields(type_, {}), lambda given: (Message(kind, type_), given), False
     data = closed(cast("Mapping[str, Any]", came.data))
+    unknown = sorted({*data.get("required", ())} - {*data.get("properties", ())})
+    if unknown and data.get("additionalProperties") is False:
+        raise DefinitionError(f"{owner}: {unknown[0]!r} is required, and no property: nothing could ever fit")
     if data.get("type") == "object":
         return foreign_schema(owner, data), lambda given: (Message(kind, type_, given), dict(given)), False
     inner = {key: value for key, value in data.items() if key != "$defs"}

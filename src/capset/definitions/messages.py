@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, Literal
+from typing import Any, Generic, Literal, cast
 
+from pydantic import BaseModel
 from typing_extensions import TypeVar
+
+from capset.errors import DefinitionError
 
 Kind = Literal["command", "query", "event", "reply", "error"]
 T = TypeVar("T")
@@ -61,6 +64,19 @@ class Reply(Generic[T]):
     """The outcome of a streaming tool. Nothing may follow it (spec 3, K10)."""
 
     data: T
+
+
+def message_of(given: object) -> Message:
+    """Return a message that was given as an instance of the model that declares it; raise ``DefinitionError`` else."""
+    if isinstance(given, Message):
+        return given
+    kind, named, data = (getattr(given, name, None) for name in ("kind", "type", "data"))
+    if not isinstance(given, BaseModel) or not isinstance(kind, str) or not isinstance(named, str):
+        raise DefinitionError(
+            f"a message was expected; got {given!r:.80}",
+            hint="give a Message('command', 'the.type', {…}), or an instance of the model that declares it",
+        )
+    return Message(cast("Kind", kind), named, data)
 
 
 def message_schema(kind: Kind, type: str, description: str, data: Mapping[str, Any]) -> dict[str, Any]:

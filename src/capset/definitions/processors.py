@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
@@ -41,7 +42,11 @@ Generate = Callable[[Any, Context], AsyncIterator[BaseModel | Message]]
 
 
 def handles(handle: Handle) -> Factory:
-    """Return the factory of a processor that calls ``handle`` for every message, one after the other."""
+    """Return the factory of a processor that calls ``handle`` for every message, one after the other.
+
+    Raises ``DefinitionError`` for what is no ``async def handle(message, emit, ctx)``.
+    """
+    _check_shape("handles", handle, "message, emit, ctx", _may_be_awaited)
 
     async def process(messages: AsyncIterator[Any], emit: Emit, ctx: Context) -> None:
         async for message in messages:
@@ -54,8 +59,10 @@ def yields(generate: Generate) -> Factory:
     """Return the factory of a processor that emits what an async generator yields for every message.
 
     The generator is closed where it stands when its invocation ends. It must not yield inside a task group or a
-    timeout: use ``handles``, or a processor of your own, where you need these (PEP 789).
+    timeout: use ``handles``, or a processor of your own, where you need these (PEP 789). Raises ``DefinitionError`` for
+    what is no async generator of ``(message, ctx)``.
     """
+    _check_shape("yields", generate, "message, ctx", _may_generate)
 
     async def process(messages: AsyncIterator[Any], emit: Emit, ctx: Context) -> None:
         async for message in messages:
@@ -69,6 +76,41 @@ def yields(generate: Generate) -> Factory:
                     await close()
 
     return lambda: process
+
+
+def _check_shape(owner: str, function: object, parameters: str, is_shaped: Callable[[Any], bool]) -> None:
+    """Refuse a function that cannot be what ``owner`` takes; what has no signature is taken at its word."""
+    shape = "async def handle" if owner == "handles" else "async generator generate"
+    called = function if inspect.isroutine(function) else getattr(function, "__call__", None)  # noqa: B004  # an object
+    if called is None or not is_shaped(called) or not _takes(function, parameters.count(",") + 1):
+        raise DefinitionError(
+            f"{owner}() takes an {shape}({parameters}); got {function!r:.80}",
+            hint="a function that yields goes into yields(); one of (messages, emit, ctx) with its own loop is a "
+            "processor: factory=lambda: process",
+        )
+
+
+def _may_generate(function: Any) -> bool:
+    return not inspect.iscoroutinefunction(function)
+
+
+def _may_be_awaited(function: Any) -> bool:
+    """Whether calling a function may give something to await: a lambda and a wrapper say nothing of that."""
+    if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
+        return False
+    is_silent = not inspect.isfunction(function) or function.__name__ == "<lambda>" or hasattr(function, "__wrapped__")
+    return is_silent or inspect.iscoroutinefunction(function)
+
+
+def _takes(function: Any, count: int) -> bool:
+    """Whether a function can be called with so many arguments by position."""
+    try:
+        inspect.signature(function).bind(*range(count))
+    except TypeError:
+        return False
+    except ValueError:  # it does not say
+        return True
+    return True
 
 
 def processor_tool(
@@ -102,8 +144,11 @@ def processor_tool(
             f"tool {called!r}: its data is no object, so a call of the tool and a message of that type differ",
             hint="give the tool another name: name='…'",
         )
-    if not callable(factory):
-        raise DefinitionError(f"tool {called!r}: its factory must be a function without parameters; got {factory!r}")
+    if not callable(factory) or not _takes(factory, 0):
+        raise DefinitionError(
+            f"tool {called!r}: its factory must be a function without parameters; got {factory!r:.80}",
+            hint="write factory=lambda: process, factory=handles(handle) or factory=yields(generate)",
+        )
     wanted = effect or ("read" if contract.kind == "query" else "write")
     if (wanted == "read") != (contract.kind == "query"):
         raise DefinitionError(

@@ -53,6 +53,8 @@ def find_tool(tool: AnyTool) -> Find:
 
 def find_named(name: str) -> Find:
     """Return what finds the road of a name; of one that the agent has not, a road to its refusal."""
+    if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may not be typed
+        raise DefinitionError(f"the name of a tool, or the type of a message, is text; got {name!r:.80}")
     return lambda place: place.roads.by_name.get(name) or unknown_road(name)
 
 

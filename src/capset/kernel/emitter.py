@@ -80,9 +80,14 @@ class Emitter:
             self.error = self._told(data)
             self._end()
         elif kind:
-            raise self._violated(f"emitted {kind!r:.40} {named!r:.100}, which its outbound does not have")
+            has = ", ".join([f"event {one!r}" for one in self._events] + [f"reply {one!r}" for one in self._replies])
+            raise self._violated(
+                f"emitted {kind!r:.40} {named!r:.100}, which its outbound does not have: that is {has}"
+            )
         else:
-            raise self._violated(f"emitted {type(emission).__name__}, which is no message")
+            raise self._violated(
+                f"emitted {type(emission).__name__}, which is no message: emit an instance of an outbound model"
+            )
 
     def _answer(self, name: str, data: Any) -> None:
         if len(self._replies) > 1:  # else the road checks it, as every tool's

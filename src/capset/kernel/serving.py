@@ -117,7 +117,7 @@ class Serving:
         async for message in messages:
             if self._outlet.is_left:  # one that swallowed its cancellation
                 return
-            if message.kind not in ("command", "query"):
+            if getattr(message, "kind", "command") not in ("command", "query"):
                 await passing.send(message)
                 continue
             if self._running >= self._limit:

@@ -8,11 +8,12 @@ from copy import copy
 from math import isfinite
 from typing import Any, ParamSpec, Self
 
+from pydantic import BaseModel
 from typing_extensions import TypeVar
 
 from capset.clock import iso
 from capset.definitions.files import Files
-from capset.definitions.messages import Json, Message, Meta
+from capset.definitions.messages import Json, Message, Meta, message_of
 from capset.definitions.scopes import Scope
 from capset.definitions.tools import AnyTool, Tool
 from capset.errors import InvalidArguments
@@ -102,21 +103,24 @@ class Session:
         """Call a tool and read its messages: ``async with session.stream(…) as messages``."""
         return Messages(self._call(tool, args, kwargs))
 
-    def invoke(self, message: Message) -> Messages:
-        """Send a command or a query, whose ``type`` is ``tool`` or ``capability.tool``, and read what comes back.
+    def invoke(self, message: Message | BaseModel) -> Messages:
+        """Send a command or a query, and read what comes back.
 
-        ``data`` is a mapping, validated as Python, or ``Json``, validated as JSON. Queries are for tools with effect
-        ``read``, commands for all others (spec 3, K1). A processor's ``type`` leads to it too; its ``data`` is then as
-        its inbound says. A correlation, a deadline and a traceparent in ``meta`` are kept.
+        It is a ``Message`` or an instance of a processor's inbound model. Its ``type`` is ``tool`` or
+        ``capability.tool``, and ``data`` the arguments: a mapping, validated as Python, or ``Json``, validated as JSON.
+        Queries are for tools with effect ``read``, commands for all others (spec 3, K1). A processor's type leads to it
+        too; the data are then as its inbound says. A correlation, a deadline and a traceparent in ``meta`` are kept.
+        Raises ``DefinitionError`` for what is no message.
         """
         return Messages(self.ask(message))
 
-    def open(self, type: str) -> Duplex:
-        """Open a duplex stream to the processor of a type (or the tool of a name); see ``Duplex`` (spec 3, K8).
+    def open(self, type: str | AnyTool) -> Duplex:
+        """Open a duplex stream to the processor of a type, or to a tool or the tool of a name; see ``Duplex`` (K8).
 
-        Where a function made the tool, each message is a call of its own.
+        Where a function made the tool, each message is a call of its own. Raises ``DefinitionError`` for anything else.
         """
-        return Duplex(self._place.world, find_named(type)(self._place), self.ask)
+        find = find_tool(type) if isinstance(type, Tool) else find_named(type)
+        return Duplex(self._place.world, find(self._place), self.ask)
 
     async def try_message(self, message: Message) -> Result[Any]:
         """Send a message as ``invoke`` does, and return what came of it; its data is plain JSON data.
@@ -155,8 +159,9 @@ class Session:
     def _step(self) -> BlockRun:
         return BlockRun(self._place, deadline=self._deadline())
 
-    def ask(self, message: Message) -> Invocation:
+    def ask(self, asked: Message | BaseModel) -> Invocation:
         """Return the call of a message, for the kernel's own use; nothing of it has begun."""
+        message = asked if isinstance(asked, Message) else message_of(asked)
         meta, named = message.meta, find_named(message.type)
 
         def find(place: Place) -> Road:

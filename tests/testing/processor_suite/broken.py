@@ -132,17 +132,17 @@ async def careless(message: CountUp, emit: Emit, ctx: Context) -> None:
 
 async def hasty(message: CountUp, emit: Emit, ctx: Context) -> None:
     async with asyncio.TaskGroup() as tasks:
-        for number in range(5):
+        for number in range(90):
             tasks.create_task(emit(Counted(data=number)))
 
 
 async def gathering(message: CountUp, emit: Emit, ctx: Context) -> None:
-    await asyncio.gather(*(emit(Counted(data=number)) for number in range(5)))
+    await asyncio.gather(*(emit(Counted(data=number)) for number in range(90)))
 
 
 broken(WAITS, "careless", handles(careless), "called emit and never awaited that (1 times)", "write await emit(…)")
-broken(WAITS, "hasty", handles(hasty), "at most 1 messages ahead; it was 5 ahead after 0 were taken", "declare buffer=")
-broken(WAITS, "gathering", handles(gathering), "at most 3 messages ahead; it was 5 ahead", "declare buffer=", buffer=2)
+broken(WAITS, "hasty", handles(hasty), "89 more of its emissions were under way after 0 were taken", "task group")
+broken(WAITS, "gathering", handles(gathering), "87 more of its emissions were under way", "await each", buffer=2)
 
 # leaving_ends_it
 
