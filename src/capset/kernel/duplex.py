@@ -56,10 +56,13 @@ class Duplex:
     async def send(self, data: Any = None, *, message: Message | None = None) -> None:  # of the processor's own type
         """Send a message with this data, or a whole one; return when its turn has come.
 
-        Raises ``RuntimeError`` after ``finish()``, and outside of ``async with``.
+        Raises ``RuntimeError`` after ``finish()``, outside of ``async with``, and once the stream has ended, as it does
+        when the kernel closes.
         """
         if self._task is None or self._inside.is_finished or self._inlet.is_left:
-            raise RuntimeError("messages are sent inside of async with session.open(…), and before finish()")
+            raise RuntimeError(
+                "messages are sent inside of async with session.open(…), before finish(), and before it has ended"
+            )
         kind = self._road.tool.kind if self._road.tool else "command"
         await self._inside.send(Message(kind, self._road.type, data) if message is None else message)
 
@@ -131,6 +134,7 @@ class Duplex:
         if self._processor is not None:
             self._processor.end()
         self._give_back()
+        self._inlet.leave()  # whoever sends from now on would wait for ever
         self._outside.finish(outcome_message(self._running) if self._running and self._running.outcome else None)
         self._outlet.end()
 
