@@ -34,8 +34,7 @@ class Contract:
 
     ``type`` is its routing key. ``events`` and ``replies`` are the schemas of the data of what it emits, by type.
     ``receive`` makes of what the arguments' schema gave the message, as the processor is given it, and the arguments by
-    name. Where ``is_whole``, the data is no object, and
-    the arguments are ``{"data": …}``.
+    name. Where ``is_whole``, the data is no object, and the arguments are ``{"data": …}``.
     """
 
     kind: Literal["command", "query"]

@@ -68,9 +68,9 @@ class World:
         self._tasks: dict[asyncio.Task[None], Callable[[asyncio.Task[None]], None] | None] = {}
         """Those that the kernel waits for, each with what is told that it has ended."""
         self._stopping: set[asyncio.Task[None]] = set()
+        """Those that the kernel has cancelled."""
         self.readers: set[asyncio.Task[None]] = set()
         """Those that take messages of which new calls come."""
-        """Those that the kernel has cancelled."""
         self.abandoned = 0
         """How many tasks were left behind, since they did not end when they were cancelled (K15)."""
 
