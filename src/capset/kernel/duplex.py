@@ -12,7 +12,7 @@ from capset.errors import InvalidArguments
 from capset.kernel.channel import Lane, Outlet
 from capset.kernel.emission import outcome_message
 from capset.kernel.invocation import Invocation, Road
-from capset.kernel.pipeline import never_begun, travel
+from capset.kernel.pipeline import never_begun, settle, travel
 from capset.kernel.processing import Processing
 from capset.kernel.stages.lookup import refusing_road
 from capset.kernel.world import World
@@ -131,11 +131,13 @@ class Duplex:
         await self._world.stop({task for task in tasks if task is not None and not task.done()})
 
     def _settle(self, task: asyncio.Task[None]) -> None:
+        if self._running is not None:
+            settle(self._running, task)
         if self._processor is not None:
             self._processor.end()
         self._give_back()
         self._inlet.leave()  # whoever sends from now on would wait for ever
-        self._outside.finish(outcome_message(self._running) if self._running and self._running.outcome else None)
+        self._outside.finish(outcome_message(self._running) if self._running else None)
         self._outlet.end()
 
     def _give_back(self) -> None:
