@@ -26,6 +26,8 @@ WHOLE: Final = "data"
 Receive = Callable[[Any], tuple[Any, dict[str, Any]]]
 _INBOUND: Final = ("command", "query")
 _OUTBOUND: Final = ("reply", "event")
+_BESIDE: Final = frozenset({"$ref", "$defs", "title", "description"})
+"""What a reference may have beside it without a say in what fits."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -92,9 +94,12 @@ def _envelope(owner: str, shown: Shown, kinds: tuple[str, ...]) -> _Envelope:
         literals = {name: _literals(fields.get(name)) for name in ("kind", "type")}
         data, description, model = fields.get(WHOLE), shown.__doc__, shown
     elif isinstance(shown, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        foreign_schema(owner, shown)  # refuses what is no JSON Schema, in better words than what follows
         told, fields = owner, cast("Mapping[str, Any]", shown.get("properties") or {})
         literals = {name: _constants(fields.get(name)) for name in ("kind", "type")}
         data, description, model = fields.get(WHOLE), shown.get("description"), None
+        if isinstance(data, bool):
+            data = dict[str, Any]() if data else {"not": dict[str, Any]()}
         if data is not None and "$defs" in shown:
             data = {**data, "$defs": shown["$defs"]}
     else:
@@ -137,8 +142,10 @@ def _members(owner: str, outbound: object) -> list[Shown]:
         options: Any = schema.get("oneOf", schema.get("anyOf"))
         if options is None:
             return [schema]
+        if not isinstance(options, list) or not all(isinstance(one, Mapping) for one in cast("list[Any]", options)):
+            raise DefinitionError(f"{owner}: its union must list the JSON Schemas of messages; got {options!r:.80}")
         defs = {"$defs": schema["$defs"]} if "$defs" in schema else {}
-        return [_resolved(owner, {**defs, **option}) for option in options]
+        return [_resolved(owner, {**defs, **option}) for option in cast("list[Mapping[str, Any]]", options)]
     if isinstance(bare, Iterable) and not isinstance(bare, str | type):
         bare = list(cast("Iterable[Shown]", bare))
         if not bare:
@@ -273,11 +280,24 @@ def _annotated(model: type[BaseModel]) -> Any:
     return annotation
 
 
+def _followed(data: Any) -> dict[str, Any]:  # a JSON Schema that is not checked yet
+    """Return the schema of data with what it refers to in its place: nested models of pydantic's are written so."""
+    found, defs, seen = dict(cast("Mapping[str, Any]", data)), data.get("$defs", {}), set[str]()
+    while isinstance(reference := found.get("$ref"), str) and reference not in seen:
+        seen.add(reference)
+        target = defs.get(reference.removeprefix("#/$defs/"))
+        if not isinstance(target, Mapping) or found.keys() - _BESIDE:
+            break
+        del found["$ref"]
+        found = {**cast("Mapping[str, Any]", target), **found}
+    return found
+
+
 def _foreign_arguments(owner: str, came: _Envelope) -> tuple[Schema, Receive, bool]:
     kind, type_ = came.kind, came.type
     if came.data is None:
         return schema_of_fields(type_, {}), lambda given: (Message(kind, type_), given), False
-    data = closed(cast("Mapping[str, Any]", came.data))
+    data = closed(_followed(came.data))
     if data.get("type") == "object":
         return foreign_schema(owner, data), lambda given: (Message(kind, type_, given), dict(given)), False
     inner = {key: value for key, value in data.items() if key != "$defs"}
