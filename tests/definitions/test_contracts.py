@@ -36,6 +36,14 @@ def json_schema(**properties: Any) -> dict[str, Any]:
 
 ROUTED = "must be one literal text, by which it is routed; got"
 INBOUND = {
+    "a property that is not there": (
+        json_schema(data={"type": "object", "properties": {"x": {}}, "required": ["y"]}),
+        "'y' is required, and no property",
+    ),
+    "a default of an object": (
+        json_schema(data={"type": "object", "properties": {"x": {}}, "default": {"x": 1}}),
+        "a default as a whole would never be used",
+    ),
     "no type": (message(type=str), rf"its inbound, Some: its type {ROUTED} \[\]"),
     "two types": (message(type=Literal["A", "B"]), rf"its type {ROUTED} \['A', 'B'\]"),
     "a type that is no text": (message(type=Literal[1]), rf"its type {ROUTED} \[1\]"),
@@ -56,6 +64,9 @@ INBOUND = {
     "a JSON Schema with a type that is free": (json_schema(type={"type": "string"}), rf"its type {ROUTED} \[\]"),
     "a JSON Schema without a kind": (json_schema(kind=None), rf"its kind {ROUTED}"),
     "a JSON Schema with more": (json_schema(meta={}), "and no 'meta'; put it into data"),
+    "a JSON Schema whose data is none": (json_schema(data=[1]), "its inbound: it is no JSON Schema: properties.data"),
+    "a JSON Schema whose kind is none": (json_schema(kind={"enum": 5}), "its inbound: it is no JSON Schema"),
+    "a JSON Schema of no properties": ({**json_schema(), "properties": [1]}, "it is no JSON Schema: properties"),
     "a JSON Schema without words": ({**json_schema(), "description": ""}, "needs a description"),
 }
 
@@ -95,6 +106,8 @@ OUTBOUND = {
     "without a description": (message(kind=Literal["reply"], doc=None), "needs a description"),
     "a text": ("Answer", "must be a pydantic model or a JSON Schema; got 'Answer'"),
     "none": (None, "must be a pydantic model or a JSON Schema; got None"),
+    "a union of no list": ({"anyOf": 5}, "its union must list the JSON Schemas of messages; got 5"),
+    "a union of no schemas": ({"oneOf": [5]}, r"its union must list the JSON Schemas of messages; got \[5\]"),
     "a reference to nothing": ({"anyOf": [{"$ref": "#/$defs/Gone"}]}, "'#/\\$defs/Gone' points at nothing in its"),
 }
 

@@ -192,3 +192,14 @@ def test_a_field_is_secret_wherever_its_schema_says_so() -> None:
     with pytest.raises(DefinitionError, match=r"state must hold no secret"):
         schema.refuse_secrets("state")
     foreign_schema("visit", VISIT).refuse_secrets("state")
+
+
+@pytest.mark.timeout(20)
+def test_many_fields_that_refer_to_one_large_schema_take_no_longer_than_their_number() -> None:
+    defs: dict[str, Any] = {"d0": {"type": "object", "writeOnly": True}}
+    for number in range(1, 12):
+        defs[f"d{number}"] = {"allOf": [{"$ref": f"#/$defs/d{number - 1}"}] * 2}
+    fields = {f"f{number}": {"$ref": "#/$defs/d11"} for number in range(5_000)}
+    schema = foreign_schema("it", {"type": "object", "properties": fields, "$defs": defs})
+    assert schema.write_only == fields.keys()
+    assert schema.check({}) == {}

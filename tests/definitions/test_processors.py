@@ -110,6 +110,19 @@ async def test_fields_of_data_are_arguments_and_the_processor_gets_the_data(kind
 
 
 @pytest.mark.spec("K4")
+async def test_fields_of_data_are_arguments_where_a_json_schema_refers_to_it_too() -> None:
+    async def look(asked: Any, emit: Emit, ctx: Context) -> None:
+        await emit(Message("reply", "Chat.Say", str(asked.data)))
+
+    one = processor(inbound=message(Model).model_json_schema(), outbound=Answer, factory=handles(look))
+    assert set(one.parameters) == {"inner", "count"}
+    async with opened(one) as session:
+        told = await last(session, "query", "Some_Thing", {"inner": {"day": "2024-02-29"}})
+        assert told == "{'inner': {'day': '2024-02-29'}, 'count': 1}"
+        assert await last(session, "query", "Some.Thing", {"more": 1}) == ("error", "invalid_arguments")
+
+
+@pytest.mark.spec("K4")
 async def test_data_that_is_no_object_is_one_argument() -> None:
     one = processor(name="say", outbound=Answer)
     async with opened(one) as session:

@@ -295,7 +295,7 @@ async def test_a_call_that_outlives_its_kernel_is_reported_and_its_caller_told(
 
 
 @pytest.mark.spec("K15", "K17", "G19")
-async def test_closing_is_bounded_and_what_was_abandoned_is_interrupted(
+async def test_closing_is_bounded_and_what_was_abandoned_is_cancelled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(kernel_module, "DRAIN_SECONDS", 0.02)
@@ -310,7 +310,7 @@ async def test_closing_is_bounded_and_what_was_abandoned_is_interrupted(
     assert "is abandoned" in caplog.text
     async with kernel:
         (record,) = await records_of(kernel.audit)
-        assert (record.id, record.outcome) == (stream.record, "interrupted")
+        assert (record.id, record.outcome) == (stream.record, "cancelled")
     RELEASE[-1].set()
     await turns()
 

@@ -26,6 +26,8 @@ WHOLE: Final = "data"
 Receive = Callable[[Any], tuple[Any, dict[str, Any]]]
 _INBOUND: Final = ("command", "query")
 _OUTBOUND: Final = ("reply", "event")
+_BESIDE: Final = frozenset({"$ref", "$defs", "title", "description"})
+"""What a reference may have beside it without a say in what fits."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -34,8 +36,7 @@ class Contract:
 
     ``type`` is its routing key. ``events`` and ``replies`` are the schemas of the data of what it emits, by type.
     ``receive`` makes of what the arguments' schema gave the message, as the processor is given it, and the arguments by
-    name. Where ``is_whole``, the data is no object, and
-    the arguments are ``{"data": …}``.
+    name. Where ``is_whole``, the data is no object, and the arguments are ``{"data": …}``.
     """
 
     kind: Literal["command", "query"]
@@ -93,9 +94,12 @@ def _envelope(owner: str, shown: Shown, kinds: tuple[str, ...]) -> _Envelope:
         literals = {name: _literals(fields.get(name)) for name in ("kind", "type")}
         data, description, model = fields.get(WHOLE), shown.__doc__, shown
     elif isinstance(shown, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        foreign_schema(owner, shown)  # refuses what is no JSON Schema, in better words than what follows
         told, fields = owner, cast("Mapping[str, Any]", shown.get("properties") or {})
         literals = {name: _constants(fields.get(name)) for name in ("kind", "type")}
         data, description, model = fields.get(WHOLE), shown.get("description"), None
+        if isinstance(data, bool):
+            data = dict[str, Any]() if data else {"not": dict[str, Any]()}
         if data is not None and "$defs" in shown:
             data = {**data, "$defs": shown["$defs"]}
     else:
@@ -145,8 +149,10 @@ def _members(owner: str, outbound: object) -> list[Shown]:
         options: Any = schema.get("oneOf", schema.get("anyOf"))
         if options is None:
             return [schema]
+        if not isinstance(options, list) or not all(isinstance(one, Mapping) for one in cast("list[Any]", options)):
+            raise DefinitionError(f"{owner}: its union must list the JSON Schemas of messages; got {options!r:.80}")
         defs = {"$defs": schema["$defs"]} if "$defs" in schema else {}
-        return [_resolved(owner, {**defs, **option}) for option in options]
+        return [_resolved(owner, {**defs, **option}) for option in cast("list[Mapping[str, Any]]", options)]
     if isinstance(bare, Iterable) and not isinstance(bare, str | type):
         bare = list(cast("Iterable[Shown]", bare))
         if not bare:
@@ -281,16 +287,40 @@ def _annotated(model: type[BaseModel]) -> Any:
     return annotation
 
 
+def _followed(data: Any) -> dict[str, Any]:  # a JSON Schema that is not checked yet
+    """Return the schema of data with what it refers to in its place: nested models of pydantic's are written so."""
+    found, defs, seen = dict(cast("Mapping[str, Any]", data)), data.get("$defs", {}), set[str]()
+    while isinstance(reference := found.get("$ref"), str) and reference not in seen:
+        seen.add(reference)
+        target = defs.get(reference.removeprefix("#/$defs/"))
+        if not isinstance(target, Mapping) or found.keys() - _BESIDE:
+            break
+        del found["$ref"]
+        found = {**cast("Mapping[str, Any]", target), **found}
+    return found
+
+
+def _check_object(owner: str, data: Mapping[str, Any]) -> None:
+    """Refuse what is sound JSON Schema and cannot be meant of arguments."""
+    unknown = sorted({*data.get("required", ())} - {*data.get("properties", ())})
+    if unknown and data.get("additionalProperties") is False:
+        raise DefinitionError(f"{owner}: {unknown[0]!r} is required, and no property: nothing could ever fit")
+    if "default" in data:
+        raise DefinitionError(
+            f"{owner}: arguments are filled in field by field, so a default as a whole would never be used",
+            hint="give the defaults to the properties",
+        )
+
+
 def _foreign_arguments(owner: str, came: _Envelope) -> tuple[Schema, Receive, bool]:
     kind, type_ = came.kind, came.type
     if came.data is None:
         return schema_of_fields(type_, {}), lambda given: (Message(kind, type_), given), False
-    data = closed(cast("Mapping[str, Any]", came.data))
-    unknown = sorted({*data.get("required", ())} - {*data.get("properties", ())})
-    if unknown and data.get("additionalProperties") is False:
-        raise DefinitionError(f"{owner}: {unknown[0]!r} is required, and no property: nothing could ever fit")
+    data = closed(_followed(came.data))
     if data.get("type") == "object":
-        return foreign_schema(owner, data), lambda given: (Message(kind, type_, given), dict(given)), False
+        schema = foreign_schema(owner, data)
+        _check_object(owner, data)
+        return schema, lambda given: (Message(kind, type_, given), dict(given)), False
     inner = {key: value for key, value in data.items() if key != "$defs"}
     whole: dict[str, Any] = {"type": "object", "properties": {WHOLE: inner}, "required": [WHOLE]}
     whole |= {"additionalProperties": False} | ({"$defs": data["$defs"]} if "$defs" in data else {})

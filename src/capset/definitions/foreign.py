@@ -57,7 +57,10 @@ class ForeignSchema(Schema):
         self.json_schema = document
         self.hash_input = sorted_enums(document)
         self.is_exact = self.only_scalars = self.may_be_infinite = False
-        self.write_only = frozenset(name for name, inner in fields.items() if any(map(_hides, inner)))
+        known: dict[Node, bool] = {}
+        self.write_only = frozenset(
+            name for name, inner in fields.items() if any(_hides(node, known) for node in inner)
+        )
 
     def jsonable(self, value: Any) -> Any:
         """Return ``value`` as plain JSON data of its own. Raises ``SchemaMisfit``, a ``ValueError``, if it is none."""
@@ -189,9 +192,12 @@ def _fields(root: Node) -> dict[str, list[Node]]:
     return found
 
 
-def _hides(node: Node) -> bool:
-    """Whether a field is a secret by its schema, or may be one."""
-    return node.schema.get("writeOnly", False) is True or any(map(_hides, node.in_place))
+def _hides(node: Node, known: dict[Node, bool]) -> bool:
+    """Whether a field is a secret by its schema, or may be one; ``known`` are the answers so far."""
+    if node not in known:
+        is_secret = node.schema.get("writeOnly", False) is True
+        known[node] = is_secret or any(_hides(one, known) for one in node.in_place)
+    return known[node]
 
 
 def _sort_required(schema: Any) -> None:

@@ -80,8 +80,9 @@ def graph(document: Data, resolver: Resolver) -> Node:
     measured: dict[Node, tuple[int, int]] = {}
     for node in growth.nodes:
         _measure(node, measured, 1)
+    known: dict[Node, tuple[Any] | None] = {}
     for node in growth.nodes:
-        node.defaults = {name: found[0] for name, inner in node.fields.items() if (found := _default(inner))}
+        node.defaults = {name: found[0] for name, inner in node.fields.items() if (found := _default(inner, known))}
     return root
 
 
@@ -187,8 +188,9 @@ def _measure(node: Node, measured: dict[Node, tuple[int, int]], depth: int) -> t
     return chain, count
 
 
-def _default(node: Node) -> tuple[Any] | None:
-    """Return the default of a field, or that of what it refers to, if there is one."""
-    if "default" in node.schema:
-        return (node.schema["default"],)
-    return next((found for one in node.always if (found := _default(one))), None)
+def _default(node: Node, known: dict[Node, tuple[Any] | None]) -> tuple[Any] | None:
+    """Return the default of a field, or that of what it refers to, if any; ``known`` are those found so far."""
+    if node not in known:
+        own = (node.schema["default"],) if "default" in node.schema else None
+        known[node] = own or next((found for one in node.always if (found := _default(one, known))), None)
+    return known[node]

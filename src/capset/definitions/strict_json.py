@@ -11,7 +11,7 @@ from capset.errors import Field
 
 MAX_LEVELS: Final = 100
 """Levels of lists and objects; what is deeper would have to be walked with care everywhere."""
-_MAX_INTEGER: Final = 10**4000
+MAX_INTEGER: Final = 10**4000
 """Python writes no integer of more than 4,300 decimal digits."""
 
 
@@ -49,7 +49,7 @@ def copied(value: Any, place: tuple[int | str, ...] = (), most: int = MAX_LEVELS
         case str():
             return _text(value, place)
         case int():
-            if not -_MAX_INTEGER < value < _MAX_INTEGER:
+            if not -MAX_INTEGER < value < MAX_INTEGER:
                 raise _misfit(place, "Input should be an integer of at most 4,000 digits")
             return int(value)
         case float():

@@ -12,7 +12,7 @@ from capset.errors import InvalidArguments
 from capset.kernel.channel import Lane, Outlet
 from capset.kernel.emission import outcome_message
 from capset.kernel.invocation import Invocation, Road
-from capset.kernel.pipeline import never_begun, travel
+from capset.kernel.pipeline import never_begun, settle, travel
 from capset.kernel.processing import Processing
 from capset.kernel.stages.lookup import refusing_road
 from capset.kernel.world import World
@@ -56,10 +56,13 @@ class Duplex:
     async def send(self, data: Any = None, *, message: Message | None = None) -> None:  # of the processor's own type
         """Send a message with this data, or a whole one; return when its turn has come.
 
-        Raises ``RuntimeError`` after ``finish()``, and outside of ``async with``.
+        Raises ``RuntimeError`` after ``finish()``, outside of ``async with``, and once the stream has ended, as it does
+        when the kernel closes.
         """
         if self._task is None or self._inside.is_finished or self._inlet.is_left:
-            raise RuntimeError("messages are sent inside of async with session.open(…), and before finish()")
+            raise RuntimeError(
+                "messages are sent inside of async with session.open(…), before finish(), and before it has ended"
+            )
         kind = self._road.tool.kind if self._road.tool else "command"
         await self._inside.send(Message(kind, self._road.type, data) if message is None else message)
 
@@ -128,10 +131,13 @@ class Duplex:
         await self._world.stop({task for task in tasks if task is not None and not task.done()})
 
     def _settle(self, task: asyncio.Task[None]) -> None:
+        if self._running is not None:
+            settle(self._running, task)
         if self._processor is not None:
             self._processor.end()
         self._give_back()
-        self._outside.finish(outcome_message(self._running) if self._running and self._running.outcome else None)
+        self._inlet.leave()  # whoever sends from now on would wait for ever
+        self._outside.finish(outcome_message(self._running) if self._running else None)
         self._outlet.end()
 
     def _give_back(self) -> None:

@@ -89,12 +89,11 @@ async def wait_for_consumer(call: Invocation, turn: Turn) -> None:
     The tool's own timeout stands still meanwhile; a deadline from outside does not (K16). Raises ``ConsumerTimeout``
     when the consumer lets it wait for too long.
     """
-    scope, left = call.scope, None
+    scope = call.scope
     call.blocked += 1
     if scope is not None and call.blocked == 1 and (end := scope.when()) is not None and not scope.expired():
-        left = end - asyncio.get_running_loop().time()
+        call.time_left = end - asyncio.get_running_loop().time()
         scope.reschedule(call.deadline)
-        call.time_left = left
     try:
         if call.consumer_timeout is None:
             await turn
@@ -114,9 +113,8 @@ async def _patiently(call: Invocation, turn: Turn, seconds: float) -> None:
     began = loop.time()
     try:
         while not turn.done():
-            moved = (
-                lane.moved if lane is not None else 0.0
-            )  # while a consumer takes others' messages, it is not stalled
+            # While a consumer takes others' messages, it is not stalled.
+            moved = lane.moved if lane is not None else 0.0
             left = max(began, moved) + seconds - loop.time()
             if left <= 0:
                 call.stalled = ConsumerTimeout(

@@ -12,6 +12,7 @@ from pydantic import BaseModel
 from capset.definitions.contracts import Contract
 from capset.definitions.messages import Message
 from capset.definitions.misfits import MISFITS, misfits
+from capset.definitions.strict_json import MAX_INTEGER
 from capset.errors import CapsetError, ConsumerTimeout, Field, InvalidOutput, ToolError
 from capset.kernel.emission import emitted, unheard, wait_for_consumer
 from capset.kernel.invocation import MISSING, Invocation
@@ -68,6 +69,8 @@ class Emitter:
                 data = schema.check(data)
                 if not schema.is_exact:
                     data = schema.jsonable(data)
+                elif isinstance(data, int) and not -MAX_INTEGER < data < MAX_INTEGER:
+                    raise ValueError("an integer that is too long to write")
             except (ValueError, RecursionError) as error:
                 raise self._misfit(named, data, error) from None
             if call.lane is None:
@@ -92,7 +95,7 @@ class Emitter:
     def _answer(self, name: str, data: Any) -> None:
         if len(self._replies) > 1:  # else the road checks it, as every tool's
             try:
-                self._replies[name].check(data)
+                data = self._replies[name].check(data)  # all of them together might take it for another's
             except MISFITS as error:
                 raise self._misfit(name, data, error) from None
         self.call.reply_type, self.reply = name, data

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable
 from copy import copy
@@ -113,6 +114,14 @@ def never_begun(call: Invocation) -> None:
     """Put a call on record that was cancelled before its first step: it is an attempt all the same."""
     if call.outcome is None:
         call.place.world.calls += 1
+        record_cancelled(call)
+
+
+def settle(call: Invocation, task: asyncio.Task[None]) -> None:
+    """Put a call on record whose task has ended without an outcome, or was cancelled and is abandoned (K15, K17)."""
+    if task.done():
+        never_begun(call)
+    elif call.outcome is None:
         record_cancelled(call)
 
 

@@ -12,7 +12,7 @@ from capset.definitions.messages import Message
 from capset.kernel.channel import Lane, Outlet
 from capset.kernel.emission import outcome_message
 from capset.kernel.invocation import Invocation
-from capset.kernel.pipeline import never_begun, travel
+from capset.kernel.pipeline import settle, travel
 from capset.kernel.streaming import buffer_of
 from capset.kernel.world import World
 
@@ -142,10 +142,11 @@ class Serving:
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         call = self._calls.pop(task)
-        never_begun(call)
+        settle(call, task)
         if call.lane is not None:
             call.lane.finish(outcome_message(call))
-            call.lane = call.inbound = None  # its record may be read much later
+        if task.done():  # else it may go on, and finds that nobody listens
+            call.lane = call.inbound = call.value = call.data = None  # its record may be read much later
 
     def _drained(self) -> None:
         self._running -= 1

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from copy import copy
-from math import isfinite
-from typing import Any, ParamSpec, Self
+from sys import float_info
+from typing import Any, ParamSpec, Self, TypeGuard, cast
 
 from pydantic import BaseModel
 from typing_extensions import TypeVar
@@ -175,7 +175,7 @@ class Session:
         if meta is not None:
             call.cause = str(meta.correlation), str(meta.id)
             call.traceparent = meta.traceparent
-            if isinstance(meta.deadline, int | float) and isfinite(meta.deadline):
+            if _is_moment(meta.deadline):
                 left = meta.deadline - self._place.world.clock.time_ns() / 1e9
                 end = asyncio.get_running_loop().time() + left
                 call.deadline = end if call.deadline is None else min(end, call.deadline)
@@ -235,6 +235,12 @@ def _misfit(tool: AnyTool, message: Message, *, is_added: bool) -> str | None:
     for name in ("id", "correlation"):
         if not isinstance(getattr(meta, name), str):
             return f"the {name} of a message is text, not {type(getattr(meta, name)).__name__}"
-    if meta.deadline is not None and not (isinstance(meta.deadline, int | float) and isfinite(meta.deadline)):  # pyright: ignore[reportUnnecessaryIsInstance]  # untyped callers
-        return f"a deadline is a finite number of seconds, not {meta.deadline!r}"
+    if meta.deadline is not None and not _is_moment(meta.deadline):
+        return "a deadline is a finite number of seconds, in Unix time"
     return None
+
+
+def _is_moment(deadline: object) -> TypeGuard[float]:
+    """Whether a deadline is a number that is neither NaN nor beyond every float, as an integer can be."""
+    is_number = isinstance(deadline, int | float) and not isinstance(deadline, bool)
+    return is_number and abs(cast("float", deadline)) <= float_info.max

@@ -12,7 +12,7 @@ from capset.kernel.calling import ended
 from capset.kernel.channel import Lane, Outlet
 from capset.kernel.emission import outcome_message
 from capset.kernel.invocation import Invocation
-from capset.kernel.pipeline import never_begun, travel
+from capset.kernel.pipeline import settle, travel
 from capset.kernel.results import Result
 
 
@@ -93,7 +93,7 @@ class Messages:
         return message
 
     def _settle(self, task: asyncio.Task[None]) -> None:
-        never_begun(self._call)
+        settle(self._call, task)
         self._lane.finish(outcome_message(self._call))
         self._outlet.end()
 

@@ -68,9 +68,9 @@ class World:
         self._tasks: dict[asyncio.Task[None], Callable[[asyncio.Task[None]], None] | None] = {}
         """Those that the kernel waits for, each with what is told that it has ended."""
         self._stopping: set[asyncio.Task[None]] = set()
+        """Those that the kernel has cancelled."""
         self.readers: set[asyncio.Task[None]] = set()
         """Those that take messages of which new calls come."""
-        """Those that the kernel has cancelled."""
         self.abandoned = 0
         """How many tasks were left behind, since they did not end when they were cancelled (K15)."""
 
@@ -87,20 +87,17 @@ class World:
     def spawn(
         self, work: Coroutine[None, None, None], ended: Callable[[asyncio.Task[None]], None] | None = None
     ) -> asyncio.Task[None]:
-        """Start a task that the kernel waits for. ``ended`` is called when it has, even if it never began."""
+        """Start a task that the kernel waits for. ``ended`` is called when it has, or is abandoned."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks[task] = ended
         task.add_done_callback(self._end)
         return task
 
     def abandon(self, task: asyncio.Task[None]) -> None:
-        """Wait no more for a task that swallows its expiry, and let it count as ended, since its outcome is told."""
-        self._give_up(task)
-        self._end(task)
-
-    def _give_up(self, task: asyncio.Task[None]) -> None:
+        """Wait no more for a task that swallows its cancellation, and let it count as ended."""
         self.abandoned += 1
         _log.error("a call did not end within %s s of its cancellation and is abandoned: %r", CLEANUP_SECONDS, task)
+        self._end(task)
 
     def _end(self, task: asyncio.Task[None]) -> None:
         ended = self._tasks.pop(task, None)
@@ -156,7 +153,4 @@ class World:
         self.cancel(tasks)
         _, late = await asyncio.wait(tasks, timeout=CLEANUP_SECONDS)
         for task in late:
-            self._give_up(task)
-            ended = self._tasks.pop(task)
-            if ended is not None:
-                task.add_done_callback(ended)
+            self.abandon(task)

@@ -96,7 +96,7 @@ async def test_a_handler_whose_deadline_has_passed_never_starts(ago: float) -> N
         await check_late(opened)
 
 
-@pytest.mark.parametrize("deadline", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("deadline", [math.nan, math.inf, -math.inf, 10**400, True])
 async def test_a_deadline_that_is_no_time_is_refused(deadline: float) -> None:
     wait = waiting(seconds=0)
     async with desk(wait) as opened:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from typing import Any
+from typing import Any, Literal
 
 import pytest
+from pydantic import BaseModel
 
-from capset import Message
+from capset import Message, Tool, handles
 from capset.errors import InternalError, InvalidOutput
 from tests.kernel.streams.support import (
     DOORS,
@@ -43,6 +44,7 @@ NONSENSE = [
     Message("error", "Work.Do", {"message": "bad", "fields": [{"path": 7, "expected": "text"}]}),
     Message("error", "Work.Do", {"message": "bad", "fields": 7}),
     Step.model_construct(data=object()),
+    Step(data=10**5000),
 ]
 
 
@@ -70,6 +72,49 @@ async def test_an_emission_of_the_wrong_type_ends_the_call(stage: Stage, emissio
             assert [one.kind for one in found] == ["event", "error"]
             assert codes(found) == ["invalid_output"]
         assert await outcomes(opened) == ["failed"] * len(DOORS)
+
+
+class Stop(BaseModel):
+    """Stop it."""
+
+    kind: Literal["command"] = "command"
+    type: Literal["Work.Stop"] = "Work.Stop"
+
+
+class Wider(Wanted):
+    of: int = 0
+
+
+class Widened(BaseModel):
+    """All of them, and of how many."""
+
+    kind: Literal["reply"] = "reply"
+    type: Literal["Work.Widened"] = "Work.Widened"
+    data: Wider
+
+
+class Plain(BaseModel):
+    """All of them."""
+
+    kind: Literal["reply"] = "reply"
+    type: Literal["Work.Plain"] = "Work.Plain"
+    data: Wanted
+
+
+@pytest.mark.spec("K9")
+@pytest.mark.parametrize(
+    "emission", [Message("reply", "Work.Plain", {"to": 3}), Message("reply", "Work.Plain", Wanted(to=3))]
+)
+async def test_one_of_several_replies_has_the_shape_of_its_own_type(stage: Stage, emission: Message) -> None:
+    async def handle(message: Any, emit: Any, ctx: object) -> None:
+        await emit(emission)
+
+    called = Tool.from_processor(
+        inbound=Stop, outbound=Widened | Plain, factory=handles(handle), description="Reply in one of two ways."
+    )
+    async with stage(called) as opened, opened.session.stream(called) as messages:
+        (reply,) = [one async for one in messages]
+        assert (reply.type, reply.data) == ("Work.Plain", {"to": 3})
 
 
 @pytest.mark.spec("K2", "K10")

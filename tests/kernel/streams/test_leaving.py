@@ -206,7 +206,7 @@ async def test_one_that_swallows_its_cancellation_and_emits_again_is_ended(
         await nobody_left(opened)
 
 
-@pytest.mark.spec("K15")
+@pytest.mark.spec("K15", "K17")
 @pytest.mark.parametrize("door", DOORS)
 async def test_one_that_will_not_end_is_abandoned_counted_and_reported(
     stage: Stage, door: str, impatient: float, caplog: pytest.LogCaptureFixture
@@ -228,5 +228,7 @@ async def test_one_that_will_not_end_is_abandoned_counted_and_reported(
             await turns()
         assert opened.kernel.abandoned == 1
         assert caplog.text.count("is abandoned") == 1
+        assert await outcomes(opened) == ["cancelled"]
         release.set()
         await nobody_left(opened)
+        assert await outcomes(opened) == ["cancelled"], "what came of it later concerns nobody"

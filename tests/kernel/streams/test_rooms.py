@@ -295,6 +295,18 @@ async def test_a_message_to_another_tool_does_not_get_to_this_processor(stage: S
         assert len(await opened.records(tool="Work_Other")) == 1
 
 
+@pytest.mark.spec("K8", "K17")
+async def test_nothing_can_be_sent_once_the_kernel_has_closed(stage: Stage) -> None:
+    called = counting("process", Log())
+    async with stage(called, closes=False) as opened:
+        room = await opened.session.open("Work.Do").__aenter__()
+    async with asyncio.timeout(2):
+        with pytest.raises(RuntimeError, match="has ended"):
+            await room.send({"to": 1})
+        assert [one async for one in room] == []
+        await room.__aexit__(None, None, None)
+
+
 async def test_a_room_is_entered_once_and_read_inside(stage: Stage) -> None:
     called = counting("process", Log())
     async with stage(called) as opened:

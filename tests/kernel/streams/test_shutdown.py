@@ -5,14 +5,27 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncGenerator
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from capset import Message
 from capset.kernel import kernel as kernel_module
-from tests.kernel.streams.support import DOORS, Done, Log, Stage, Step, counting, outcomes, processor, sent
-from tests.kernel.support import records_of, turns, until
+from tests.kernel.streams.support import (
+    DOORS,
+    Done,
+    Log,
+    Stage,
+    Step,
+    codes,
+    counting,
+    outcomes,
+    processor,
+    sent,
+    through,
+)
+from tests.kernel.support import desk, records_of, turns, until
 
 
 @pytest.mark.spec("K15", "K17")
@@ -93,6 +106,33 @@ async def test_closing_takes_no_new_messages_and_does_not_wait_for_them(stage: S
     assert asyncio.get_running_loop().time() - began < 2, "what reads is not waited for"
     closing.set()
     assert [one.kind for one in await reading] == ["event"] * 3 + ["reply"]
+
+
+@pytest.mark.spec("K15", "K17")
+@pytest.mark.parametrize("door", DOORS)
+async def test_who_reads_one_that_will_not_end_is_told_of_its_end(door: str, impatient: float) -> None:
+    release, started = asyncio.Event(), asyncio.Event()
+
+    async def process(messages: Any, emit: Any, ctx: object) -> None:
+        async for _ in messages:
+            started.set()
+            while not release.is_set():
+                with suppress(asyncio.CancelledError):
+                    await release.wait()
+
+    called = processor(process)
+
+    async def read() -> list[Message]:
+        async with through(door, opened, called) as messages:
+            return [one async for one in messages]
+
+    async with desk(called) as opened:
+        reading = asyncio.create_task(read())
+        await started.wait()
+    async with asyncio.timeout(2):
+        assert codes(await reading) == ["cancelled"]
+    release.set()
+    await turns()
 
 
 async def all_of(stream: Any) -> list[Message]:

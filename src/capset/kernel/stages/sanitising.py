@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from capset.composition.installing import Installed
+from capset.definitions.strict_json import MAX_INTEGER
 from capset.errors import InvalidOutput
 from capset.kernel.invocation import MISSING, Invocation, Step
-
-MAX_INTEGER: Final = 10**4000
-"""Python writes no integer of more than 4,300 decimal digits."""
 
 
 def sanitising(installed: Installed) -> Step | None:
