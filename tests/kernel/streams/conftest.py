@@ -29,8 +29,9 @@ def anyio_backend(request: pytest.FixtureRequest) -> object:
 
 @pytest.fixture
 def stage(request: pytest.FixtureRequest, tmp_path: Path) -> Stage:
-    """Give the stage: on SQLite, unless the test asks for ``memory``."""
-    path = None if getattr(request, "param", "sqlite") == "memory" else tmp_path / "capset.db"
+    """Give the stage: on SQLite, but in memory where the test asks for that, or on uvloop, which changes no store."""
+    is_quick = "uvloop" in request.node.name and not hasattr(request, "param")
+    path = None if is_quick or getattr(request, "param", "sqlite") == "memory" else tmp_path / "capset.db"
     return Stage(path)
 
 
