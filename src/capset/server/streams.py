@@ -64,7 +64,7 @@ class Streams:
         try:
             await left
         finally:
-            with contextlib.suppress(NotImplementedError):
+            with contextlib.suppress(NotImplementedError):  # on Windows, as above
                 loop.remove_reader(self._writing)
 
 
