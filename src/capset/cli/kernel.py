@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import signal
 import sys
 from collections import deque
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ import typer
 from capset.cli.exits import Exit, guarded
 from capset.cli.opening import announce, find_served, open_kernel
 from capset.cli.options import Db, Env, Grant, Who, check_seconds
+from capset.cli.process import on_ending
 from capset.cli.settings import Settings, load_settings
 from capset.definitions.messages import Message
 from capset.kernel.kernel import AT_ONCE, DRAIN_SECONDS
@@ -154,6 +154,4 @@ def _end_by_signals(serving: asyncio.Task[None], answers: Serving, incoming: _In
         else:
             cancel()
 
-    for number in (signal.SIGINT, signal.SIGTERM):
-        with contextlib.suppress(NotImplementedError):  # on Windows, where Ctrl-C ends it with 130
-            loop.add_signal_handler(number, end)
+    on_ending(end)

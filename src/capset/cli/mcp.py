@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import signal
 import sys
 from collections.abc import Awaitable, Callable
 from typing import Annotated
@@ -14,6 +13,7 @@ import typer
 from capset.cli.exits import Exit, guarded
 from capset.cli.opening import announce, find_served, open_session
 from capset.cli.options import Db, Env, Grant, Who
+from capset.cli.process import on_ending
 from capset.cli.settings import Settings, load_settings
 from capset.errors import DefinitionError
 from capset.kernel.registry import Registry
@@ -61,10 +61,7 @@ async def _serve(serve: Serve, settings: Settings, agent: str | None, session_id
     found = find_served(registry, agent, session_id)
     async with open_session(settings, registry, found, session_id) as session:
         serving = asyncio.ensure_future(serve(session))
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            with contextlib.suppress(NotImplementedError):  # on Windows, where Ctrl-C ends it with 130
-                loop.add_signal_handler(number, serving.cancel)
+        on_ending(serving.cancel)
         announce(session)
         with contextlib.suppress(asyncio.CancelledError):
             await serving

@@ -1,13 +1,25 @@
-"""What the command finds around it: standard streams that may be missing or take few characters, and the log."""
+"""What the command finds around it: standard streams that may be missing or take few characters, signals, the log."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import io
 import logging
 import os
+import signal
 import sys
+from collections.abc import Callable
 
 from capset.cli.output import one_line
+
+
+def on_ending(end: Callable[[], object]) -> None:
+    """Call ``end`` at each SIGINT and SIGTERM, in the event loop that runs."""
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        with contextlib.suppress(NotImplementedError):  # on Windows, where Ctrl-C ends it with 130
+            loop.add_signal_handler(number, end)
 
 
 def prepare() -> None:
