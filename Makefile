@@ -4,15 +4,19 @@
 PYTHON ?= python3
 BIN := .venv/bin
 SETUP := .venv/.capset-setup
+PEERS := .venv-bench/.capset-setup
+EXTRAS := --extra server --extra mcp --extra agent --extra postgres --extra web --extra email
 
 export NO_MKDOCS_2_WARNING := 1
 export UV_LINK_MODE := copy
 export UV_PROJECT_ENVIRONMENT := .venv
 export UV_PYTHON_DOWNLOADS := never
 unexport VIRTUAL_ENV
+# What was compiled is kept, or each of the many processes that the tests start would compile all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve test check format bench examples docs conformance clean
+.PHONY: help setup demo serve test check format bench examples docs conformance faults clean
 
 help: ## show this list
 	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 22
@@ -42,8 +46,8 @@ format: $(SETUP) ## format the code and mend what can be mended
 	@$(BIN)/ruff check --fix
 	@$(BIN)/ruff format
 
-bench: $(SETUP) ## measure, side by side with peers (ARGS="--quick --json")
-	@$(BIN)/python -m benchmarks $(ARGS)
+bench: $(PEERS) ## measure, side by side with peers (ARGS="--quick --json")
+	@.venv-bench/bin/python -m benchmarks $(ARGS)
 
 examples: $(SETUP) ## run every example in a fresh folder
 	@scripts/install_for_tests.sh
@@ -55,8 +59,12 @@ docs: $(SETUP) ## build the documentation into site/
 conformance: $(SETUP) ## hold a real server against the official MCP conformance suite
 	@$(BIN)/python -m scripts.conformance
 
+faults: $(SETUP) ## kill processes at random moments, and check what they left (KILLS=200 SEED=1)
+	@scripts/install_for_tests.sh
+	@CAPSET_KILLS=$(or $(KILLS),200) CAPSET_SEED=$(or $(SEED),1) $(BIN)/pytest -q -s -n 0 tests/faults/test_random_kills.py
+
 clean: ## remove everything that was built
-	@rm -rf .venv .hypothesis .import_linter_cache .pytest_cache .ruff_cache dist site scripts/conformance/node_modules
+	@rm -rf .venv .venv-bench .hypothesis .import_linter_cache .pytest_cache .ruff_cache dist site scripts/conformance/node_modules
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(SETUP): pyproject.toml uv.lock
@@ -70,5 +78,10 @@ $(SETUP): pyproject.toml uv.lock
 	  $(PYTHON) -m venv --clear .venv && $(BIN)/python -m pip install -qq uv; \
 	}
 	@echo "setup: installing what uv.lock names"
-	@$(BIN)/uv sync --frozen --quiet --extra server --extra mcp --extra agent --extra postgres
+	@$(BIN)/uv sync --frozen --quiet $(EXTRAS)
+	@touch $@
+
+$(PEERS): $(SETUP)
+	@echo "bench: installing the peers into .venv-bench"
+	@UV_PROJECT_ENVIRONMENT=.venv-bench $(BIN)/uv sync --frozen --quiet --group peers $(EXTRAS)
 	@touch $@

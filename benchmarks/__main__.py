@@ -1,18 +1,36 @@
-"""``python -m benchmarks [--quick] [--json]``: measure everything, and print a table or a JSON list."""
+"""``python -m benchmarks [--quick] [--json] [--save FILE]``: measure everything, and print a table or a JSON list."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
+import platform
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import compose, evaluating, fingerprints, governed_call, import_cpu, rest_call, state, streams
+from benchmarks import (
+    compose,
+    durable,
+    evaluating,
+    fingerprints,
+    governed_call,
+    import_cpu,
+    registered,
+    rest_call,
+    state,
+    streams,
+)
 from benchmarks.row import Row
 
 MEASURES = (
     governed_call.measure,
+    durable.measure,
+    registered.measure,
     import_cpu.measure,
     compose.measure,
     fingerprints.measure,
@@ -22,18 +40,46 @@ MEASURES = (
     rest_call.measure,
 )
 
+PACKAGES = ("pydantic", "pydantic-ai-slim", "fastmcp", "langchain-core", "openai-agents")
+"""Whose versions a saved result names."""
+
 
 def main() -> None:
     """Run every benchmark. A target that is missed is reported, and fails nothing: timings are no tests."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=main.__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer rounds")
     parser.add_argument("--json", action="store_true", help="print a JSON list")
+    parser.add_argument("--save", metavar="FILE", type=Path, help="write the result there too, with the machine's kind")
     options = parser.parse_args()
     rows = [row for measure in MEASURES for row in measure(quick=options.quick)]
+    if options.save:
+        options.save.write_text(
+            json.dumps(_result(rows, quick=options.quick), ensure_ascii=False, indent=1) + "\n", encoding="utf-8"
+        )
     if options.json:
         print(json.dumps([row.plain() for row in rows], ensure_ascii=False))
     else:
         _print_table(rows)
+
+
+def _result(rows: list[Row], *, quick: bool) -> dict[str, Any]:
+    """Return what was measured, and on what: in general words, nothing that names a machine."""
+    machine = {
+        "cores": os.cpu_count(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+    }
+    return {"machine": machine, "packages": _versions(), "quick": quick, "rows": [row.plain() for row in rows]}
+
+
+def _versions() -> dict[str, str]:
+    found: dict[str, str] = {}
+    for name in PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
 
 
 def _print_table(rows: list[Row]) -> None:

@@ -1,7 +1,7 @@
-"""Tie the tests to the requirements: docs/spec defines ids such as G12, tests carry them.
+"""Tie the tests to the requirements: docs/spec defines ids such as G12, docs/threat-model.md T3; tests carry them.
 
 A test carries ids by `@pytest.mark.spec("G12", "G13")` (or by `pytestmark`, or by the marks of a parameter).
-An id that docs/spec does not define is refused; an id that docs/spec/finished.md lists must have a test.
+An id that neither defines is refused; every threat, and every id in docs/spec/finished.md, must have a test.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 DEFINITION: Final = re.compile(r"\*\*([CFKGP]\d+)\*\*")
+THREAT: Final = re.compile(r"\*\*(T\d+)\*\*")
 LIST_ITEM: Final = re.compile(r"^\s*[-*+]\s+(?P<text>.*)$")
 FINISHED_ID: Final = re.compile(r"([CFKGP]\d+)\b")
 
@@ -45,6 +46,17 @@ def finished_ids(root: Path) -> list[Mention]:
     return [
         Mention(f"{page.relative_to(root).as_posix()}:{number}", found[1] if found else None)
         for number, found in ((number, FINISHED_ID.match(text)) for number, text in items)
+    ]
+
+
+def threat_ids(root: Path) -> list[Mention]:
+    """Collect the ids that docs/threat-model.md defines, in bold."""
+    page = root / "docs/threat-model.md"
+    lines = page.read_text("utf-8").splitlines() if page.exists() else []
+    return [
+        Mention(f"docs/threat-model.md:{number}", found)
+        for number, line in enumerate(lines, start=1)
+        for found in THREAT.findall(line)
     ]
 
 
@@ -91,7 +103,9 @@ def problems(defined: Collection[str], finished: Collection[Mention], carried: C
 
 def main(root: Path) -> int:
     """Print the figures, then the problems; the exit code is 1 when there are any."""
-    defined, finished, carried = spec_ids(root), finished_ids(root), carried_ids(root)
+    threats, carried = threat_ids(root), carried_ids(root)
+    defined = spec_ids(root) | {threat.id for threat in threats if threat.id}
+    finished = [*finished_ids(root), *threats]
     tested = {mention.id for mention in carried} & defined
     print(f"spec ids: {len(defined)} defined, {len(tested)} carried by tests, {len(finished)} finished")
     found = problems(defined, finished, carried)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import warnings
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -18,6 +19,15 @@ from capset.stores.base import GROUP
 from capset.stores.sql.postgres.store import open_postgres
 from capset.stores.sql.tables import metadata
 
+WATCH = """
+cat
+[ -d "$0" ] || exit
+server=$(head -n 1 "$0/postmaster.pid")
+kill -QUIT "$server"
+while kill -0 "$server"; do sleep 0.1; done
+rm -r "$0"
+"""
+"""Waits for the end of whoever started it, and then ends the server in a folder that was left behind."""
 TEMPLATE = "capset_template"
 # The computer of a test does not fail, only processes do; and what a crash of it would cost is not what is tested.
 SETTINGS = "fsync = off\nfull_page_writes = off\nautovacuum = off\nshared_buffers = 32MB\n"
@@ -45,6 +55,13 @@ class Server:
                 file.write(SETTINGS)
             rules = folder / "pg_hba.conf"
             rules.write_text(f"local all {GUARDED} scram-sha-256\n{rules.read_text()}")
+            # A process that is killed stops no server; this one outlives it.
+            self._watch = subprocess.Popen(
+                ["sh", "-c", WATCH, folder],
+                stdin=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
             self._server.start()
         self._numbers = count()
         self._free: list[str] = []
@@ -98,6 +115,7 @@ class Server:
     def remove(self) -> None:
         """Stop the server and remove its folder."""
         self._server.cleanup()
+        self._watch.communicate()
 
 
 def require_scheme() -> None:

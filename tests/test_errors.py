@@ -52,14 +52,21 @@ def test_every_error_has_a_code_and_a_status(error: type[CapsetError]) -> None:
 
 @pytest.mark.spec("G4")
 def test_a_refusal_is_told_apart_from_a_failure() -> None:
-    refusals = {"Unauthenticated", "NotFound", "PermissionDenied", "ApprovalRequired", "InvalidArguments"}
+    refusals = {
+        *("Unauthenticated", "NotFound", "PermissionDenied", "InvalidArguments"),
+        *("ApprovalRequired", "ApprovalRejected", "ApprovalExpired", "ApprovalVoid"),
+        *("LimitExceeded", "BudgetExceeded", "TooManyRefusals"),
+    }
     assert {one.__name__ for one in TREE if one.refusal} == refusals
     retryable = {
         "Cancelled",
         "ConcurrentModificationError",
         "ConsumerTimeout",
         "DeadlineExceeded",
+        "LimitExceeded",
         "StoreError",
+        "TooManyRefusals",
+        "TransientError",
         "Unreachable",
     }
     assert {one.__name__ for one in TREE if one.retryable} == retryable

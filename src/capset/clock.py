@@ -38,6 +38,15 @@ def iso(time_ns: int) -> str:
     return f"{_second(seconds)}.{nanoseconds // 1000:06d}Z"
 
 
+def iso_of(time: datetime) -> str:
+    """Format an aware time as ``iso`` does; one beyond the calendar's ends in UTC is that end."""
+    try:
+        utc = time.astimezone(UTC)
+    except OverflowError:
+        utc = (datetime.min if time.year == 1 else datetime.max).replace(tzinfo=UTC)  # noqa: DTZ901 - they have it now
+    return f"{utc.replace(tzinfo=None).isoformat(timespec='microseconds')}Z"
+
+
 @lru_cache(64)
 def _second(seconds: int) -> str:
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}"

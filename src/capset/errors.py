@@ -17,12 +17,19 @@
     │   └── KindError              422  a block was given what its kind cannot have
     ├── Unauthenticated        401  no API key, or one that is unknown, expired or revoked
     ├── Conflict               409  what is there does not allow it: read-only, archived, under way
-    │   └── Outdated           412  it has been changed since the version that was expected
+    │   ├── Outdated           412  it has been changed since the version that was expected
+    │   └── ApprovalVoid       409  an approval that was used, or is for another call, or for a tool that has changed
     ├── NotFound                   404  nothing of that name, here, for this principal
     ├── PermissionDenied           403  a permission is missing, a policy denied, or a snapshot pruned the tool
-    │   └── ApprovalRequired       403  a policy asks for an approval, and nobody has given it
+    │   ├── ApprovalRequired       403  somebody has to approve the call first; ``approval`` is the request's id
+    │   └── ApprovalRejected       403  whoever was asked said no
+    │       └── ApprovalExpired    403  nobody answered in time
+    ├── LimitExceeded              429  a limit is used up; ``retry_after`` says for how long
+    │   ├── BudgetExceeded         429  what a session, or a run, may use is used up
+    │   └── TooManyRefusals        429  so many calls were refused that no more are looked at for a while
     ├── InvalidArguments           422  the arguments do not fit the tool's schema; every field is listed
     ├── ToolError                  400  raised by handlers: the model reads the message word for word
+    │   ├── TransientError         503  it may work when it is tried again (spec 4, G25)
     │   ├── FileError              400  a file operation that cannot be done as asked; 404 where there is no such file
     │   │   └── VersionMismatch    412  the file is not in the version that was expected
     │   └── StateError             400  state or a resource that cannot be had or written; 404 where its scope is not
@@ -75,6 +82,8 @@ class CapsetError(Exception):
     retryable: bool = False
     refusal: ClassVar[bool] = False
     """True where the error means that governance refused a call, not that something failed."""
+    retry_after: float | None = None
+    """Seconds after which the same call may pass, where that is known (spec 4, G14)."""
 
     def __init__(
         self,
@@ -156,6 +165,11 @@ class Outdated(Conflict):
     status = 412
 
 
+class ApprovalVoid(Conflict):
+    code = "approval_void"
+    refusal = True
+
+
 class NotFound(CapsetError):
     code = "not_found"
     status = 404
@@ -169,7 +183,47 @@ class PermissionDenied(CapsetError):
 
 
 class ApprovalRequired(PermissionDenied):
+    """``approval`` is the id of the request that somebody has to decide; ``None`` where none could be made."""
+
     code = "approval_required"
+
+    def __init__(
+        self, message: str, *, approval: str | None = None, hint: str | None = None, fields: Iterable[Field] = ()
+    ) -> None:
+        super().__init__(message, hint=hint, fields=fields)
+        self.approval = approval
+
+
+class ApprovalRejected(PermissionDenied):
+    code = "approval_rejected"
+
+
+class ApprovalExpired(ApprovalRejected):
+    code = "approval_expired"
+
+
+class LimitExceeded(CapsetError):
+    """``retry_after`` is in seconds and exact: before it the call is refused, at it allowed (spec 4, G14)."""
+
+    code = "limit_exceeded"
+    status = 429
+    retryable = True
+    refusal = True
+
+    def __init__(
+        self, message: str, *, retry_after: float | None = None, hint: str | None = None, fields: Iterable[Field] = ()
+    ) -> None:
+        super().__init__(message, hint=hint, fields=fields)
+        self.retry_after = retry_after
+
+
+class BudgetExceeded(LimitExceeded):
+    code = "budget_exceeded"
+    retryable = False
+
+
+class TooManyRefusals(LimitExceeded):
+    code = "too_many_refusals"
 
 
 class InvalidArguments(CapsetError):
@@ -205,6 +259,14 @@ class ToolError(CapsetError):
             if type(status) is not int or not 400 <= status <= 599:
                 raise ValueError(f"a ToolError's status lies in 400–599, not {status!r}")
             self.status = status
+
+
+class TransientError(ToolError):
+    """Raise it in the handler of an idempotent tool that has ``retry``: it is run again (spec 4, G25)."""
+
+    code = "transient"
+    status = 503
+    retryable = True
 
 
 class FileError(ToolError):

@@ -2,33 +2,65 @@
 
 from __future__ import annotations
 
+from capset.definitions.approvals import Answer, ApprovalRow, Approver
 from capset.definitions.data import Document, DocumentsHandle, ResourceHandle, StateHandle
 from capset.definitions.files import Files, FileStat, normalise_path
+from capset.definitions.governance import Governance
+from capset.definitions.limits import Budget, Limit
 from capset.definitions.resources import Documents
+from capset.definitions.retries import Retry
+from capset.definitions.roles import Roles
+from capset.definitions.schema_tools import schema_tool
 from capset.definitions.secrets import Secrets
-from capset.errors import FileError, StateError
+from capset.errors import FileError, StateError, TransientError
+from capset.fingerprint.checkpoints import Checkpoint
+from capset.fingerprint.signing import CheckpointKey, PublicKey
+from capset.kernel.actions import ActionRegistry, ActionResult, ExecutionContext
+from capset.kernel.checkpointing import Checkpoints
 from capset.kernel.duplex import Duplex
 from capset.kernel.generating import GeneratorRunner, ModelStep, Turn
 from capset.kernel.hosting.events import ContextMerged, SessionTurn, TurnEnded, TurnFailed, TurnStarted
 from capset.kernel.hosting.hooks import SessionHooks
 from capset.kernel.hosting.host import SessionHost
 from capset.kernel.hosting.session import HostedSession
+from capset.kernel.in_thread import in_thread
 from capset.kernel.introspection import ToolView, tools_of
 from capset.kernel.serving import Serving
+from capset.net.client import HttpClient
+from capset.net.resolving import Resolver, system_resolver
+from capset.net.response import HttpResponse
 
 __all__ = [
+    "ActionRegistry",
+    "ActionResult",
+    "Answer",
+    "ApprovalRow",
+    "Approver",
+    "Budget",
+    "Checkpoint",
+    "CheckpointKey",
+    "Checkpoints",
     "ContextMerged",
     "Document",
     "Documents",
     "DocumentsHandle",
     "Duplex",
+    "ExecutionContext",
     "FileError",
     "FileStat",
     "Files",
     "GeneratorRunner",
+    "Governance",
     "HostedSession",
+    "HttpClient",
+    "HttpResponse",
+    "Limit",
     "ModelStep",
+    "PublicKey",
+    "Resolver",
     "ResourceHandle",
+    "Retry",
+    "Roles",
     "Secrets",
     "Serving",
     "SessionHooks",
@@ -37,10 +69,14 @@ __all__ = [
     "StateError",
     "StateHandle",
     "ToolView",
+    "TransientError",
     "Turn",
     "TurnEnded",
     "TurnFailed",
     "TurnStarted",
+    "in_thread",
     "normalise_path",
+    "schema_tool",
+    "system_resolver",
     "tools_of",
 ]

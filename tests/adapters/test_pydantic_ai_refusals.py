@@ -249,8 +249,8 @@ async def test_a_session_s_own_time_limit_holds() -> None:
 
 async def test_contexts_of_no_run_are_told_apart() -> None:
     async with desk(add) as here:
-        assert await call(here.session, "add", {"a": 1}) == 2
-        assert await call(here.session, "add", {"a": 1}) == 2
+        for _ in range(2):
+            assert (await call(here.session, "add", {"a": 1})).return_value == 2
         records = await here.records()
         assert len({one.correlation for one in records}) == len({one.causation for one in records}) == 2
         assert all(one.correlation for one in records)

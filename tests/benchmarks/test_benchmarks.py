@@ -15,9 +15,9 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.timeout(300)
-def test_the_quick_run_prints_one_json_list() -> None:
+def test_the_quick_run_prints_one_json_list_and_saves_it(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "benchmarks", "--quick", "--json"],
+        [sys.executable, "-m", "benchmarks", "--quick", "--json", "--save", str(tmp_path / "saved.json")],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -26,9 +26,15 @@ def test_the_quick_run_prints_one_json_list() -> None:
     )
     assert done.returncode == 0, done.stderr
     rows = json.loads(done.stdout)
+    saved = json.loads((tmp_path / "saved.json").read_text(encoding="utf-8"))
+    assert saved["rows"] == rows
+    assert saved["quick"] is True
+    assert saved["machine"].keys() == {"cores", "system", "python"}
     names = [row["name"] for row in rows]
     assert len(names) == len(set(names))
-    assert [name for name in names if name.startswith("governed call")]
+    assert "governed call, three policies, one suspends" in names
+    assert [name for name in names if name.startswith("durable intent and outcome")]
+    assert [name for name in names if name.startswith("governed call by name, among")]
     assert {"import capset", "a 1.5 kB tool's first hash"} <= set(names)
     for row in rows:
         assert set(row) == {"name", "value", "unit", "target", "direction", "met", "peers"}

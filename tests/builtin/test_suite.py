@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 
 from capset import Capability, Session
 from capset.builtin.current_time import current_time
+from capset.builtin.database import DatabaseConfig, DatabaseConnection, database
+from capset.builtin.files import FilesConfig, files
 from capset.builtin.memory import MemoryConfig, memory, memory_for, memory_user
 from capset.builtin.noop import noop
 from capset.builtin.session_file_system import session_file_system
@@ -91,6 +97,47 @@ def every_check() -> Iterator[Any]:
 @pytest.mark.spec("P17", "C2", "C3", "C26", "C30")
 @pytest.mark.parametrize("check", list(every_check()))
 async def test_every_builtin_keeps_every_promise(check: Check) -> None:
+    await check()
+
+
+FOLDER = TemporaryDirectory(prefix="capset-suite-")
+PEOPLE = DatabaseConnection(url=f"sqlite:///{FOLDER.name}/people.db", description="Who there is.")
+
+
+@pytest.fixture(scope="module")
+def workspace() -> Iterator[None]:
+    """Fill the folder that the suites of database and files were made for."""
+    with FOLDER:
+        (Path(FOLDER.name) / "notes.txt").write_text("Grüße")
+        with closing(sqlite3.connect(f"{FOLDER.name}/people.db")) as made:
+            made.executescript("CREATE TABLE people (name TEXT); INSERT INTO people VALUES ('ada'), ('bob')")
+        yield
+
+
+@pytest.mark.usefixtures("workspace")
+@pytest.mark.parametrize(
+    "check",
+    [
+        *capability_suite(
+            database,
+            examples={
+                "db_query": [
+                    {"query": "SELECT count(*) AS people FROM people"},
+                    {"query": "SELECT * FROM people WHERE name = ?", "params": ["ada"], "connection": "people"},
+                ]
+            },
+            config=DatabaseConfig(connections={"people": PEOPLE}),
+        ),
+        *capability_suite(
+            files,
+            examples={"file_read": [{"path": "notes.txt"}, {"path": "notes.txt", "encoding": "base64"}]},
+            config=FilesConfig(max_bytes=100),
+            workspace=FOLDER.name,
+        ),
+    ],
+    ids=lambda check: f"{check.__name__}",
+)
+async def test_what_reaches_out_of_the_session_keeps_them_too(check: Check) -> None:
     await check()
 
 

@@ -11,33 +11,63 @@ import socket
 import subprocess
 import sys
 import tempfile
-import threading
+import time
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
+HERE = Path(__file__).parent
 # What commands load when they need it; no driver, and nothing that a third party registers.
-EARLY = ("capset.cli.app", "capset.cli.process", "capset.stores.sql.schema", "alembic.command", "docstring_parser")
+EARLY = ("capset.cli.app", "capset.cli.process", "capset.stores.sql.schema", "docstring_parser")
 DOORS = ("capset.server.app", "capset.server.serving", "capset.server.mcp", "capset.client", "mcp", "uvicorn")
 
 
+class Forked(subprocess.Popen[str]):
+    """A command from a warm start, by who stands in for it: to be waited for, sent signals and killed as it itself."""
+
+    door: str
+
+    def send_signal(self, sig: int) -> None:
+        """Send a signal to the command, once it is there."""
+        path = Path(f"{self.door}.{self.pid}")
+        while self.poll() is None:
+            if path.exists():
+                with contextlib.suppress(ProcessLookupError):  # it ends at this moment
+                    os.kill(int(path.read_text()), sig)
+                return
+            time.sleep(0.001)
+
+    def kill(self) -> None:
+        """Kill the command."""
+        self.send_signal(signal.SIGKILL)
+
+    def terminate(self) -> None:
+        """Ask the command to end."""
+        self.send_signal(signal.SIGTERM)
+
+
 class Warm:
-    """A process that has imported what commands import, and forks itself for each; one command runs at a time."""
+    """A process that has imported what commands import, and forks itself for each."""
 
     def __init__(self, command: Path, environ: Mapping[str, str], modules: Sequence[str]) -> None:
         """Start it for the installed command; what an interpreter reads when it starts, it reads from ``environ``."""
-        self._control, theirs = socket.socketpair()
-        self._turn = threading.Lock()
+        self._folder = tempfile.TemporaryDirectory(prefix="capset-warm-")
+        self._door = str(Path(self._folder.name) / "door")
         self._told = tempfile.TemporaryFile("w+")  # noqa: SIM115  # closed with the process
-        with theirs:
+        self._control, control = socket.socketpair()
+        with control, socket.socket(socket.AF_UNIX) as door:
+            door.bind(self._door)
+            door.listen()
+            ours = [control.fileno(), door.fileno()]
             self._process = subprocess.Popen(
-                [sys.executable, Path(__file__).with_name("warm.py"), str(theirs.fileno()), command, *modules],
-                pass_fds=[theirs.fileno()],
+                [sys.executable, HERE / "warm.py", *map(str, ours), command, *modules],
+                pass_fds=ours,
                 env=environ,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=self._told,
+                start_new_session=True,
             )
 
     def run(
@@ -49,30 +79,35 @@ class Warm:
         """
         request = {"arguments": arguments, "folder": str(folder), "environ": dict(environ)}
         with (
-            self._turn,
+            socket.socket(socket.AF_UNIX) as asking,
             Path(os.devnull).open() as nothing,
             tempfile.TemporaryFile("w+") as out,
             tempfile.TemporaryFile("w+") as err,
         ):
+            asking.connect(self._door)
             line, streams = json.dumps(request).encode() + b"\n", [one.fileno() for one in (nothing, out, err)]
-            self._control.settimeout(None)
-            self._control.sendall(line[socket.send_fds(self._control, [line], streams) :])
-            number = self._answer()
-            self._control.settimeout(seconds)
+            asking.sendall(line[socket.send_fds(asking, [line], streams) :])
+            self._answer(asking)
+            asking.settimeout(seconds)
             try:
-                status = self._answer()
-            except BaseException:  # the test's own timeout, too: the next answer must be the next command's
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(number, signal.SIGKILL)
-                self._control.settimeout(None)
-                self._answer()
+                status = self._answer(asking)
+            except BaseException:  # the test's own timeout, too: no command is left behind
+                asking.settimeout(None)
+                asking.shutdown(socket.SHUT_WR)
+                self._answer(asking)
                 raise
             return os.waitstatus_to_exitcode(status), _all(out), _all(err)
 
-    def _answer(self) -> int:
+    def start(self, arguments: Sequence[str], **options: Any) -> Forked:
+        """Start a command and leave it running; the options are ``Popen``'s for its streams and for where it runs."""
+        found = Forked([sys.executable, "-IS", HERE / "standing_in.py", self._door, *arguments], **options)
+        found.door = self._door
+        return found
+
+    def _answer(self, asking: socket.socket) -> int:
         line = b""
         while not line.endswith(b"\n"):
-            if not (byte := self._control.recv(1)):
+            if not (byte := asking.recv(1)):
                 raise RuntimeError(f"the warm process has ended: {_all(self._told)}")
             line += byte
         return int(line)
@@ -82,6 +117,7 @@ class Warm:
         self._control.close()
         self._process.wait()
         self._told.close()
+        self._folder.cleanup()
 
 
 def _all(file: IO[str]) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 import sqlite3
 import subprocess
 import time
@@ -201,8 +200,7 @@ class Kernel:
 def running(capset: Command, *options: str, **more: Any) -> Generator[Kernel]:
     """Start ``capset kernel``, and leave nothing of it behind."""
     given: dict[str, Any] = {"stdin": subprocess.PIPE, **more}
-    # Whoever runs the tests in the background of a shell hands down that Ctrl-C is ignored.
-    process = capset.start(*SERVED, *options, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL), **given)
+    process = capset.start(*SERVED, *options, **given)
     try:
         yield Kernel(process, capset.folder)
     finally:

@@ -14,10 +14,11 @@ from typing import Any
 from typer.testing import CliRunner
 
 from capset.cli.app import app
-from tests.cli.forking import warm
+from tests.cli.forking import Warm, warm
 
 CAPSET = Path(sys.executable).with_name("capset")
 ADD = ("call", "test_math.add", "--args", '{"a": 2, "b": 3}')
+_PLAIN = {"stdin", "stdout", "stderr", "env", "errors"}
 FILES = ("--grant", "session_files:read", "--grant", "session_files:write")
 
 
@@ -52,19 +53,23 @@ class Command:
     environ: Mapping[str, str]
 
     def start(self, *args: str, **options: Any) -> subprocess.Popen[str]:  # Popen's own options
-        """Start it and leave it running."""
-        streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        environ = {**self.environ, **options.pop("env", {})}
-        return subprocess.Popen([CAPSET, *args], cwd=self.folder, env=environ, text=True, **{**streams, **options})
+        """Start it and leave it running.
+
+        It is a process from a warm start; with options that are neither its streams nor its environment, or with what
+        Python itself reads there, it is a new interpreter.
+        """
+        if options.keys() <= _PLAIN and not any(name.startswith("PYTHON") for name in options.get("env", {})):
+            return self._warm(args).start(args, **self._options(options))
+        return self.start_anew(*args, **options)
+
+    def start_anew(self, *args: str, **options: Any) -> subprocess.Popen[str]:
+        """Start it as a new interpreter."""
+        return subprocess.Popen([CAPSET, *args], **self._options(options))
 
     def __call__(self, *args: str, stdin: str | None = None, timeout: float = 60, **options: Any) -> Done:
-        """Run it to its end; whatever goes wrong, no traceback is shown.
-
-        It is a process from a warm start; with an input, or with ``Popen``'s options, it is a new interpreter.
-        """
+        """Run it to its end; whatever goes wrong, no traceback is shown. It is started as by ``start``."""
         if stdin is None and not options:
-            doors = args[:1] == ("demo",)  # no other command that ends by itself loads them
-            code, out, err = warm(CAPSET, ENVIRON, doors=doors).run(args, self.folder, self.environ, timeout)
+            code, out, err = self._warm(args).run(args, self.folder, self.environ, timeout)
             assert "Traceback" not in f"{out}{err}", err
             return Done(code, out, err)
         given: dict[str, Any] = {} if stdin is None else {"stdin": subprocess.PIPE}
@@ -75,6 +80,20 @@ class Command:
                 process.kill()
         assert "Traceback" not in f"{out}{err}", err
         return Done(process.returncode, out or "", err or "")
+
+    def anew(self, *args: str) -> Done:
+        """Run it to its end as a new interpreter."""
+        with self.start_anew(*args) as process:
+            out, err = process.communicate(timeout=60)
+        return Done(process.returncode, out, err)
+
+    def _warm(self, args: tuple[str, ...]) -> Warm:
+        return warm(CAPSET, ENVIRON, doors=bool({*args[:1]} & {"demo", "mcp", "serve"}))
+
+    def _options(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        given = {"cwd": self.folder, "text": True, **streams, **options}
+        return given | {"env": {**self.environ, **options.get("env", {})}}
 
 
 def clean_environment(home: Path, **more: str) -> dict[str, str]:

@@ -12,7 +12,7 @@ RECORD = {
     *("seq", "id", "phase", "time", "correlation", "causation", "principal", "principal_kind", "org", "session"),
     *("agent", "capability", "tool", "effect", "arguments", "arguments_digest", "decision", "policies", "reason"),
     *("outcome", "code", "duration_us", "tool_hash", "static_hash", "runtime_hash", "prompt_hash", "profile"),
-    *("writer", "previous", "hash"),
+    *("writer", "previous", "hash", "on_behalf_of", "approval", "attempts", "repeats"),
 }
 TOOL = {
     *("name", "description", "effect", "permissions", "policies", "schema", "output", "hash"),

@@ -142,7 +142,7 @@ def test_streams_that_are_closed_are_nobody(foundry: Command) -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ((), "say whose tools to serve: --agent, or --session"),
+        ((), "say whose tools to serve: --agent, --config, or --session"),
         (("--agent", "founder", "--session", "x"), "give --agent or --session, not both"),
         (("--agent", "fonder"), "did you mean 'founder'?"),
         (("--session", "0" * 36), "there is no database"),

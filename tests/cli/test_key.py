@@ -69,6 +69,7 @@ def test_a_key_is_revoked_for_good(run: Run) -> None:
     [
         (("--principal", "a", "--scope", "capset:raed"), "capset:read"),
         (("--principal", "a", "--kind", "robot"), "user, agent, org"),
+        (("--principal", "a", "--kind", "anonymous"), "user, agent, org; got 'anonymous'"),
         (("--principal", ""), "principal"),
         (("--principal", "a", "--org", ""), "organisation"),
         (("--principal", "a", "--grant", "everything"), "everything"),

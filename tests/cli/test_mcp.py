@@ -200,7 +200,7 @@ def test_a_client_that_reads_no_more_ends_it(noisy: Command) -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ((), "say whose tools to serve: --agent, or --session"),
+        ((), "say whose tools to serve: --agent, --config, or --session"),
         (("--agent", "noisy", "--session", "x"), "give --agent or --session, not both"),
         (("--agent", "nosy"), "did you mean 'noisy'?"),
         (("--agent", "missing.yaml"), "missing.yaml"),
@@ -221,7 +221,7 @@ def test_without_the_extra_it_says_how_to_get_it(tmp_path: Path) -> None:
         raising = f"raise ModuleNotFoundError('no module named {name}', name='{name}')\n"
         (missing / name / "__init__.py").write_text(raising, encoding="utf-8")
     command = Command(tmp_path, clean_environment(tmp_path, PYTHONPATH=str(missing)))
-    done = command("mcp", "--agent", "noisy")
+    done = command.anew("mcp", "--agent", "noisy")
     assert (done.code, done.out) == (2, "")
     assert "pip install 'capset[mcp]'" in done.said
     assert "Traceback" not in done.err
@@ -234,14 +234,9 @@ def test_help_names_it(run: Run) -> None:
 
 
 def _run(command: Command, stdin: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [CAPSET, "mcp", "--agent", "noisy"],
-        input=stdin,
-        cwd=command.folder,
-        env=dict(command.environ),
-        capture_output=True,
-        timeout=60,
-        check=False,
-        text=True,
-        errors="surrogateescape",
-    )
+    with command.start("mcp", "--agent", "noisy", stdin=subprocess.PIPE, errors="surrogateescape") as process:
+        try:
+            out, err = process.communicate(stdin, timeout=60)
+        finally:
+            process.kill()
+    return subprocess.CompletedProcess(process.args, process.returncode, out, err)

@@ -80,8 +80,7 @@ def test_a_stream_of_few_characters_takes_every_text(capset: Command) -> None:
 
 def started(workshop: Command) -> subprocess.Popen[str]:
     """Start a call that waits, and return once its intent is on record."""
-    # Whoever runs the tests in the background of a shell hands down that Ctrl-C is ignored.
-    process = workshop.start(*WAIT, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
+    process = workshop.start(*WAIT)
     deadline = time.monotonic() + 30
     while process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.1)

@@ -1,15 +1,20 @@
-"""A warm start for ``capset``, `warm.py SOCKET COMMAND MODULE…`: what commands import is imported once.
+"""A warm start for ``capset``, `warm.py CONTROL DOOR COMMAND MODULE…`: what commands import is imported once.
 
-Each request is a process of its own, forked from this one: it takes the folder, the environment, the arguments and the
-standard streams that it is given, runs the installed command, and ends as an interpreter ends. What a request carries
-is a line of JSON and three open files; the answers are the number of the process and then its exit status, a line each.
+Each request, a connection to the socket DOOR, has a process of its own, forked from this one: it takes the folder, the
+environment, the arguments and the standard streams that it is given, runs the installed command, and ends as an
+interpreter ends. A request is a line of JSON and three open files; the answers are the number of the process and then
+its exit status, a line each. If who asked leaves before that, the process is killed. At the end of CONTROL all ends.
 """
 
 from __future__ import annotations
 
+import contextlib
 import gc
+import io
 import json
 import os
+import select
+import signal
 import socket
 import sys
 import threading
@@ -17,31 +22,74 @@ from importlib import import_module
 from pathlib import Path
 
 
-def serve(control: socket.socket) -> list[str] | None:
+def serve(control: socket.socket, door: socket.socket) -> list[str] | None:
     """Fork for each request; return its arguments in the new process, and nothing at the end of the requests."""
+    ended, waking = socket.socketpair()
+    waking.setblocking(False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(waking.fileno())
+    running: dict[socket.socket, int] = {}
+    there: set[socket.socket] = set()
     while True:
-        line, streams, _, _ = socket.recv_fds(control, 1 << 20, 3)
-        while not line.endswith(b"\n"):
-            if not (more := control.recv(1 << 20)):
-                return None
-            line += more
-        request = json.loads(line)
-        number = os.fork()
-        if number == 0:
-            control.close()
-            become(request, streams)
-            return request["arguments"]
-        for stream in streams:
-            os.close(stream)
-        control.sendall(b"%d\n" % number)
-        control.sendall(b"%d\n" % os.waitpid(number, 0)[1])
+        ready, _, _ = select.select([control, door, ended, *there], [], [])
+        if control in ready:
+            return None
+        if ended in ready:
+            ended.recv(4096)
+            for asker, number in list(running.items()):
+                found, status = os.waitpid(number, os.WNOHANG)
+                if found:
+                    with asker, contextlib.suppress(OSError):
+                        asker.sendall(b"%d\n" % status)
+                    del running[asker]
+                    there.discard(asker)
+        for asker in there.intersection(ready):
+            there.discard(asker)
+            os.kill(running[asker], signal.SIGKILL)
+        if door in ready:
+            asker, _ = door.accept()
+            line, streams = read(asker)
+            request = json.loads(line)
+            if (number := os.fork()) == 0:
+                for one in (control, door, ended, waking, asker, *running):
+                    one.close()
+                become(request, streams)
+                return request["arguments"]
+            for stream in streams:
+                os.close(stream)
+            asker.sendall(b"%d\n" % number)
+            running[asker] = number
+            there.add(asker)
+
+
+def read(asker: socket.socket) -> tuple[bytes, list[int]]:
+    """Return the line and the streams of a request."""
+    line, streams, _, _ = socket.recv_fds(asker, 1 << 20, 3)
+    while not line.endswith(b"\n"):
+        line += asker.recv(1 << 20)
+    return line, streams
 
 
 def become(request: dict[str, dict[str, str]], streams: list[int]) -> None:
     """Take the streams, the folder and the environment; packages are looked for where a new interpreter would."""
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    # Whoever runs the tests in the background of a shell hands down that Ctrl-C is ignored.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # which nohup has ignored, and children inherit that
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
         os.close(stream)
+    # What Python has made of the streams knows whether the old ones could seek, and what a terminal was.
+    sys.stdin, sys.stdout, sys.stderr = (
+        io.TextIOWrapper(
+            open(number, mode, closefd=False),  # noqa: SIM115
+            encoding=old.encoding,
+            errors=old.errors,
+            line_buffering=number == 2 or os.isatty(number),
+        )
+        for number, mode, old in ((0, "rb", sys.stdin), (1, "wb", sys.stdout), (2, "wb", sys.stderr))
+    )
     os.chdir(str(request["folder"]))
     os.environ.clear()
     os.environ.update(request["environ"])
@@ -49,13 +97,13 @@ def become(request: dict[str, dict[str, str]], streams: list[int]) -> None:
 
 
 if __name__ == "__main__":
-    command = Path(sys.argv[2])
+    command = Path(sys.argv[3])
     sys.path[0] = str(command.parent)
-    for name in sys.argv[3:]:
+    for name in sys.argv[4:]:
         import_module(name)
     if threading.active_count() > 1:
         raise RuntimeError(f"a fork would lose the threads that an import started: {threading.enumerate()}")
     gc.freeze()  # so that no collection touches, and copies, what all processes share
-    if (arguments := serve(socket.socket(fileno=int(sys.argv[1])))) is not None:
+    if (arguments := serve(*(socket.socket(fileno=int(one)) for one in sys.argv[1:3]))) is not None:
         sys.argv = [str(command), *arguments]
         exec(compile(command.read_bytes(), command, "exec"))

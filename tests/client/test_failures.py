@@ -8,7 +8,7 @@ import pytest
 
 from capset import errors
 from capset.client import data_of, error_of
-from capset.errors import CapsetError, Field, InvalidArguments, ToolError
+from capset.errors import ApprovalRequired, CapsetError, Field, InvalidArguments, LimitExceeded, ToolError
 from capset.wire.calls import CallShape
 from capset.wire.errors import error_shape
 from capset.wire.problems import Problem, problem_of
@@ -26,6 +26,20 @@ def test_every_error_comes_back_as_it_was(kind: type[CapsetError]) -> None:
         assert type(again) is kind
         assert vars(again) == {**vars(error), "code": kind.code, "status": kind.status, "retryable": kind.retryable}
         assert str(again) == "no such thing"
+
+
+@pytest.mark.spec("G24")
+def test_when_to_come_back_and_what_to_have_approved_come_back_too() -> None:
+    limited = LimitExceeded("too often", retry_after=1.25)
+    asked = ApprovalRequired("somebody has to approve it", approval="a-1")
+    for said in (error_shape(limited), Problem.model_validate_json(problem_of(limited, "c").model_dump_json())):
+        again = error_of(said)
+        assert isinstance(again, LimitExceeded)
+        assert again.retry_after == 1.25
+    for said in (error_shape(asked), problem_of(asked, "c")):
+        again = error_of(said)
+        assert isinstance(again, ApprovalRequired)
+        assert again.approval == "a-1"
 
 
 def test_what_is_said_of_one_error_counts_more_than_its_class() -> None:

@@ -76,7 +76,7 @@ def test_a_timeout_is_a_positive_number_of_seconds(timeout: Any) -> None:
 
 
 @pytest.mark.spec("G7")
-@pytest.mark.parametrize("option", ["limits", "approval", "retry", "risk"])
+@pytest.mark.parametrize("option", ["risk"])
 def test_what_is_not_built_yet_is_refused(option: str) -> None:
     with pytest.raises(TypeError, match=option):
         tool(**{option: None})  # pyright: ignore[reportArgumentType]

@@ -11,7 +11,18 @@ import pytest
 
 from tests.docs.test_snippets import ROOT, blocks
 
-PAGES = ["using-capabilities", "authoring-capabilities", "blocks", "fingerprints", "sessions", "streams", "toolkits"]
+PAGES = [
+    "approvals",
+    "audit",
+    "using-capabilities",
+    "authoring-capabilities",
+    "blocks",
+    "fingerprints",
+    "governance",
+    "sessions",
+    "streams",
+    "toolkits",
+]
 RUN = """
 import ast, asyncio, inspect, sys
 code = compile(sys.stdin.read(), sys.argv[1], "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)

@@ -44,7 +44,7 @@ def open_intents(url: str) -> set[str]:
     return {one for one, phase, _ in rows if phase == "intent"} - {one for one, phase, _ in rows if phase == "outcome"}
 
 
-@pytest.mark.spec("G19", "G23")
+@pytest.mark.spec("G19", "G23", "T14")
 async def test_a_call_that_was_killed_has_one_outcome_interrupted(url: str) -> None:
     run_and_kill(url, 1, lambda said: said[-1][0] == "started")
     (lost,) = open_intents(url)

@@ -46,6 +46,28 @@ def test_the_short_way_of_writing_a_record_is_canonical_json(row: dict[str, Any]
 
 
 @pytest.mark.spec("G20")
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"seq": 2**53 + 1},
+        {"attempts": True},
+        {"duration_us": 1.5},
+        {"reason": 7},
+        {"reason": -(2**60)},
+        {"duration_us": "7"},
+        {"reason": ["a"]},
+        {"one": "more"},
+    ],
+)
+def test_what_no_record_holds_is_hashed_as_it_would_be_in_any_payload(odd: dict[str, Any]) -> None:
+    row = {**links(1)[0], **odd}
+    del row["hash"]
+    assert seal(row)["hash"] == hashlib.sha256(walked(link_payload(row))).hexdigest()
+    short = {name: value for name, value in row.items() if name not in ("reason", "org")}
+    assert seal(short)["hash"] == hashlib.sha256(walked(link_payload(short))).hexdigest()
+
+
+@pytest.mark.spec("G20")
 def test_a_link_covers_every_column_that_is_not_null() -> None:
     row = links(1)[0]
     payload = link_payload(row)

@@ -23,6 +23,7 @@ from capset import (
     evaluate,
     tool,
 )
+from capset.definitions.limits import Limit
 from capset.definitions.toolkits import DynamicToolkit
 from capset.fingerprint.hashes import capability_hash, root_hash, tool_hash, toolkit_hash
 
@@ -334,6 +335,32 @@ def test_who_may_see_what_is_in_no_static_hash() -> None:
     assert few.static_hash == all_.static_hash
     assert few.runtime_hash != all_.runtime_hash
     assert few.prompt_hash != all_.prompt_hash, "the tool's instructions are not told"
+
+
+@pytest.mark.spec("F3", "F11")
+def test_limits_and_approvals_move_a_tools_hash_and_retries_do_not() -> None:
+    def work(number: int) -> int:
+        """Work."""
+        return number
+
+    def asks(request: Request) -> bool:
+        return True
+
+    def hash_of(**options: Any) -> str:
+        return tool_hash(tool(idempotent=True, **options)(work))
+
+    plain = hash_of()
+    moved = [
+        hash_of(limits="1/1m"),
+        hash_of(limits="2/1m"),
+        hash_of(limits=Limit(1, "1m", per="org")),
+        hash_of(limits=["1/1m", "5/1h"]),
+        hash_of(approval="ask"),
+        hash_of(approval=asks),
+    ]
+    assert len({plain, *moved}) == 7
+    assert hash_of(retry=3) == hash_of(approval="auto", limits=()) == plain
+    assert hash_of(limits=["5/1h", "1/60s"]) == moved[3], "neither their order nor their writing means anything"
 
 
 @pytest.mark.spec("F3", "F12")

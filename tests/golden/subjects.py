@@ -252,10 +252,26 @@ def unicode(text: Annotated[str, Field(description='\u65e5\u672c\u8a9e \U0001f60
     return text
 
 
+def large(request: Request) -> bool:
+    return True
+
+
+@tool(limits=["10/1m", {"requests": 3, "window": "1m", "per": "org"}], approval="ask")
+def limited(amount: int) -> int:
+    """Pay, now and then."""
+    return amount
+
+
+@tool(approval=large, idempotent=True, retry=3)
+def sometimes(amount: int) -> int:
+    """Pay, after a question perhaps."""
+    return amount
+
+
 TOOLS: Final[tuple[Tool[..., Any], ...]] = (
     no_parameters, scalars, defaults, described, choices, nested, recursive, generic, unions, constrained, collections,
     times, open_model, mappings, unlucky_names, with_context, streaming, renamed, permitted, gated,
-    permitted_and_gated, unicode,
+    permitted_and_gated, unicode, limited, sometimes,
 )  # fmt: skip
 
 empty = Capability("empty")

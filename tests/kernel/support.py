@@ -9,14 +9,14 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mappi
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from capset import Agent, Capability, Json, Kernel, Message, Messages, Meta, Principal, Record, Session
 from capset.definitions.blocks import Block
 from capset.definitions.tools import AnyTool
-from capset.fingerprint.chain import Verification
 from capset.stores.base import (
     AgentStore,
+    ApprovalStore,
     AuditLog,
     AuditPage,
     AuditQuery,
@@ -137,8 +137,8 @@ class TappedStore:
         self._audit = TappedAudit(self.inner.audit, tap)
 
     @property
-    def audit(self) -> TappedAudit:
-        return self._audit
+    def audit(self) -> AuditLog:
+        return cast("AuditLog", self._audit)  # the rest of which it hands on
 
     @property
     def sessions(self) -> SessionStore:
@@ -167,6 +167,10 @@ class TappedStore:
     @property
     def replies(self) -> ReplyStore:
         return self.inner.replies
+
+    @property
+    def approvals(self) -> ApprovalStore:
+        return self.inner.approvals
 
     @property
     def lineage(self) -> LineageStore:
@@ -200,8 +204,5 @@ class TappedAudit:
     async def query(self, query: AuditQuery) -> AuditPage:
         return await self._inner.query(query)
 
-    async def verify(self) -> Verification:
-        return await self._inner.verify()
-
-    async def digest_key(self) -> bytes:
-        return await self._inner.digest_key()
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)

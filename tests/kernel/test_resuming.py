@@ -87,7 +87,7 @@ async def test_a_policy_of_the_snapshot_holds_to_what_it_said_then(store: str) -
     envelope = await kept(agent)
     held.answer = True
     async with Kernel(store=store) as kernel:
-        session = await resumed(kernel, agent, envelope)
+        session = (await resumed(kernel, agent, envelope)).options(approvals="defer")
         with pytest.raises(ApprovalRequired, match=r"sure\?"):
             await session.call(ONE)
         assert (held.asked, live.asked) == (1, 2)

@@ -107,7 +107,7 @@ def check(text: str) -> None:
     assert [word for word in FORBIDDEN if word in text] == []
 
 
-@pytest.mark.spec("G24", "G4")
+@pytest.mark.spec("G24", "G4", "T17")
 @pytest.mark.parametrize("handler", HANDLERS, ids=lambda handler: handler.__name__)
 @pytest.mark.parametrize("effect", ["read", "write"])
 async def test_nothing_of_a_failure_gets_out_or_into_the_record(

@@ -95,7 +95,7 @@ async def test_a_key_that_is_revoked_while_it_is_in_use_opens_a_second_longer_at
 
 
 @pytest.mark.spec("P14")
-@pytest.mark.parametrize("scope", ["capset:read", "capset:call", "capset:write", "capset:audit"])
+@pytest.mark.parametrize("scope", ["capset:read", "capset:call", "capset:write", "capset:audit", "capset:approve"])
 async def test_a_key_may_ask_only_what_its_scopes_say(shared: Site, scope: str) -> None:
     async with shared.client() as ada:
         session = await make_session(ada)
@@ -113,15 +113,27 @@ async def test_a_key_may_ask_only_what_its_scopes_say(shared: Site, scope: str) 
         "list_fingerprints": "read",
         "get_fingerprint": "read",
         "list_records": "audit",
+        "approve": "approve",
+        "reject": "approve",
     }
-    audited = ("list_links", "diff_links", "get_link", "get_link_envelope", "get_envelope", "list_transitions")
+    beside = {
+        "capset:audit": (
+            "list_links",
+            "diff_links",
+            "get_link",
+            "get_link_envelope",
+            "get_envelope",
+            "list_transitions",
+        ),
+        "capset:approve": ("list_approvals", "get_approval"),
+    }
     async with shared.client("narrow") as client:
         for step in steps(document, Belongings(agent, session, "")):
             if step.name in ("healthz", "readyz"):
                 continue
             needed = f"capset:{needs.get(step.name, 'call')}"
             response = await step.take(client)
-            if needed == scope or (scope == "capset:audit" and step.name in audited):
+            if needed == scope or step.name in beside.get(scope, ()):
                 assert response.status_code != 403, (step, response.text)
             else:
                 assert needed in problem(response, 403, "permission_denied")["detail"], step
@@ -167,6 +179,15 @@ async def test_keys_are_kept_hashed(tmp_path: Path) -> None:
 async def test_a_key_is_of_an_organisation_that_has_a_name_or_of_none(shared: Site, org: str) -> None:
     with pytest.raises(DefinitionError):
         await create_key(shared.kernel, "k", Principal("ada", org=org))
+
+
+@pytest.mark.spec("P14")
+@pytest.mark.parametrize("who", [Principal.anonymous(), Principal("bot", kind="agent").acting_for(Principal("ada"))])
+async def test_a_key_is_of_somebody_who_is_known_and_acts_for_themselves(shared: Site, who: Principal) -> None:
+    before = await shared.kernel.store.keys.list()
+    with pytest.raises(DefinitionError, match="a key is for a user, an agent or an org that acts for itself"):
+        await create_key(shared.kernel, "k", who)
+    assert await shared.kernel.store.keys.list() == before
 
 
 @pytest.mark.spec("P14")

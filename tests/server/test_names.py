@@ -9,7 +9,7 @@ from tests.server.support import Site, checked_problem, problem, site
 from tests.server.wire import ask
 
 
-@pytest.mark.spec("P14")
+@pytest.mark.spec("P14", "T22")
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:80", "127.0.0.1.evil.example", "", "localhost.", "*"])
 @pytest.mark.parametrize("path", ["/v1/agents", "/v1/healthz", "/openapi.json", "/mcp/agents/foreman"])
 async def test_a_foreign_host_is_refused(shared: Site, host: str, path: str) -> None:

@@ -13,6 +13,8 @@ from typing import Any
 import httpx2
 import pytest
 
+from capset.ext import Governance
+from tests.server.approving import asked, till
 from tests.server.support import Site, make_agent, problem, site
 from tests.server.walk import Belongings, Step, steps
 
@@ -41,26 +43,31 @@ class Town:
 @pytest.fixture
 async def town(tmp_path: Path) -> AsyncGenerator[Town]:
     database = tmp_path / "capset.db"
-    async with site(store=f"sqlite:///{database}") as found:
+    governance = Governance(own_approvals=True)
+    async with site(till, store=f"sqlite:///{database}", governance=governance) as found:
         await found.key("bob")
         await found.key("eve", org="evil")
         await found.key("namesake", principal="ada", org="evil")
         await found.key("nemo", org=None)
         await found.key("homeless ada", principal="ada", org=None)
         async with found.client() as client:
-            agent = await make_agent(client, "kit", "session_file_system", system_prompt=SECRET, description=SECRET)
+            agent = await make_agent(
+                client, "kit", "till", "session_file_system", system_prompt=SECRET, description=SECRET
+            )
             session = (await client.post("/v1/sessions", json={"agent_id": agent["id"]})).json()["id"]
             made = await client.put(f"/v1/sessions/{session}/files/secret.txt", content=SECRET.encode())
             assert made.status_code == 200
             body = {"tool": "echo", "arguments": {"text": SECRET}}
             record = (await client.post(f"/v1/sessions/{session}/calls", json=body)).json()["record"]
             link = (await client.post("/v1/links", json={"session_id": session, "context": {"told": SECRET}})).json()
+            approval, refusal = [await asked(client, session, to=SECRET) for _ in range(2)]
             document = (await client.get("/openapi.json")).json()
-        ada = Belongings(agent["id"], session, record, link["id"], link["envelope_id"], agent["static_hash"])
+        of_session = (session, record, link["id"], link["envelope_id"], approval, refusal)
+        ada = Belongings(agent["id"], *of_session, agent["static_hash"])
         yield Town(found, database, ada, document)
 
 
-@pytest.mark.spec("P14")
+@pytest.mark.spec("P14", "T20")
 async def test_the_owner_gets_through_everywhere(town: Town) -> None:
     async with town.site.client() as client:
         for step in steps(town.document, town.ada):
@@ -86,6 +93,7 @@ async def test_nothing_of_another_organisation_is_there(town: Town, who: str) ->
                 assert town.ada.session not in response.text, step
         assert (await client.get("/v1/audit")).json()["items"] == []
         assert (await client.get("/v1/sessions")).json()["items"] == []
+        assert (await client.get("/v1/approvals")).json()["items"] == []
         total = (await client.get("/v1/agents")).json()["total"]
     assert total == 2, "the agent that is defined in code, and the one that the walk has made"
     after = await town.rows()
@@ -107,7 +115,7 @@ async def test_a_session_is_its_principals_alone(town: Town) -> None:
         assert of_agent.json()["items"] == []
         assert (await client.get(f"/v1/agents/{town.ada.agent}")).status_code == 200, "agents are the organisation's"
         records = (await client.get("/v1/audit")).json()["items"]
-        assert [one["id"] for one in records] == [town.ada.record], "and so are records, for whoever may audit"
+        assert records[-1]["id"] == town.ada.record, "and so are records, for whoever may audit"
     assert await town.rows() == before
 
 
@@ -144,7 +152,7 @@ async def test_which_version_ran_is_known_to_its_principal_and_to_auditors(town:
 
 def elsewhere(text: str, ada: Belongings) -> str:
     """Return a text with ids that there are not, where it names what is ``ada``'s."""
-    for real in (ada.agent, ada.session, ada.link, ada.envelope):
+    for real in (ada.agent, ada.session, ada.link, ada.envelope, ada.approval, ada.refusal):
         text = text.replace(real, NOT_THERE)
     return text.replace(ada.hash, "0" * 64)
 

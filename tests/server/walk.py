@@ -21,7 +21,7 @@ _LIST: Final = {"jsonrpc": "2.0", "id": 2, "method": "tools/list", "params": {}}
 class Belongings:
     """What somebody has: an agent, a session of it with ``/secret.txt``, a record of a call, a link with its envelope.
 
-    ``hash`` is one that only the agent has.
+    ``approval`` and ``refusal`` are requests, one to approve and one to reject; ``hash`` one that only the agent has.
     """
 
     agent: str
@@ -29,6 +29,8 @@ class Belongings:
     record: str
     link: str = "nowhere"
     envelope: str = "nowhere"
+    approval: str = "nowhere"
+    refusal: str = "nowhere"
     hash: str = "0" * 64
 
 
@@ -60,6 +62,9 @@ def steps(document: dict[str, Any], whose: Belongings) -> list[Step]:
         "change_agent": {"json": {"description": "changed"}},
         "create_session": {"json": {"agent_id": whose.agent}},
         "call_tool": {"json": {"tool": "echo", "arguments": {"text": "hi"}}},
+        "list_approvals": {"params": {"session": whose.session}},
+        "approve": {"json": {"scope": "session"}},
+        "reject": {"json": {}},
         "write_file": {"content": b"overwritten"},
         "record_link": {"json": {"session_id": whose.session}},
         "list_links": {"params": {"session_id": whose.session}},
@@ -81,6 +86,10 @@ def steps(document: dict[str, Any], whose: Belongings) -> list[Step]:
         "write_file": "session",
         "delete_file": "session",
         "list_transitions": "transitions",
+        "list_approvals": "",
+        "get_approval": "approval",
+        "approve": "approval",
+        "reject": "refusal",
         "record_link": "session",
         "list_links": "",
         "diff_links": "link",
@@ -102,6 +111,8 @@ def steps(document: dict[str, Any], whose: Belongings) -> list[Step]:
         "transitions": whose.session,
         "link": whose.link,
         "envelope": whose.envelope,
+        "approval": whose.approval,
+        "refusal": whose.refusal,
         "hash": whose.hash,
     }
     found: list[Step] = []

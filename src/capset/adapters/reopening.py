@@ -20,12 +20,13 @@ def agent_in_code(row: SessionRow, kernel: Kernel, registry: Registry) -> Agent 
     unsaid: list[str] = from_json(row.definition).get(ONLY_IN_CODE, [])
     if not unsaid and row.agent_id is None:
         return None
-    defined = registry.agents.get(row.agent_id or row.agent)
-    if defined is not None and kernel.compose(defined).static_hash == row.static_hash:
-        return defined
+    versions = registry.versions(row.agent_id or row.agent)
+    for one in versions:
+        if kernel.compose(one).static_hash == row.static_hash:
+            return one
     if not unsaid:
         return None
-    state = "has changed since the session began" if defined else "is not installed here"
+    state = "has changed since the session began" if versions else "is not installed here"
     raise Conflict(
         f"the session {row.id!r} is one of the agent {row.agent!r}, which only its code defines "
         f"({', '.join(unsaid)}) and which {state}",

@@ -7,8 +7,15 @@ from typing import Annotated
 
 import typer
 
-from capset.cli.audit import query_command, verify_command
+from capset.cli.approvals import approve_command, reject_command, show_command
+from capset.cli.approvals import list_command as list_approvals_command
+from capset.cli.audit.export import export_command
+from capset.cli.audit.query import query_command
+from capset.cli.audit.sealing import checkpoint_command, checkpoints_command, keygen_command, prune_command
+from capset.cli.audit.tail import tail_command
+from capset.cli.audit.verify import verify_command
 from capset.cli.call import call_command
+from capset.cli.check import check_command
 from capset.cli.compose import compose_command
 from capset.cli.demo import demo_command
 from capset.cli.describe import describe_command
@@ -30,11 +37,13 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-audit = typer.Typer(help="Read and check the record of every attempt.", no_args_is_help=True)
+audit = typer.Typer(help="Read, check, sign and cut the record of every attempt.", no_args_is_help=True)
+approvals = typer.Typer(help="List, approve and reject the calls that somebody has to approve.", no_args_is_help=True)
 key = typer.Typer(help="Make, list and revoke API keys for the server.", no_args_is_help=True)
 app.command("list")(list_command)
 app.command("describe")(describe_command)
 app.command("call")(call_command)
+app.command("check")(check_command)
 app.command("compose")(compose_command)
 app.command("fingerprint")(fingerprint_command)
 app.command("diff")(diff_command)
@@ -50,6 +59,17 @@ key.command("revoke")(revoke_command)
 app.add_typer(audit, name="audit")
 audit.command("query")(query_command)
 audit.command("verify")(verify_command)
+audit.command("tail")(tail_command)
+audit.command("export")(export_command)
+audit.command("keygen")(keygen_command)
+audit.command("checkpoint")(checkpoint_command)
+audit.command("checkpoints")(checkpoints_command)
+audit.command("prune")(prune_command)
+app.add_typer(approvals, name="approvals")
+approvals.command("list")(list_approvals_command)
+approvals.command("show")(show_command)
+approvals.command("approve")(approve_command)
+approvals.command("reject")(reject_command)
 app.command("demo")(demo_command)
 
 

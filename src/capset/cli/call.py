@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import shlex
 import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
-from uuid import UUID
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from pydantic_core import from_json
 
 from capset.cli.arguments import read_arguments
+from capset.cli.configured import ConfigFile, refuse_agent
 from capset.cli.exits import Exit, ended, guarded
-from capset.cli.opening import find_agent, open_session, refuse_both
+from capset.cli.opening import Served, find_served, open_session, refuse_both
 from capset.cli.options import AsJson, Db, Env, Grant, Who, check_seconds
 from capset.cli.output import err, pretty, print_error, print_json, visible
 from capset.cli.progress import Watching
@@ -25,7 +27,7 @@ from capset.definitions.messages import Json
 from capset.errors import CapsetError, DefinitionError, PermissionDenied
 from capset.kernel.registry import Registry
 from capset.kernel.session import Session
-from capset.wire.calls import call_data
+from capset.wire.calls import approval_of, call_data
 
 if TYPE_CHECKING:
     from capset.client import Client
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
 
 @guarded
 def call_command(
-    tool: Annotated[str, typer.Argument(help="CAPABILITY.TOOL; with --agent or --session, TOOL will do.")],
+    tool: Annotated[str, typer.Argument(help="CAPABILITY.TOOL; with --agent, --config or --session, TOOL will do.")],
     arguments: Annotated[
         str, typer.Option("--args", metavar="JSON", help="A JSON object; @FILE reads a file and - reads stdin.")
     ] = "{}",
@@ -41,9 +43,12 @@ def call_command(
         str | None, typer.Option(help="An agent file, the name of an installed agent, or the id of a stored one.")
     ] = None,
     session: Annotated[str | None, typer.Option(help="The id of a session to go on with.")] = None,
+    config: ConfigFile = None,
     grant: Grant = None,
     env: Env = None,
     timeout: Annotated[float | None, typer.Option(help="Seconds that the call may take.")] = None,
+    defer: Annotated[bool, typer.Option("--defer", help="Do not wait for an approval: end with its id.")] = False,
+    approval: Annotated[str | None, typer.Option(help="The id of a request that was approved; with --session.")] = None,
     principal: Who = None,
     db: Db = None,
     url: Url = None,
@@ -51,20 +56,27 @@ def call_command(
 ) -> Exit:
     """Call one tool, governed and on record.
 
-    Without --agent or --session the call runs in a new session of an agent with the named capability alone.
+    Without --agent, --config or --session the call runs in a new session of an agent with the named capability alone.
     With --url it runs on a server, in a session there: one of these is needed then, and says which.
+    What has to be approved waits for that, and says on stderr how it is done.
     """
-    server = server_of(url, db=db, principal=principal, grant=grant, env=env)
+    server = server_of(url, db=db, principal=principal, grant=grant, env=env, config=config)
+    if approval is not None and session is None:
+        raise DefinitionError("an approval is for a call of one session: name it with --session")
     data = read_arguments(arguments)
     refuse_both(agent, session)
     check_seconds("--timeout", timeout)
-    target = Target(tool, agent, session)
+    refuse_agent(config, agent)
+    where = "" if server is not None else " --principal WHO"
+    where += "".join(f" {option} {shlex.quote(value)}" for option, value in (("--url", url), ("--db", db)) if value)
+    way = Way(timeout, "defer" if defer else "wait", approval, quiet=as_json, where=where)
+    target = Target(tool, agent, session, config)
     if server is not None:
-        error, shape = ask(server, lambda client: _call_there(client, target, data, timeout, quiet=as_json))
+        error, shape = ask(server, lambda client: _call_there(client, target, data, way))
     else:
         settings = load_settings(db=db, principal=principal, grant=grant, env=env)
         with contextlib.redirect_stdout(sys.stderr):  # what a handler prints is not the result
-            error, shape = asyncio.run(_call(settings, target, Json(data), timeout, quiet=as_json))
+            error, shape = asyncio.run(_call(settings, target, Json(data), way))
     with ended():
         if as_json:
             print_json(shape)
@@ -72,6 +84,9 @@ def call_command(
             if isinstance(error, PermissionDenied) and "lacks the permission" in error.message:
                 command = "" if server is None else " to capset key create, where the server is"
                 error.hint = f"permissions of the principal are given with --grant{command}"
+            if (asked := approval_of(error)) is not None:
+                again = f"--session {shape['session']} --approval {asked}"
+                error.hint = f"capset approvals approve {asked}{where}; then the same call with {again}"
             print_error(error, as_json=False)
         else:
             value = shape["data"]
@@ -88,13 +103,28 @@ class Target:
     tool: str
     agent: str | None
     session: str | None
+    config: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How a call is made: in how many seconds, what it does for an approval, and which it has; what is shown of it.
+
+    ``where`` are the options by which ``capset approvals`` finds its request.
+    """
+
+    timeout: float | None
+    approvals: Literal["wait", "defer"]
+    approval: str | None
+    quiet: bool
+    where: str
 
 
 Called = tuple[CapsetError | None, dict[str, Any]]
 """What went wrong, if anything did, and the call's wire shape as plain JSON data."""
 
 
-async def _call_there(client: Client, target: Target, data: bytes, timeout: float | None, *, quiet: bool) -> Called:
+async def _call_there(client: Client, target: Target, data: bytes, way: Way) -> Called:
     from capset.client import error_of
 
     session = target.session
@@ -105,38 +135,41 @@ async def _call_there(client: Client, target: Target, data: bytes, timeout: floa
                 hint="--agent takes the id of an agent that the server keeps, or the name of one installed there",
             )
         session = (await client.sessions.create(target.agent)).id
-    async with client.stream(session, target.tool, from_json(data), timeout=timeout) as events:
-        with Watching(quiet=quiet) as watching:
-            async for event in events:
-                watching.show(event)
-    error = events.result.error
-    return (None if error is None else error_of(error)), events.result.plain()
+    call, arguments = (session, target.tool), from_json(data)
+    if way.approvals == "defer":
+        result = await client.call(*call, arguments, timeout=way.timeout, approval=way.approval)
+    else:
+        async with client.stream(*call, arguments, timeout=way.timeout, approval=way.approval) as events:
+            with Watching(quiet=way.quiet, where=way.where) as watching:
+                async for event in events:
+                    watching.show(event)
+        result = events.result
+    error = result.error
+    return (None if error is None else error_of(error)), result.plain()
 
 
-async def _call(settings: Settings, target: Target, data: Json, timeout: float | None, *, quiet: bool) -> Called:
-    registry = Registry.installed()
+async def _call(settings: Settings, target: Target, data: Json, way: Way) -> Called:
     # Found first, so that a misspelt name makes no database.
-    agent = _agent(registry, target) if target.session is None else None
-    async with open_session(settings, registry, agent, target.session) as opened:
-        session = opened.options(timeout=timeout) if timeout else opened
-        return await _run(session, target.tool, data, quiet=quiet)
+    async with open_session(settings, _served(Registry.installed(), target), target.session) as opened:
+        session = opened.options(timeout=way.timeout, approvals=way.approvals, approval=way.approval)
+        return await _run(session, target.tool, data, way)
 
 
-def _agent(registry: Registry, target: Target) -> Agent | UUID:
+def _served(registry: Registry, target: Target) -> Served:
     """Return the agent that is asked for, or one of the tool's capability alone."""
-    if target.agent is not None:
-        return find_agent(registry, target.agent)
+    if any(one is not None for one in (target.agent, target.session, target.config)):
+        return find_served(registry, target.agent, target.session, target.config)
     name, dot, _ = target.tool.partition(".")
     if not dot:
         raise DefinitionError(f"say which capability's tool: CAPABILITY.TOOL; got {target.tool!r}")
     capability = registry.get(name)
-    return Agent(capability.name.replace(":", "-"), uses=[capability])
+    return Served(registry, Agent(capability.name.replace(":", "-"), uses=[capability]))
 
 
-async def _run(session: Session, tool: str, data: Json, *, quiet: bool) -> Called:
+async def _run(session: Session, tool: str, data: Json, way: Way) -> Called:
     reply: Any = None
     async with session.invoke(session.message(tool, data)) as messages:
-        with Watching(quiet=quiet) as watching:
+        with Watching(quiet=way.quiet, where=way.where) as watching:
             async for message in messages:
                 watching.show(message)
                 if message.kind == "reply":

@@ -7,10 +7,12 @@ import contextlib
 import sys
 from collections import deque
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
+from capset.cli.configured import ConfigFile
 from capset.cli.exits import Exit, guarded
 from capset.cli.opening import announce, find_served, open_kernel
 from capset.cli.options import Db, Env, Grant, Who, check_seconds
@@ -33,6 +35,7 @@ def kernel_command(
         str | None, typer.Option(help="An agent file, the name of an installed agent, or the id of a stored one.")
     ] = None,
     session: Annotated[str | None, typer.Option(help="The id of a session to go on with.")] = None,
+    config: ConfigFile = None,
     grant: Grant = None,
     env: Env = None,
     timeout: Annotated[float | None, typer.Option(help="Seconds that each call may take.")] = None,
@@ -52,7 +55,7 @@ def kernel_command(
     check_seconds("--timeout", timeout)
     check_seconds("--consumer-timeout", consumer_timeout)
     settings = load_settings(db=db, principal=principal, grant=grant, env=env)
-    asked = _Asked(agent, session, timeout, consumer_timeout, limit, max_line)
+    asked = _Asked(agent, session, config, timeout, consumer_timeout, limit, max_line)
     with contextlib.redirect_stdout(sys.stderr):  # stdout is for messages
         asyncio.run(_serve(settings, asked))
     return Exit.DONE
@@ -64,6 +67,7 @@ class _Asked:
 
     agent: str | None
     session: str | None
+    config: Path | None
     timeout: float | None
     consumer_timeout: float | None
     limit: int
@@ -109,10 +113,9 @@ class _Incoming:
 
 
 async def _serve(settings: Settings, asked: _Asked) -> None:
-    registry = Registry.installed()
     # Found first, so that a misspelt name makes no database.
-    found = find_served(registry, asked.agent, asked.session)
-    async with open_kernel(settings, registry, found, asked.session) as (kernel, session):
+    served = find_served(Registry.installed(), asked.agent, asked.session, asked.config)
+    async with open_kernel(settings, served, asked.session) as (kernel, session):
         streams = Streams()
         incoming = _Incoming(streams, asked.max_line)
         bounded = session.options(timeout=asked.timeout, consumer_timeout=asked.consumer_timeout)

@@ -6,7 +6,7 @@ import asyncio
 import re
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Annotated, Final, get_args
+from typing import Annotated, Final
 
 import typer
 
@@ -23,6 +23,8 @@ from capset.wire.keys import KeyPageShape, key_shape, new_key_shape
 
 _LIFETIME: Final = re.compile(r"([1-9]\d{0,4})([hd])")
 _UNITS: Final = {"h": "hours", "d": "days"}
+_KINDS: Final[tuple[PrincipalKind, ...]] = ("user", "agent", "org")
+"""Who can have a key: whoever has one is not anonymous."""
 
 
 @guarded
@@ -114,10 +116,10 @@ def _scopes(given: list[str] | None) -> Sequence[str]:
 
 
 def _kind(given: str) -> PrincipalKind:
-    for kind in get_args(PrincipalKind):
+    for kind in _KINDS:
         if given == kind:
             return kind
-    raise DefinitionError(f"--kind must be one of {', '.join(get_args(PrincipalKind))}; got {given!r}")
+    raise DefinitionError(f"--kind must be one of {', '.join(_KINDS)}; got {given!r}")
 
 
 def _lifetime(given: str | None) -> timedelta | None:

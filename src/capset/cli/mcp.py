@@ -6,10 +6,12 @@ import asyncio
 import contextlib
 import sys
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from capset.cli.configured import ConfigFile
 from capset.cli.exits import Exit, guarded
 from capset.cli.opening import announce, find_served, open_session
 from capset.cli.options import Db, Env, Grant, Who
@@ -28,6 +30,7 @@ def mcp_command(
         str | None, typer.Option(help="An agent file, the name of an installed agent, or the id of a stored one.")
     ] = None,
     session: Annotated[str | None, typer.Option(help="The id of a session to go on with.")] = None,
+    config: ConfigFile = None,
     grant: Grant = None,
     env: Env = None,
     principal: Who = None,
@@ -40,7 +43,7 @@ def mcp_command(
     serve = _server()
     settings = load_settings(db=db, principal=principal, grant=grant, env=env)
     with contextlib.redirect_stdout(sys.stderr):  # stdout is the protocol's
-        asyncio.run(_serve(serve, settings, agent, session))
+        asyncio.run(_serve(serve, settings, agent, session, config))
     return Exit.DONE
 
 
@@ -55,11 +58,12 @@ def _server() -> Serve:
     return serve_stdio
 
 
-async def _serve(serve: Serve, settings: Settings, agent: str | None, session_id: str | None) -> None:
-    registry = Registry.installed()
+async def _serve(
+    serve: Serve, settings: Settings, agent: str | None, session_id: str | None, config: Path | None
+) -> None:
     # Found first, so that a misspelt name makes no database.
-    found = find_served(registry, agent, session_id)
-    async with open_session(settings, registry, found, session_id) as session:
+    served = find_served(Registry.installed(), agent, session_id, config)
+    async with open_session(settings, served, session_id) as session:
         serving = asyncio.ensure_future(serve(session))
         on_ending(serving.cancel)
         announce(session)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from pydantic_core import from_json
@@ -13,6 +14,7 @@ from pydantic_core import from_json
 from capset.adapters.agent_file import build_agent, read_agent_file
 from capset.adapters.reopening import agent_in_code
 from capset.adapters.stored_agents import StoredAgents
+from capset.cli.configured import load_configuration, make_kernel, refuse_agent
 from capset.cli.output import cell, err, verbatim
 from capset.cli.settings import Settings, existing_db
 from capset.definitions.agents import Agent
@@ -20,6 +22,21 @@ from capset.errors import Conflict, DefinitionError, NotFound
 from capset.kernel.kernel import Kernel
 from capset.kernel.registry import Registry
 from capset.kernel.session import Session
+
+if TYPE_CHECKING:
+    from capset.adapters.config_file import Configuration
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """What a command works with: what is known, whose tools are meant (``None``: a session's), and what governs them.
+
+    ``agent`` is an id where it is one that a database may have.
+    """
+
+    registry: Registry
+    agent: Agent | UUID | None
+    configuration: Configuration | None = None
 
 
 def refuse_both(agent: str | None, session: str | None) -> None:
@@ -42,12 +59,17 @@ def find_agent(registry: Registry, named: str) -> Agent | UUID:
     return registry.get_agent(named)
 
 
-def find_served(registry: Registry, agent: str | None, session: str | None) -> Agent | UUID | None:
-    """Return the agent that is to be served, or ``None`` for that of a session. Raises as ``find_agent`` does."""
+def find_served(registry: Registry, agent: str | None, session: str | None, config: Path | None) -> Served:
+    """Return what is to be served. Raises as ``find_agent`` and ``read_configuration`` do."""
     refuse_both(agent, session)
+    refuse_agent(config, agent)
+    if config is not None:
+        configuration = load_configuration(config, registry)
+        own = configuration.agent if session is None else None
+        return Served(configuration.within(registry), own, configuration)
     if agent is None and session is None:
-        raise DefinitionError("say whose tools to serve: --agent, or --session to go on with one")
-    return find_agent(registry, agent) if agent is not None else None
+        raise DefinitionError("say whose tools to serve: --agent, --config, or --session to go on with one")
+    return Served(registry, find_agent(registry, agent) if agent is not None else None)
 
 
 def announce(session: Session) -> None:
@@ -57,26 +79,25 @@ def announce(session: Session) -> None:
 
 
 @asynccontextmanager
-async def open_session(
-    settings: Settings, registry: Registry, agent: Agent | UUID | None, session_id: str | None
-) -> AsyncGenerator[Session]:
+async def open_session(settings: Settings, served: Served, session_id: str | None) -> AsyncGenerator[Session]:
     """Open a session as ``open_kernel`` does."""
-    async with open_kernel(settings, registry, agent, session_id) as (_, session):
+    async with open_kernel(settings, served, session_id) as (_, session):
         yield session
 
 
 @asynccontextmanager
 async def open_kernel(
-    settings: Settings, registry: Registry, agent: Agent | UUID | None, session_id: str | None
+    settings: Settings, served: Served, session_id: str | None
 ) -> AsyncGenerator[tuple[Kernel, Session]]:
-    """Open a kernel, and a session of it: a new one of ``agent``, or the one that ``session_id`` names.
+    """Open a kernel, and a session of it: a new one of what is served, or the one that ``session_id`` names.
 
     Raises ``NotFound`` if there is no such session of the settings' principal, or no such stored agent; ``Conflict``
     for one that is archived, or a session whose agent only code defines that is not here; and ``DefinitionError`` if
     the database to look it up in is not there.
     """
-    who = settings.principal
-    async with Kernel(store=settings.db if isinstance(agent, Agent) else existing_db(settings.db)) as kernel:
+    who, agent, registry = settings.principal, served.agent, served.registry
+    db = settings.db if isinstance(agent, Agent) else existing_db(settings.db)
+    async with make_kernel(db, served.configuration) as kernel:
         if isinstance(agent, UUID):
             yield kernel, await _of_stored(kernel, registry, str(agent), settings)
             return

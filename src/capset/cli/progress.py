@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
+from collections.abc import Mapping
 from types import TracebackType
-from typing import Self
+from typing import Self, cast
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn
@@ -16,10 +18,15 @@ from capset.wire.messages import MessageShape, progress_of
 
 
 class Watching:
-    """``with Watching(quiet=…) as watching: watching.show(event)``, on stderr; the bar is gone at the end."""
+    """``with Watching(quiet=…) as watching: watching.show(event)``, on stderr; the bar is gone at the end.
 
-    def __init__(self, *, quiet: bool) -> None:
+    That a call waits for its approval is told in any case, with the command to give it; ``where`` are the options by
+    which that finds the request.
+    """
+
+    def __init__(self, *, quiet: bool, where: str = "") -> None:
         self._console: Console | None = None if quiet else err()
+        self._where = where
         self._bar: Progress | None = None
         self._task = TaskID(0)
 
@@ -35,6 +42,10 @@ class Watching:
 
     def show(self, message: Message | MessageShape) -> None:
         """Show an event; messages of other kinds are none."""
+        data: object = message.data
+        if message.kind == "event" and message.type == "approval.requested" and isinstance(data, Mapping):
+            self._ask(cast("Mapping[str, object]", data))
+            return
         if self._console is None or message.kind != "event":
             return
         said = progress_of(message)
@@ -44,6 +55,15 @@ class Watching:
             self._move(said.fraction, one_line(said.message or ""))
         else:
             self._tell(f"{said.fraction:>4.0%} {said.message or ''}")
+
+    def _ask(self, request: Mapping[str, object]) -> None:
+        """Say what waits for an approval, and how it is given."""
+        approve = f"capset approvals approve {shlex.quote(str(request.get('id')))}{self._where}"
+        asked = f"{request.get('tool')} {json.dumps(request.get('arguments'), ensure_ascii=False)}"
+        console = err()
+        console.print(f"[yellow]waiting for an approval:[/] {cell(asked)}", soft_wrap=True)
+        console.print(f"[dim]{cell(str(request.get('reason')))}[/]", soft_wrap=True)
+        console.print(f"[dim]{cell(approve)}[/]", soft_wrap=True)
 
     def _tell(self, line: str) -> None:
         if self._console is not None:

@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from capset.cli.configured import ConfigFile, load_configuration, make_kernel
 from capset.cli.exits import Exit, guarded
 from capset.cli.extras import needs_extra
 from capset.cli.options import Db, Env, Grant, Who
 from capset.cli.output import cell, err, verbatim
 from capset.cli.settings import Settings, load_settings
+from capset.definitions.principals import Principal
 from capset.errors import DefinitionError
-from capset.kernel.kernel import Kernel
 from capset.kernel.registry import Registry
 from capset.net.loopback import is_loopback
 
 if TYPE_CHECKING:
+    from capset.adapters.config_file import Configuration
     from capset.server.gate import Names
+    from capset.server.service import Service
 
 
 @guarded
@@ -37,6 +43,7 @@ def serve_command(
     allow_origin: Annotated[
         list[str] | None, typer.Option(help="An origin from which a browser may call it; may be repeated.")
     ] = None,
+    config: ConfigFile = None,
     principal: Who = None,
     grant: Grant = None,
     env: Env = None,
@@ -44,7 +51,8 @@ def serve_command(
 ) -> Exit:
     """Serve agents, sessions and calls over REST (/v1) and MCP (/mcp) until SIGINT or SIGTERM.
 
-    Whoever asks needs an API key: capset key create.
+    Whoever asks needs an API key: capset key create. With --config the file's actions are an agent of its name; SIGHUP
+    has the file read again, and one that is not sound changes nothing.
     """
     needs_extra("server", "fastapi", "uvicorn", "httptools", "structlog")
     from capset.server.gate import Names
@@ -57,8 +65,11 @@ def serve_command(
     if not insecure and (principal is not None or grant):
         raise DefinitionError("--principal and --grant are for --insecure: otherwise the API key says who acts")
     names = Names.of(host, allow_host or (), allow_origin or ())
+    installed = Registry.installed()
+    configuration = None if config is None else load_configuration(config, installed)
+    served = _Served(installed, configuration)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        runner.run(_serve(settings, host, port, names, insecure=insecure))
+        runner.run(_serve(settings, host, port, names, served, insecure=insecure))
     return Exit.DONE
 
 
@@ -70,13 +81,34 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return uvloop.new_event_loop
 
 
-async def _serve(settings: Settings, host: str, port: int, names: Names, *, insecure: bool) -> None:
+@dataclass(frozen=True, slots=True)
+class _Served:
+    """What is installed, and the configuration that is served beside it, if any."""
+
+    installed: Registry
+    configuration: Configuration | None
+
+    @property
+    def registry(self) -> Registry:
+        return self.installed if self.configuration is None else self.configuration.within(self.installed)
+
+    def reloading(self, service: Service, principal: Principal) -> AbstractContextManager[None]:
+        """Return what listens to SIGHUP while it is entered, where there is something to be read again."""
+        if self.configuration is None:
+            return contextlib.nullcontext()
+        from capset.cli.reloading import Reloading
+
+        return Reloading(service, self.installed, self.configuration, principal).listening()
+
+
+async def _serve(settings: Settings, host: str, port: int, names: Names, served: _Served, *, insecure: bool) -> None:
     from capset.server import logs
     from capset.server.app import open_app
     from capset.server.caller import Caller
     from capset.server.service import Service
     from capset.server.serving import bind, serve
 
+    registry = served.registry
     anyone = Caller(settings.principal, frozenset({"capset:admin"}), None) if insecure else None
     with bind(host, port) as bound:  # first, so that a taken port makes no database
         address = f"http://{names.written}:{bound.getsockname()[1]}"
@@ -86,13 +118,14 @@ async def _serve(settings: Settings, host: str, port: int, names: Names, *, inse
             # One line: all that follow are the log's.
             err().print(f"{told}{_who(settings, insecure=insecure, has_keys=has_keys)}", soft_wrap=True)
 
-        async with Kernel(store=settings.db) as kernel:
+        async with make_kernel(settings.db, served.configuration) as kernel:
             has_keys = bool(await kernel.store.keys.list())
-            service = Service(kernel, Registry.installed(), env=settings.env, anyone=anyone)
+            service = Service(kernel, registry, env=settings.env, anyone=anyone)
             async with open_app(service, names) as app:
                 logs.configure()
                 _settle()
-                await serve(app, bound, service.limits, started=started)
+                with served.reloading(service, settings.principal):
+                    await serve(app, bound, service.limits, started=started)
 
 
 def _settle() -> None:

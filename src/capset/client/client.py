@@ -11,6 +11,7 @@ from typing import Any, Final, Self
 
 from capset.client.address import path_of
 from capset.client.agents import Agents
+from capset.client.approvals import Approvals
 from capset.client.capabilities import Capabilities
 from capset.client.connection import REPEATABLE, Connection, json_bytes
 from capset.client.events import CallEvents
@@ -55,6 +56,7 @@ class Client:
         self.agents = Agents(self._connection)
         self.sessions = Sessions(self._connection)
         self.files = Files(self._connection)
+        self.approvals = Approvals(self._connection)
         self.links = Links(self._connection)
         self.fingerprints = Fingerprints(self._connection)
         self.records = Records(self._connection)
@@ -82,6 +84,7 @@ class Client:
         timeout: float | None = None,
         correlation: str | None = None,
         idempotency_key: str | None = None,
+        approval: str | None = None,
     ) -> CallShape:
         """Call a tool, named ``tool`` or ``capability.tool``, and return what came of it, refusals and failures too.
 
@@ -89,9 +92,11 @@ class Client:
         stop it, and ``DeadlineExceeded`` is raised. ``correlation``, 1–100 letters, digits, dots, underscores and
         hyphens, stands in the call's record. With ``idempotency_key``, 1–255 printable characters of ASCII, the same
         call may be sent again within a day: it is made once, and answered with what came of it then.
+        A call that has to be approved first comes back as one that failed with ``ApprovalRequired``, and with the id
+        of the request as its ``approval``: once that is approved, the same call with ``approval=ID`` is let through.
         Raises ``NotFound`` for a session that is not the caller's; ``Conflict`` while a call of the key is under way.
         """
-        path, body, headers = _asked(session, tool, arguments, correlation, idempotency_key)
+        path, body, headers = _asked(session, tool, arguments, correlation, idempotency_key, approval)
         async with _within(timeout):
             return await self._connection.call(path, body, headers)
 
@@ -105,13 +110,14 @@ class Client:
         timeout: float | None = None,
         correlation: str | None = None,
         idempotency_key: str | None = None,
+        approval: str | None = None,
     ) -> AsyncGenerator[CallEvents]:
         """Call a tool and read its events: ``async with client.stream(…) as events``; then ``events.result``.
 
-        The tool goes on as its events are read. Leaving early cancels it. All else is as for ``call``; ``timeout``
-        covers the reading too.
+        The tool goes on as its events are read. Leaving early cancels it. One that has to be approved waits for that,
+        after the event ``approval.requested``. All else is as for ``call``; ``timeout`` covers the reading too.
         """
-        path, body, headers = _asked(session, tool, arguments, correlation, idempotency_key)
+        path, body, headers = _asked(session, tool, arguments, correlation, idempotency_key, approval)
         async with (
             _within(timeout),
             self._connection.stream(path, body, headers) as response,
@@ -130,6 +136,7 @@ def _asked(
     arguments: Mapping[str, Any] | None,
     correlation: str | None,
     idempotency_key: str | None,
+    approval: str | None,
 ) -> tuple[str, bytes, dict[str, str]]:
     if correlation is not None and not _CORRELATION.fullmatch(correlation):
         raise DefinitionError(
@@ -139,7 +146,8 @@ def _asked(
         raise DefinitionError(f"an idempotency key has 1–255 printable characters of ASCII; got {idempotency_key!r}")
     given = {"X-Correlation-Id": correlation, REPEATABLE: idempotency_key}
     headers = {name: value for name, value in given.items() if value is not None}
-    return path_of("sessions", session, "calls"), json_bytes({"tool": tool, "arguments": arguments or {}}), headers
+    body = {"tool": tool, "arguments": arguments or {}} | ({} if approval is None else {"approval": approval})
+    return path_of("sessions", session, "calls"), json_bytes(body), headers
 
 
 @asynccontextmanager

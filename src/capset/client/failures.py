@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from capset import errors
-from capset.errors import CapsetError, Field
+from capset.errors import ApprovalRequired, CapsetError, Field
 from capset.wire.calls import CallShape
 from capset.wire.errors import ErrorShape
 from capset.wire.problems import Problem
@@ -18,13 +18,18 @@ _KINDS: Final[dict[str, type[CapsetError]]] = {
 def error_of(said: Problem | ErrorShape) -> CapsetError:
     """Return an error of its own class by its ``code``, a ``CapsetError`` for a code that nobody knows here.
 
-    It keeps code, status, message, fields, correlation and whether it may be tried again.
+    It keeps code, status, message, fields, correlation and whether, and when, it may be tried again; and the id of the
+    request that somebody has to decide first.
     """
     fields = (Field(one.path, one.expected, one.did_you_mean) for one in said.fields or ())
     message = said.detail if isinstance(said, Problem) else said.message
     error = _KINDS.get(said.code, CapsetError)(message, fields=fields)
     error.code, error.status, error.retryable = said.code, said.status, said.retryable
     error.correlation = said.correlation
+    if said.retry_after is not None:
+        error.retry_after = said.retry_after
+    if isinstance(error, ApprovalRequired):
+        error.approval = said.approval
     return error
 
 

@@ -27,12 +27,18 @@ class Records:
         principal: str | None = None,
         session: str | None = None,
         correlation: str | None = None,
+        agent: str | None = None,
+        approval: str | None = None,
+        code: str | None = None,
+        since: str | None = None,
+        until: str | None = None,
         limit: int = 50,
         cursor: str | None = None,
     ) -> RecordPageShape:
         """List how calls ended, newest first: the records that fit everything given.
 
-        ``limit`` is 1–200, ``cursor`` the ``next`` of the page before.
+        ``since`` and ``until`` are times in ISO 8601 with an offset; what is of ``until`` is left out. ``limit`` is
+        1–200, ``cursor`` the ``next`` of the page before.
         """
         query: dict[str, str | int | None] = {
             "id": id,
@@ -41,6 +47,11 @@ class Records:
             "principal": principal,
             "session": session,
             "correlation": correlation,
+            "agent": agent,
+            "approval": approval,
+            "code": code,
+            "since": since,
+            "until": until,
             "limit": limit,
             "cursor": cursor,
         }
@@ -54,6 +65,11 @@ class Records:
         principal: str | None = None,
         session: str | None = None,
         correlation: str | None = None,
+        agent: str | None = None,
+        approval: str | None = None,
+        code: str | None = None,
+        since: str | None = None,
+        until: str | None = None,
     ) -> AsyncGenerator[dict[str, Any]]:  # a record's values are of every JSON type
         """Iterate over all records that fit, newest first, page by page."""
         return every(
@@ -63,6 +79,11 @@ class Records:
                 principal=principal,
                 session=session,
                 correlation=correlation,
+                agent=agent,
+                approval=approval,
+                code=code,
+                since=since,
+                until=until,
                 limit=LARGEST,
                 cursor=cursor,
             )

@@ -93,7 +93,8 @@ class Composition:
     @cached_property
     def by_capability(self) -> Mapping[AnyCapability, Chosen]:
         """How each capability is used, first of all."""
-        return MappingProxyType({one.capability: one for one in reversed(self.chosen)})
+        found = {one.capability: one for one in reversed(self.chosen)}
+        return MappingProxyType(found | {key.origin: one for key, one in found.items() if key.origin is not None})
 
     @property
     def instructions(self) -> tuple[str, ...]:

@@ -65,6 +65,8 @@ class Capability(Generic[H, C]):
     config: type[C] | None
     secrets: tuple[str, ...]
     expose: tuple[str, ...]
+    origin: Capability[H, C] | None
+    """The capability that this is a narrower form of: whoever asks for that one means this (``narrowed``)."""
 
     def __init__(
         self,
@@ -160,6 +162,7 @@ class Capability(Generic[H, C]):
         store(self, "config", _config(owner, config))
         store(self, "secrets", _secrets(owner, secrets))
         store(self, "expose", _expose(owner, expose, (part, *(one.part for one in named.values()))))
+        store(self, "origin", None)
 
     def __repr__(self) -> str:
         return f"Capability({self.name!r})"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol
 
 from pydantic import BaseModel, SecretStr
@@ -92,6 +93,11 @@ class Context(Protocol):
     @property
     def files(self) -> Files:
         """The session's files."""
+        ...
+
+    @property
+    def workspace(self) -> Path | None:
+        """The one folder of the host's that tools may read, resolved; ``None`` where the kernel has none."""
         ...
 
     @property

@@ -16,6 +16,7 @@ from capset.definitions.foreign import foreign_schema
 from capset.definitions.messages import Kind, Message
 from capset.definitions.names import MESSAGE
 from capset.definitions.objects import object_fields
+from capset.definitions.parameters import check_object, followed
 from capset.definitions.schemas import Schema, schema_of, schema_of_fields
 from capset.errors import DefinitionError
 
@@ -26,8 +27,6 @@ WHOLE: Final = "data"
 Receive = Callable[[Any], tuple[Any, dict[str, Any]]]
 _INBOUND: Final = ("command", "query")
 _OUTBOUND: Final = ("reply", "event")
-_BESIDE: Final = frozenset({"$ref", "$defs", "title", "description"})
-"""What a reference may have beside it without a say in what fits."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -287,39 +286,14 @@ def _annotated(model: type[BaseModel]) -> Any:
     return annotation
 
 
-def _followed(data: Any) -> dict[str, Any]:  # a JSON Schema that is not checked yet
-    """Return the schema of data with what it refers to in its place: nested models of pydantic's are written so."""
-    found, defs, seen = dict(cast("Mapping[str, Any]", data)), data.get("$defs", {}), set[str]()
-    while isinstance(reference := found.get("$ref"), str) and reference not in seen:
-        seen.add(reference)
-        target = defs.get(reference.removeprefix("#/$defs/"))
-        if not isinstance(target, Mapping) or found.keys() - _BESIDE:
-            break
-        del found["$ref"]
-        found = {**cast("Mapping[str, Any]", target), **found}
-    return found
-
-
-def _check_object(owner: str, data: Mapping[str, Any]) -> None:
-    """Refuse what is sound JSON Schema and cannot be meant of arguments."""
-    unknown = sorted({*data.get("required", ())} - {*data.get("properties", ())})
-    if unknown and data.get("additionalProperties") is False:
-        raise DefinitionError(f"{owner}: {unknown[0]!r} is required, and no property: nothing could ever fit")
-    if "default" in data:
-        raise DefinitionError(
-            f"{owner}: arguments are filled in field by field, so a default as a whole would never be used",
-            hint="give the defaults to the properties",
-        )
-
-
 def _foreign_arguments(owner: str, came: _Envelope) -> tuple[Schema, Receive, bool]:
     kind, type_ = came.kind, came.type
     if came.data is None:
         return schema_of_fields(type_, {}), lambda given: (Message(kind, type_), given), False
-    data = closed(_followed(came.data))
+    data = closed(followed(came.data))
     if data.get("type") == "object":
         schema = foreign_schema(owner, data)
-        _check_object(owner, data)
+        check_object(owner, data)
         return schema, lambda given: (Message(kind, type_, given), dict(given)), False
     inner = {key: value for key, value in data.items() if key != "$defs"}
     whole: dict[str, Any] = {"type": "object", "properties": {WHOLE: inner}, "required": [WHOLE]}

@@ -76,6 +76,10 @@ def read_docstring(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
     return description, {parameter: words for parameter, words in described.items() if words}
 
 
+def without_arguments() -> None:
+    """Stand for a handler whose arguments are not read from a signature."""
+
+
 def _parameters(owner: str, function: Callable[..., Any]) -> list[Parameter]:
     try:
         return list(inspect.signature(function).parameters.values())

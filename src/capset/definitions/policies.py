@@ -70,7 +70,8 @@ class Request(NamedTuple):
     arguments: Mapping[str, Any] | None = None
 
 
-Evaluate = Callable[[Request], Decision | bool | Awaitable[Decision | bool]]
+Answer = Decision | bool | Awaitable[Decision | bool]
+Evaluate = Callable[[Request], Answer]
 
 
 @dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)

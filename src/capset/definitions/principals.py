@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal, Self, get_args
 
 from capset.definitions.names import checked_optional, checked_permissions, checked_text
 from capset.errors import DefinitionError
 
-PrincipalKind = Literal["user", "agent", "org"]
+PrincipalKind = Literal["user", "agent", "org", "anonymous"]
 
 
 @dataclass(frozen=True, slots=True, init=False)
 class Principal:
-    """An agent, a user or an organisation, with the permissions that it holds (spec 4, G8).
+    """An agent, a user or an organisation, with the permissions that it holds (spec 4, G8); or nobody known.
 
     Equal by value. Permissions are exact ``resource:verb`` strings; roles are expanded before they get here.
+    ``on_behalf_of`` is whom it acts for, as records name them: ``user:ada``; ``acting_for`` makes it.
     Raises ``DefinitionError`` for an empty id, an unknown kind or a permission of another form.
     """
 
@@ -24,6 +25,7 @@ class Principal:
     permissions: frozenset[str]
     kind: PrincipalKind
     org: str | None
+    on_behalf_of: str | None
 
     def __init__(
         self,
@@ -32,13 +34,36 @@ class Principal:
         permissions: Iterable[str] = (),
         kind: PrincipalKind = "user",
         org: str | None = None,
+        on_behalf_of: str | None = None,
     ) -> None:
         if not checked_text("a principal's id", id).strip() or not id.isprintable():
             raise DefinitionError(f"a principal's id must be printable text, and not empty; got {id!r}")
         if kind not in get_args(PrincipalKind):
-            raise DefinitionError(f"principal {id!r}: kind must be user, agent or org; got {kind!r}")
+            raise DefinitionError(f"principal {id!r}: kind must be one of {get_args(PrincipalKind)}; got {kind!r}")
         store = object.__setattr__
         store(self, "id", id)
         store(self, "permissions", checked_permissions(f"principal {id!r}", permissions))
         store(self, "kind", kind)
         store(self, "org", checked_optional(f"principal {id!r}: org", org))
+        store(self, "on_behalf_of", checked_optional(f"principal {id!r}: on_behalf_of", on_behalf_of))
+
+    @classmethod
+    def anonymous(cls, *, permissions: Iterable[str] = ()) -> Self:
+        """Return the principal of somebody whom nobody has authenticated."""
+        return cls("anonymous", permissions=permissions, kind="anonymous")
+
+    def acting_for(self, other: Principal) -> Principal:
+        """Return this principal as it acts for another: it may do what both may (spec 4, G9).
+
+        Raises ``DefinitionError`` where they are of different organisations.
+        """
+        if self.org != other.org:
+            raise DefinitionError(f"{self.id!r} cannot act for {other.id!r}: they belong to different organisations")
+        whom = f"{other.kind}:{other.id}" + (f" for {other.on_behalf_of}" if other.on_behalf_of else "")
+        both = self.permissions & other.permissions
+        return Principal(self.id, permissions=both, kind=self.kind, org=self.org, on_behalf_of=whom)
+
+    def with_permissions(self, more: Iterable[str]) -> Principal:
+        """Return this principal with more permissions, such as those that everybody has."""
+        held = self.permissions | frozenset(more)
+        return Principal(self.id, permissions=held, kind=self.kind, org=self.org, on_behalf_of=self.on_behalf_of)

@@ -9,16 +9,19 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from pydantic import BaseModel
 
+from capset.definitions.approvals import ApprovalRule
 from capset.definitions.contexts import Context
 from capset.definitions.contracts import Shown, contract_of
+from capset.definitions.handlers import without_arguments
 from capset.definitions.hooks import Hooks
 from capset.definitions.messages import Message
 from capset.definitions.names import TOOL, checked
 from capset.definitions.policies import Policy
+from capset.definitions.retries import Retry
 from capset.errors import DefinitionError
 
 if TYPE_CHECKING:
-    from capset.definitions.tools import Effect, Tool
+    from capset.definitions.tools import Effect, Limits, Tool
 
 
 class Emit(Protocol):
@@ -130,6 +133,9 @@ def processor_tool(
     idempotent: bool,
     hooks: Hooks | None,
     cost: float | None,
+    limits: Limits,
+    approval: ApprovalRule,
+    retry: Retry | int | None,
     buffer: int,
 ) -> Tool[..., Any]:
     """Do what ``Tool.from_processor`` says."""
@@ -168,7 +174,10 @@ def processor_tool(
         idempotent=idempotent,
         hooks=hooks,
         cost=cost,
-    )(_without_arguments)
+        limits=limits,
+        approval=approval,
+        retry=retry,
+    )(without_arguments)
     return replace(
         made,
         arguments=arguments,
@@ -180,7 +189,3 @@ def processor_tool(
         contract=contract,
         examples=checked_examples(called, arguments, examples),
     )
-
-
-def _without_arguments() -> None:
-    """Stand for a handler whose arguments are not read from a signature."""

@@ -10,8 +10,11 @@ Outcome = Literal[
     "succeeded",
     "failed",
     "denied",
+    "unauthenticated",
     "not_found",
     "invalid",
+    "limited",
+    "rejected",
     "timed_out",
     "cancelled",
     "unavailable",
@@ -30,7 +33,10 @@ class Record:
     A side-effecting call has two, under one ``id``: an ``intent`` before its handler starts, and its ``outcome``.
     ``arguments`` is redacted JSON text, ``arguments_digest`` the HMAC-SHA256 of the whole arguments' canonical bytes,
     ``policies`` a JSON list of the ids that determined ``decision``. ``time`` is ISO 8601 UTC with microseconds,
-    ``duration_us`` in microseconds. Each ``hash`` covers all other columns that are not null (``fingerprint.chain``).
+    ``duration_us`` in microseconds. ``on_behalf_of`` is whom the principal acted for, ``approval`` the id of the
+    request that was approved or rejected, ``attempts`` how often the handler was started, ``repeats`` how many refused
+    calls one record stands for, where there were too many for a record each (G15). Each ``hash`` covers all other
+    columns that are not null (``fingerprint.chain``).
     """
 
     seq: int
@@ -63,7 +69,13 @@ class Record:
     writer: str
     previous: str
     hash: str
+    on_behalf_of: str | None = None
+    approval: str | None = None
+    attempts: int | None = None
+    repeats: int | None = None
 
 
 COLUMNS = tuple(Record.__slots__)
 """Every column's name, in order."""
+NUMBERS = frozenset({"seq", "duration_us", "attempts", "repeats"})
+"""The columns that hold whole numbers; all others hold text."""

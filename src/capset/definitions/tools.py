@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from types import MappingProxyType
@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec,
 from pydantic import ValidationError
 from typing_extensions import TypeVar
 
+from capset.definitions.approvals import ApprovalRule, checked_approval
 from capset.definitions.contexts import Context
 from capset.definitions.handlers import Shape, read_docstring, read_signature
 from capset.definitions.hooks import NO_HOOKS, Hooks, checked_hooks
+from capset.definitions.limits import Limit, checked_limits
 from capset.definitions.messages import Progress, Reply, message_schema, progress_schema
 from capset.definitions.misfits import SchemaMisfit
 from capset.definitions.names import (
@@ -30,6 +32,7 @@ from capset.definitions.names import (
     mapped,
 )
 from capset.definitions.policies import Policy, distinct_policies
+from capset.definitions.retries import Retry, checked_retry
 from capset.definitions.schemas import Schema, schema_of, schema_of_fields
 from capset.errors import DefinitionError
 
@@ -41,6 +44,8 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 Effect = Literal["read", "write", "external", "destructive"]
+Limits = str | Limit | Mapping[str, int | str] | Sequence[str | Limit | Mapping[str, int | str]]
+"""How limits may be written: ``"100/1h"``, ``Limit(100, "1h", per="org")``, or a list of such."""
 
 
 @dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
@@ -75,6 +80,12 @@ class Tool(Generic[P, R]):
     """What a call costs, in a unit of the host's own; shown, and part of the hash if it is there."""
     contract: Contract | None = None
     """The messages of a tool that is a stream processor; its handler is the factory of that."""
+    limits: tuple[Limit, ...] = ()
+    approval: ApprovalRule = "auto"
+    retry: Retry | None = None
+    """How it is tried again; like the timeout not part of the hash."""
+    title: str | None = None
+    """What people call it; not part of the hash."""
 
     def __repr__(self) -> str:
         return f"Tool({self.name!r}, effect={self.effect!r})"
@@ -128,6 +139,9 @@ class Tool(Generic[P, R]):
         idempotent: bool = False,
         hooks: Hooks | None = None,
         cost: float | None = None,
+        limits: Limits = (),
+        approval: ApprovalRule = "auto",
+        retry: Retry | int | None = None,
         buffer: int = 0,
     ) -> Tool[..., Any]:
         """Make a tool of a stream processor (spec 3, K4, K7).
@@ -151,6 +165,9 @@ class Tool(Generic[P, R]):
             idempotent: see ``permissions``.
             hooks: see ``permissions``.
             cost: see ``permissions``.
+            limits: see ``permissions``.
+            approval: see ``permissions``.
+            retry: see ``permissions``.
             buffer: how many emissions may wait for the consumer while it goes on; 0 is in step with it.
 
         Raises ``DefinitionError``.
@@ -173,6 +190,9 @@ class Tool(Generic[P, R]):
             idempotent=idempotent,
             hooks=hooks,
             cost=cost,
+            limits=limits,
+            approval=approval,
+            retry=retry,
             buffer=buffer,
         )
 
@@ -232,6 +252,9 @@ def tool(
     idempotent: bool = False,
     hooks: Hooks | None = None,
     cost: float | None = None,
+    limits: Limits = (),
+    approval: ApprovalRule = "auto",
+    retry: Retry | int | None = None,
 ) -> _Decorator: ...
 def tool(
     handler: Callable[..., Any] | None = None,
@@ -249,6 +272,9 @@ def tool(
     idempotent: bool = False,
     hooks: Hooks | None = None,
     cost: float | None = None,
+    limits: Limits = (),
+    approval: ApprovalRule = "auto",
+    retry: Retry | int | None = None,
 ) -> Tool[..., Any] | _Decorator:
     """Make a tool of a function: sync, async, or an async iterator of ``Progress`` and one ``Reply``.
 
@@ -267,7 +293,10 @@ def tool(
         version: a version of your own, which its hash covers.
         idempotent: whether calling it again with the same arguments changes nothing more.
         hooks: told when one of its policies was asked, and when it was executed; not part of the hash.
-        cost: what a call costs, in a unit of your own; shown to whoever asks what there is.
+        cost: what a call costs, in a unit of your own; shown to whoever asks what there is, and counted by budgets.
+        limits: how often it may be called, ``"100/1h"`` by one principal; a ``Limit``, or a list of them, says more.
+        approval: ``"ask"`` if somebody has to approve every call, or a function that says of which.
+        retry: how often in all it is run where it raises ``TransientError``; for an idempotent tool only.
 
     Raises ``DefinitionError`` naming the tool, and the parameter where one is at fault.
     """
@@ -306,6 +335,9 @@ def tool(
             idempotent=checked_flag(f"tool {tool_name!r}: idempotent", idempotent),
             hooks=checked_hooks(f"tool {tool_name!r}", hooks),
             cost=_checked_cost(tool_name, cost),
+            limits=checked_limits(f"tool {tool_name!r}", limits),
+            approval=checked_approval(f"tool {tool_name!r}", approval),
+            retry=checked_retry(f"tool {tool_name!r}", retry, idempotent=idempotent),
         )
 
     return _Decorator(build) if handler is None else build(handler)

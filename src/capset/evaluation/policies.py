@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
 from capset.definitions.hooks import NO_HOOKS, Hooks, PolicyEvaluated
-from capset.definitions.policies import Decision, DecisionKind, Policy, Request, allow, deny
+from capset.definitions.policies import Answer, Decision, DecisionKind, Policy, Request, allow, deny
 from capset.evaluation.containment import is_contained
 from capset.evaluation.telling import tell
 
@@ -17,6 +17,8 @@ PolicyMode = Literal["authoritative", "hint"]
 
 _log = logging.getLogger("capset.policies")
 _UNHELD: Final = deny("what the policy said when the snapshot was evaluated is not known, so it denies")
+_ALLOWED: Final = allow()
+"""What every policy says that has nothing against a request."""
 LATE: Final = deny("the policy did not answer in time, so it denies")
 
 
@@ -66,10 +68,38 @@ async def ask_each(policies: Iterable[Policy], request: Request) -> list[tuple[P
     A policy that raises, or that answers with neither a ``Decision`` nor a bool, denies (F15). Raises only a
     cancellation from outside.
     """
-    answers: list[tuple[Policy, Decision]] = []
-    for policy in policies:
+    asked = tuple(policies)
+    pending = ask_at_once(asked, request)
+    return [(policy, _ALLOWED) for policy in asked] if pending is None else await pending
+
+
+def ask_at_once(policies: Sequence[Policy], request: Request) -> Awaitable[list[tuple[Policy, Decision]]] | None:
+    """Begin to ask as ``ask_each`` does. Returns ``None`` if all have allowed the request, and none has to be awaited.
+
+    Else awaiting what is returned gives the answers of all; those before were asked already.
+    """
+    for place, policy in enumerate(policies):
         try:
             answer = policy.evaluate(request)
+        except BaseException as error:
+            if not is_contained(error):
+                raise
+            answer = failed(policy, error)
+        if answer is not True and answer is not _ALLOWED:
+            return _ask_on(policies, request, place, answer)
+    return None
+
+
+async def _ask_on(
+    policies: Sequence[Policy], request: Request, place: int, answer: Answer
+) -> list[tuple[Policy, Decision]]:
+    """Ask the policies after ``place``, whose own ``answer`` is to be awaited or decided still; all before allowed."""
+    answers = [(policy, _ALLOWED) for policy in policies[:place]]
+    for index in range(place, len(policies)):
+        policy = policies[index]
+        try:
+            if index > place:
+                answer = policy.evaluate(request)
             if type(answer) is not Decision and not isinstance(answer, (Decision, bool)):
                 answer = await answer
         except BaseException as error:

@@ -2,24 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from heapq import merge
+from json.encoder import encode_basestring
+from operator import itemgetter
 from typing import Any, Final
 
-from capset.definitions.records import COLUMNS
+from capset.definitions.records import COLUMNS, NUMBERS
 from capset.fingerprint.canonical import NotCanonical, digest
+from capset.fingerprint.checkpoints import GENESIS, Checkpoint, Unsound, check_signature, sound
+from capset.fingerprint.signing import PublicKey
+from capset.fingerprint.walk import MAX_EXACT
 
-GENESIS: Final = "0" * 64
-"""What the first link has as its ``previous``."""
+__all__ = ["GENESIS", "Verification", "link_payload", "seal", "verify"]
+
+_KEYS: Final = tuple((name, f'"{name}":') for name in sorted({*COLUMNS, "kind"} - {"hash"}))
+_texts: Final = itemgetter(*(name for name, _ in _KEYS if name not in NUMBERS))
+_numbers: Final = itemgetter(*sorted(NUMBERS))
+_TEXT: Final = {str, type(None)}
 
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """What ``verify`` found: how many links hold, and the first that does not, by its ``seq``."""
+    """What ``verify`` found: how many links hold, and the first that does not, by its ``seq``.
+
+    ``since`` is the first record that there is; all before it were pruned, or are not in the file. ``covered`` is the
+    last record that a checkpoint vouches for whose signature was checked; ``None`` if no key was given.
+    """
 
     checked: int
     problem: str | None = None
     seq: int | None = None
+    since: int = 1
+    covered: int | None = None
 
     @property
     def ok(self) -> bool:
@@ -42,31 +59,124 @@ def seal(columns: dict[str, Any]) -> dict[str, Any]:
 
     Raises ``NotCanonical`` for text with a lone surrogate.
     """
-    columns["hash"] = digest(link_payload(columns))
+    data = _flat(columns)
+    columns["hash"] = digest(link_payload(columns)) if data is None else hashlib.sha256(data).hexdigest()
     return columns
 
 
-def verify(rows: Iterable[Mapping[str, Any]]) -> Verification:
+def _flat(columns: Mapping[str, Any]) -> bytes | None:
+    """Return the canonical bytes of what a link's hash covers, or ``None`` if they must be written the general way.
+
+    A record is flat, and its columns are known: their names need be neither sorted nor written for each.
+    """
+    if len(columns) - ("hash" in columns) != len(_KEYS) - 1:  # without the "kind"
+        return None
+    values = {**columns, "kind": "record"}
+    try:
+        if not _TEXT.issuperset(map(type, _texts(values))):
+            return None
+        for number in _numbers(values):
+            if number is not None and (type(number) is not int or abs(number) > MAX_EXACT):
+                return None
+        members = [
+            f"{key}{encode_basestring(value) if type(value) is str else value}"
+            for name, key in _KEYS
+            if (value := values[name]) is not None
+        ]
+        return f"{{{','.join(members)}}}".encode()
+    except (KeyError, UnicodeEncodeError):
+        return None
+
+
+def verify(
+    rows: Iterable[Mapping[str, Any]],
+    checkpoints: Iterable[Mapping[str, Any]] = (),
+    *,
+    since: int = 1,
+    previous: str | None = None,
+    keys: Sequence[PublicKey] = (),
+    kept: Sequence[Checkpoint] = (),
+) -> Verification:
     """Walk a chain from its first link, in ``seq`` order, and stop at the first that does not hold.
 
-    Finds a change of any column, a removal, an insertion and a reordering. A removed tail needs a checkpoint.
+    Finds a change of any column, a removal, an insertion and a reordering; by checkpoints also a removed tail and a
+    chain that was computed anew. ``checkpoints`` are the log's own, by their number, ``kept`` those that were kept
+    elsewhere. Of all of them the signatures are checked if there are ``keys``, and then there must be one. A log that
+    begins with a later record, ``since``, needs the hash of the record before: as ``previous``, or by a checkpoint.
     """
-    previous, expected = GENESIS, 1
-    for row in rows:
-        if problem := _problem(row, previous, expected):
-            seq = row.get("seq")
-            return Verification(expected - 1, problem, seq if isinstance(seq, int) else expected)
-        previous, expected = row["hash"], expected + 1
-    return Verification(expected - 1)
+    walk = _Walk(since, previous or (GENESIS if since == 1 else None))
+    try:
+        for checkpoint in kept:
+            check_signature(checkpoint, keys)
+        if kept and max(map(_seq, kept)) < since - 1:
+            raise Unsound(f"no checkpoint that was kept covers record {since} or a later one", since)
+        marks = merge(sound(checkpoints, keys, since), sorted(kept, key=_seq), key=_seq)
+        walk.along(rows, iter(marks))
+        if walk.covered is None and (keys or kept):
+            raise Unsound("there is no checkpoint over any of the records", since)
+    except Unsound as error:
+        seq = walk.seq + 1 if error.seq is None else error.seq
+        return Verification(walk.seq - since + 1, str(error), seq, since)
+    return Verification(walk.seq - since + 1, since=since, covered=walk.covered if keys else None)
 
 
-def _problem(row: Mapping[str, Any], previous: str, expected: int) -> str | None:
-    if row["seq"] != expected:
-        return f"record {expected} is missing; found {row['seq']!r} in its place"
+class _Walk:
+    """How far the chain was found to hold: ``seq`` and ``hash`` of its last good link, and what checkpoints cover."""
+
+    def __init__(self, since: int, previous: str | None) -> None:
+        self.seq = self._start = since - 1
+        self.covered: int | None = None
+        self._hash = previous
+        self._mark: Checkpoint | None = None
+
+    def along(self, rows: Iterable[Mapping[str, Any]], marks: Iterable[Checkpoint]) -> None:
+        """Compare row by row, and at each checkpoint what it covers. Raises ``Unsound``."""
+        following = iter(marks)
+        self._mark = next(following, None)
+        while self._mark is not None and self._mark.seq < self._start:  # of what was pruned
+            self._mark = next(following, None)
+        self._compare(following)
+        if self._hash is None:
+            raise Unsound(f"record 1 is missing: no checkpoint says that the log begins with {self._start + 1}")
+        for row in rows:
+            self._hash = _checked(row, self._hash, self.seq + 1)
+            self.seq += 1
+            if self._mark is not None:
+                self._compare(following)
+        if (left := self._mark) is not None:
+            missing = f"record {left.seq} is" if left.seq == self.seq + 1 else f"records {self.seq + 1}–{left.seq} are"
+            raise Unsound(f"{missing} missing at the end: checkpoint {left.number} covers so many", self.seq + 1)
+
+    def _compare(self, following: Iterable[Checkpoint]) -> None:
+        while (mark := self._mark) is not None and mark.seq == self.seq:
+            if self._hash is None:
+                self._hash = mark.hash
+            if mark.hash != self._hash:
+                self.seq = self._start if self.covered is None else self.covered
+                raise Unsound(
+                    f"record {mark.seq} is not the one of checkpoint {mark.number}: "
+                    f"the chain was computed anew, from some record after {self.seq} on"
+                )
+            self.covered = mark.seq
+            self._mark = next(iter(following), None)
+
+
+def _seq(checkpoint: Checkpoint) -> int:
+    return checkpoint.seq
+
+
+def _checked(row: Mapping[str, Any], previous: str, expected: int) -> str:
+    """Return a link's hash. Raises ``Unsound`` unless it is the expected one and its columns give the hash."""
+    found = row["seq"]
+    where = found if isinstance(found, int) else expected
+    if found != expected:
+        raise Unsound(f"record {expected} is missing; found {found!r} in its place", where)
     if row["previous"] != previous:
-        return f"record {expected} does not follow the one before it: its 'previous' is another hash"
+        raise Unsound(f"record {expected} does not follow the one before it: its 'previous' is another hash", where)
     try:
         actual = digest(link_payload({name: row[name] for name in COLUMNS}))
     except NotCanonical as error:
-        return f"record {expected} holds what no record can hold: {error}"
-    return None if row["hash"] == actual else f"record {expected} was changed: its columns do not give its hash"
+        raise Unsound(f"record {expected} holds what no record can hold: {error}", where) from None
+    if row["hash"] != actual:
+        raise Unsound(f"record {expected} was changed: its columns do not give its hash", where)
+    return actual

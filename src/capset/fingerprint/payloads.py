@@ -41,8 +41,10 @@ def tool_payload(tool: AnyTool) -> Payload:
         "effect": tool.effect,
         "idempotent": tool.idempotent,
         "permissions": sorted(tool.permissions),
-        "approval": "auto",
-        "limits": [],
+        "approval": tool.approval if isinstance(tool.approval, str) else {"dynamic": _named(tool.approval)},
+        "limits": sorted(
+            ({"requests": one.requests, "window": one.window, "per": one.per} for one in tool.limits), key=canonical
+        ),
         "policies": _ids(tool.policies),
     }
     if tool.examples:
@@ -186,6 +188,10 @@ def prompt_payload(system_prompt: str, instructions: Iterable[str]) -> Payload:
 def invocation_payload(invocation: Mapping[str, Any]) -> Payload:
     """Spec 2, F10; ``invocation`` is normalised, see ``normalize_invocation``."""
     return {"kind": "invocation", "context": dict(invocation)}
+
+
+def _named(function: object) -> str:
+    return getattr(function, "__name__", type(function).__name__)
 
 
 def _by_name(references: Iterable[Payload]) -> list[Payload]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from json.encoder import encode_basestring
 from typing import Any, Final, cast
 
-_MAX_EXACT: Final = 2**53
+MAX_EXACT: Final = 2**53
 
 
 class Refused(Exception):
@@ -48,7 +48,7 @@ def _constant(value: bool | None) -> str:
 
 
 def _integer(value: int) -> str:
-    return str(value) if -_MAX_EXACT <= value <= _MAX_EXACT else f'{{"$int":"{value}"}}'
+    return str(value) if -MAX_EXACT <= value <= MAX_EXACT else f'{{"$int":"{value}"}}'
 
 
 def _array(items: Iterable[object]) -> str:

@@ -13,16 +13,21 @@ from capset.definitions.records import Columns, Outcome
 from capset.definitions.secrecy import is_secret_name
 from capset.definitions.tools import AnyTool
 from capset.errors import (
+    ApprovalRejected,
+    ApprovalVoid,
     CapsetError,
     DeadlineExceeded,
     InvalidArguments,
+    LimitExceeded,
     NotFound,
     PermissionDenied,
     StoreError,
+    Unauthenticated,
 )
 from capset.fingerprint.canonical import PROFILE, canonical
 from capset.ids import time_of
 from capset.kernel.invocation import Invocation
+from capset.kernel.redacting import MASK, Redactor
 
 MAX_RECORDED_TEXT: Final = 2_000
 """Characters of one text that a record keeps; the digest always covers all of it."""
@@ -30,7 +35,11 @@ MAX_RECORDED_BYTES: Final = 16_384
 """Bytes of JSON that a record keeps of the arguments."""
 
 _OUTCOMES: tuple[tuple[type[CapsetError], Outcome], ...] = (
+    (Unauthenticated, "unauthenticated"),
+    (ApprovalRejected, "rejected"),
+    (ApprovalVoid, "rejected"),
     (PermissionDenied, "denied"),
+    (LimitExceeded, "limited"),
     (NotFound, "not_found"),
     (InvalidArguments, "invalid"),
     (DeadlineExceeded, "timed_out"),
@@ -75,6 +84,16 @@ class Ended:
         return _columns(self._call, "outcome", time_of(self._call.mark) + self._call.duration_us * 1000)
 
 
+def digest_of(call: Invocation) -> str:
+    """Return the keyed digest of a call's arguments, as its record has it."""
+    return call.place.world.digest(canonical(_whole(call, _arguments(call))))
+
+
+def masked_arguments(call: Invocation) -> str:
+    """Return a call's whole arguments as canonical JSON text, secrets masked and nothing cut (G16)."""
+    return canonical(_masked(_arguments(call), call.road.tool, call.place.world.redactor, longest=None)).decode()
+
+
 def _columns(call: Invocation, phase: str, time_ns: int) -> dict[str, str | int | None]:
     place, road, own_id = call.place, call.road, call.id
     arguments = _arguments(call)
@@ -93,13 +112,14 @@ def _columns(call: Invocation, phase: str, time_ns: int) -> dict[str, str | int 
         "session": place.id,
         "agent": place.block.name,
         "capability": road.capability,
-        "tool": _storable(road.name),
+        # Of a tool that is not there, the name is what the caller sent.
+        "tool": _storable(road.name if road.tool else _redacted_text(road.name, place.world.redactor)),
         "effect": road.tool.effect if road.tool else None,
-        "arguments": _kept(arguments, road.tool, whole if covered is arguments else None),
+        "arguments": _kept(arguments, road.tool, whole if covered is arguments else None, place.world.redactor),
         "arguments_digest": digest,
         "decision": call.decision,
         "policies": dumps(call.policies, separators=(",", ":")) if call.policies else "[]",
-        "reason": _storable(call.reason),
+        "reason": _storable(_redacted_text(call.reason, place.world.redactor)),
         "outcome": call.outcome,
         "code": _storable(call.error.code if call.error else None),
         "duration_us": call.duration_us,
@@ -108,6 +128,10 @@ def _columns(call: Invocation, phase: str, time_ns: int) -> dict[str, str | int 
         "runtime_hash": place.snapshot.runtime_hash,
         "prompt_hash": place.snapshot.prompt_hash,
         "profile": PROFILE,
+        "on_behalf_of": _storable(place.principal.on_behalf_of),
+        "approval": call.approval,
+        "attempts": call.attempts or None,
+        "repeats": call.repeats,
     }
 
 
@@ -124,39 +148,52 @@ def _whole(call: Invocation, arguments: Any) -> Any:
     return arguments if bare == call.recorded else plain(bare)
 
 
-def _kept(arguments: Any, tool: AnyTool | None, whole: bytes | None) -> str:
+def _kept(arguments: Any, tool: AnyTool | None, whole: bytes | None, redactor: Redactor | None) -> str:
     """Return what a record keeps of the arguments: redacted, and bounded.
 
     ``whole`` is their canonical form, where it is known; it serves if there is nothing to redact.
     """
-    shown = arguments
-    if tool is not None and (secrets := tool.arguments.write_only) and isinstance(arguments, Mapping):
-        members = cast("Mapping[str, Any]", arguments)
-        shown = {name: "[redacted]" if name in secrets else value for name, value in members.items()}
-    shown = redacted(shown)
+    shown = _masked(arguments, tool, redactor)
     kept = whole if whole is not None and shown == arguments else canonical(shown)
     if len(kept) > MAX_RECORDED_BYTES:
         kept = canonical({"omitted": f"{len(kept)} bytes of arguments"})
     return kept.decode()
 
 
-def redacted(value: Any, name: str = "") -> Any:
-    """Return plain JSON data with values of secret-looking names replaced, and long texts cut."""
+def _masked(
+    arguments: Any, tool: AnyTool | None, redactor: Redactor | None, *, longest: int | None = MAX_RECORDED_TEXT
+) -> Any:  # JSON data of every type
+    """Return arguments with secrets masked: by their schema, by their names, and by the host's patterns."""
+    shown = arguments
+    if tool is not None and (secrets := tool.arguments.write_only) and isinstance(arguments, Mapping):
+        members = cast("Mapping[str, Any]", arguments)
+        shown = {name: MASK if name in secrets else value for name, value in members.items()}
+    if redactor is not None:  # first, since a text that is cut might hide the half of a secret
+        shown = redactor(shown)
+    return redacted(shown, longest=longest)
+
+
+def redacted(value: Any, name: str = "", *, longest: int | None = MAX_RECORDED_TEXT) -> Any:
+    """Return plain JSON data with values of secret-looking names replaced, and texts cut that are too long."""
     if value is not None and is_secret_name(name):
-        return "[redacted]"
+        return MASK
     if isinstance(value, str):
-        left = len(value) - MAX_RECORDED_TEXT
-        return f"{value[:MAX_RECORDED_TEXT]}… [{left} more characters]" if left > 0 else value
+        left = 0 if longest is None else len(value) - longest
+        return f"{value[:longest]}… [{left} more characters]" if left > 0 else value
     if isinstance(value, Mapping):
         members = cast("Mapping[str, Any]", value)
-        return {key: redacted(member, key) for key, member in members.items()}
+        return {key: redacted(member, key, longest=longest) for key, member in members.items()}
     if isinstance(value, list):
-        return [redacted(item) for item in cast("list[Any]", value)]
+        return [redacted(item, longest=longest) for item in cast("list[Any]", value)]
     return value
+
+
+def _redacted_text(text: str | None, redactor: Redactor | None) -> str | None:
+    return text if text is None or redactor is None else redactor(text)
 
 
 def _storable(text: str | None) -> str | None:
     """Return text that every database takes: bounded, and without NUL or lone surrogates."""
-    if text is None:
-        return None
+    if text is None or (len(text) <= MAX_RECORDED_TEXT and text.isascii() and "\0" not in text):
+        return text
     return text[:MAX_RECORDED_TEXT].replace("\0", "\ufffd").encode(errors="replace").decode()

@@ -20,6 +20,7 @@ from capset.kernel.dynamic import current_place, place_of
 from capset.kernel.execution import Execution, Origin, execution_of
 from capset.kernel.generating import Turn
 from capset.kernel.place import Place
+from capset.kernel.quotas import Spending
 from capset.kernel.threads import run_for
 from capset.kernel.together import together
 
@@ -32,15 +33,37 @@ class BlockRun:
     ``base`` is the block's place as it was declared; ``place`` is what its dynamic ``uses`` made of it for this step.
     """
 
-    __slots__ = ("above", "base", "causing", "correlation", "deadline", "depth", "execution", "id", "place")
+    __slots__ = (
+        "above",
+        "base",
+        "causing",
+        "correlation",
+        "deadline",
+        "defers",
+        "depth",
+        "execution",
+        "id",
+        "place",
+        "spending",
+    )
 
-    def __init__(self, place: Place, *, within: Origin | None = None, deadline: float | None = None) -> None:
+    def __init__(
+        self,
+        place: Place,
+        *,
+        within: Origin | None = None,
+        deadline: float | None = None,
+        spending: Spending | None = None,
+        defers: bool = False,
+    ) -> None:
         """``within`` is the call or the run that starts this one; ``deadline`` is in the event loop's time."""
         self.base = self.place = place
         self.id = place.world.ids.new()
         self.correlation = within.correlation if within else self.id
         self.causing = within.causing if within else self.id  # a run inside is on no record of its own
         self.deadline = within.deadline if within else deadline
+        self.spending = within.spending if within else spending
+        self.defers = within.defers if within else defers
         self.depth = within.depth + 1 if within else 0
         self.above = execution_of(within) if within else None
         self.execution: Execution | None = Execution(self, place.block)

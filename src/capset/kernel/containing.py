@@ -7,21 +7,27 @@ import logging
 from typing import cast
 
 from capset.errors import (
+    ApprovalVoid,
     Cancelled,
     CapsetError,
     DeadlineExceeded,
     InternalError,
     InvalidArguments,
+    LimitExceeded,
     NotFound,
     PermissionDenied,
     StoreError,
     ToolError,
+    Unauthenticated,
 )
 from capset.evaluation.containment import is_contained
 from capset.kernel.emission import shown
 from capset.kernel.invocation import Invocation
 
-_SAFE = (Cancelled, DeadlineExceeded, InvalidArguments, NotFound, PermissionDenied, StoreError)
+_SAFE = (
+    *(ApprovalVoid, Cancelled, DeadlineExceeded, InvalidArguments, LimitExceeded, NotFound, PermissionDenied),
+    *(StoreError, Unauthenticated),
+)
 """What a call inside the handler may end with, in words of the kernel's own."""
 _log = logging.getLogger("capset.kernel")
 
@@ -78,7 +84,7 @@ def _told(call: Invocation, error: CapsetError) -> ToolError:
     """Return the refusal of a call that the handler made: its message is safe, but this call was not refused."""
     safe = shown(error, call)
     told = ToolError(safe.message, code=error.code, status=error.status, hint=error.hint, fields=error.fields)
-    told.retryable = error.retryable
+    told.retryable, told.retry_after = error.retryable, error.retry_after
     return told
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from types import MappingProxyType, SimpleNamespace
 from typing import Any, ParamSpec
 
@@ -88,6 +89,11 @@ class CallContext:
     def files(self) -> Files:
         """The session's files."""
         return self._origin.place.files
+
+    @property
+    def workspace(self) -> Path | None:
+        """The one folder of the host's that tools may read, resolved; ``None`` where the kernel has none."""
+        return self._origin.place.world.workspace
 
     @property
     def cap(self) -> HelpersByName:

@@ -53,6 +53,8 @@ def _unsaid(block: Block) -> Iterator[str]:
     if any(map(callable, block.uses)):
         yield "dynamic uses"
     for one in block.uses:
+        if not callable(one) and one.base.origin is not None:
+            yield f"the narrowed tools of {one.name}"
         if not callable(one) and one.config is not None and _config(one) is None:
             yield f"the config of {one.name}"
 

@@ -15,6 +15,7 @@ from capset.kernel.execution import Origin, execution_of
 from capset.kernel.files import SessionFiles
 from capset.kernel.invocation import Invocation, Road
 from capset.kernel.place import Place
+from capset.kernel.stages.authentication import authenticate
 from capset.kernel.stages.lookup import Find
 
 MAX_OTHERS: Final = 100
@@ -25,6 +26,7 @@ def road_in(place: Place, name: str, find: Find) -> Road:
     """Return the road of a call for which the dynamic ``uses`` are to be asked first; then ``find`` finds its own."""
 
     async def decide(call: Invocation) -> None:
+        authenticate(call)
         call.place = await current_place(place, call)
         call.road = find(call.place)
         for step in call.road.steps:
@@ -81,4 +83,12 @@ async def place_of(place: Place, composition: Composition) -> Place:
     """Return another composition's place in the same session: its snapshot, its roads, its files."""
     snapshot = await evaluate_again(place.snapshot, composition)
     files = SessionFiles(place.world, place.id, place.principal.org, composition.mounts)
-    return Place(place.id, place.world, snapshot, bind(composition, snapshot.installed), files, place.data)
+    return Place(
+        place.id,
+        place.world,
+        snapshot,
+        bind(composition, snapshot.installed),
+        files,
+        place.data,
+        spending=place.spending,
+    )

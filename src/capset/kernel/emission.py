@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from capset.clock import iso
 from capset.definitions.messages import Kind, Message, Meta
-from capset.errors import CapsetError, ConsumerTimeout, StoreError
+from capset.errors import ApprovalRequired, CapsetError, ConsumerTimeout, StoreError
 from capset.ids import time_of
 from capset.kernel.channel import Turn
 from capset.kernel.invocation import MISSING, Invocation
@@ -53,6 +53,9 @@ _new = object.__new__
 
 def emitted(call: Invocation, kind: Kind, type: str, data: Any) -> Message:
     """Return a message of a call, stamped with the moment and an id."""
+    redactor = call.place.world.redactor
+    if redactor is not None:
+        data = redactor(data)
     message = _new(Emitted)
     _set_kind(message, kind)
     _set_type(message, type)
@@ -70,6 +73,7 @@ def _meta(call: Invocation, mark: int) -> Meta:
 
 async def emit_event(call: Invocation, type: str, data: Any) -> None:
     """Send one event, and return when its consumer has room. Nobody listening is no error."""
+    call.has_emitted = True
     if call.lane is None:
         await unheard(call)
     elif (turn := call.lane.offer(emitted(call, "event", type, data))) is not None:
@@ -155,6 +159,10 @@ def error_data(error: CapsetError) -> dict[str, Any]:
         "retryable": error.retryable,
         "correlation": error.correlation,
     }
+    if error.retry_after is not None:
+        data["retry_after"] = error.retry_after
+    if isinstance(error, ApprovalRequired) and error.approval is not None:
+        data["approval"] = error.approval
     if error.fields:
         data["fields"] = [
             {"path": field.path, "expected": field.expected}

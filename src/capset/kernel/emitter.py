@@ -64,6 +64,7 @@ class Emitter:
             kind, named, data, schema = "", "", None, None
         if self.is_over:
             raise await self._late()
+        call.has_emitted = True
         if schema is not None:
             try:
                 data = schema.check(data)

@@ -22,6 +22,7 @@ from capset.kernel.cells import Cell, RunData, StoredCell
 from capset.kernel.codecs import ResourceCodec, StateCodec
 from capset.kernel.handles import FieldHandle, Handle
 from capset.kernel.place import Place
+from capset.kernel.quotas import Spending
 from capset.kernel.texts import Texts
 from capset.stores.base import StateRow, StoredScope
 
@@ -42,6 +43,10 @@ class Origin(Protocol):
     """In the event loop's time."""
     depth: int
     """How deeply it is nested."""
+    spending: Spending | None
+    """Of the run that it belongs to, if that has a budget."""
+    defers: bool
+    """Whether what has to be approved is refused, to be made again, and not waited for."""
 
     @property
     def place(self) -> Place:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import copy
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from capset.definitions.contents import ContextMessage
@@ -11,6 +13,7 @@ from capset.definitions.schemas import Schema
 from capset.errors import DefinitionError
 from capset.evaluation.snapshot import Snapshot
 from capset.kernel.calling import call_within, ended, find_named
+from capset.kernel.capping import for_model
 from capset.kernel.pipeline import travel
 from capset.kernel.prompting import Prompt, prompt_of
 from capset.kernel.results import Result
@@ -82,10 +85,22 @@ class ModelStep:
         return self._prompt.place.snapshot
 
     async def call(self, tool: str, arguments: Mapping[str, Any] | Json) -> Result[Any]:
-        """Call a tool as the model asked for it, and return what came of it, refusals and failures too."""
+        """Call a tool as the model asked for it, and return what came of it, refusals and failures too.
+
+        What is too long for a model is cut, and its data, or the error's message, is a text that says so (spec 4, G26).
+        """
         if not isinstance(tool, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # runners may not be typed
             raise DefinitionError(f"a model calls a tool by its name; got {tool!r}")
         place = self._prompt.place
         call = call_within(self._run, find_named(tool)(place), arguments, place)
         await travel(call)
-        return ended(call, call.data)
+        result = ended(call, call.data)
+        if (error := result.error) is None:
+            given = await for_model(place, call.id, result.data)
+            return replace(result, data=given.text) if given.is_cut else result
+        given = await for_model(place, call.id, "\n".join([error.message, *map(str, error.fields)]))
+        if not given.is_cut:
+            return result
+        told = copy(error)
+        told.message, told.args, told.fields = given.text, (given.text,), ()
+        return replace(result, error=told)

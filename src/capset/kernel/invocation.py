@@ -17,8 +17,11 @@ from capset.kernel.channel import Lane
 from capset.kernel.place import Place
 
 if TYPE_CHECKING:
+    from capset.definitions.approvals import ApprovalRow
+    from capset.evaluation.policies import Ruling
     from capset.kernel.execution import Execution
     from capset.kernel.processing import Processing
+    from capset.kernel.quotas import Reserved, Spending
 
 MISSING: Final = object()
 """The result of a handler that gave none."""
@@ -72,6 +75,28 @@ class Invocation:
     error: CapsetError | None = None
     outcome: Outcome | None = None
     duration_us: int = 0
+    spending: Spending | None = None
+    """Of the run that it belongs to, if that has a budget."""
+    reserved: Reserved | None = None
+    """What it has reserved of limits and budgets."""
+    is_flood: bool = False
+    """Whether it was not looked at, since too many before it were refused."""
+    attempts: int = 0
+    """How often the handler was started."""
+    asked: Ruling | None = None
+    """What policies said that asks for an approval."""
+    ticket: ApprovalRow | None = None
+    """The approval that it has."""
+    has_used: bool = False
+    """Whether it, and not another call, has used that up."""
+    presented: str | None = None
+    """The id of the request for an approval that its caller says was approved."""
+    defers: bool = False
+    """Whether it is refused, to be made again, where it has to be approved; else it waits for that."""
+    approval: str | None = None
+    """The id of the request that was approved, or rejected."""
+    repeats: int | None = None
+    """How many refused calls its record stands for, where that is more than this one."""
     deadline: float | None = None
     """In the event loop's time."""
     scope: Timeout | None = None
@@ -81,6 +106,8 @@ class Invocation:
     """Seconds that its consumer may let it wait."""
     stalled: CapsetError | None = None
     """What ended it where the consumer did so for longer."""
+    has_emitted: bool = False
+    """Whether it has said anything, so that it is not tried again."""
     unheard: int = 0
     """How many events it emitted that nobody listens to."""
     blocked: int = 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterable, Mapping
 from contextlib import asynccontextmanager
 from functools import lru_cache
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -13,6 +14,8 @@ from typing_extensions import Unpack
 from capset.clock import Clock, SystemClock, iso
 from capset.composition.compose import Composition, compose
 from capset.definitions.blocks import Block
+from capset.definitions.governance import Governance
+from capset.definitions.limits import Budget
 from capset.definitions.messages import Message
 from capset.definitions.principals import Principal
 from capset.definitions.secrets import Secrets
@@ -20,12 +23,17 @@ from capset.errors import CapsetError, DefinitionError, NotFound
 from capset.evaluation.evaluate import Labels, evaluate
 from capset.evaluation.plan import plan_of
 from capset.evaluation.snapshot import Snapshot
+from capset.kernel.approvals import Approvals
 from capset.kernel.binding import bind
+from capset.kernel.checkpointing import Checkpoints, keep_checkpoints, make_checkpoint
 from capset.kernel.definition import definition_of
 from capset.kernel.files import SessionFiles
 from capset.kernel.generating import GeneratorRunner
 from capset.kernel.invocation import Roads
+from capset.kernel.pipeline import record_ended
 from capset.kernel.place import Place
+from capset.kernel.quotas import Spending
+from capset.kernel.redacting import redactor_of
 from capset.kernel.secrets import EnvironmentSecrets
 from capset.kernel.serving import Serving
 from capset.kernel.session import Session
@@ -45,6 +53,8 @@ class Kernel:
 
     ``store`` is a URL whose scheme an installed store provides (``sqlite:///FILE``, ``memory://``) or a ``Store``.
     ``secrets`` is what ``ctx.secret`` asks, by default the environment; ``generator`` runs the model steps of blocks.
+    ``governance`` is what holds for every call; ``workspace`` the one folder of the host's that tools may read.
+    ``checkpoints`` signs how far the records have come, and says how long they are kept; none and forever by default.
     Entering opens it and leaving writes what is still to be written; both raise ``StoreError``.
     """
 
@@ -55,7 +65,14 @@ class Kernel:
         clock: Clock | None = None,
         secrets: Secrets | None = None,
         generator: GeneratorRunner | None = None,
+        governance: Governance | None = None,
+        workspace: str | Path | None = None,
+        checkpoints: Checkpoints | None = None,
     ) -> None:
+        self._checkpoints = checkpoints
+        self._governance = governance or Governance()
+        redactor_of(self._governance.redact)  # a pattern that is none is refused now, not once the store is open
+        self._workspace = None if workspace is None else _folder(workspace)
         self._secrets = secrets or EnvironmentSecrets()
         self._generator = generator
         self._store = make_store(store) if isinstance(store, str) else store
@@ -70,11 +87,21 @@ class Kernel:
         await self._store.open()
         try:
             self._world = World(
-                self._store, self._clock, await self._store.audit.digest_key(), self._secrets, self._generator
+                self._store,
+                self._clock,
+                await self._store.audit.digest_key(),
+                self._secrets,
+                self._generator,
+                self._governance,
+                self._workspace,
+                Approvals,
+                record_ended,
             )
         except BaseException:
             await self._store.close()
             raise
+        if self._checkpoints is not None:
+            self._world.readers.add(self._world.spawn(keep_checkpoints(self._world, self._checkpoints)))
         return self
 
     async def __aexit__(
@@ -84,6 +111,9 @@ class Kernel:
         world, self._world = self._entered(), None
         try:
             await world.drain(DRAIN_SECONDS)
+            world.refusals.flush()
+            if self._checkpoints is not None:
+                await make_checkpoint(world, self._checkpoints)
         finally:
             await self._store.close()
 
@@ -96,6 +126,16 @@ class Kernel:
     def audit(self) -> AuditLog:
         """The record of every attempt."""
         return self._entered().store.audit
+
+    @property
+    def approvals(self) -> Approvals:
+        """The requests for approvals, for those who decide them."""
+        return self._entered().approvals
+
+    @property
+    def governance(self) -> Governance:
+        """What holds for every call."""
+        return self._governance
 
     @property
     def abandoned(self) -> int:
@@ -132,6 +172,7 @@ class Kernel:
         principal: Principal,
         env: Mapping[str, Any] | None = None,
         session_id: str | None = None,
+        budget: Budget | None = None,
         **labels: Unpack[Labels],
     ) -> AsyncGenerator[Session]:
         """Open a session of an agent, a flow or another block.
@@ -139,6 +180,7 @@ class Kernel:
         It is a new one, or the principal's own that ``session_id`` names, with its files and its state.
 
         ``env`` is what the host says of this environment, in values of its own; policies and handlers read it.
+        ``budget`` is what may be used of this opening in all, by its calls and by those that they make (G15).
         ``labels`` are those of ``evaluate``: ``hooks``, ``invocation``, ``namespace`` and so on, for this opening.
         Raises ``NotFound`` for a session that is not there, not the principal's or not the agent's, and what
         ``compose`` and ``evaluate`` raise.
@@ -147,13 +189,13 @@ class Kernel:
         if session_id is None:
             row = self.new_session(agent, principal)
             # First, so that a bad agent leaves no session.
-            session = await self.enter(row, agent, principal=principal, env=env, **labels)
+            session = await self.enter(row, agent, principal=principal, env=env, budget=budget, **labels)
             await self._entered().store.sessions.create(row)
         else:
             row = await self.find_session(session_id)
             if row is None:
                 raise no_session(session_id, principal)
-            session = await self.enter(row, agent, principal=principal, env=env, **labels)
+            session = await self.enter(row, agent, principal=principal, env=env, budget=budget, **labels)
         yield session
 
     async def enter(
@@ -163,6 +205,7 @@ class Kernel:
         *,
         principal: Principal,
         env: Mapping[str, Any] | None = None,
+        budget: Budget | None = None,
         **labels: Unpack[Labels],
     ) -> Session:
         """Return the session that ``row`` keeps, as ``open`` does; for hosts that found or made its row themselves."""
@@ -170,10 +213,12 @@ class Kernel:
         if row.agent != agent.name:
             raise NotFound(f"the session {row.id!r} is one of the agent {row.agent!r}, not of {agent.name!r}")
         composition = self.compose(agent)
-        snapshot = await evaluate(composition, principal=principal, env=env, **labels)
-        return self.resume(row, snapshot)
+        held = self._governance.default_permissions
+        who = principal.with_permissions(held) if held else principal
+        snapshot = await evaluate(composition, principal=who, env=env, **labels)
+        return self.resume(row, snapshot, budget=budget)
 
-    def resume(self, row: SessionRow, snapshot: Snapshot) -> Session:
+    def resume(self, row: SessionRow, snapshot: Snapshot, *, budget: Budget | None = None) -> Session:
         """Return the session that ``row`` keeps with a snapshot that is there already, such as a hydrated one.
 
         Raises ``NotFound`` for a session that is not of the snapshot's principal.
@@ -183,7 +228,8 @@ class Kernel:
         files = SessionFiles(world, row.id, snapshot.principal.org, composition.mounts)
         is_static = snapshot.plan is plan_of(composition)
         roads = self.bind(composition) if is_static else bind(composition, snapshot.installed)
-        return Session(Place(row.id, world, snapshot, roads, files, composition.data))
+        spending = None if budget is None else Spending(budget)
+        return Session(Place(row.id, world, snapshot, roads, files, composition.data, spending=spending))
 
     def run(self, session: Session, messages: AsyncIterable[Message], *, limit: int = AT_ONCE) -> Serving:
         """Serve a mixed stream of messages in a session, up to ``limit`` invocations at once; see ``Serving`` (K8)."""
@@ -207,12 +253,21 @@ class Kernel:
             principal_kind=principal.kind,
             org=principal.org,
             created_at=self.now(),
+            on_behalf_of=principal.on_behalf_of,
         )
 
     def _entered(self) -> World:
         if self._world is None:
             raise CapsetError("the kernel is not open", hint="use it as: async with Kernel(…) as kernel")
         return self._world
+
+
+def _folder(workspace: str | Path) -> Path:
+    """Return the workspace, resolved once, so that a later chdir changes nothing."""
+    folder = Path(workspace).resolve()
+    if not folder.is_dir():
+        raise DefinitionError(f"the workspace {str(workspace)!r} is no folder", hint="make it first, or name another")
+    return folder
 
 
 def check_opening(agent: object, principal: object, env: object) -> None:
@@ -229,7 +284,8 @@ def check_opening(agent: object, principal: object, env: object) -> None:
 
 
 def _check_owner(row: SessionRow, principal: Principal) -> None:
-    if (row.principal, row.principal_kind, row.org) != (principal.id, principal.kind, principal.org):
+    theirs = (row.principal, row.principal_kind, row.org, row.on_behalf_of)
+    if theirs != (principal.id, principal.kind, principal.org, principal.on_behalf_of):
         raise no_session(row.id, principal)
 
 

@@ -9,7 +9,7 @@ from copy import copy
 from types import MappingProxyType
 
 from capset.definitions.hooks import NO_HOOKS, ToolExecuted, merge_hooks
-from capset.errors import Cancelled, CapsetError, DeadlineExceeded, InternalError, StoreError
+from capset.errors import Cancelled, CapsetError, DeadlineExceeded, Field, InternalError, StoreError
 from capset.evaluation.telling import tell
 from capset.kernel.audit import Ended, outcome_of
 from capset.kernel.emission import shown
@@ -32,22 +32,18 @@ async def travel(call: Invocation) -> None:
         if call.outcome is not None:  # it was given up, and that is on record
             return
         call.end("succeeded")
-    except CapsetError as error:
-        if call.outcome is not None:
-            return
-        call.error = shown(error, call)
-        if call.error.correlation is not None:
-            call.error = copy(call.error)  # one error, raised by two calls
-        call.end(outcome_of(error))
     except Exception as error:
-        # A defect of a stage, not of the tool: it fails this call, closed and named, and no other.
-        _log.exception("the road of %r failed, correlation %s", call.road.name, call.correlation)
         if call.outcome is not None:
             return
-        call.error = InternalError("The call failed unexpectedly; the log has the details.")
-        call.error.__cause__ = error
-        call.end("failed")
+        if not call.attempts and (call.reserved is not None or call.has_used):
+            await _give_back(call)
+        call.error = _told(call, error)
+        call.end(outcome_of(call.error))
+        if call.error.refusal and call.decision != "allow" and _is_flood(call):
+            return
     except BaseException:
+        if call.reserved is not None and not call.attempts:
+            call.reserved.give_back()  # an approval stays used: nobody waits for it to be given back
         if call.outcome is None:
             record_cancelled(call)
         raise
@@ -58,10 +54,60 @@ async def travel(call: Invocation) -> None:
         await _tell(call)
 
 
+def _told(call: Invocation, error: Exception) -> CapsetError:
+    """Return an error as the caller may see it, and one of this call's own."""
+    if not isinstance(error, CapsetError):
+        # A defect of a stage, not of the tool: it fails this call, closed and named, and no other.
+        _log.error("the road of %r failed, correlation %s", call.road.name, call.correlation, exc_info=error)
+        told = InternalError("The call failed unexpectedly; the log has the details.")
+        told.__cause__ = error
+        return told
+    told, redactor = shown(error, call), call.place.world.redactor
+    if told.correlation is not None or redactor is not None:
+        told = copy(told)  # one error, raised by two calls
+    if redactor is not None:
+        told.message, told.hint = redactor(told.message), redactor(told.hint)
+        told.args = (told.message,)
+        told.fields = tuple(Field(*map(redactor, (one.path, one.expected, one.did_you_mean))) for one in told.fields)
+    return told
+
+
+async def _give_back(call: Invocation) -> None:
+    """Give back what was reserved for a handler that never started (G3)."""
+    if call.reserved is not None:
+        call.reserved.give_back()
+    if call.ticket is not None and call.has_used:
+        try:
+            await call.place.world.approvals.give_back(call.ticket)
+        except StoreError as failure:
+            _log.error("the approval %s is used up, and its call never started: %s", call.approval, failure.message)
+
+
+def _is_flood(call: Invocation) -> bool:
+    """Count a refused call; return whether it was not looked at, so that it shares a record with others (G15)."""
+    refusals = call.place.world.refusals
+    if not call.is_flood:
+        refusals.note(call.place.principal)
+        return False
+    if call.error is not None:
+        call.error.correlation = call.correlation
+    refusals.gather(call)
+    return True
+
+
+def record_ended(call: Invocation) -> None:
+    """Put a call on record that has ended. Raises ``StoreError`` if there is no room for it."""
+    call.place.world.audit.append(Ended(call))
+
+
 def _record(call: Invocation) -> Awaitable[None] | None:
     """Put the outcome on record; what had effects, and what finds no room, is to be waited for."""
     if call.road.has_side_effects and call.decision == "allow":
         return _commit(call, is_durable=True)
+    if call.decision == "allow" and not call.place.world.governance.record_reads:
+        if call.error is not None:
+            call.error.correlation = call.correlation
+        return None  # refusals are on record all the same (G23)
     try:
         call.place.world.audit.append(Ended(call))
     except StoreError:

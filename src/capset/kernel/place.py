@@ -12,6 +12,7 @@ from capset.definitions.principals import Principal
 from capset.errors import StateError
 from capset.evaluation.snapshot import Snapshot
 from capset.kernel.files import SessionFiles
+from capset.kernel.quotas import Spending
 from capset.kernel.world import World
 from capset.stores.base import ScopeKey, StoredScope
 
@@ -34,6 +35,8 @@ class Place:
     files: SessionFiles
     data: Data
     others: dict[Any, Place] = field(default_factory=dict[Any, "Place"])
+    spending: Spending | None = None
+    """Of the session, if it was opened with a budget."""
 
     @property
     def block(self) -> Block:

@@ -38,13 +38,15 @@ class Problem:
 class Registry:
     """Capabilities and agents by name, and the problems met: one that is broken does not keep out the rest.
 
-    ``aliases`` are the capabilities by their other names (spec 1, C10).
+    ``aliases`` are the capabilities by their other names (spec 1, C10). ``earlier`` are agents that others of their
+    names have taken the place of since, the newest first: running sessions keep the version that they started with.
     """
 
     capabilities: Mapping[str, AnyCapability]
     agents: Mapping[str, Agent]
     problems: tuple[Problem, ...] = ()
     aliases: Mapping[str, AnyCapability] = field(default_factory=dict[str, AnyCapability])
+    earlier: tuple[Agent, ...] = ()
 
     @classmethod
     def of(
@@ -80,6 +82,12 @@ class Registry:
             return self.agents[name]
         except KeyError:
             raise self._not_found("agent", name, AGENTS, self.agents) from None
+
+    def versions(self, name: str) -> tuple[Agent, ...]:
+        """Return the agents that have, or had, a name; the one that has it first."""
+        now = self.agents.get(name)
+        before = tuple(one for one in self.earlier if one.name == name)
+        return before if now is None else (now, *before)
 
     def _not_found(self, what: str, name: str, group: str, known: Iterable[str]) -> NotFound:
         for problem in self.problems:

@@ -6,13 +6,14 @@ import asyncio
 from collections.abc import Mapping
 from copy import copy
 from sys import float_info
-from typing import Any, ParamSpec, Self, TypeGuard, cast
+from typing import Any, Literal, ParamSpec, Self, TypeGuard, cast
 
 from pydantic import BaseModel
 from typing_extensions import TypeVar
 
 from capset.clock import iso
 from capset.definitions.files import Files
+from capset.definitions.limits import Budget
 from capset.definitions.messages import Json, Message, Meta, message_of
 from capset.definitions.scopes import Scope
 from capset.definitions.tools import AnyTool, Tool
@@ -20,6 +21,7 @@ from capset.errors import InvalidArguments
 from capset.evaluation.snapshot import Snapshot
 from capset.kernel.blocks import BlockRun, run_root
 from capset.kernel.calling import bound, ended, find_named, find_tool, result_of
+from capset.kernel.capping import ForModel, for_model
 from capset.kernel.duplex import Duplex
 from capset.kernel.dynamic import road_in
 from capset.kernel.exposing import exposed
@@ -27,6 +29,7 @@ from capset.kernel.invocation import Invocation, Road
 from capset.kernel.pipeline import travel
 from capset.kernel.place import Place
 from capset.kernel.prompting import prompt_of
+from capset.kernel.quotas import Spending
 from capset.kernel.results import Result
 from capset.kernel.stages.lookup import Find, refusing_road
 from capset.kernel.streaming import Messages
@@ -41,7 +44,7 @@ class Session:
     Made by ``kernel.open()``. All its doors lead to the same road; ``call``, ``try_call`` and ``stream`` are sugar.
     """
 
-    __slots__ = ("_consumer_timeout", "_place", "_roads", "_timeout")
+    __slots__ = ("_approval", "_consumer_timeout", "_defers", "_place", "_roads", "_spending", "_timeout")
 
     def __init__(self, place: Place) -> None:
         self._place = place
@@ -50,6 +53,9 @@ class Session:
         """Of the tools that need not be looked for: where dynamic ``uses`` decide, none."""
         self._timeout: float | None = None
         self._consumer_timeout: float | None = None
+        self._defers = False
+        self._approval: str | None = None
+        self._spending: Spending | None = None
 
     @property
     def id(self) -> str:
@@ -69,13 +75,32 @@ class Session:
         """The session's files, for the host: what is done here is not governed, and not on record."""
         return self._place.files
 
-    def options(self, *, timeout: float | None = None, consumer_timeout: float | None = None) -> Self:
+    def options(
+        self,
+        *,
+        timeout: float | None = None,
+        consumer_timeout: float | None = None,
+        approvals: Literal["wait", "defer"] | None = None,
+        approval: str | None = None,
+        budget: Budget | None = None,
+    ) -> Self:
         """Return this session with other options for each call made through it; what is left out stays as it is.
 
         ``timeout`` are the seconds that a call may take; ``consumer_timeout`` those for which whoever reads its
-        messages may let it wait (spec 3, K16).
+        messages may let it wait (spec 3, K16). ``approvals`` says what a call does that has to be approved: ``wait``,
+        as it does unless it is said, or ``defer``: it is refused with ``ApprovalRequired``, which has the request's id.
+        ``approval`` is such an id: what it approves is let through (spec 4, G18). ``budget`` is what the calls made
+        through the returned session, and those that they make, may use in all: that of one run (G15).
         """
         other = copy(self)
+        if approvals is not None:
+            if approvals not in ("wait", "defer"):
+                raise InvalidArguments(f"approvals must be 'wait' or 'defer'; got {approvals!r}")
+            other._defers = approvals == "defer"
+        if approval is not None:
+            other._approval = approval
+        if budget is not None:
+            other._spending = Spending(budget)
         for name, seconds in (("timeout", timeout), ("consumer_timeout", consumer_timeout)):
             if seconds is not None:
                 if not seconds > 0:
@@ -156,8 +181,15 @@ class Session:
         """Return what clients may read of state and resources, as JSON data by scope and name (spec 1, C36)."""
         return await exposed(self._step())
 
+    async def for_model(self, record: str, data: Any, *, after: str = "") -> ForModel:  # JSON data
+        """Return what a model is given of a result of this session: all of it, or what ``result_bytes`` allows (G26).
+
+        For doors that hand results to models; ``record`` is the id of the call's. See ``kernel.capping``.
+        """
+        return await for_model(self._place, record, data, after=after)
+
     def _step(self) -> BlockRun:
-        return BlockRun(self._place, deadline=self._deadline())
+        return BlockRun(self._place, deadline=self._deadline(), spending=self._spending, defers=self._defers)
 
     def ask(self, asked: Message | BaseModel) -> Invocation:
         """Return the call of a message, for the kernel's own use; nothing of it has begun."""
@@ -206,6 +238,10 @@ class Session:
             call.deadline = self._deadline()
         if self._consumer_timeout is not None:
             call.consumer_timeout = self._consumer_timeout
+        if self._defers or self._approval is not None:
+            call.defers, call.presented = self._defers, self._approval
+        if self._spending is not None:
+            call.spending = self._spending
         return call
 
     def _deadline(self) -> float | None:

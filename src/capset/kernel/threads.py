@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger("capset.kernel")
 AT_ONCE: Final = 32
 """How many sync handlers run at once; more wait for their turn."""
+STOP_SECONDS: Final = 3.0
+"""How long a thread that was told to stop is waited for; less than a cancelled call has to clean up."""
 
 
 class Threads:
@@ -29,10 +31,11 @@ class Threads:
         self.abandoned = 0
         """How many threads were left behind."""
 
-    async def run(self, function: Callable[[], Any]) -> Any:
+    async def run(self, function: Callable[[], Any], stop: Callable[[], object] | None = None) -> Any:
         """Run a function and return its result, of its own type, or raise what it raised.
 
-        A cancelled caller leaves its thread behind, and its turn to the next.
+        A cancelled caller leaves its thread behind, and its turn to the next; if there is ``stop``, it is called first
+        and the thread waited for, bounded.
         """
         async with self._turns:
             loop = asyncio.get_running_loop()
@@ -41,9 +44,16 @@ class Threads:
             work = _Work(function, loop, future)
             Thread(target=context.run, args=(work.run,), name="capset-handler", daemon=True).start()
             try:
-                return await future
+                return await (future if stop is None else asyncio.shield(future))
+            except asyncio.CancelledError:
+                if stop is not None:
+                    stop()
+                    await asyncio.wait([future], timeout=STOP_SECONDS)
+                    if future.done():
+                        future.exception()  # which nobody waits for any more
+                raise
             finally:
-                self.abandoned += future.cancelled()
+                self.abandoned += future.cancelled() or not future.done()
 
 
 async def run_for(threads: Threads, origin: Origin, name: str, function: Callable[[], Any]) -> Any:

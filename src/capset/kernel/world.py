@@ -6,17 +6,24 @@ import asyncio
 import hmac
 import logging
 from collections.abc import Callable, Coroutine, Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from weakref import WeakValueDictionary
 
 from capset.clock import Clock
+from capset.definitions.governance import Governance
 from capset.definitions.secrets import Secrets
 from capset.ids import Ids
+from capset.kernel.quotas import Quotas
+from capset.kernel.redacting import redactor_of
+from capset.kernel.refusals import Refusals
 from capset.kernel.threads import Threads
 from capset.stores.base import ScopeKey, Store
 
 if TYPE_CHECKING:
+    from capset.kernel.approvals import Approvals
     from capset.kernel.generating import GeneratorRunner
+    from capset.kernel.invocation import Invocation
 
 _log = logging.getLogger("capset.kernel")
 CLEANUP_SECONDS: Final = 5.0
@@ -31,25 +38,43 @@ class World:
         "_stopping",
         "_tasks",
         "abandoned",
+        "approvals",
         "audit",
         "calls",
         "clock",
         "generator",
+        "governance",
         "idle",
         "ids",
         "locks",
         "mark",
         "monotonic_ns",
+        "quotas",
         "readers",
+        "redactor",
+        "refusals",
         "secrets",
         "store",
         "threads",
+        "workspace",
     )
 
     def __init__(
-        self, store: Store, clock: Clock, digest_key: bytes, secrets: Secrets, generator: GeneratorRunner | None
+        self,
+        store: Store,
+        clock: Clock,
+        digest_key: bytes,
+        secrets: Secrets,
+        generator: GeneratorRunner | None,
+        governance: Governance,
+        workspace: Path | None,
+        approvals: Callable[[World], Approvals],
+        record: Callable[[Invocation], None],
     ) -> None:
+        """``approvals`` makes the desk of this world; ``record`` puts a call on record that has ended."""
         self.store = store
+        self.governance = governance
+        self.workspace = workspace
         self.secrets = secrets
         self.generator = generator
         self.locks: WeakValueDictionary[ScopeKey, asyncio.Lock] = WeakValueDictionary()
@@ -59,6 +84,10 @@ class World:
         self.ids = Ids(clock)
         self.mark = self.ids.mark
         self.monotonic_ns = clock.monotonic_ns
+        self.approvals = approvals(self)
+        self.quotas = Quotas()
+        self.refusals = Refusals(governance.refusals, clock.monotonic_ns, record)
+        self.redactor = redactor_of(governance.redact)
         self._hmac = hmac.new(digest_key, digestmod="sha256")
         self.threads = Threads()
         self.calls = 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 from collections.abc import Sequence
 
 from starlette.responses import Response
@@ -34,9 +35,17 @@ def _problem(error: CapsetError, correlation: str) -> tuple[int, bytes, list[tup
     headers: list[tuple[bytes, bytes]] = []
     if isinstance(error, Unauthenticated):
         headers.append((b"www-authenticate", b"Bearer"))
+    headers.extend(retry_headers(error))
     if problem.status in (408, 413, 431):
         headers.append((b"connection", b"close"))  # what is left of the request is nobody's
     return problem.status, json.dumps(problem.plain()).encode(), headers
+
+
+def retry_headers(error: CapsetError | None) -> list[tuple[bytes, bytes]]:
+    """Return ``Retry-After`` where a limit says when it is over: whole seconds, rounded up (RFC 9110 §10.2.3)."""
+    if error is None or error.status != 429 or error.retry_after is None:
+        return []
+    return [(b"retry-after", b"%d" % max(1, math.ceil(error.retry_after)))]
 
 
 async def answer(send: Send, status: int, media_type: bytes, body: bytes, *headers: tuple[bytes, bytes]) -> None:

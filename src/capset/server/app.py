@@ -27,6 +27,7 @@ from capset.server.mounting import mounted_mcp
 from capset.server.openapi import describe, methods_by_path
 from capset.server.rest import (
     agents,
+    approvals,
     audit,
     calls,
     capabilities,
@@ -40,7 +41,7 @@ from capset.server.rest import (
 from capset.server.service import Service
 from capset.server.visit import Refused, path_of, visit_of
 
-_NOUNS = (capabilities, agents, sessions, calls, files, links, envelopes, fingerprints, audit, health)
+_NOUNS = (capabilities, agents, sessions, calls, files, approvals, links, envelopes, fingerprints, audit, health)
 
 
 @asynccontextmanager

@@ -13,9 +13,10 @@ from capset.errors import DefinitionError
 from capset.kernel.kernel import Kernel
 from capset.stores.base import KeyRow
 
-Scope = Literal["capset:read", "capset:call", "capset:write", "capset:audit", "capset:admin"]
+Scope = Literal["capset:read", "capset:call", "capset:write", "capset:audit", "capset:approve", "capset:admin"]
 """``read`` capabilities, agents and fingerprints; ``call``: sessions, calls, files, MCP, links of one's own sessions;
-``write`` agents; ``audit``: read the org's records and links; ``admin``: all of these."""
+``write`` agents; ``audit``: read the org's records and links; ``approve``: read and decide the org's requests for
+approvals; ``admin``: all of these."""
 DEFAULT_SCOPES: Final[tuple[Scope, ...]] = ("capset:read", "capset:call")
 _PREFIX: Final = "capset_"
 """So that a key is known for one where it should not be, such as in a repository."""
@@ -32,8 +33,11 @@ async def create_key(
     """Make and keep a key by which ``principal`` acts; return what is kept, and the key, which nobody can get again.
 
     256 random bits need no slow hash: what is kept is their SHA-256. Raises ``DefinitionError`` for an unknown scope,
-    and for an organisation without a name.
+    for an organisation without a name, and for a principal that no key can stand for.
     """
+    if principal.kind == "anonymous" or principal.on_behalf_of is not None:
+        # A key tells who somebody is, and nothing of whom they act for.
+        raise DefinitionError(f"a key is for a user, an agent or an org that acts for itself; got {principal!r}")
     if (org := principal.org) is not None and not (org.strip() and org.isprintable()):
         raise DefinitionError(f"an organisation's name must be printable text, and not empty; got {org!r}")
     given = tuple(dict.fromkeys(scopes))

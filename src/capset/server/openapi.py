@@ -24,6 +24,7 @@ _OF_SESSION: Final = (
     "delete_file",
 )
 _OF_LINK: Final = ("get_link", "get_link_envelope")
+_OF_APPROVAL: Final = ("get_approval", "approve", "reject")
 _MERGE_PATCH: Final = "application/merge-patch+json"
 Node = dict[str, Any]
 """A part of an OpenAPI document."""
@@ -92,7 +93,7 @@ def _take_patches(operation: Node) -> None:
 
 def _answer_refused_calls(operation: Node) -> None:
     """Say that a call which is refused in its session answers with the call's own object, as one that is not."""
-    for status in ("403", "404", "422", "503"):
+    for status in ("403", "404", "409", "422", "429", "503"):
         content = operation["responses"][status]["content"]
         operation["responses"][status]["content"] = {**content, **_json("CallShape")}
 
@@ -107,6 +108,9 @@ def _link(operations: Mapping[str, Node]) -> None:
     for origin, targets in made:
         links: Node = {name: {"operationId": name, "parameters": {"path.id": _ID}} for name in targets}
         operations[origin]["responses"]["201"]["links"] = links
+    asked = {"path.id": "$response.body#/approval"}
+    links = {name: {"operationId": name, "parameters": asked} for name in _OF_APPROVAL}
+    operations["call_tool"]["responses"]["202"]["links"] = links
     links = operations["create_agent"]["responses"]["201"]["links"]
     links["create_session"] = {"operationId": "create_session", "requestBody": {"agent_id": _ID}}
     links = operations["create_session"]["responses"]["201"]["links"]

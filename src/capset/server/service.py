@@ -45,6 +45,16 @@ class Service:
         self._sessions: Recent[tuple[Caller, str], Session] = Recent()
         self._agent_sessions: Recent[tuple[Caller, str], Session] = Recent()
 
+    def adopt(self, registry: Registry) -> None:
+        """Work with another registry from now on, whole and at once; running sessions keep what they began with.
+
+        ``registry.earlier`` must have the agents that are not in it any more.
+        """
+        agents = StoredAgents(self.kernel, registry)
+        self.registry, self.agents = registry, agents
+        self.fingerprints = Fingerprints(self.kernel, registry, agents)
+        self._agent_sessions.forget(lambda _, session: True)
+
     async def session_row(self, caller: Caller, id: str) -> SessionRow:
         """Return what is kept of the caller's session. Raises ``NotFound``, for somebody else's too."""
         row = await self.kernel.find_session(id)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from operator import itemgetter
 from typing import Any, Final
 
-from capset.definitions.records import COLUMNS
+from capset.definitions.records import COLUMNS, NUMBERS
 from capset.errors import StoreError
 from capset.stores.base import Entry
 
@@ -17,7 +17,8 @@ GIVEN: Final = tuple(name for name in COLUMNS if name not in ("seq", "writer", "
 """The columns that an entry gives; the others are the writer's."""
 
 _names: Final = frozenset(GIVEN)
-_texts: Final = itemgetter(*(name for name in GIVEN if name != "duration_us"))
+_texts: Final = itemgetter(*(name for name in GIVEN if name not in NUMBERS))
+_numbers: Final = itemgetter(*(name for name in GIVEN if name in NUMBERS))
 _TEXT: Final = {str, type(None)}
 
 
@@ -41,9 +42,9 @@ def checked(columns: Row) -> Row:
     """
     if columns.keys() != _names or not _TEXT.issuperset(map(type, _texts(columns))):
         raise BadEntry("a record could not be made of its call: its columns are not those of a record")
-    duration = columns["duration_us"]
-    if duration is not None and (type(duration) is not int or abs(duration) > 2**53):
-        raise BadEntry("a record could not be made of its call: its duration is no number of microseconds")
+    for number in _numbers(columns):
+        if number is not None and (type(number) is not int or abs(number) > 2**53):
+            raise BadEntry("a record could not be made of its call: one of its numbers is none, or too large")
     return columns
 
 

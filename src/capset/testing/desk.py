@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
@@ -63,6 +64,7 @@ async def session_for(
     generator: GeneratorRunner | None = None,
     secrets: Secrets | None = None,
     store: str | Store = "memory://",
+    workspace: str | Path | None = None,
 ) -> AsyncGenerator[Desk]:
     """Open a session of an agent or another block, or of an agent that uses one capability and nothing else.
 
@@ -75,6 +77,7 @@ async def session_for(
         generator: what runs the model steps of generators.
         secrets: what ``ctx.secret`` asks; by default the environment.
         store: where everything is kept; by default in memory, until the session is closed.
+        workspace: the folder of the host's that tools may read.
 
     Raises ``DefinitionError`` for what cannot be composed, and for arguments that do not go together.
     """
@@ -84,7 +87,7 @@ async def session_for(
     who = Principal(principal, permissions=held) if isinstance(principal, str) else principal
     agent, clock = _agent(subject, config), FakeClock()
     async with (
-        Kernel(store, clock=clock, secrets=secrets, generator=generator) as kernel,
+        Kernel(store, clock=clock, secrets=secrets, generator=generator, workspace=workspace) as kernel,
         kernel.open(agent, principal=who, env=env) as session,
     ):
         yield Desk(session, clock, kernel, agent)

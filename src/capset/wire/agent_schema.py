@@ -22,7 +22,7 @@ def agent_file_schema(capabilities: Iterable[AnyCapability] | None = None) -> No
     With ``capabilities`` it takes just those, each with its own presets, config and tools, so that an editor can offer
     them; without, any id.
     """
-    schema = _plain(AgentShape.model_json_schema())
+    schema = plain_schema(AgentShape.model_json_schema())
     if capabilities is not None:
         known = sorted(capabilities, key=lambda one: one.name)
         schema["$defs"] = {name: inner for one in known for name, inner in _definitions(one)}
@@ -74,11 +74,11 @@ def _within(one: AnyCapability, schema: Any) -> Any:
     return {key: _within(one, inner) for key, inner in found.items()}
 
 
-def _plain(schema: Any) -> Any:
+def plain_schema(schema: Any) -> Any:
     """Return a schema without what pydantic adds for itself: made-up titles, and the marks of code in texts."""
     if isinstance(schema, list):
-        return [_plain(inner) for inner in cast("list[Any]", schema)]
+        return [plain_schema(inner) for inner in cast("list[Any]", schema)]
     if not isinstance(schema, Mapping):
         return schema.replace("``", "`") if isinstance(schema, str) else schema
     found = cast("Mapping[str, Any]", schema)
-    return {key: _plain(inner) for key, inner in found.items() if key != "title" or not isinstance(inner, str)}
+    return {key: plain_schema(inner) for key, inner in found.items() if key != "title" or not isinstance(inner, str)}

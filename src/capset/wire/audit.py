@@ -28,12 +28,42 @@ class RecordPageShape(Shape):
 
 
 class VerificationShape(Shape):
-    """Whether the chain holds, how many links do, and the first that does not."""
+    """Whether the chain holds, how many links do, and the first that does not.
+
+    ``since`` is the record that the log begins with, if that is not the first; ``covered`` the last one that a
+    checkpoint vouches for, if a key was given.
+    """
 
     ok: bool
     checked: int
     problem: str | None = None
     seq: int | None = None
+    since: int | None = None
+    covered: int | None = None
+
+
+class PrunedShape(Shape):
+    """How many records were cut off, and the first that is left, or is to come."""
+
+    removed: int
+    since: int
+
+
+class ExportShape(Shape):
+    """How many records were written, from which to which position, and how many checkpoints stand over them."""
+
+    records: int
+    checkpoints: int
+    first: int | None = None
+    last: int | None = None
+
+
+class KeyPairShape(Shape):
+    """A pair of keys: its id, and the files of the two."""
+
+    id: str
+    private: str
+    public: str
 
 
 def audit_page_shape(page: AuditPage) -> AuditPageShape:
@@ -68,5 +98,10 @@ def _parsed(record: Record, name: str) -> Any:  # JSON of every type
 def verification_shape(verification: Verification) -> VerificationShape:
     """Return the wire shape of a verification."""
     return VerificationShape(
-        ok=verification.ok, checked=verification.checked, problem=verification.problem, seq=verification.seq
+        ok=verification.ok,
+        checked=verification.checked,
+        problem=verification.problem,
+        seq=verification.seq,
+        since=verification.since if verification.since > 1 else None,
+        covered=verification.covered,
     )

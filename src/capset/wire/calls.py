@@ -6,30 +6,36 @@ from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field
 
+from capset.errors import ApprovalRequired, CapsetError
 from capset.kernel.results import Result
 from capset.wire.errors import ErrorShape, error_shape
 from capset.wire.shapes import Shape
 
 
 class CallInput(Shape):
-    """Which tool is called, as ``tool`` or ``capability.tool``, with which arguments."""
+    """Which tool is called, as ``tool`` or ``capability.tool``, with which arguments.
+
+    ``approval`` is the id of the request that was approved, where this very call had to be.
+    """
 
     model_config = ConfigDict(strict=True)
 
     tool: Annotated[str, Field(min_length=1, max_length=200)]
     arguments: dict[str, Any] = Field(default_factory=dict[str, Any])  # of the tool's own schema
+    approval: Annotated[str, Field(min_length=1, max_length=200)] | None = None
 
 
 class CallShape(Shape):
     """``data`` if ``success``, else ``error``, and whether the call was ``refused``, not let through to fail.
 
-    ``record`` is the id of the call's record.
+    ``record`` is the id of the call's record, ``approval`` that of the request that somebody has to decide first.
     """
 
     success: bool
     data: Any = None  # the tool's own output, as JSON data
     error: ErrorShape | None = None
     refused: bool | None = None
+    approval: str | None = None
     record: str
     session: str
     runtime_hash: str
@@ -40,7 +46,8 @@ class CallShape(Shape):
         ending = self.model_dump(mode="json", include={"record", "session", "runtime_hash", "prompt_hash"})
         if self.error is None:
             return {"success": True, "data": self.data, **ending}
-        return {"success": False, "error": self.error.plain(), "refused": bool(self.refused), **ending}
+        asked = {} if self.approval is None else {"approval": self.approval}
+        return {"success": False, "error": self.error.plain(), "refused": bool(self.refused), **asked, **ending}
 
 
 def call_data(result: Result[Any], data: Any, session: str) -> dict[str, Any]:
@@ -57,4 +64,10 @@ def call_data(result: Result[Any], data: Any, session: str) -> dict[str, Any]:
     if result.error is None:
         return {"success": True, "data": data, **ending}
     error = result.error
-    return {"success": False, "error": error_shape(error).plain(), "refused": error.refusal, **ending}
+    asked = {} if (approval := approval_of(error)) is None else {"approval": approval}
+    return {"success": False, "error": error_shape(error).plain(), "refused": error.refusal, **asked, **ending}
+
+
+def approval_of(error: CapsetError | None) -> str | None:
+    """Return the id of the request that somebody has to decide before a call can be made, if that is what is wrong."""
+    return error.approval if isinstance(error, ApprovalRequired) else None

@@ -16,12 +16,17 @@ class FieldShape(Shape):
 
 
 class ErrorShape(Shape):
-    """What went wrong, in words that are safe to show; ``status`` is 400–599."""
+    """What went wrong, in words that are safe to show; ``status`` is 400–599.
+
+    ``retry_after`` is in seconds; ``approval`` is the id of the request that somebody has to decide first.
+    """
 
     code: str
     status: int
     message: str
     retryable: bool
+    retry_after: float | None = None
+    approval: str | None = None
     fields: list[FieldShape] | None = None
     correlation: str | None = None
 

@@ -14,7 +14,10 @@ MEDIA_TYPE = "application/problem+json"
 
 
 class Problem(Shape):
-    """``type`` is ``urn:capset:error:`` and the ``code``; ``correlation`` stands in the log and in the records too."""
+    """``type`` is ``urn:capset:error:`` and the ``code``; ``correlation`` stands in the log and in the records too.
+
+    ``retry_after`` is in seconds; ``approval`` is the id of the request that somebody has to decide first.
+    """
 
     type: str
     title: str
@@ -23,6 +26,8 @@ class Problem(Shape):
     code: str
     retryable: bool = False
     correlation: str
+    retry_after: float | None = None
+    approval: str | None = None
     fields: list[FieldShape] | None = None
 
 
@@ -37,6 +42,8 @@ def problem_of(error: CapsetError, correlation: str) -> Problem:
         code=shape.code,
         retryable=shape.retryable,
         correlation=correlation,
+        retry_after=shape.retry_after,
+        approval=shape.approval,
         fields=shape.fields,
     )
 

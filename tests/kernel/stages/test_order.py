@@ -10,7 +10,15 @@ import pytest
 from pydantic import AfterValidator, PlainSerializer
 
 from capset import Agent, Capability, Decision, Kernel, Message, Principal, Request, allow, deny, policy, tool
-from capset.errors import InvalidArguments, InvalidOutput, NotFound, PermissionDenied, StoreError, ToolError
+from capset.errors import (
+    InvalidArguments,
+    InvalidOutput,
+    LimitExceeded,
+    NotFound,
+    PermissionDenied,
+    StoreError,
+    ToolError,
+)
 from capset.stores.base import Store
 from tests.kernel.support import Desk, TappedStore, ask, desk, read, turns
 
@@ -82,7 +90,7 @@ async def test_unknown_comes_before_permission_and_arguments() -> None:
         assert trace == ["outcome"]
 
 
-@pytest.mark.spec("G1")
+@pytest.mark.spec("G1", "T1")
 async def test_permission_comes_before_arguments() -> None:
     async with traced() as opened:
         (error,) = await ask(opened.session, "double", {"number": "x", "other": 1})
@@ -116,6 +124,31 @@ async def test_policies_come_before_the_intent() -> None:
         with pytest.raises(PermissionDenied, match="odd"):
             await opened.session.call(double, 3)
         assert trace == ["validation", "policy", "outcome"]
+
+
+def _asked(request: Request) -> bool:
+    trace.append("approval")
+    return False
+
+
+@tool(permissions={"kit:use"}, policies=[even], approval=_asked, limits="1/1h")
+async def halve(number: Number) -> Produced:
+    """Halve a number."""
+    trace.append("handler")
+    return number // 2
+
+
+@pytest.mark.spec("G1", "G3")
+async def test_approval_comes_after_policies_and_before_limits_which_come_before_the_intent() -> None:
+    async with desk(halve, store=TappedStore(trace.append), permissions=["kit:use"]) as opened:
+        trace.clear()
+        assert await opened.session.call(halve, 4) == 2
+        before = ["validation", "policy", "approval"]
+        assert trace == [*before, "intent", "handler", "output", "sanitising", "outcome"]
+        trace.clear()
+        with pytest.raises(LimitExceeded):
+            await opened.session.call(halve, 4)
+        assert trace == [*before, "outcome"]
 
 
 @pytest.mark.spec("G1", "G23")

@@ -111,7 +111,7 @@ async def answering(value: object) -> Any:
     return value
 
 
-@pytest.mark.spec("F15")
+@pytest.mark.spec("F15", "T5")
 @pytest.mark.parametrize(
     "answer",
     [

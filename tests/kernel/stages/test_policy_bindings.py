@@ -101,9 +101,9 @@ async def test_a_question_keeps_the_tool_and_is_put_at_the_call(binding: Any, ph
     async with desk(work) as opened:
         assert set(opened.session.snapshot.tools) == {"work"}
         with pytest.raises(ApprovalRequired, match="this needs an approval first: may user-1 spend") as refused:
-            await opened.session.call(work, 1)
+            await opened.session.options(approvals="defer").call(work, 1)
         assert (refused.value.status, refused.value.code) == (403, "approval_required")
-        (message,) = await ask_by_name(opened.session, "work", {"number": 1})
+        (message,) = await ask_by_name(opened.session.options(approvals="defer"), "work", {"number": 1})
         assert message.kind == "error"
         for record in await opened.records():
             assert (record.outcome, record.decision, record.policies) == ("denied", "deny", '["spend"]')
@@ -136,7 +136,7 @@ async def test_deny_before_ask_before_allow_at_a_call_whatever_the_binding(
     gates = [gate(number, kind) for number, kind in enumerate(kinds)]
     work = worker(*gates)
     async with desk(work) as opened:
-        result = await opened.session.try_call(work, 1)
+        result = await opened.session.options(approvals="defer").try_call(work, 1)
         record = await opened.record()
     wins = next(kind for kind in ("deny", "ask", "allow") if kind in kinds)
     assert json.loads(record.policies) == [one.id for one in gates if one.id.startswith(wins)]

@@ -65,7 +65,7 @@ async def refused(opened: Desk, tool: Tool[..., Any], *args: Any, **kwargs: Any)
     return {field.path: field for field in raised.value.fields}
 
 
-@pytest.mark.spec("G11")
+@pytest.mark.spec("G11", "T3")
 @pytest.mark.parametrize(
     "arguments",
     [

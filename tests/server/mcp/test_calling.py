@@ -52,6 +52,7 @@ async def test_a_result_is_text_for_models_and_structure_for_programs(
         assert {key: value for key, value in result.meta.items() if key.startswith(PREFIX)} == {
             f"{PREFIX}record": record.id,
             f"{PREFIX}correlation": record.correlation,
+            f"{PREFIX}untrusted": True,
             f"{PREFIX}runtime_hash": snapshot.runtime_hash,
             f"{PREFIX}prompt_hash": snapshot.prompt_hash,
         }

@@ -40,6 +40,13 @@ async def test_records_are_the_organisations_whoever_made_them(here: Site, ada: 
             ({"id": seen[0]["id"]}, 1),
             ({"correlation": seen[0]["correlation"]}, 1),
             ({"tool": "echo", "principal": "bob"}, 0),
+            ({"agent": seen[0]["agent"]}, 3),
+            ({"agent": "nobody"}, 0),
+            ({"approval": "none"}, 0),
+            ({"code": "permission_denied"}, 1),
+            ({"since": seen[1]["time"]}, 2),
+            ({"until": seen[1]["time"]}, 1),
+            ({"since": "0001-01-01T00:00:00+14:00", "until": "9999-12-31T23:59:59-12:00"}, 3),
         ]
         for wanted, count in filters:
             assert len((await ada.get("/v1/audit", params=wanted)).json()["items"]) == count, wanted
@@ -60,7 +67,21 @@ async def test_records_are_paged_and_stay_where_they_are(here: Site, ada: httpx2
 
 @pytest.mark.spec("P15")
 @pytest.mark.parametrize(
-    "query", ["limit=0", "limit=1001", "cursor=0", "cursor=-1", "cursor=x", "outcome=fine", "toool=a", "org=evil"]
+    "query",
+    [
+        "limit=0",
+        "limit=1001",
+        "cursor=0",
+        "cursor=-1",
+        "cursor=x",
+        "outcome=fine",
+        "toool=a",
+        "org=evil",
+        "since=noon",
+        "until=0.5",
+        "since=1767225600",
+        "until=2026-01-01T00:00:00",
+    ],
 )
 async def test_a_query_that_does_not_fit_is_refused(asker: httpx2.AsyncClient, query: str) -> None:
     said = problem(await asker.get(f"/v1/audit?{query}"), 422, "invalid_arguments")

@@ -10,8 +10,11 @@ from contextlib import asynccontextmanager, closing, contextmanager
 from pathlib import Path
 from typing import Any, LiteralString
 
+from alembic import command
+from alembic.config import Config
+
 from capset.stores.sql import open_postgres, open_sqlite
-from capset.stores.sql.sqlite import SqliteStore
+from capset.stores.sql.sqlite import SqliteStore, make_engine
 from capset.stores.sql.store import SqlStore
 from tests.databases import connected
 
@@ -49,6 +52,18 @@ async def opened(path: Path, *, busy_seconds: float = 5.0) -> AsyncGenerator[Sql
         yield store
     finally:
         await store.close()
+
+
+def make(path: Path, revision: str, *statements: str) -> None:
+    """Make a database as the version of this revision left it, by the migrations."""
+    engine = make_engine(path, "IMMEDIATE")
+    with engine.begin() as connection:
+        config = Config(attributes={"connection": connection})
+        config.set_main_option("script_location", "capset.stores.sql:migrations")
+        command.upgrade(config, revision)
+        for statement in statements:
+            connection.exec_driver_sql(statement)
+    engine.dispose()
 
 
 @contextmanager

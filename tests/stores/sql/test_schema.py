@@ -16,11 +16,11 @@ from sqlalchemy import inspect
 from capset.definitions.records import COLUMNS
 from capset.errors import StoreError
 from capset.stores.base import SessionRow
-from capset.stores.sql import tables
+from capset.stores.sql import making, tables
 from capset.stores.sql.schema import HEAD, KNOWN
 from capset.stores.sql.sqlite import SqliteStore, make_engine
 from capset.testing.store_suite.support import entry
-from tests.stores.sql.support import let_go, line_of, opened, process, raw
+from tests.stores.sql.support import let_go, line_of, make, opened, process, raw
 
 OPEN = """
 import asyncio, sys
@@ -53,9 +53,8 @@ def test_the_head_is_the_last_migration() -> None:
 
 
 @pytest.mark.spec("P30")
-async def test_the_migrations_make_the_tables_that_the_code_knows(tmp_path: Path) -> None:
-    async with opened(tmp_path / "a.db"):
-        pass
+def test_the_migrations_make_the_tables_that_the_code_knows(tmp_path: Path) -> None:
+    make(tmp_path / "a.db", HEAD)
     engine = make_engine(tmp_path / "a.db", "DEFERRED")
     with engine.connect() as connection:
         opts = {"compare_type": True, "compare_server_default": True, "include_name": is_no_index_of_words}
@@ -69,12 +68,34 @@ async def test_the_migrations_make_the_tables_that_the_code_knows(tmp_path: Path
             "SELECT count(*) FROM sqlite_master WHERE sql LIKE '%(%, seq) WHERE phase = ''outcome'''"
         ).scalar()
     engine.dispose()
-    assert len(made) == partial == len(tables.FILTERS)
+    assert partial == len(tables.FILTERS)
+    assert made == {f"ix_records_{name}" for name in (*tables.FILTERS, "approval", "code")}
     assert tuple(tables.records.c.keys()) == COLUMNS
     assert tuple(tables.sessions.c.keys()) == tuple(SessionRow.__slots__)
 
 
-@pytest.mark.parametrize("name", [*tables.FILTERS, "id"])
+def statements_of(path: Path) -> dict[str, str]:
+    """Return what made each thing in a file, which is all that SQLite knows of it, with its white space as one."""
+    with raw(path) as file:
+        found = file.execute("SELECT type || ' ' || name, sql FROM sqlite_master").fetchall()
+    return {name: " ".join(str(sql).split()) for name, sql in found}
+
+
+@pytest.mark.spec("P30")
+async def test_a_new_database_is_what_the_migrations_make(tmp_path: Path) -> None:
+    make(tmp_path / "raised.db", HEAD)
+    async with opened(tmp_path / "made.db"):
+        pass
+    made, raised = statements_of(tmp_path / "made.db"), statements_of(tmp_path / "raised.db")
+    assert made == raised
+    assert {f"table {name}" for name in tables.metadata.tables} < made.keys()
+    for path in (tmp_path / "made.db", tmp_path / "raised.db"):
+        with raw(path) as file:
+            assert file.execute("SELECT * FROM alembic_version").fetchall() == [(HEAD,)]
+            assert file.execute("SELECT count(*) FROM document_words").fetchall() == [(0,)]
+
+
+@pytest.mark.parametrize("name", [*tables.FILTERS, "approval", "code", "id"])
 async def test_every_filter_of_a_query_uses_an_index_in_its_order(tmp_path: Path, name: str) -> None:
     async with opened(tmp_path / "a.db"):
         pass
@@ -108,8 +129,13 @@ async def test_a_database_of_another_program_is_refused_and_left_alone(tmp_path:
         assert file.execute("SELECT name FROM sqlite_master").fetchall() == [("records",)]
 
 
-async def test_a_migration_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
+@pytest.mark.parametrize("before", [None, "0002"])
+async def test_what_fails_in_the_middle_leaves_nothing_behind(tmp_path: Path, before: str | None) -> None:
     path = tmp_path / "a.db"
+    if before:
+        make(path, before)
+    found = statements_of(path)
+    assert (found == {}) is (before is None)
     store = SqliteStore(str(path))
     with pytest.MonkeyPatch.context() as patch:
 
@@ -117,25 +143,31 @@ async def test_a_migration_that_fails_leaves_nothing_behind(tmp_path: Path) -> N
             raise sqlite3.OperationalError("a failure in the middle")
 
         patch.setattr("alembic.op.create_index", fail)
+        patch.setattr(making, "_STAMP", "CREATE nothing")
         with pytest.raises(StoreError):
             await store.open()
-    with raw(path) as file:
-        assert file.execute("SELECT name FROM sqlite_master").fetchall() == []
+    assert statements_of(path) == found
     await store.open()
     await store.audit.commit(entry("a"))
     await store.close()
 
 
 @pytest.mark.spec("P30")
-def test_processes_that_make_one_database_at_once_all_succeed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("before", [None, "0001"])
+def test_processes_that_make_or_raise_one_database_at_once_all_succeed(tmp_path: Path, before: str | None) -> None:
+    if before:
+        make(tmp_path / "a.db", before)
     with ExitStack() as stack:
         children = [stack.enter_context(process(OPEN, f"sqlite:///{tmp_path}/a.db")) for _ in range(4)]
         let_go(*children, within=60)
+    with raw(tmp_path / "a.db") as file:
+        assert file.execute("SELECT * FROM alembic_version").fetchall() == [(HEAD,)]
 
 
 async def test_alembic_is_imported_only_for_an_upgrade(tmp_path: Path) -> None:
-    for expected in ("True", "False"):
-        with process(OPEN, f"sqlite:///{tmp_path}/a.db") as child:
+    make(tmp_path / "old.db", "0001")
+    for name, expected in (("old", "True"), ("old", "False"), ("new", "False")):
+        with process(OPEN, f"sqlite:///{tmp_path}/{name}.db") as child:
             assert line_of(child) == "ready"
             output, _ = child.communicate("go\n")
         assert output.strip() == expected

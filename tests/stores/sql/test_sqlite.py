@@ -72,7 +72,7 @@ async def test_a_damaged_file_is_named(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.chdir(tmp_path)
     path = Path("a.db")
     async with opened(path) as store:
-        for number in range(300):
+        for number in range(900):
             store.audit.append(entry(f"a{number}"))
     content = bytearray(path.read_bytes())
     half = len(content) // 2

@@ -6,8 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from alembic import command
-from alembic.config import Config
 
 from capset.errors import StateError
 from capset.stores.base import (
@@ -20,10 +18,9 @@ from capset.stores.base import (
     SessionRow,
     StateRow,
 )
-from capset.stores.sql.sqlite import make_engine
 from capset.testing.store_suite.lineage_rows import envelope_row, link_row
 from capset.testing.store_suite.support import NOW, begin
-from tests.stores.sql.support import opened, raw
+from tests.stores.sql.support import make, opened, raw
 
 AGENT = AgentRow(
     id="agent-1",
@@ -46,16 +43,6 @@ PUT_AGENT = (
 PUT_CAPABILITY = "INSERT INTO agent_capabilities (agent_id, position, capability_id) VALUES (?, ?, ?)"
 STATE = ScopeKey("session", "acme", "s", "notes")
 TEXTS = ScopeKey("session", "acme", "s", "memories")
-
-
-def make(path: Path, revision: str, *statements: str) -> None:
-    """Make a database as the version of this revision left it."""
-    with make_engine(path, "IMMEDIATE").begin() as connection:
-        config = Config(attributes={"connection": connection})
-        config.set_main_option("script_location", "capset.stores.sql:migrations")
-        command.upgrade(config, revision)
-        for statement in statements:
-            connection.exec_driver_sql(statement)
 
 
 async def test_a_database_of_the_first_version_is_brought_up_to_date(tmp_path: Path) -> None:

@@ -49,6 +49,7 @@ async def test_a_committed_entry_is_in_the_file_when_commit_returns(tmp_path: Pa
                 assert file.execute("SELECT max(seq) FROM records").fetchone() == (number + 1,)
 
 
+@pytest.mark.spec("G23")
 async def test_writes_are_synchronous_and_the_file_in_wal_mode(tmp_path: Path) -> None:
     def pragmas(connection: Connection) -> list[Any]:
         names = ("journal_mode", "synchronous", "foreign_keys")

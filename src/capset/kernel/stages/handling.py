@@ -18,6 +18,7 @@ from capset.kernel.emission import emit_event
 from capset.kernel.invocation import MISSING, Invocation, Step
 from capset.kernel.pipeline import record_given_up
 from capset.kernel.processing import process_one
+from capset.kernel.retrying import with_retries
 from capset.kernel.threads import run_for
 from capset.kernel.world import CLEANUP_SECONDS
 
@@ -31,6 +32,8 @@ def handling(installed: Installed) -> Step:
     """Run the handler in the way that its shape needs, with the context if it takes one."""
     tool = installed.tool
     start = _STARTS[tool.shape](installed)
+    if tool.retry is not None:
+        start = with_retries(start, tool.retry)
     timeout = tool.timeout
 
     def step(call: Invocation) -> Awaitable[None]:
@@ -44,6 +47,7 @@ def handling(installed: Installed) -> Step:
 
 async def _contained(call: Invocation, start: Start) -> None:
     """Run, and let out only what is safe to show (spec 4, G4) or is not the handler's own: a cancellation."""
+    call.attempts += 1
     try:
         call.value = await start(call)
     except BaseException as error:

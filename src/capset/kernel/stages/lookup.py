@@ -8,6 +8,7 @@ from dataclasses import replace
 from capset.errors import CapsetError, InvalidArguments, NotFound, unknown
 from capset.kernel.invocation import Invocation, Road
 from capset.kernel.place import Place
+from capset.kernel.stages.authentication import authenticate
 
 Find = Callable[[Place], Road]
 """Finds the road of a call in a place."""
@@ -15,7 +16,7 @@ Find = Callable[[Place], Road]
 
 def unknown_road(name: str) -> Road:
     """Return the road of a name that is no tool: it leads to a 404, and to a record."""
-    return Road(name, None, None, None, False, (_not_found,))
+    return Road(name, None, None, None, False, (authenticate, _not_found))
 
 
 def ambiguous_road(road: Road) -> Road:
@@ -32,14 +33,14 @@ def ambiguous_road(road: Road) -> Road:
 def refusing_road(road: Road, error: CapsetError) -> Road:
     """Return a tool's road that leads to one refusal, and to a record: of a message that is wrong as a whole.
 
-    Permission, which is every road's first step, comes first here too, so that the refusal says nothing of a tool to
-    those who may not use it.
+    Authentication and permission, every road's first steps, come first here too, so that the refusal says nothing of a
+    tool to those who may not use it.
     """
 
     def refuse(call: Invocation) -> None:
         raise error
 
-    return replace(road, steps=(*road.steps[:1], refuse))
+    return replace(road, steps=(*road.steps[:2], refuse))
 
 
 def _not_found(call: Invocation) -> None:

@@ -13,8 +13,9 @@ from typing_extensions import TypeVar
 from capset.composition.installing import Gate, Installed
 from capset.definitions.hooks import merge_hooks
 from capset.definitions.policies import Decision, Policy, Request
-from capset.errors import ApprovalRequired, DeadlineExceeded, PermissionDenied
-from capset.evaluation.policies import Ruling, ask_each, held_answer, rule, tell_asked
+from capset.definitions.tools import AnyTool
+from capset.errors import DeadlineExceeded, PermissionDenied
+from capset.evaluation.policies import ask_at_once, ask_each, held_answer, rule, tell_asked
 from capset.kernel.invocation import Invocation, Step
 
 T = TypeVar("T")
@@ -22,7 +23,10 @@ _Answer = tuple[Policy, Decision]
 
 
 def policy(installed: Installed) -> Step | None:
-    """Refuse a call that any policy denies; all are asked, so that the record names everyone who decided."""
+    """Refuse a call that any policy denies; all are asked, so that the record names everyone who decided.
+
+    Where one asks for an approval and none denies, that is for the next stage.
+    """
     tool, policies = installed.tool, installed.gates
     if not policies:
         return None
@@ -31,19 +35,15 @@ def policy(installed: Installed) -> Step | None:
     all_live = all(one.is_live for one in policies)
     gates: Mapping[Policy, Gate] = {gate.policy: gate for gate in installed.met}
     has_hooks = any(gate.hooks.on_policy_evaluated for gate in gates.values())
-
-    def request(call: Invocation) -> Request:
-        # What one policy does to a list or a model that it is shown reaches neither the next nor the handler.
-        arguments: dict[str, Any] = call.arguments if only_scalars else deepcopy(call.arguments)
-        return Request(call.place.snapshot.env, call.place.principal, tool, MappingProxyType(arguments))
+    is_plain = all_live and only_scalars and not has_hooks
 
     async def asked(call: Invocation) -> list[_Answer]:
         if all_live and only_scalars:
-            return await ask_each(policies, request(call))
+            return await ask_each(policies, request_of(call, tool))
         snapshot, answers = call.place.snapshot, list[_Answer]()
         for one in policies:
             held = None if one.is_live else held_answer(one, snapshot.answers, snapshot.policy_mode)
-            answers += [(one, held)] if held is not None else await ask_each((one,), request(call))
+            answers += [(one, held)] if held is not None else await ask_each((one,), request_of(call, tool))
         return answers
 
     async def tell(call: Invocation, answers: list[_Answer]) -> None:
@@ -51,31 +51,48 @@ def policy(installed: Installed) -> Step | None:
         for one, decision in answers:
             if one.is_live or held_answer(one, snapshot.answers, snapshot.policy_mode) is None:
                 gate = gates[one]
-                await tell_asked(one, decision, request(call), merge_hooks(gate.hooks, snapshot.hooks), gate.owner)
+                await tell_asked(
+                    one, decision, request_of(call, tool), merge_hooks(gate.hooks, snapshot.hooks), gate.owner
+                )
 
-    async def step(call: Invocation) -> None:
-        answers = await (asked(call) if call.deadline is None else _in_time(call, asked(call)))
+    def step(call: Invocation) -> Awaitable[None] | None:
+        if not is_plain or call.deadline is not None or call.place.snapshot.hooks.on_policy_evaluated:
+            return judge(call, asked(call) if call.deadline is None else in_time(call, asked(call)))
+        pending = ask_at_once(policies, request_of(call, tool))
+        if pending is not None:
+            return judge(call, pending)
+        call.policies = ids
+        return None
+
+    async def judge(call: Invocation, asking: Awaitable[list[_Answer]]) -> None:
+        answers = await asking
         if has_hooks or call.place.snapshot.hooks.on_policy_evaluated:
             await tell(call, answers)
         ruling = rule(answers)
         if ruling.kind == "allow":
             call.policies = ids
+        elif ruling.kind == "ask":
+            call.policies, call.asked = ruling.policies, ruling
         else:
-            _refuse(call, ruling)
+            call.decision, call.policies, call.reason = "deny", ruling.policies, ruling.detail
+            raise PermissionDenied(f"Permission denied: {ruling.reason}")
 
     return step
 
 
-def _refuse(call: Invocation, ruling: Ruling) -> None:
-    call.decision, call.policies, call.reason = "deny", ruling.policies, ruling.detail
-    if ruling.kind == "ask":
-        raise ApprovalRequired(f"Permission denied: this needs an approval first: {ruling.reason}")
-    raise PermissionDenied(f"Permission denied: {ruling.reason}")
+def request_of(call: Invocation, tool: AnyTool) -> Request:
+    """Return what a gate is shown of a call.
+
+    What one gate does to a list or a model there reaches neither the next nor the handler.
+    """
+    arguments: dict[str, Any] = call.arguments if tool.arguments.only_scalars else deepcopy(call.arguments)
+    return Request(call.place.snapshot.env, call.place.principal, tool, MappingProxyType(arguments))
 
 
-async def _in_time(call: Invocation, asking: Awaitable[T]) -> T:
+async def in_time(call: Invocation, asking: Awaitable[T], what: str = "the policies took too long for") -> T:
+    """Await what gates say, until the call's deadline. Raises ``DeadlineExceeded``, which says ``what``."""
     try:
         async with asyncio.timeout_at(call.deadline):
             return await asking
     except TimeoutError:
-        raise DeadlineExceeded(f"Deadline exceeded: the policies of {call.road.name!r} took too long.") from None
+        raise DeadlineExceeded(f"Deadline exceeded: {what} {call.road.name!r}.") from None

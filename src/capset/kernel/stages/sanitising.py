@@ -19,9 +19,11 @@ def sanitising(installed: Installed) -> Step | None:
         if call.value is MISSING:
             return
         try:
-            call.data = jsonable(call.value)
+            data = jsonable(call.value)
         except (ValueError, RecursionError):
             raise InvalidOutput(f"The tool {name!r} gave a result that JSON cannot carry.") from None
+        redactor = call.place.world.redactor
+        call.data = data if redactor is None else redactor(data)
 
     return step
 

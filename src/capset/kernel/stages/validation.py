@@ -34,12 +34,13 @@ def validation(installed: Installed) -> Step:
             raise InvalidArguments(f"Invalid arguments for {name!r}: JSON has no NaN and no infinities")
         call.arguments = arguments
         # Scalars cannot be changed by a handler, so the validated mapping itself serves as the record's snapshot.
-        call.recorded = arguments if only_scalars else _snapshot(schema, validated)
+        call.recorded = arguments if only_scalars else recordable(schema, validated)
 
     return step
 
 
-def _snapshot(schema: Schema, arguments: Any) -> Any:
+def recordable(schema: Schema, arguments: Any) -> Any:
+    """Return a snapshot of validated arguments, as plain JSON data, that nobody else can reach."""
     try:
         return schema.jsonable(arguments)
     except (ValueError, RecursionError):

@@ -2,48 +2,75 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any
+from typing import Any, Final
 
-from mcp_types import CallToolResult, ContentBlock, TextContent
+from mcp_types import CallToolResult, TextContent
 
 from capset.definitions.messages import Message
 from capset.definitions.tools import AnyTool
 from capset.errors import CapsetError
+from capset.kernel.session import Session
 from capset.kernel.streaming import Messages
 from capset.server.mcp.listing import PREFIX, WRAPPED, hashes, is_wrapped
+from capset.wire.calls import approval_of
 from capset.wire.errors import error_shape
 
+APPROVAL: Final = f"{PREFIX}approval"
+"""The key of ``_meta`` by which a call that is made again names the request that was approved (spec 4, G18)."""
 
-def answer(ended: Messages, reply: Message | None) -> CallToolResult:
+
+async def answer(session: Session, ended: Messages, reply: Message | None) -> CallToolResult:
     """Return the result of a call that has ended; ``reply`` is its reply, if it gave one.
 
-    A refusal or a failure is a result too, with ``is_error``: the model reads it, and may do better.
+    A refusal or a failure is a result too, with ``is_error``: the model reads it, and may do better. All of them are
+    marked as untrusted; of what is too long for a model, the text is cut (spec 4, G26).
     """
     result = ended.result
     meta = {
         f"{PREFIX}record": ended.record,
         f"{PREFIX}correlation": ended.correlation,
+        f"{PREFIX}untrusted": True,
         **hashes(result),
     }
     if (error := result.error) is not None:
-        meta[f"{PREFIX}error"] = error_shape(error).plain()
-        return CallToolResult(content=[TextContent(text=error_text(error))], is_error=True, _meta=meta)
-    content: list[ContentBlock] = [] if reply is None else [TextContent(text=_text(reply.data))]
-    return CallToolResult(content=content, structured_content=_structured(ended.called, reply), _meta=meta)
+        meta[f"{PREFIX}error"] = shape = error_shape(error).plain()
+        told = await session.for_model(ended.record, _said(error), after=f"\n{_named(error)}")
+        if told.is_cut:
+            shape["message"] = told.text
+            shape.pop("fields", None)
+            meta[f"{PREFIX}file"] = told.file
+        return CallToolResult(content=[TextContent(text=told.text)], is_error=True, _meta=meta)
+    # Structure is for programs and stays whole: the protocol wants it to fit the tool's output schema, and clients that
+    # check it would fail a call that has had its effects. A host that feeds it to a model sees by the file that the
+    # text is what was meant for that.
+    structure = _structured(ended.called, reply)
+    if reply is None:
+        return CallToolResult(content=[], structured_content=structure, _meta=meta)
+    told = await session.for_model(ended.record, reply.data)
+    if told.is_cut:
+        meta[f"{PREFIX}file"] = told.file
+    return CallToolResult(content=[TextContent(text=told.text)], structured_content=structure, _meta=meta)
 
 
-def error_text(error: CapsetError) -> str:
-    """Return what a model is told of an error: what is wrong, where, what was perhaps meant, and whether to retry."""
-    retry = ["retryable"] if error.retryable else []
-    named = [f"code: {error.code}", f"correlation: {error.correlation}", *retry]
+def _said(error: CapsetError) -> str:
+    """Return what a model is told of an error: what is wrong, where, and what was perhaps meant."""
     # The kernel's own messages name the fields already.
-    fields = [f"- {field}" for field in error.fields if str(field) not in error.message]
-    return "\n".join([error.message, *fields, ", ".join(named)])
+    return "\n".join([error.message, *(f"- {field}" for field in error.fields if str(field) not in error.message)])
 
 
-def _text(data: Any) -> str:  # the tool's own output, as JSON data
-    return data if isinstance(data, str) else json.dumps(data, ensure_ascii=False)
+def _named(error: CapsetError) -> str:
+    """Return what stands behind that: which approval was asked for, what kind of error it is, whether to try again."""
+    retry = ["retryable"] if error.retryable else []
+    return "\n".join(
+        [*_asked_for(error), ", ".join([f"code: {error.code}", f"correlation: {error.correlation}", *retry])]
+    )
+
+
+def _asked_for(error: CapsetError) -> list[str]:
+    if (approval := approval_of(error)) is None:
+        return []
+    again = f'with _meta {{"{APPROVAL}": "{approval}"}}, or as it is if it was approved for the session'
+    return [f"An approval was asked for: {approval}. Once somebody has given it, make the same call again, {again}."]
 
 
 def _structured(tool: AnyTool | None, reply: Message | None) -> dict[str, Any]:

@@ -7,11 +7,12 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 from anyio import CancelScope
-from mcp_types import CallToolRequestParams, CallToolResult
+from mcp.shared.exceptions import MCPError
+from mcp_types import INVALID_PARAMS, CallToolRequestParams, CallToolResult
 
 from capset.definitions.messages import Json, Message
 from capset.kernel.streaming import Messages
-from capset.server.mcp.answers import answer
+from capset.server.mcp.answers import APPROVAL, answer
 from capset.server.mcp.exchanges import Exchange
 from capset.wire.messages import progress_of
 
@@ -20,8 +21,8 @@ Report = Callable[[float, float | None, str | None], Awaitable[None]]
 
 
 async def call_tool(exchange: Exchange, params: CallToolRequestParams, report: Report) -> CallToolResult:
-    """Call a tool, and report its progress on the way."""
-    session = exchange.session
+    """Call a tool, and report its progress on the way. One that has to be approved is refused, to be made again."""
+    session = exchange.session.options(approvals="defer", approval=_approval(params))
     reply: Message | None = None
     told = -1.0
     asked = session.message(params.name, _arguments(params), correlation=exchange.correlation)
@@ -34,7 +35,7 @@ async def call_tool(exchange: Exchange, params: CallToolRequestParams, report: R
                 await report(told, 1.0, said.message)
             elif message.kind == "reply":
                 reply = message
-        return answer(messages, reply)
+        return await answer(session, messages, reply)
 
 
 @asynccontextmanager
@@ -49,6 +50,14 @@ async def _to_its_end(messages: Messages) -> AsyncGenerator[Messages]:
     finally:
         with CancelScope(shield=True):
             await messages.__aexit__(None, None, None)
+
+
+def _approval(params: CallToolRequestParams) -> str | None:
+    """Return the id of the request that the client says was approved; whether it was, only the desk knows (G17)."""
+    given = (params.meta or {}).get(APPROVAL)
+    if given is not None and not isinstance(given, str):
+        raise MCPError(INVALID_PARAMS, f"_meta: {APPROVAL} is the id of a request for an approval, a text")
+    return given
 
 
 def _arguments(params: CallToolRequestParams) -> Json:

@@ -73,6 +73,7 @@ def _shown(installed: Installed) -> McpTool:
     tool = installed.tool
     return McpTool(
         name=installed.name,
+        title=tool.title,
         description=tool.description,
         input_schema=tool.arguments.json_schema,
         output_schema=output_schema(tool),

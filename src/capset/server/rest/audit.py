@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import re
+from typing import Annotated, Final
 
 from fastapi import APIRouter, Query
+from pydantic import AwareDatetime, BeforeValidator
 
+from capset.clock import iso_of
 from capset.definitions.records import Outcome
 from capset.server.rest.parts import Asked, Audits, Served, StrictRoute, problems
 from capset.stores.base import AuditQuery
@@ -13,6 +16,17 @@ from capset.wire.audit import RecordPageShape, record_page_shape
 
 router = APIRouter(prefix="/audit", tags=["audit"], route_class=StrictRoute)
 _Text = Annotated[str | None, Query(max_length=200)]
+_WRITTEN: Final = re.compile(r"\d{4}-\d{2}-\d{2}T", re.ASCII)
+
+
+def _written(value: object) -> object:
+    """Return a time as it came; refuse the numbers that pydantic would take for seconds since 1970."""
+    if isinstance(value, str) and not _WRITTEN.match(value):
+        raise ValueError("a time is written like 2026-01-31T00:00:00Z (RFC 3339)")
+    return value
+
+
+_Moment = Annotated[AwareDatetime | None, BeforeValidator(_written)]
 
 
 class AuditFilter(Asked):
@@ -24,6 +38,11 @@ class AuditFilter(Asked):
     principal: _Text = None
     session: _Text = None
     correlation: _Text = None
+    agent: _Text = None
+    approval: _Text = None
+    code: _Text = None
+    since: _Moment = None
+    until: _Moment = None
     limit: Annotated[int, Query(ge=1, le=200)] = 50
     cursor: Annotated[str | None, Query(pattern="^[1-9][0-9]{0,17}$")] = None
 
@@ -41,6 +60,11 @@ async def list_records(service: Served, caller: Audits, wanted: Annotated[AuditF
         wanted.limit,
         int(wanted.cursor) if wanted.cursor else None,
         caller.principal.org or "",
+        wanted.agent,
+        wanted.approval,
+        wanted.code,
+        wanted.since and iso_of(wanted.since),
+        wanted.until and iso_of(wanted.until),
     )
     audit = service.kernel.audit
     await audit.flush()  # what a client was told has happened is there to be read

@@ -20,7 +20,7 @@ from capset.definitions.misfits import misfits
 from capset.errors import NotFound
 from capset.kernel.results import Result
 from capset.kernel.session import Session
-from capset.server.answers import answer, misfit
+from capset.server.answers import answer, misfit, retry_headers
 from capset.server.limits import Limits
 from capset.server.rest.events import EventStream
 from capset.server.rest.parts import Calls, Id, Served, check_json_type, parse_json, problems, refuse_query
@@ -28,7 +28,7 @@ from capset.server.rest.repeats import Once, is_refused
 from capset.server.rest.watch import Watch
 from capset.server.service import Service
 from capset.server.visit import Visit, caller_of, path_of, visit_of
-from capset.wire.calls import CallInput, CallShape, call_data
+from capset.wire.calls import CallInput, CallShape, approval_of, call_data
 
 IdempotencyKey = Annotated[
     str | None,
@@ -50,7 +50,13 @@ router = APIRouter(prefix="/sessions", tags=["calls"])
     "/{id}/calls",
     operation_id="call_tool",
     responses={
-        **problems(400, 404, 413, 415, 422),
+        202: {
+            "description": "The call has to be approved first: `approval` is the id of the request, `Location` where "
+            "it is. Once it is approved, the same call with that `approval` is let through. As events, a call waits.",
+            "model": CallShape,
+            "headers": {"Location": {"description": "The request", "schema": {"type": "string"}}},
+        },
+        **problems(400, 404, 409, 413, 415, 422, 429),
         200: {
             "description": "The call was let through; `success` says whether the tool did its work. "
             "As events: every message while it runs, then this object as `result`.",
@@ -63,7 +69,7 @@ async def call_tool(
 ) -> CallShape:
     """Call a tool in a session, governed and on record.
 
-    A call that is refused (403, 404, 422, 503) answers with this object too, and has its record.
+    A call that is refused (403, 404, 409, 422, 429, 503) answers with this object too, and has its record.
     """
     raise NotFound("There is no such path")  # calls are answered before any router sees them
 
@@ -99,8 +105,11 @@ async def answer_call(service: Service, session_id: str, scope: Scope, receive: 
     once = Once(service, caller, session_id, key, body) if (key := visit.header(b"idempotency-key")) else None
     kept = await once.begin() if once is not None else None
     message = session.message(given.tool, Json(to_json(given.arguments)), correlation=visit.correlation)
-    respond = _as_events if prefers_events(visit.header(b"accept")) else _as_json
-    await respond(Asked(session, message, visit, service.limits, once), kept, receive, send)
+    if prefers_events(visit.header(b"accept")):
+        respond, session = _as_events, session.options(approvals="wait", approval=given.approval)
+    else:
+        respond, session = _as_json, session.options(approvals="defer", approval=given.approval)
+    await respond(Asked(session, message, visit, service.limits, once, scope["root_path"]), kept, receive, send)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +121,8 @@ class Asked:
     visit: Visit
     limits: Limits
     once: Once | None
+    root: str
+    """Below which path the application is."""
 
 
 async def _as_json(asked: Asked, kept: tuple[int, bytes] | None, receive: Receive, send: Send) -> None:
@@ -124,7 +135,10 @@ async def _as_json(asked: Asked, kept: tuple[int, bytes] | None, receive: Receiv
     body = to_json(call_data(result, result.data, asked.session.id))
     if asked.once is not None:
         await asked.once.end(result, body)
-    return await answer(send, status_of(result), b"application/json", body)
+    headers = retry_headers(result.error)
+    if (approval := approval_of(result.error)) is not None:
+        headers.append((b"location", f"{asked.root}/v1/approvals/{approval}".encode()))
+    return await answer(send, status_of(result), b"application/json", body, *headers)
 
 
 async def _as_events(asked: Asked, kept: tuple[int, bytes] | None, receive: Receive, send: Send) -> None:
@@ -152,8 +166,13 @@ def parse_call(body: bytes) -> CallInput:
 
 
 def status_of(result: Result[Any]) -> int:
-    """Return 200 for a call that was let through, whatever its tool made of it; else the status of the refusal (G4)."""
+    """Return 200 for a call that was let through, whatever its tool made of it; else the status of the refusal (G4).
+
+    One that can be made again once it is approved is accepted so far: 202 (G18).
+    """
     error = result.error
+    if approval_of(error) is not None:
+        return 202
     return error.status if error is not None and is_refused(error) else 200
 
 

@@ -32,6 +32,7 @@ _SAYINGS: Final = {
     413: "The body is too large",
     415: "The body is not of the media type that is needed",
     422: "Something does not fit; every field is listed",
+    429: "A limit is used up; Retry-After says for how many seconds, where that is known",
     503: "The store is not available",
 }
 
@@ -67,6 +68,9 @@ Writes = Annotated[Caller, Depends(needs("capset:write"))]
 Audits = Annotated[Caller, Depends(needs("capset:audit"))]
 Looks = Annotated[Caller, Depends(needs("capset:call", "capset:audit"))]
 """Whoever may see what there is of his own sessions, or of the whole organisation."""
+Approves = Annotated[Caller, Depends(needs("capset:approve"))]
+Asks = Annotated[Caller, Depends(needs("capset:call", "capset:approve"))]
+"""Whoever may see the requests of his own sessions, or of the whole organisation."""
 Id = Annotated[str, Path(min_length=1, max_length=200)]
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from capset.stores.base.agents import AgentPage, AgentQuery, AgentRow, AgentStatus, AgentStore, CapabilityRow
-from capset.stores.base.audit import AuditLog, AuditPage, AuditQuery, Entry
+from capset.stores.base.approvals import ApprovalPage, ApprovalQuery, ApprovalStore
+from capset.stores.base.audit import AuditLog, AuditPage, AuditQuery, Entry, Pruned
 from capset.stores.base.documents import DocumentRow, DocumentStore
 from capset.stores.base.files import FileStore
 from capset.stores.base.keys import KeyRow, KeyStore
@@ -30,6 +31,9 @@ __all__ = [
     "AgentRow",
     "AgentStatus",
     "AgentStore",
+    "ApprovalPage",
+    "ApprovalQuery",
+    "ApprovalStore",
     "AuditLog",
     "AuditPage",
     "AuditQuery",
@@ -48,6 +52,7 @@ __all__ = [
     "LinkRow",
     "PayloadKind",
     "PayloadRow",
+    "Pruned",
     "RegistrationRow",
     "ReplyRow",
     "ReplyStore",

@@ -11,7 +11,8 @@ class SessionRow:
     """What is kept of a session. ``definition`` is the agent as JSON text; times are ISO 8601 UTC.
 
     ``agent_id`` and ``agent_version`` name the stored agent that it began with, if it was one. ``door`` is set where a
-    door keeps one session for whoever enters by it (spec 5, P16): text that no two sessions share.
+    door keeps one session for whoever enters by it (spec 5, P16): text that no two sessions share. ``on_behalf_of`` is
+    whom its principal acts for (``Principal.on_behalf_of``).
     """
 
     id: str
@@ -25,6 +26,7 @@ class SessionRow:
     agent_id: str | None = None
     agent_version: int | None = None
     door: str | None = None
+    on_behalf_of: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from typing import Any, Protocol, cast
 
 from capset.errors import DefinitionError, unknown
 from capset.stores.base.agents import AgentStore
+from capset.stores.base.approvals import ApprovalStore
 from capset.stores.base.audit import AuditLog
 from capset.stores.base.documents import DocumentStore
 from capset.stores.base.files import FileStore
@@ -61,6 +62,11 @@ class Store(Protocol):
     @property
     def replies(self) -> ReplyStore:
         """The answers that are kept for requests that may be sent again."""
+        ...
+
+    @property
+    def approvals(self) -> ApprovalStore:
+        """The requests for approvals, and what became of them."""
         ...
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 from capset.errors import DefinitionError, StoreError
 from capset.ids import Ids
 from capset.stores.memory.agents import MemoryAgents
+from capset.stores.memory.approvals import MemoryApprovals
 from capset.stores.memory.audit import MemoryAudit
 from capset.stores.memory.documents import MemoryDocuments
 from capset.stores.memory.door import Door
@@ -36,6 +37,7 @@ class MemoryStore:
         self._agents = MemoryAgents(self._door)
         self._keys = MemoryKeys(self._door)
         self._lineage = MemoryLineage(self._door)
+        self._approvals = MemoryApprovals(self._door)
 
     @property
     def audit(self) -> MemoryAudit:
@@ -76,6 +78,11 @@ class MemoryStore:
     def replies(self) -> MemoryReplies:
         """The answers that are kept for requests that may be sent again."""
         return self._replies
+
+    @property
+    def approvals(self) -> MemoryApprovals:
+        """The requests for approvals, and what became of them."""
+        return self._approvals
 
     @property
     def lineage(self) -> MemoryLineage:

@@ -5,17 +5,21 @@ from __future__ import annotations
 import logging
 import secrets
 import time
+from collections.abc import Sequence
 
 from capset.clock import iso
 from capset.definitions.records import Record
 from capset.fingerprint.canonical import NotCanonical
-from capset.fingerprint.chain import GENESIS, Verification, seal, verify
-from capset.stores.base import AuditPage, AuditQuery, Entry
+from capset.fingerprint.chain import Verification, seal, verify
+from capset.fingerprint.checkpoints import Checkpoint
+from capset.fingerprint.signing import CheckpointKey, PublicKey
+from capset.stores.base import AuditPage, AuditQuery, Entry, Pruned
+from capset.stores.base.audit import FILTERS, check_times
 from capset.stores.entries import BadEntry, Row, columns_of, interrupted
+from capset.stores.memory.checkpoints import Checkpoints
 from capset.stores.memory.door import Door
 
 _log = logging.getLogger("capset.stores")
-_FILTERS = ("id", "tool", "outcome", "principal", "session", "correlation", "org")
 
 
 class MemoryAudit:
@@ -30,6 +34,7 @@ class MemoryAudit:
         self._keys: set[tuple[str, str]] = set()
         self._open: dict[str, Row] = {}
         self._pending: list[Entry] = []
+        self._checkpoints = Checkpoints(self._rows)
         self._refused: BadEntry | None = None
         """An appended entry that no record could be made of; the next flush tells."""
         self._digest_key = secrets.token_bytes(32)
@@ -54,24 +59,57 @@ class MemoryAudit:
     async def query(self, query: AuditQuery) -> AuditPage:
         """Return outcome records, newest first."""
         self.settle()
-        wanted = {name: value for name in _FILTERS if (value := getattr(query, name)) is not None}
+        wanted = {name: value for name in (*FILTERS, "org") if (value := getattr(query, name)) is not None}
         if query.org == "":
             wanted["org"] = None
         wanted["phase"] = "outcome"
-        end = len(self._rows) if query.before is None else max(0, query.before - 1)
+        since, until = query.since or "", query.until or "~"
+        end = len(self._rows) if query.before is None else max(0, query.before - self._checkpoints.since)
         found: list[Record] = []
         for row in reversed(self._rows[:end]):
-            if wanted.items() <= row.items():
+            if wanted.items() <= row.items() and since <= row["time"] < until:
                 found.append(Record(**row))
                 if len(found) > query.limit:
                     break
         items = tuple(found[: query.limit])
         return AuditPage(items, items[-1].seq if len(found) > query.limit else None)
 
-    async def verify(self) -> Verification:
-        """Check the whole chain, intents included."""
+    async def span(self, *, since: str | None = None, until: str | None = None) -> tuple[int, int] | None:
+        """Return the ``seq`` of the first link from a time on, and of the last one before another, if there are."""
+        check_times(since, until)
         self.settle()
-        return verify(self._rows)
+        first = next((row["seq"] for row in self._rows if since is None or row["time"] >= since), 0)
+        last = next((row["seq"] for row in reversed(self._rows) if until is None or row["time"] < until), 0)
+        return (first, last) if 0 < first <= last else None
+
+    async def read(self, *, after: int = 0, limit: int = 1000) -> Sequence[Record]:
+        """Return links in chain order."""
+        self.settle()
+        start = max(0, after + 1 - self._checkpoints.since)
+        return [Record(**row) for row in self._rows[start : start + limit]]
+
+    async def verify(self, keys: Sequence[PublicKey] = (), kept: Sequence[Checkpoint] = ()) -> Verification:
+        """Check the whole chain, intents included, and its checkpoints; their signatures by ``keys``."""
+        self.settle()
+        return verify(self._rows, self._checkpoints.rows(), since=self._checkpoints.since, keys=keys, kept=kept)
+
+    async def checkpoint(self, key: CheckpointKey, *, now: str) -> Checkpoint | None:
+        """Sign how far the log has come; ``None`` for an empty log."""
+        await self.flush()
+        return self._checkpoints.put(key, now)
+
+    async def checkpoints(self, *, after: int = 0, limit: int = 1000) -> Sequence[Checkpoint]:
+        """Return checkpoints in their order."""
+        self._door.check()
+        return [one for one in self._checkpoints.all if one.number > after][:limit]
+
+    async def prune(self, before: str, key: CheckpointKey, *, now: str) -> Pruned:
+        """Cut off the oldest links at a checkpoint. Raises ``Conflict`` if there is none that serves."""
+        check_times(before)
+        self.settle()
+        removed = self._checkpoints.cut(before, key, now, [row["seq"] for row in self._open.values()])
+        self._keys.difference_update((row["id"], row["phase"]) for row in removed)
+        return Pruned(len(removed), self._checkpoints.since)
 
     async def digest_key(self) -> bytes:
         """Return the 32 secret bytes that argument digests are keyed with."""
@@ -100,8 +138,8 @@ class MemoryAudit:
         key = (row["id"], row["phase"])
         if key in self._keys:
             raise BadEntry("a record was refused: there is one of its id and phase already")
-        previous = self._rows[-1]["hash"] if self._rows else GENESIS
-        row |= {"seq": len(self._rows) + 1, "writer": writer, "previous": previous}
+        seq, previous = self._checkpoints.head()
+        row |= {"seq": seq + 1, "writer": writer, "previous": previous}
         try:
             seal(row)
         except NotCanonical as error:

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Sequence
 from contextlib import closing
 from typing import Any
 
-from sqlalchemy import Connection, insert, select
+from sqlalchemy import Connection, func, insert, select
 
-from capset.definitions.records import COLUMNS, Record
+from capset.definitions.records import COLUMNS, NUMBERS, Record
 from capset.errors import StoreError
 from capset.fingerprint.chain import Verification, verify
-from capset.stores.base import AuditPage, AuditQuery, Entry
+from capset.fingerprint.checkpoints import Checkpoint
+from capset.fingerprint.signing import CheckpointKey, PublicKey
+from capset.stores.base import AuditPage, AuditQuery, Entry, Pruned
+from capset.stores.base.audit import FILTERS, check_times
 from capset.stores.sql.rawrows import as_they_lie
 from capset.stores.sql.reader import Reader
 from capset.stores.sql.records import raw_records
+from capset.stores.sql.retention import cut, find_cut, first_seq, list_checkpoints, put_checkpoint, raw_checkpoints
 from capset.stores.sql.tables import IS_OUTCOME, records, settings
 from capset.stores.sql.writer import Writer
-
-_FILTERS = ("id", "tool", "outcome", "principal", "session", "correlation")
 
 
 class SqlAudit:
@@ -43,11 +46,15 @@ class SqlAudit:
     async def query(self, query: AuditQuery) -> AuditPage:
         """Return outcome records, newest first. Raises ``StoreError`` for one that was tampered with."""
         wanted = select(records).where(IS_OUTCOME).order_by(records.c.seq.desc()).limit(query.limit + 1)
-        for name in _FILTERS:
+        for name in FILTERS:
             if (value := getattr(query, name)) is not None:
                 wanted = wanted.where(records.c[name] == value)
         if query.org is not None:
             wanted = wanted.where(records.c.org == query.org if query.org else records.c.org.is_(None))
+        if query.since is not None:
+            wanted = wanted.where(records.c.time >= query.since)
+        if query.until is not None:
+            wanted = wanted.where(records.c.time < query.until)
         if query.before is not None:
             wanted = wanted.where(records.c.seq < query.before)
 
@@ -60,14 +67,60 @@ class SqlAudit:
 
         return await self._reader.read(read)
 
-    async def verify(self) -> Verification:
-        """Check the whole chain, intents included."""
+    async def span(self, *, since: str | None = None, until: str | None = None) -> tuple[int, int] | None:
+        """Return the ``seq`` of the first link from a time on, and of the last one before another, if there are."""
+        check_times(since, until)
+        first, last = select(func.min(records.c.seq)), select(func.max(records.c.seq))
+        if since is not None:
+            first = select(records.c.seq).where(records.c.time >= since).order_by(records.c.seq).limit(1)
+        if until is not None:
+            last = select(records.c.seq).where(records.c.time < until).order_by(records.c.seq.desc()).limit(1)
 
-        def read(connection: Connection) -> Verification:
-            with as_they_lie(connection), closing(raw_records(connection, "ORDER BY seq")) as rows:
-                return verify(rows)
+        def read(connection: Connection) -> tuple[int, int] | None:
+            ends = connection.execute(first).scalar(), connection.execute(last).scalar()
+            return None if ends[0] is None or ends[1] is None or ends[0] > ends[1] else (ends[0], ends[1])
 
         return await self._reader.read(read)
+
+    async def read(self, *, after: int = 0, limit: int = 1000) -> Sequence[Record]:
+        """Return links in chain order. Raises ``StoreError`` for one that was tampered with."""
+        wanted = select(records).where(records.c.seq > after).order_by(records.c.seq).limit(limit)
+
+        def read(connection: Connection) -> list[Record]:
+            with as_they_lie(connection):
+                return [_record(row) for row in connection.execute(wanted).mappings().all()]
+
+        return await self._reader.read(read)
+
+    async def verify(self, keys: Sequence[PublicKey] = (), kept: Sequence[Checkpoint] = ()) -> Verification:
+        """Check the whole chain, intents included, and its checkpoints; their signatures by ``keys``."""
+
+        def read(connection: Connection) -> Verification:
+            with (
+                as_they_lie(connection),
+                closing(raw_records(connection, "ORDER BY seq")) as rows,
+                closing(raw_checkpoints(connection)) as own,
+            ):
+                return verify(rows, own, since=first_seq(connection), keys=keys, kept=kept)
+
+        return await self._reader.read(read)
+
+    async def checkpoint(self, key: CheckpointKey, *, now: str) -> Checkpoint | None:
+        """Sign how far the log has come, and keep that; ``None`` for an empty log. Raises ``StoreError``."""
+        await self._writer.flush()  # what was taken is written before what stands behind it in the queue is run
+        return await self._writer.write(lambda connection: put_checkpoint(connection, key, now))
+
+    async def checkpoints(self, *, after: int = 0, limit: int = 1000) -> Sequence[Checkpoint]:
+        """Return checkpoints in their order. Raises ``StoreError`` for one that was tampered with."""
+        return await self._reader.read(lambda connection: list_checkpoints(connection, after, limit))
+
+    async def prune(self, before: str, key: CheckpointKey, *, now: str) -> Pruned:
+        """Cut off the oldest links at a checkpoint. Raises ``Conflict`` if there is none that serves."""
+        check_times(before)
+        anchor = await self._reader.read(lambda connection: find_cut(connection, before, key))
+        if anchor is None:
+            return Pruned(0, await self._reader.read(first_seq))
+        return await self._writer.write(lambda connection: cut(connection, anchor, key, now))
 
     async def digest_key(self) -> bytes:
         """Return the 32 secret bytes that argument digests are keyed with, made once for a store."""
@@ -93,7 +146,7 @@ class SqlAudit:
 def _record(row: Any) -> Record:
     """Return a row, by column name, as a record. Raises ``StoreError`` if it holds what no record can hold."""
     for name in COLUMNS:
-        expected = int if name in ("seq", "duration_us") else str
+        expected = int if name in NUMBERS else str
         if row[name] is not None and type(row[name]) is not expected:
             raise StoreError(
                 f"record {row['seq']} was changed: its {name!r} is not what a record holds",

@@ -32,7 +32,7 @@ def extend(connection: Connection, writer: str, rows: Sequence[Row], open_ids: s
     The head is read here, in the transaction, since other processes write too. ``open_ids`` are the intents whose
     outcome may be among the rows; the set and the table ``open_intents`` are kept in step.
     """
-    seq, previous = _head(connection)
+    seq, previous = head(connection)
     sealed: list[Row] = []
     refused: list[BadEntry | None] = []
     for row in rows:
@@ -74,9 +74,11 @@ def raw_records(connection: Connection, rest: str, parameters: Sequence[str] = (
         yield dict(zip(COLUMNS, values, strict=True))
 
 
-def _head(connection: Connection) -> tuple[int, str]:
-    """Return the last record's ``seq`` and ``hash``."""
+def head(connection: Connection) -> tuple[int, str]:
+    """Return the last record's ``seq`` and ``hash``, also if it was pruned."""
     row = connection.exec_driver_sql("SELECT seq, hash FROM records ORDER BY seq DESC LIMIT 1").first()
+    if row is None:
+        row = connection.exec_driver_sql("SELECT seq, hash FROM checkpoints ORDER BY number DESC LIMIT 1").first()
     if row is None:
         return 0, GENESIS
     if type(row.hash) is not str:

@@ -1,4 +1,8 @@
-"""The version of a database: read by plain SQL, raised by Alembic, which is imported only for that."""
+"""The version of a database: read by plain SQL, raised by Alembic, which is imported only for that.
+
+A new SQLite file needs no raising: programs make many, and each would wait for Alembic and all its steps. A database on
+a server is made once, by the migrations.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +11,12 @@ from typing import Final
 from sqlalchemy import Connection, Engine, inspect
 
 from capset.errors import StoreError
+from capset.stores.sql.making import make
 
-HEAD: Final = "0004"
+HEAD: Final = "0006"
 """The revision that this version of capset works with: the last of ``migrations/versions``."""
 
-KNOWN: Final = frozenset({"0001", "0002", "0003", HEAD})
+KNOWN: Final = frozenset({"0001", "0002", "0003", "0004", "0005", HEAD})
 """Every revision that this version can raise to ``HEAD``."""
 
 
@@ -27,7 +32,10 @@ def prepare(reading: Engine, writing: Engine, name: str) -> None:
         if _revision(connection, name) == HEAD:
             return
     with writing.begin() as connection:
-        if _revision(connection, name) != HEAD:
+        revision = _revision(connection, name)
+        if revision is None and connection.dialect.name == "sqlite":
+            make(connection, HEAD)
+        elif revision != HEAD:
             _upgrade(connection)
 
 

@@ -31,6 +31,14 @@ class Search(Protocol):
         ...
 
 
+FTS5_TABLES: Final = (
+    # Words come normalised, with spaces between, and beyond ASCII this tokenizer changes nothing.
+    "CREATE VIRTUAL TABLE document_words USING fts5(words, tokenize = 'ascii', detail = none, columnsize = 0)",
+    "CREATE TRIGGER document_words_go AFTER DELETE ON documents"
+    " BEGIN DELETE FROM document_words WHERE rowid = old.number; END",
+)
+"""What makes the index in a new database."""
+
 _INDEX: Final = table("document_words", column("rowid"), column("words"))
 
 

@@ -9,6 +9,7 @@ from sqlalchemy import Engine
 
 from capset.errors import StoreError
 from capset.stores.sql.agents import SqlAgents
+from capset.stores.sql.approvals import SqlApprovals
 from capset.stores.sql.audit import SqlAudit
 from capset.stores.sql.documents import SqlDocuments
 from capset.stores.sql.files import SqlFiles
@@ -44,6 +45,7 @@ class SqlStore(ABC):
         self._keys = SqlKeys(self._writer, self._reader)
         self._replies = SqlReplies(self._writer)
         self._lineage = SqlLineage(self._writer, self._reader)
+        self._approvals = SqlApprovals(self._writer, self._reader)
 
     @property
     def audit(self) -> SqlAudit:
@@ -84,6 +86,11 @@ class SqlStore(ABC):
     def replies(self) -> SqlReplies:
         """The answers that are kept for requests that may be sent again."""
         return self._replies
+
+    @property
+    def approvals(self) -> SqlApprovals:
+        """The requests for approvals, and what became of them."""
+        return self._approvals
 
     @property
     def lineage(self) -> SqlLineage:

@@ -1,4 +1,4 @@
-"""The tables, as SQLAlchemy Core knows them. ``migrations`` makes them; a test holds the two equal.
+"""The tables, as SQLAlchemy Core knows them. ``migrations`` and ``making`` make them; tests hold all equal.
 
 Times are text, ISO 8601 UTC of fixed width (``capset.clock.iso``), so that they are the same on every engine and their
 order is the order of time. ``org`` is ``''`` where there is none, since it is part of keys.
@@ -62,6 +62,10 @@ records: Final = Table(
     Column("writer", Text, nullable=False),
     Column("previous", Text, nullable=False),
     Column("hash", Text, nullable=False),
+    Column("on_behalf_of", Text),
+    Column("approval", Text),
+    Column("attempts", BigInteger),
+    Column("repeats", BigInteger),
     UniqueConstraint("id", "phase", name="uq_records_id_phase"),
 )
 """The audit log: the columns of ``definitions.records.Record``, in their order."""
@@ -80,6 +84,30 @@ for _name in FILTERS:
         sqlite_where=IS_OUTCOME,
         postgresql_where=IS_OUTCOME,
     )
+
+for _name in ("approval", "code"):  # which few records have
+    Index(
+        f"ix_records_{_name}",
+        records.c[_name],
+        records.c.seq,
+        sqlite_where=text(f"{_name} IS NOT NULL"),
+        postgresql_where=text(f"{_name} IS NOT NULL"),
+    )
+
+checkpoints: Final = Table(
+    "checkpoints",
+    metadata,
+    Column("number", _Sequence, primary_key=True, autoincrement=False),
+    Column("seq", BigInteger, nullable=False),
+    Column("hash", Text, nullable=False),
+    Column("since", BigInteger, nullable=False),
+    Column("time", Text, nullable=False),
+    Column("previous", Text, nullable=False),
+    Column("key", Text, nullable=False),
+    Column("signature", Text, nullable=False),
+    Index("ix_checkpoints_seq", "seq", "number"),
+)
+"""How far the log had come, signed: ``fingerprint.checkpoints.Checkpoint``, but in an order of its own."""
 
 open_intents: Final = Table(
     "open_intents",
@@ -104,6 +132,7 @@ sessions: Final = Table(
     Column("agent_id", Text),
     Column("agent_version", Integer),
     Column("door", Text),
+    Column("on_behalf_of", Text),
     Index("ix_sessions_org", "org", "id"),
     Index("ix_sessions_principal", "org", "principal", "id"),
     Index("ix_sessions_agent_id", "agent_id", "id"),
@@ -141,6 +170,37 @@ agent_capabilities: Final = Table(
     UniqueConstraint("agent_id", "capability_id", name="uq_agent_capabilities"),
 )
 """Which capabilities a stored agent has, in the order of their priority; ``entry`` is JSON, null for a plain id."""
+
+approvals: Final = Table(
+    "approvals",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("call", Text, nullable=False),
+    Column("org", Text, nullable=False),
+    Column("session", Text, nullable=False),
+    Column("agent", Text, nullable=False),
+    Column("principal", Text, nullable=False),
+    Column("on_behalf_of", Text),
+    Column("tool", Text, nullable=False),
+    Column("tool_hash", Text, nullable=False),
+    Column("runtime_hash", Text, nullable=False),
+    Column("arguments", Text, nullable=False),
+    Column("digest", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("policies", Text, nullable=False),
+    Column("created_at", Text, nullable=False),
+    Column("expires_at", Text, nullable=False),
+    Column("status", Text, nullable=False),
+    Column("scope", Text, nullable=False),
+    Column("modified", Text),
+    Column("decided_by", Text),
+    Column("decided_at", Text),
+    Column("note", Text),
+    Index("ix_approvals_status", "org", "status", "id"),
+    Index("ix_approvals_session", "org", "session", "id"),
+    Index("ix_approvals_expiry", "status", "expires_at"),
+)
+"""The requests for approvals: ``definitions.approvals.ApprovalRow``, in its order."""
 
 api_keys: Final = Table(
     "api_keys",

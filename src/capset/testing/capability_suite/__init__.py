@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
@@ -39,6 +40,7 @@ def capability_suite(
     config: BaseModel | None = None,
     permissions: Iterable[str] = (),
     env: Mapping[str, Any] | None = None,
+    workspace: str | Path | None = None,
 ) -> tuple[Check, ...]:
     """Return every check that has something to check in this capability.
 
@@ -51,6 +53,7 @@ def capability_suite(
         config: what it is configured with; its defaults if left out.
         permissions: what the user holds beside the permissions that the tools need.
         env: what the host says of this environment.
+        workspace: the folder of the host's that its tools may read.
 
     Raises ``CapsetError`` where hypothesis is missing, which the extra ``testing`` installs, and ``DefinitionError``
     for a config that is none of this capability.
@@ -60,7 +63,7 @@ def capability_suite(
     ref = as_ref("capability_suite", capability)
     given = None if examples is None else {name: tuple(some) for name, some in examples.items()}
     subject = Subject(
-        ref if config is None else ref.with_config(config), given, frozenset(permissions), dict(env or {})
+        ref if config is None else ref.with_config(config), given, frozenset(permissions), dict(env or {}), workspace
     )
     return tuple(Check(promise, subject) for promise in _promises(subject))
 

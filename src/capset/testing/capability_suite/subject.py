@@ -6,6 +6,7 @@ import json
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from capset.composition.compose import Composition, compose
@@ -43,6 +44,7 @@ class Subject:
     examples: Mapping[str, tuple[Example, ...]] | None
     permissions: frozenset[str]
     env: Mapping[str, Any]
+    workspace: str | Path | None = None
 
     @property
     def capability(self) -> AnyCapability:
@@ -94,7 +96,8 @@ class Subject:
         """Open a session of a new agent in a new store."""
         probe = Probe()
         agent = Agent("tester", uses=[self.ref], tools=[probe.tool])
-        async with session_for(agent, principal=self.principal(holds=holds), env=self.env) as desk:
+        who = self.principal(holds=holds)
+        async with session_for(agent, principal=who, env=self.env, workspace=self.workspace) as desk:
             yield Bench(self, desk, probe, desk.session)
 
 

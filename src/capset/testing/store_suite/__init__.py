@@ -14,6 +14,7 @@ from typing import Final
 
 from capset.testing.store_suite import (
     agent_checks,
+    checkpoint_checks,
     document_checks,
     envelope_checks,
     file_checks,
@@ -35,6 +36,7 @@ from capset.testing.store_suite.support import Check, Make
 store_suite: Final[tuple[Check, ...]] = (
     *lifecycle_checks.CHECKS,
     *record_checks.CHECKS,
+    *checkpoint_checks.CHECKS,
     *query_checks.CHECKS,
     *session_checks.CHECKS,
     *file_checks.CHECKS,

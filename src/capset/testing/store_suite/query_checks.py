@@ -29,6 +29,9 @@ async def every_filter_of_a_query_counts(make: Make) -> None:
         "session": "session-2",
         "correlation": "correlation-2",
         "org": "acme",
+        "agent": "clerk",
+        "approval": "approval-1",
+        "code": "permission_denied",
     }
     async with opened(make) as store:
         await store.audit.commit(entry("a"))
@@ -44,6 +47,20 @@ async def every_filter_of_a_query_counts(make: Make) -> None:
         filters["tool"] = "save_note"
         page = await store.audit.query(AuditQuery(**filters))
         expect(page.items, (), "records by filters that exclude each other")
+
+
+async def a_query_by_time_counts_its_ends(make: Make) -> None:
+    """Take records of the time that it begins with, and none of the time that it ends before."""
+    times = [f"2026-01-0{day}T00:00:00.000000Z" for day in range(1, 5)]
+    async with opened(make) as store:
+        for number, time in enumerate(times):
+            await store.audit.commit(entry(f"a{number}", time=time))
+        for since, until, expected in ((1, None, "321"), (None, 2, "10"), (1, 3, "21"), (3, 3, "")):
+            asked = AuditQuery(
+                since=None if since is None else times[since], until=None if until is None else times[until]
+            )
+            page = await store.audit.query(asked)
+            expect("".join(record.id[1:] for record in page.items), expected, f"records from {since} until {until}")
 
 
 async def pages_follow_each_other(make: Make) -> None:
@@ -70,5 +87,6 @@ async def pages_follow_each_other(make: Make) -> None:
 CHECKS: Final[tuple[Check, ...]] = (
     a_query_finds_outcomes_only,
     every_filter_of_a_query_counts,
+    a_query_by_time_counts_its_ends,
     pages_follow_each_other,
 )

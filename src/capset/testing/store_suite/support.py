@@ -69,6 +69,10 @@ def entry(id: str, **changes: str | int | None) -> SampleEntry:
         "runtime_hash": "3" * 64,
         "prompt_hash": "4" * 64,
         "profile": "jcs-1",
+        "on_behalf_of": "user:ada",
+        "approval": None,
+        "attempts": 1,
+        "repeats": None,
     }
     return SampleEntry(values | changes)
 

@@ -1,4 +1,4 @@
-"""``capset audit``: reading and checking the record of every attempt."""
+"""``capset audit query``: how calls ended."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, get_args
 
 import typer
 
-from capset.cli.exits import Exit, ended, guarded
+from capset.cli.exits import Exit, guarded
 from capset.cli.options import AsJson, Db
-from capset.cli.output import cell, err, out, print_json, short, table, verbatim
+from capset.cli.output import cell, err, out, print_json, short, table
 from capset.cli.remote import Url, ask, server_of
 from capset.cli.settings import existing_db, load_settings
 from capset.cli.stored import opened_store
+from capset.cli.times import Since, Until, instant
 from capset.definitions.records import Outcome
 from capset.errors import DefinitionError, unknown
-from capset.fingerprint.chain import Verification
 from capset.stores.base import AuditPage, AuditQuery
-from capset.wire.audit import AuditPageShape, audit_page_shape, verification_shape
+from capset.wire.audit import AuditPageShape, audit_page_shape
 
 if TYPE_CHECKING:
     from capset.client import Client
@@ -34,6 +34,11 @@ def query_command(
     principal: Annotated[str | None, typer.Option(help="Only calls of this principal.")] = None,
     session: Annotated[str | None, typer.Option(help="Only calls of this session.")] = None,
     correlation: Annotated[str | None, typer.Option(help="Only calls with this correlation.")] = None,
+    agent: Annotated[str | None, typer.Option(help="Only calls of this agent.")] = None,
+    approval: Annotated[str | None, typer.Option(help="Only calls that this request for an approval was for.")] = None,
+    code: Annotated[str | None, typer.Option(help="Only calls that ended with an error of this code.")] = None,
+    since: Since = None,
+    until: Until = None,
     record: Annotated[str | None, typer.Option(help="Only the record with this id.")] = None,
     limit: Annotated[int, typer.Option(min=1, max=1000, help="How many records.")] = 50,
     before: Annotated[int | None, typer.Option(min=1, max=2**63 - 1, help="Only records before this position.")] = None,
@@ -43,7 +48,21 @@ def query_command(
 ) -> Exit:
     """Show how calls ended, the newest first."""
     server = server_of(url, db=db)
-    query = AuditQuery(record, tool, _outcome(outcome), principal, session, correlation, limit, before)
+    query = AuditQuery(
+        record,
+        tool,
+        _outcome(outcome),
+        principal,
+        session,
+        correlation,
+        limit,
+        before,
+        agent=agent,
+        approval=approval,
+        code=code,
+        since=instant("--since", since),
+        until=instant("--until", until),
+    )
     if server is not None:
         page = ask(server, lambda client: _query_there(client, query))
     else:
@@ -57,22 +76,6 @@ def query_command(
     if page.next is not None:
         err().print(f"[dim]more: --before {page.next}[/]")
     return Exit.DONE
-
-
-@guarded
-def verify_command(db: Db = None, as_json: AsJson = False) -> Exit:
-    """Check the whole chain of records; the exit code is 3 if it does not hold."""
-    found = asyncio.run(_verify(existing_db(load_settings(db=db).db)))
-    with ended():
-        if as_json:
-            print_json(verification_shape(found).plain())
-        elif found.ok:
-            held = f"{found.checked} records, every hash holds" if found.checked else "there are no records"
-            out().print(f"[green]verified:[/] {held}")
-        else:
-            err().print(f"[red]not verified:[/] {verbatim(found.problem or '')}", soft_wrap=True)
-            err().print(f"[dim]{found.checked} records before it hold[/]")
-    return Exit.DONE if found.ok else Exit.REFUSED
 
 
 def _row(record: Mapping[str, Any]) -> list[str]:  # a record's values are of every JSON type
@@ -102,6 +105,11 @@ async def _query_there(client: Client, query: AuditQuery) -> AuditPageShape:
             principal=query.principal,
             session=query.session,
             correlation=query.correlation,
+            agent=query.agent,
+            approval=query.approval,
+            code=query.code,
+            since=query.since,
+            until=query.until,
             limit=min(query.limit - len(items), _LARGEST_PAGE),
             cursor=cursor,
         )
@@ -114,8 +122,3 @@ async def _query_there(client: Client, query: AuditQuery) -> AuditPageShape:
 async def _query(url: str, query: AuditQuery) -> AuditPage:
     async with opened_store(url) as store:
         return await store.audit.query(query)
-
-
-async def _verify(url: str) -> Verification:
-    async with opened_store(url) as store:
-        return await store.audit.verify()

@@ -1,0 +1,37 @@
+"""Run a configuration file: the origin's form and the documented one, with the same handlers."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from capset import Kernel, Principal, Registry
+from capset.adapters.config_file import Configuration, read_configuration
+
+FOLDER = Path(__file__).parent / "configuration"
+
+
+async def run(configuration: Configuration, who: Principal) -> None:
+    print(f"{configuration.path.name}: {', '.join(configuration.actions)}")
+    kernel = Kernel(store="memory://", governance=configuration.governance, workspace=configuration.workspace)
+    async with kernel, kernel.open(configuration.agent, principal=who) as session:
+        for name, arguments in (
+            ("get-weather", {"location": "Paris"}),
+            ("get-weather", {"locatio": "Paris"}),
+            ("get-weather", {"location": "Atlantis"}),
+            ("send-notification", {"message": "It is warm in Paris."}),
+        ):
+            result = await session.try_message(session.message(name, arguments))
+            print(f"  {name}: {result.data if result.error is None else result.error.message}")
+
+
+async def main() -> None:
+    registry = Registry.installed()
+    origin = read_configuration(FOLDER / "capset.json", registry)
+    await run(origin, Principal("ada", permissions=["weather:read"]))
+    documented = read_configuration(FOLDER / "capset.yaml", registry)
+    held = documented.governance.roles.expand("assistant")
+    await run(documented, Principal("ada", permissions=held))
+
+
+asyncio.run(main())

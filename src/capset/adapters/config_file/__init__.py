@@ -1,0 +1,17 @@
+"""Configuration files: actions, and what governs them, as YAML, JSON or TOML (spec 4, G27, G28)."""
+
+from __future__ import annotations
+
+from capset.adapters.config_file.configuration import Action, Configuration
+from capset.adapters.config_file.problems import InvalidConfiguration, Problem
+from capset.adapters.config_file.reading import read_configuration
+from capset.adapters.config_file.schema import configuration_schema
+
+__all__ = [
+    "Action",
+    "Configuration",
+    "InvalidConfiguration",
+    "Problem",
+    "configuration_schema",
+    "read_configuration",
+]

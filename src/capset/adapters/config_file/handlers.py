@@ -1,0 +1,122 @@
+"""The handlers that a configuration file names: files below its folder, or what is installed (spec 4, G27, G28)."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import re
+import sys
+from itertools import count
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final, NamedTuple
+
+from capset.errors import DefinitionError, closest
+
+FUNCTION: Final = "handler"
+"""The function that is meant where none is named."""
+_DOTTED: Final = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
+_FOREIGN: Final = (".js", ".mjs", ".cjs", ".ts", ".mts", ".tsx", ".jsx")
+_LOADS: Final = count(1)
+
+
+class Found(NamedTuple):
+    """What a reference names, and a digest of the file that it stands in; of an installed package there is none."""
+
+    value: Any  # whatever the module has under that name
+    digest: str | None
+
+
+class Handlers:
+    """Loads handlers for one reading of a file, each of its Python files once, and anew for the next reading."""
+
+    def __init__(self, folder: Path) -> None:
+        """``folder`` is that of the configuration file; what is not below it, after symlinks, is refused."""
+        self._folder = folder.resolve()
+        self._prefix = f"_capset_configuration_{next(_LOADS)}"
+        self._loaded: dict[Path, tuple[ModuleType, str] | DefinitionError] = {}
+
+    def find(self, reference: str) -> Found:
+        """Return what ``./handlers/weather.py``, with or without ``:function``, or ``package.module:function`` names.
+
+        Raises ``DefinitionError`` for what is not there, not below the folder, or cannot be loaded.
+        """
+        place, colon, name = reference.rpartition(":")
+        if not colon:
+            place, name = reference, FUNCTION
+        if not name.isidentifier():
+            raise DefinitionError(f"what follows the colon is the name of a function; got {name!r:.80}")
+        if place.lower().endswith(_FOREIGN):
+            raise DefinitionError(
+                f"handlers are Python files; got {place!r}: write it as {str(Path(place).with_suffix('.py'))!r}"
+            )
+        if place.endswith(".py") or "/" in place or "\\" in place:
+            module, digest = self._file(place)
+        else:
+            module, digest = _installed(place), None
+        if not hasattr(module, name):
+            meant = closest(name, [one for one in vars(module) if callable(getattr(module, one))])
+            hint = f"; did you mean {meant!r}?" if meant else ""
+            raise DefinitionError(f"{place} has no {name!r}{hint}")
+        return Found(getattr(module, name), digest)
+
+    def forget(self) -> None:
+        """Take back what was loaded: the file that names it is refused."""
+        for one in self._loaded.values():
+            if not isinstance(one, DefinitionError):
+                sys.modules.pop(one[0].__name__, None)
+
+    def _file(self, place: str) -> tuple[ModuleType, str]:
+        path = self._inside(place)
+        if path not in self._loaded:
+            try:
+                self._loaded[path] = self._load(path, place)
+            except DefinitionError as error:
+                self._loaded[path] = error
+        found = self._loaded[path]
+        if isinstance(found, DefinitionError):
+            raise DefinitionError(found.message)
+        return found
+
+    def _inside(self, place: str) -> Path:
+        try:
+            path = (self._folder / place).resolve()
+            is_inside = path.is_relative_to(self._folder)
+            is_file = is_inside and path.is_file()
+        except (OSError, ValueError, RuntimeError):  # too long, a NUL, symlinks in a circle
+            is_inside, is_file, path = True, False, self._folder
+        if not is_inside:
+            raise DefinitionError(f"{place!r} leads out of the configuration file's folder, below which handlers stand")
+        if not is_file:
+            raise DefinitionError(f"there is no file {place!r} below the configuration file's folder")
+        if path.suffix != ".py":
+            raise DefinitionError(f"handlers are Python files, ending in .py; got {place!r}")
+        return path
+
+    def _load(self, path: Path, place: str) -> tuple[ModuleType, str]:
+        """Run a file as a module of a private name: annotations and dataclasses look their module up by that."""
+        name = f"{self._prefix}.{len(self._loaded)}_{path.stem}"
+        module = ModuleType(name)
+        module.__file__ = str(path)
+        sys.modules[name] = module
+        try:
+            source = path.read_bytes()
+            exec(compile(source, str(path), "exec", dont_inherit=True), vars(module))  # noqa: S102 - it is a handler
+        except SyntaxError as error:
+            sys.modules.pop(name, None)
+            raise DefinitionError(f"{place} cannot be loaded: {error.msg}, on its line {error.lineno}") from None
+        except (Exception, SystemExit) as error:
+            sys.modules.pop(name, None)
+            raise DefinitionError(f"{place} cannot be loaded: {type(error).__name__}: {error}") from None
+        return module, hashlib.sha256(source).hexdigest()
+
+
+def _installed(name: str) -> ModuleType:
+    if not _DOTTED.fullmatch(name):
+        raise DefinitionError(
+            f"a handler is ./FILE.py, with or without :function, or package.module:function; got {name!r:.80}"
+        )
+    try:
+        return importlib.import_module(name)
+    except (Exception, SystemExit) as error:
+        raise DefinitionError(f"{name} cannot be imported: {type(error).__name__}: {error}") from None

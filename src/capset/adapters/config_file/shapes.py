@@ -1,0 +1,209 @@
+"""What a configuration file may hold, in both of its forms (spec 4, G27)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import ConfigDict, Field, WithJsonSchema
+
+from capset.definitions.limits import MAX_REQUESTS
+from capset.definitions.names import AGENT, PERMISSION, TOOL
+from capset.definitions.retries import MAX_ATTEMPTS
+from capset.definitions.tools import Effect
+from capset.wire.shapes import Shape
+
+_LIMIT: Final[dict[str, Any]] = {
+    "anyOf": [
+        {"type": "string", "pattern": r"^[1-9]\d*/[1-9]\d*[smhd]$"},
+        {
+            "type": "object",
+            "properties": {
+                "requests": {"type": "integer", "minimum": 1, "maximum": MAX_REQUESTS},
+                "window": {"type": "string", "pattern": r"^[1-9]\d*[smhd]$"},
+                "per": {"enum": ["principal", "session", "org", "all"], "default": "principal"},
+            },
+            "required": ["requests", "window"],
+            "additionalProperties": False,
+        },
+    ]
+}
+_RETRY: Final[dict[str, Any]] = {
+    "anyOf": [
+        {"type": "integer", "minimum": 2, "maximum": MAX_ATTEMPTS},
+        {
+            "type": "object",
+            "properties": {
+                "max_attempts": {"type": "integer", "minimum": 2, "maximum": MAX_ATTEMPTS},
+                "base": {"type": "number", "minimum": 0, "default": 0.1},
+                "cap": {"type": "number", "minimum": 0, "default": 10.0},
+            },
+            "required": ["max_attempts"],
+            "additionalProperties": False,
+        },
+    ]
+}
+# What checks these says more than a union of types would, so they are taken as they come (limits.py, retries.py).
+RefusalsText = Annotated[Any, WithJsonSchema({"anyOf": [*_LIMIT["anyOf"], {"type": "null"}]})]
+LimitsText = Annotated[Any, WithJsonSchema({"anyOf": [*_LIMIT["anyOf"], {"type": "array", "items": _LIMIT}]})]
+RetryText = Annotated[Any, WithJsonSchema(_RETRY)]
+Name = Annotated[str, Field(pattern=f"^{TOOL.pattern}$")]
+Permission = Annotated[str, Field(pattern=f"^{PERMISSION.pattern}$")]
+
+Window = Annotated[str, Field(pattern=r"^[1-9]\d*[smhd]$")]
+
+_TITLE: Final = "What people call it."
+_DESCRIPTION: Final = "What it is for: the model chooses by it. The title, if left out."
+_LIMITS: Final = (
+    "How often it may be called: `100/1h` by one principal; a mapping, or a list of them, says more. Windows are a "
+    "whole number and s, m, h or d."
+)
+
+
+class _Strict(Shape):
+    """Takes no text for a number, and no number for a truth."""
+
+    model_config = ConfigDict(strict=True)
+
+
+class ActionShape(_Strict):
+    """An action: a handler of the file's own, or a tool that is installed here."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"if": {"required": ["handler"]}, "then": {"required": ["permissions"]}}
+    )
+
+    name: Name = Field(description="What the model calls it.")
+    title: str | None = Field(None, description=_TITLE)
+    description: str | None = Field(None, description=_DESCRIPTION)
+    handler: str | None = Field(
+        None,
+        description="A Python file below this file's folder, `./handlers/weather.py`, with `:function` unless that is "
+        "`handler`; or `package.module:function`. It is a function of `(params, context)` or `(params)`, or a Tool.",
+    )
+    tool: str | None = Field(
+        None,
+        description="In the place of a handler: a tool that is installed here, `CAPABILITY.TOOL`. `http-get`, "
+        "`db-query`, `file-read` and `email-send` are the built-in ones by their names alone.",
+    )
+    parameters: dict[str, Any] | None = Field(
+        None,
+        description="A JSON Schema of type object, or short: each parameter's schema by its name, with `required: "
+        "true` in it. None, if left out.",
+    )
+    returns: dict[str, Any] | None = Field(None, description="The JSON Schema of the result; any JSON, if left out.")
+    permissions: list[Permission] | None = Field(
+        None,
+        description="What a principal must hold, all of them; `[]` for none. Of an installed tool: what it must hold "
+        "beside the tool's own.",
+    )
+    limits: LimitsText = Field(None, description=_LIMITS)
+    effect: Effect | None = Field(
+        None,
+        description="`read` changes nothing; all others are on record before they start. `write`, if left out.",
+    )
+    idempotent: bool | None = Field(
+        None, description="Whether calling it again changes nothing more; `false`, if left out."
+    )
+    timeout: float | None = Field(None, gt=0, description="Seconds that a call may take.")
+    retry: RetryText = Field(
+        None, description="How often in all it is run where it fails for a moment; for an idempotent action only."
+    )
+    approval: Literal["auto", "ask"] | None = Field(
+        None, description="`ask` if somebody has to approve every call; `auto`, if left out."
+    )
+
+
+class OriginActionShape(ActionShape):
+    """An action in the origin's words."""
+
+    name: Name = Field(alias="id", description="What the model calls it.")
+    title: str | None = Field(None, alias="name", description=_TITLE)
+    limits: LimitsText = Field(None, alias="rateLimit", description=_LIMITS)
+
+
+class SecurityShape(_Strict):
+    """Governance in the origin's words."""
+
+    default_permissions: list[Permission] | None = Field(
+        None, alias="defaultPermissions", description="What every principal holds; nothing, if left out."
+    )
+    require_auth: bool | None = Field(
+        None, alias="requireAuth", description="Refuses principals whom nobody has authenticated."
+    )
+    record_reads: bool | None = Field(
+        None, alias="auditLog", description="`false` silences reads only: all other calls are on record all the same."
+    )
+
+
+class GovernanceShape(_Strict):
+    """What holds for every call."""
+
+    default_permissions: list[Permission] | None = Field(
+        None, description="What every principal holds; nothing, if left out."
+    )
+    require_auth: bool | None = Field(None, description="Refuses principals whom nobody has authenticated.")
+    record_reads: bool | None = Field(
+        None, description="Whether calls of tools that only read are on record; all others always are."
+    )
+    redact: list[str] | None = Field(
+        None, description="Regular expressions (RE2): what they match is masked in records, results and errors."
+    )
+    result_bytes: int | None = Field(None, ge=1_024, description="How many bytes of a result a model is given.")
+    approval_seconds: float | None = Field(
+        None, gt=0, description="How long a request for an approval stays open; then it counts as rejected."
+    )
+    own_approvals: bool | None = Field(None, description="Whether somebody may approve what they asked for themselves.")
+    refusals: RefusalsText = Field(
+        None,
+        description="How many calls of a principal may be refused before no more are looked at: `600/1m`, if left "
+        "out; `null` for any number.",
+    )
+
+
+class AuditShape(_Strict):
+    """How far the records have come is signed, and records that are too old are cut off."""
+
+    key: str = Field(
+        description="The file of the private key that signs, absolute or seen from this file's folder; "
+        "`capset audit keygen` makes one."
+    )
+    every: Window = Field("5m", description="How often a checkpoint is signed while records come.")
+    keep: Window | None = Field(None, description="How long records are kept, such as `90d`; for ever, if left out.")
+
+
+class CapabilitiesLayerShape(_Strict):
+    """The origin's third layer."""
+
+    actions: list[OriginActionShape] = Field(default_factory=list[OriginActionShape])
+    security: SecurityShape | None = None
+
+
+class LayersShape(_Strict):
+    """The origin's form; of its layers, that of capabilities."""
+
+    capabilities: CapabilitiesLayerShape
+
+
+class ConfigurationShape(_Strict):
+    """What a configuration file holds. Actions may stand in both forms; what governs them, in one."""
+
+    schema_: str | None = Field(None, alias="$schema", description="For editors: the address of this JSON Schema.")
+    agent: Annotated[str, Field(pattern=f"^{AGENT.pattern}$")] | None = Field(
+        None, description="The name of the agent that has the actions; the file's own name, if left out."
+    )
+    actions: list[ActionShape] = Field(default_factory=list[ActionShape], description="What can be called.")
+    governance: GovernanceShape | None = None
+    audit: AuditShape | None = None
+    roles: dict[str, list[str]] = Field(
+        default_factory=dict[str, list[str]],
+        description="Names for permissions, by role; what has no colon is another role.",
+    )
+    workspace: str | None = Field(
+        None, description="The one folder that tools may read, absolute or seen from this file's folder."
+    )
+    capabilities: dict[str, dict[str, Any] | None] = Field(
+        default_factory=dict[str, dict[str, Any] | None],
+        description="Capabilities that are installed here, with their configs (`{}` for none). Where actions name "
+        "tools of one, it brings just those, else all of its tools.",
+    )
+    layers: LayersShape | None = Field(None, description="The origin's form: `layers.capabilities.actions`.")

@@ -1,0 +1,122 @@
+"""Parts of a file as their shapes, those too that do not fit as a whole: so that all that is wrong is found at once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final, Generic, cast
+
+from pydantic import ValidationError
+from typing_extensions import TypeVar
+
+from capset.adapters.config_file.actions import Given
+from capset.adapters.config_file.shapes import (
+    ActionShape,
+    CapabilitiesLayerShape,
+    ConfigurationShape,
+    GovernanceShape,
+    OriginActionShape,
+    SecurityShape,
+)
+from capset.definitions.misfits import UNKNOWN_FIELD, misfits
+from capset.errors import Field, closest
+from capset.wire.shapes import Shape
+
+S = TypeVar("S", bound=Shape)
+LAYER: Final = "layers.capabilities"
+_PARTS: Final[tuple[tuple[re.Pattern[str], type[Shape]], ...]] = (
+    (re.compile(r"actions\.\d+"), ActionShape),
+    (re.compile(rf"{re.escape(LAYER)}\.actions\.\d+"), OriginActionShape),
+    (re.compile("governance"), GovernanceShape),
+    (re.compile(rf"{re.escape(LAYER)}\.security"), SecurityShape),
+    (re.compile(re.escape(LAYER)), CapabilitiesLayerShape),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Taken(Generic[S]):
+    """A part of the file: where it is, what of it fits, and its members that do not, by their documented names."""
+
+    path: str
+    shape: S
+    dropped: frozenset[str]
+
+    def place(self, member: str) -> str:
+        """Return the path of a member that is named as in the documented form, by the name that the file has."""
+        first, dot, rest = member.partition(".")
+        field = type(self.shape).model_fields.get(first)
+        named = (field.alias if field is not None else None) or first
+        return ".".join(part for part in (self.path, named + dot + rest) if part)
+
+
+def check_shape(data: Mapping[str, Any]) -> list[Field]:
+    """Return every member of a file that does not fit its shape."""
+    try:
+        ConfigurationShape.model_validate(data)
+    except ValidationError as error:
+        return [_meant(one) for one in misfits(error, _names_of(ConfigurationShape), data)]
+    return []
+
+
+def _meant(field: Field) -> Field:
+    """Return a field of a name that nobody knows with what was perhaps meant, deeper down too."""
+    above, _, name = field.path.rpartition(".")
+    kind = next((kind for pattern, kind in _PARTS if pattern.fullmatch(above)), None)
+    if field.expected != UNKNOWN_FIELD or kind is None:
+        return field
+    return replace(field, did_you_mean=closest(name, _names_of(kind)))
+
+
+def _names_of(kind: type[Shape]) -> list[str]:
+    return [field.alias or name for name, field in kind.model_fields.items()]
+
+
+def actions_in(data: Mapping[str, Any]) -> Iterator[tuple[Taken[ActionShape], Given]]:
+    """Yield the actions of both forms that can be read at all."""
+    forms: list[tuple[str, type[ActionShape]]] = [("actions", ActionShape), (f"{LAYER}.actions", OriginActionShape)]
+    for path, shape in forms:
+        found = _member(data, path)
+        for position, one in enumerate(cast("list[Any]", found) if isinstance(found, list) else ()):
+            if (taken := _take(f"{path}.{position}", shape, one)) is not None:
+                yield taken, Given(taken.shape, taken.dropped)
+
+
+def governance_in(data: Mapping[str, Any]) -> Iterator[Taken[GovernanceShape] | Taken[SecurityShape]]:
+    """Yield what governs the actions, in either form."""
+    if (found := _take("governance", GovernanceShape, data.get("governance"))) is not None:
+        yield found
+    if (found := _take(f"{LAYER}.security", SecurityShape, _member(data, f"{LAYER}.security"))) is not None:
+        yield found
+
+
+def whole_in(data: Mapping[str, Any]) -> ConfigurationShape:
+    """Return the other members of a file, those of them that fit."""
+    rest = {name: value for name, value in data.items() if name not in ("actions", "governance", "layers")}
+    taken = _take("", ConfigurationShape, rest)
+    return ConfigurationShape.model_validate({}) if taken is None else taken.shape
+
+
+def _take(path: str, kind: type[S], raw: object) -> Taken[S] | None:
+    """Return what fits of a part; ``None`` if there is none, or not enough."""
+    if not isinstance(raw, Mapping):
+        return None
+    given = cast("Mapping[str, Any]", raw)
+    try:
+        return Taken(path, kind.model_validate(given), frozenset())
+    except ValidationError as error:
+        wrong = {str(problem["loc"][0]) for problem in error.errors(include_url=False) if problem["loc"]}
+    names = {field.alias or name: name for name, field in kind.model_fields.items()}
+    try:
+        fitting = kind.model_validate({name: value for name, value in given.items() if name not in wrong})
+    except ValidationError:
+        return None
+    return Taken(path, fitting, frozenset(names.get(name, name) for name in wrong))
+
+
+def _member(data: object, path: str) -> object:
+    for name in path.split("."):
+        if not isinstance(data, Mapping):
+            return None
+        data = cast("Mapping[str, object]", data).get(name)
+    return data

@@ -1,0 +1,110 @@
+"""Files that hold plain data, as YAML, JSON or TOML."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, cast
+
+from capset.errors import DefinitionError
+
+MAX_BYTES: Final = 1_048_576
+_TOML_LINE: Final = re.compile(r"\(at line (\d+),")
+
+
+class Unparsable(DefinitionError):
+    """A file cannot be parsed; ``line`` is where, if that is known, and ``told`` what is wrong, without the file."""
+
+    def __init__(self, where: str, told: str, line: int | None = None, column: int | None = None) -> None:
+        place = f", line {line}, column {column}" if line is not None and column is not None else ""
+        super().__init__(f"{where}{place}: {told}")
+        self.line = line
+        self.told = told
+
+
+def read_text(path: Path, what: str) -> str:
+    """Return the text of a file that is to be parsed; ``what`` it is, as errors say: ``an agent file``.
+
+    Raises ``DefinitionError`` for one of another ending, one that cannot be read, is too large or is not UTF-8.
+    """
+    if path.suffix.lower() not in _PARSERS:
+        raise DefinitionError(f"{path}: {what} ends in {', '.join(_PARSERS)}")
+    try:
+        with path.open("rb") as file:
+            content = file.read(MAX_BYTES + 1)
+        if len(content) > MAX_BYTES:
+            raise DefinitionError(f"{path}: {what} has at most {MAX_BYTES} bytes")
+        return content.decode("utf-8-sig")
+    except OSError as error:
+        raise DefinitionError(f"{path}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise DefinitionError(f"{path}: is not UTF-8 text, at byte {error.start}") from None
+
+
+def parse(path: Path, text: str) -> Any:  # whatever the file holds
+    """Return what a text says, parsed as the file's ending tells. Raises ``Unparsable``."""
+    try:
+        return _PARSERS[path.suffix.lower()](text, str(path))
+    except RecursionError:
+        raise Unparsable(str(path), "is nested too deeply") from None
+
+
+def _parse_yaml(text: str, where: str) -> Any:
+    # Only YAML files pay for the parser.
+    import yaml
+
+    class Loader(yaml.SafeLoader):
+        """Refuses a key that stands twice; by itself it would keep the last."""
+
+        def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:  # keys of any type
+            known: set[str] = set()
+            for key in [key for key, _ in node.value if isinstance(key, yaml.ScalarNode)]:
+                if key.value in known:
+                    raise yaml.MarkedYAMLError(problem=f"{key.value!r} stands there twice", problem_mark=key.start_mark)
+                known.add(key.value)
+            return super().construct_mapping(node, deep)
+
+    try:
+        return yaml.load(text, Loader)  # noqa: S506 - it is a SafeLoader
+    except yaml.YAMLError as error:
+        mark = cast("Any", getattr(error, "problem_mark", None))
+        problem = getattr(error, "problem", None) or "cannot be parsed"
+        at = (mark.line + 1, mark.column + 1) if mark else (None, None)
+        raise Unparsable(where, f"not YAML: {problem}", *at) from None
+    except (ValueError, LookupError, AttributeError):
+        # The parser lets out whatever a value such as the date 2024-13-45 makes Python raise.
+        raise Unparsable(where, "not YAML: a number, a date or a tagged value cannot be read") from None
+
+
+def _parse_json(text: str, where: str) -> Any:
+    def distinct(members: list[tuple[str, Any]]) -> dict[str, Any]:
+        if twice := [name for name, count in Counter(name for name, _ in members).items() if count > 1]:
+            raise Unparsable(where, f"not JSON: {twice[0]!r} stands there twice")
+        return dict(members)
+
+    try:
+        return json.loads(text, object_pairs_hook=distinct)
+    except json.JSONDecodeError as error:
+        raise Unparsable(where, f"not JSON: {error.msg}", error.lineno, error.colno) from None
+    except ValueError as error:
+        raise Unparsable(where, f"not JSON: {error}") from None
+
+
+def _parse_toml(text: str, where: str) -> Any:
+    try:
+        return tomllib.loads(text)
+    except ValueError as error:  # TOMLDecodeError, or that of an integer without end
+        found = _TOML_LINE.search(str(error))
+        raise Unparsable(where, f"not TOML: {error}", int(found[1]) if found else None) from None
+
+
+_PARSERS: Final[dict[str, Callable[[str, str], Any]]] = {
+    ".yaml": _parse_yaml,
+    ".yml": _parse_yaml,
+    ".json": _parse_json,
+    ".toml": _parse_toml,
+}

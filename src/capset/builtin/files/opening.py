@@ -1,0 +1,153 @@
+"""How a file of the workspace is opened, so that it is one of the workspace whatever is swapped meanwhile (G31).
+
+Where the system can open relative to a folder that is held open, the path is walked: each name is opened below the
+folder before it, never through a link; a link is read instead, and the names in it are walked. What is looked up and
+what is opened cannot come apart, and ``..`` only goes back to a folder that the walk came through.
+
+Elsewhere (Windows) the path is resolved and checked, opened, and resolved again: what is open must be the very file
+that stands inside the workspace then.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, NoReturn
+
+from capset import ToolError
+from capset.builtin.files.names import not_found, outside, shown
+
+MAX_LINKS: Final = 40
+"""How many links one path may lead over, as on Linux."""
+CAN_WALK: Final = {os.open, os.stat, os.readlink} <= os.supports_dir_fd
+
+
+def _flags(*names: str) -> int:
+    """Return those flags together that this system has."""
+    return sum({getattr(os, name, 0) for name in names})
+
+
+_FOLDER: Final = _flags("O_DIRECTORY", "O_NOFOLLOW", "O_CLOEXEC", "O_PATH")
+# O_NONBLOCK, so that a pipe in the file's place is not waited for.
+_FILE: Final = _flags("O_NOFOLLOW", "O_NONBLOCK", "O_NOCTTY", "O_CLOEXEC", "O_BINARY", "O_NOINHERIT")
+_ODD: Final = ('<>:"|?*', ". ")
+"""Letters of streams and devices on Windows, and those that it drops from the end of a name."""
+
+
+def open_file(workspace: Path, names: Sequence[str], path: str) -> int:
+    """Open a regular file of the workspace for reading, and return its descriptor. Raises ``ToolError``."""
+    return (open_walking if CAN_WALK else open_resolving)(workspace, names, path)
+
+
+def open_walking(workspace: Path, names: Sequence[str], path: str) -> int:
+    """Open a file name by name, from a workspace that is resolved. Raises ``ToolError``."""
+    folders: list[int] = []
+    try:
+        folders.append(os.open(workspace, _FOLDER))
+        return _walk(workspace, folders, list(reversed(names)), path)
+    except OSError as error:
+        _tell(error, path)
+    finally:
+        for folder in folders:
+            os.close(folder)
+
+
+def _walk(workspace: Path, folders: list[int], ahead: list[str], path: str) -> int:
+    """Walk the names ``ahead``, the next one last, below the last of ``folders``, which are held open."""
+    links = 0
+    while ahead:
+        name, here = ahead.pop(), folders[-1]
+        if name == "..":
+            if len(folders) == 1:
+                raise outside()
+            os.close(folders.pop())
+            continue
+        mode = os.stat(name, dir_fd=here, follow_symlinks=False).st_mode
+        if stat.S_ISLNK(mode):
+            links += 1
+            if links > MAX_LINKS:
+                raise OSError(errno.ELOOP, "")
+            target = os.readlink(name, dir_fd=here)
+            if Path(target).is_absolute():
+                if not Path(target).is_relative_to(workspace):
+                    raise outside()
+                target = str(Path(target).relative_to(workspace))
+                while len(folders) > 1:
+                    os.close(folders.pop())
+            ahead += [one for one in reversed(target.split("/")) if one not in ("", ".")]
+        elif stat.S_ISDIR(mode):
+            folders.append(os.open(name, _FOLDER, dir_fd=here))
+        elif ahead:
+            raise not_found(path)
+        else:
+            _check_regular(mode, path)
+            return _regular(os.open(name, _FILE, dir_fd=here), path)
+    raise _no_file(path, "a folder")
+
+
+def open_resolving(workspace: Path, names: Sequence[str], path: str) -> int:
+    """Open a file by its resolved path, and check where it is afterwards, too. Raises ``ToolError``."""
+    depth = 0
+    for name in names:
+        depth += -1 if name == ".." else 1
+        if depth < 0:  # refused before anything outside is looked up
+            raise outside()
+        if name != ".." and (name.endswith(tuple(_ODD[1])) or any(letter in _ODD[0] for letter in name)):
+            raise not_found(path)
+    try:
+        where = _contained(workspace, names)
+        _check_regular(where.lstat().st_mode, path)
+        file = _regular(os.open(where, _FILE), path)
+        try:
+            if not os.path.samestat(os.fstat(file), _contained(workspace, names).lstat()):
+                raise OSError(errno.ELOOP, "")
+        except BaseException:
+            os.close(file)
+            raise
+        return file
+    except OSError as error:
+        _tell(error, path)
+    except RuntimeError:  # how some versions of Python tell of links in a circle
+        raise not_found(path) from None
+
+
+def _contained(workspace: Path, names: Sequence[str]) -> Path:
+    where = workspace.joinpath(*names).resolve()
+    if not where.is_relative_to(workspace):
+        raise outside()
+    return where
+
+
+def _regular(file: int, path: str) -> int:
+    """Return a descriptor that is of a regular file; another may have taken its place since it was looked up."""
+    try:
+        _check_regular(os.fstat(file).st_mode, path)
+    except BaseException:
+        os.close(file)
+        raise
+    return file
+
+
+def _check_regular(mode: int, path: str) -> None:
+    if not stat.S_ISREG(mode):
+        raise _no_file(path, "a folder" if stat.S_ISDIR(mode) else "a device, a pipe or a socket")
+
+
+def _no_file(path: str, what: str) -> ToolError:
+    return ToolError(f"{shown(path)} is {what}, not a file", code="no_file")
+
+
+def _tell(error: OSError, path: str) -> NoReturn:
+    """Raise what the model is told: nothing of where the workspace lies."""
+    if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.EINVAL):
+        raise not_found(path) from None
+    if error.errno in (errno.EACCES, errno.EPERM):
+        raise ToolError(f"{shown(path)} may not be read here", code="unreadable", status=403) from None
+    if error.errno in (errno.ELOOP, errno.EMLINK):
+        why = "leads over links in a circle, or was swapped while it was opened"
+        raise ToolError(f"{shown(path)} {why}", code="not_found", status=404) from None
+    name = errno.errorcode.get(error.errno or 0, "unknown")
+    raise ToolError(f"{shown(path)} cannot be read ({name})", code="unreadable", status=503) from None

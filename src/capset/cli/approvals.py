@@ -1,0 +1,179 @@
+"""``capset approvals``: the calls that somebody has to approve, and deciding them (spec 4, G16–G18)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar, get_args
+
+import typer
+from pydantic_core import from_json
+
+from capset.cli.arguments import read_arguments
+from capset.cli.exits import Exit, guarded
+from capset.cli.options import AsJson, Db
+from capset.cli.output import cell, err, out, print_json, table
+from capset.cli.remote import Url, ask, server_of
+from capset.cli.settings import existing_db, load_settings
+from capset.definitions.approvals import Answer, ApprovalStatus
+from capset.definitions.principals import Principal
+from capset.errors import DefinitionError, unknown
+from capset.kernel.approvals import Approvals
+from capset.kernel.kernel import Kernel
+from capset.stores.base import ApprovalQuery
+from capset.wire.approvals import ApprovalPageShape, ApprovalShape, approval_page_shape, approval_shape
+
+if TYPE_CHECKING:
+    from capset.client import Client
+
+T = TypeVar("T")
+Id = Annotated[str, typer.Argument(metavar="ID", help="The id of the request, as capset approvals list shows it.")]
+Org = Annotated[str | None, typer.Option("--org", help="The organisation whose requests they are.")]
+Decider = Annotated[str | None, typer.Option("--principal", help="Who decides (or CAPSET_PRINCIPAL).")]
+Note = Annotated[str | None, typer.Option(help="What whoever made the call is to know.")]
+_LINES: Final = ("id", "status", "scope", "tool", "arguments", "modified", "reason", "principal", "on_behalf_of")
+_MORE: Final = ("agent", "session", "created_at", "expires_at", "decided_by", "decided_at", "note")
+
+
+@guarded
+def list_command(
+    status: Annotated[str | None, typer.Option(help="Only requests of this status, such as pending.")] = None,
+    session: Annotated[str | None, typer.Option(help="Only requests of this session.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=200, help="How many requests.")] = 50,
+    before: Annotated[str | None, typer.Option(help="Only requests before this one, by its id.")] = None,
+    org: Org = None,
+    db: Db = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> Exit:
+    """List requests for approvals, the newest first."""
+    wanted = ApprovalQuery(org, _status(status), session, limit=limit, before=before)
+
+    async def there(client: Client) -> ApprovalPageShape:
+        return await client.approvals.list(
+            status=wanted.status, session=wanted.session, limit=wanted.limit, cursor=wanted.before
+        )
+
+    async def here(desk: Approvals) -> ApprovalPageShape:
+        return approval_page_shape(await desk.list(wanted))
+
+    page = _asked(url, there, here, db=db, org=org)
+    if as_json:
+        print_json(page.plain())
+        return Exit.DONE
+    columns = ("ID", "STATUS", "PRINCIPAL", "TOOL", "ARGUMENTS", "WHY")
+    out().print(table(*columns, rows=map(_row, page.items), folds=("PRINCIPAL", "ARGUMENTS", "WHY")))
+    if page.next is not None:
+        err().print(f"[dim]more: --before {page.next}[/]")
+    return Exit.DONE
+
+
+@guarded
+def show_command(id: Id, org: Org = None, db: Db = None, url: Url = None, as_json: AsJson = False) -> Exit:
+    """Show one request, and what became of it."""
+
+    async def here(desk: Approvals) -> ApprovalShape:
+        return approval_shape(await desk.get(id, org=org))
+
+    return _show(_asked(url, lambda client: client.approvals.get(id), here, db=db, org=org), as_json=as_json)
+
+
+@guarded
+def approve_command(
+    id: Id,
+    for_session: Annotated[
+        bool, typer.Option("--session", help="For every call of the session with this tool and these arguments.")
+    ] = False,
+    arguments: Annotated[
+        str | None,
+        typer.Option("--args", metavar="JSON", help="Other arguments, whole, in the place of those asked for."),
+    ] = None,
+    note: Note = None,
+    principal: Decider = None,
+    org: Org = None,
+    db: Db = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> Exit:
+    """Approve a call. Nobody approves their own request (exit code 3)."""
+    given: dict[str, Any] | None = None if arguments is None else from_json(read_arguments(arguments))
+    answer = Answer(approved=True, scope="session" if for_session else "once", arguments=given, note=note)
+    return _decide(id, answer, principal, org, db, url, as_json=as_json)
+
+
+@guarded
+def reject_command(
+    id: Id,
+    note: Note = None,
+    principal: Decider = None,
+    org: Org = None,
+    db: Db = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> Exit:
+    """Reject a call; whoever made it reads the note."""
+    return _decide(id, Answer(approved=False, note=note), principal, org, db, url, as_json=as_json)
+
+
+def _decide(
+    id: str, answer: Answer, principal: str | None, org: str | None, db: str | None, url: str | None, *, as_json: bool
+) -> Exit:
+    async def there(client: Client) -> ApprovalShape:
+        if not answer.approved:
+            return await client.approvals.reject(id, note=answer.note)
+        return await client.approvals.approve(id, scope=answer.scope, arguments=answer.arguments, note=answer.note)
+
+    async def here(desk: Approvals) -> ApprovalShape:
+        who = Principal(load_settings(db=db, principal=principal).principal.id, org=org)
+        return approval_shape(await desk.decide(id, answer, by=who))
+
+    return _show(_asked(url, there, here, db=db, org=org, principal=principal), as_json=as_json)
+
+
+def _asked(
+    url: str | None,
+    there: Callable[[Client], Awaitable[T]],
+    here: Callable[[Approvals], Awaitable[T]],
+    **local: str | None,
+) -> T:
+    """Return what a server's requests, or those in a database here, have to say; ``local`` options are for the one."""
+    server = server_of(url, **local)
+    if server is not None:
+        return ask(server, there)
+    return asyncio.run(_at_desk(existing_db(load_settings(db=local["db"]).db), here))
+
+
+async def _at_desk(url: str, work: Callable[[Approvals], Awaitable[T]]) -> T:
+    async with Kernel(store=url) as kernel:
+        return await work(kernel.approvals)
+
+
+def _show(found: ApprovalShape, *, as_json: bool) -> Exit:
+    if as_json:
+        print_json(found.plain())
+        return Exit.DONE
+    told = found.plain()
+    for name in (*_LINES, *_MORE):
+        if name in told:
+            value = told[name]
+            out().print(f"{name:<13} {cell(value if isinstance(value, str) else _json(value))}", soft_wrap=True)
+    return Exit.DONE
+
+
+def _row(found: ApprovalShape) -> list[str]:
+    texts = (found.id, found.status, found.principal, found.tool, _json(found.arguments), found.note or found.reason)
+    return list(map(cell, texts))
+
+
+def _json(value: Any) -> str:  # plain JSON data
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _status(named: str | None) -> ApprovalStatus | None:
+    if named is None:
+        return None
+    for known in get_args(ApprovalStatus):
+        if named == known:
+            return known
+    raise DefinitionError(unknown("status", named, get_args(ApprovalStatus)))

@@ -1,0 +1,100 @@
+"""``capset check``: everything that is wrong with a configuration file, and what it would serve."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from capset.adapters.config_file import Action, Configuration, InvalidConfiguration, Problem, read_configuration
+from capset.cli.configured import print_warnings
+from capset.cli.exits import Exit, guarded
+from capset.cli.options import AsJson
+from capset.cli.output import cell, err, out, print_json, table, verbatim
+from capset.kernel.registry import Registry
+
+
+@guarded
+def check_command(
+    file: Annotated[Path, typer.Argument(help="A configuration file: YAML, JSON or TOML.")],
+    as_json: AsJson = False,
+) -> Exit:
+    """Check a configuration file, and show what it would serve; its handlers are loaded, and none is called.
+
+    It ends with 2 if anything is wrong with it; warnings change nothing about that.
+    """
+    try:
+        found = read_configuration(file, Registry.installed())
+    except InvalidConfiguration as error:
+        _show_problems(file, error.problems, as_json=as_json)
+        return Exit.BAD_INPUT
+    if as_json:
+        print_json(_shape(found))
+        return Exit.DONE
+    print_warnings(file, found.warnings)
+    rows = (_row(one) for one in found.actions.values())
+    columns = ("ACTION", "TITLE", "EFFECT", "PERMISSIONS", "LIMITS", "APPROVAL", "HANDLER")
+    out().print(table(*columns, rows=rows, folds=("TITLE", "PERMISSIONS", "LIMITS", "HANDLER")))
+    err().print(f"[dim]{cell(_summary(found))}[/]", soft_wrap=True)
+    return Exit.DONE
+
+
+def _show_problems(file: Path, problems: Iterable[Problem], *, as_json: bool) -> None:
+    if as_json:
+        print_json({"valid": False, "problems": [_problem(one) for one in problems], "warnings": []})
+        return
+    for one in problems:
+        place = f"{file}:{one.line}" if one.line is not None else str(file)
+        whose = f" (action {one.action!r})" if one.action else ""
+        told = ": ".join(part for part in (place, f"{one.path}{whose}", one.message) if part)
+        err().print(f"[red]error:[/] {verbatim(told)}", soft_wrap=True)
+
+
+def _row(one: Action) -> Iterator[str]:
+    tool = one.tool
+    yield cell(tool.name)
+    yield cell(tool.title or "–")
+    yield tool.effect
+    yield cell(", ".join(sorted(tool.permissions)) or "–")
+    yield cell(", ".join(map(str, tool.limits)) or "–")
+    yield "as its function says" if callable(tool.approval) else tool.approval
+    yield cell(one.source)
+
+
+def _summary(found: Configuration) -> str:
+    count = len(found.actions)
+    whole = [one.name for one in found.capabilities if one.base.origin is None]
+    more = f", and all tools of {', '.join(whole)}" if whole else ""
+    return f"{found.path} is sound: the agent {found.agent.name!r} with {count} action{'' if count == 1 else 's'}{more}"
+
+
+def _shape(found: Configuration) -> dict[str, Any]:  # JSON
+    return {
+        "valid": True,
+        "problems": [],
+        "warnings": [_problem(one) for one in found.warnings],
+        "agent": found.agent.name,
+        "capabilities": [one.name for one in found.capabilities],
+        "actions": [_action(one) for one in found.actions.values()],
+    }
+
+
+def _action(one: Action) -> dict[str, Any]:  # JSON
+    tool = one.tool
+    return {
+        "name": tool.name,
+        "title": tool.title,
+        "description": tool.description,
+        "effect": tool.effect,
+        "permissions": sorted(tool.permissions),
+        "limits": [str(limit) for limit in tool.limits],
+        "approval": "dynamic" if callable(tool.approval) else tool.approval,
+        "source": one.source,
+        "line": one.line,
+    }
+
+
+def _problem(one: Problem) -> dict[str, Any]:  # JSON
+    return {"line": one.line, "path": one.path, "action": one.action, "message": one.message}

@@ -1,0 +1,55 @@
+"""Configuration files on the command line: ``--config``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from capset.cli.output import err, verbatim
+from capset.errors import DefinitionError
+from capset.kernel.kernel import Kernel
+from capset.kernel.registry import Registry
+
+if TYPE_CHECKING:
+    from capset.adapters.config_file import Configuration, Problem
+
+ConfigFile = Annotated[
+    Path | None,
+    typer.Option("--config", metavar="FILE", help="A configuration file: its actions, under what governs them."),
+]
+
+
+def load_configuration(path: Path, registry: Registry) -> Configuration:
+    """Return what a configuration file says, and print its warnings. Raises as ``read_configuration`` does."""
+    from capset.adapters.config_file import read_configuration  # only those who have such a file pay for it
+
+    configuration = read_configuration(path, registry)
+    print_warnings(path, configuration.warnings)
+    return configuration
+
+
+def print_warnings(path: Path, warnings: Iterable[Problem]) -> None:
+    """Say on stderr what a configuration file perhaps does not mean."""
+    for one in warnings:
+        err().print(f"[yellow]warning:[/] {verbatim(f'{path}: {one}')}", soft_wrap=True)
+
+
+def refuse_agent(config: Path | None, agent: str | None) -> None:
+    """Raise ``DefinitionError`` if an agent is named beside a configuration file, which has its own."""
+    if config is not None and agent is not None:
+        raise DefinitionError("a configuration file has its agent: give --agent or --config, not both")
+
+
+def make_kernel(store: str, configuration: Configuration | None) -> Kernel:
+    """Return a kernel on a store, governed as a configuration says."""
+    if configuration is None:
+        return Kernel(store=store)
+    return Kernel(
+        store=store,
+        governance=configuration.governance,
+        workspace=configuration.workspace,
+        checkpoints=configuration.checkpoints,
+    )

@@ -1,0 +1,69 @@
+"""The calls that somebody has to approve, and deciding them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from typing import Any
+
+from capset.client.address import path_of
+from capset.client.connection import Connection, json_bytes
+from capset.client.paging import LARGEST, every
+from capset.definitions.approvals import ApprovalScope, ApprovalStatus
+from capset.wire.approvals import ApprovalPageShape, ApprovalShape
+
+
+class Approvals:
+    """``client.approvals``; needs a key with the scope ``capset:approve``, which sees those of its organisation.
+
+    With ``capset:call`` alone it sees the requests of the caller's own sessions, and decides none.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def get(self, id: str) -> ApprovalShape:
+        """Return a request, and what became of it. Raises ``NotFound``."""
+        return await self._connection.get(ApprovalShape, path_of("approvals", id))
+
+    async def list(
+        self,
+        *,
+        status: ApprovalStatus | None = None,
+        session: str | None = None,
+        limit: int = 50,
+        cursor: str | None = None,
+    ) -> ApprovalPageShape:
+        """List the requests that fit everything given, newest first.
+
+        ``limit`` is 1–200, ``cursor`` the ``next`` of the page before. Raises ``PermissionDenied`` without ``session``,
+        unless the key has the scope ``capset:approve``.
+        """
+        query = {"status": status, "session": session, "limit": limit, "cursor": cursor}
+        return await self._connection.get(ApprovalPageShape, path_of("approvals"), query)
+
+    def all(self, *, status: ApprovalStatus | None = None, session: str | None = None) -> AsyncGenerator[ApprovalShape]:
+        """Iterate over all requests that fit, newest first, page by page."""
+        return every(lambda cursor: self.list(status=status, session=session, limit=LARGEST, cursor=cursor))
+
+    async def approve(
+        self,
+        id: str,
+        *,
+        scope: ApprovalScope = "once",
+        arguments: Mapping[str, Any] | None = None,  # of the tool's own schema
+        note: str | None = None,
+    ) -> ApprovalShape:
+        """Approve a call; ``arguments``, whole, take the place of those that were asked for.
+
+        Raises ``NotFound``; ``Conflict`` for a request that is not open any more; ``PermissionDenied`` for one's own.
+        """
+        given = {"scope": scope, "arguments": arguments, "note": note}
+        return await self._decide(id, "approve", given)
+
+    async def reject(self, id: str, *, note: str | None = None) -> ApprovalShape:
+        """Reject a call; whoever made it reads the note. Raises ``NotFound``, and ``Conflict`` as ``approve`` does."""
+        return await self._decide(id, "reject", {"note": note})
+
+    async def _decide(self, id: str, answer: str, given: Mapping[str, Any]) -> ApprovalShape:
+        body = json_bytes({name: value for name, value in given.items() if value is not None})
+        return await self._connection.send(ApprovalShape, "POST", path_of("approvals", id, answer), body)

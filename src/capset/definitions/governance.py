@@ -1,0 +1,89 @@
+"""What holds for every call of one kernel (spec 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from capset.definitions.approvals import Approver
+from capset.definitions.limits import Limit
+from capset.definitions.names import checked_flag, checked_permissions, checked_text, listed
+from capset.definitions.roles import Roles
+from capset.errors import DefinitionError
+
+APPROVAL_SECONDS: Final = 3_600.0
+"""How long a request for an approval stays open, unless it is said: an hour."""
+RESULT_BYTES: Final = 65_536
+"""How much of a result a model is given, unless it is said (spec 4, G26)."""
+REFUSALS: Final = Limit(600, "1m")
+"""How many calls of one principal may be refused, unless it is said."""
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Governance:
+    """Everybody's permissions, who must be known, what is kept of calls, and how approvals are given.
+
+    Args:
+        default_permissions: what every principal holds; nothing unless it is said (G8).
+        require_auth: refuses principals whom nobody has authenticated, before all else (G1, G8).
+        roles: names for permissions, for those who make principals.
+        record_reads: whether calls of tools that only read are put on record; all others always are (G23).
+        redact: regular expressions (RE2); what they match is masked in records, in results and in errors (G26).
+        result_bytes: how many bytes of a result a model is given; the rest is kept in the session's files (G26).
+        approval_seconds: how long a request for an approval stays open; then it counts as rejected (G17).
+        own_approvals: whether somebody may approve what they asked for themselves (G17).
+        approver: somebody who is asked at once; others can answer all the same.
+        refusals: how many calls of a principal may be refused before no more are looked at (G15); ``None`` for any.
+
+    Raises ``DefinitionError`` for a value of another kind.
+    """
+
+    default_permissions: frozenset[str]
+    require_auth: bool
+    roles: Roles
+    record_reads: bool
+    redact: tuple[str, ...]
+    result_bytes: int
+    approval_seconds: float
+    own_approvals: bool
+    approver: Approver | None
+    refusals: Limit | None
+
+    def __init__(
+        self,
+        *,
+        default_permissions: Iterable[str] = (),
+        require_auth: bool = False,
+        roles: Roles | None = None,
+        record_reads: bool = True,
+        redact: Iterable[str] = (),
+        result_bytes: int = RESULT_BYTES,
+        approval_seconds: float = APPROVAL_SECONDS,
+        own_approvals: bool = False,
+        approver: Approver | None = None,
+        refusals: Limit | None = REFUSALS,
+    ) -> None:
+        if type(result_bytes) is not int or result_bytes < 1_024:
+            raise DefinitionError(f"result_bytes is a whole number, 1,024 or more; got {result_bytes!r}")
+        if type(approval_seconds) not in (int, float) or not 0 < approval_seconds <= 366 * 86_400:
+            raise DefinitionError(f"approval_seconds is a number of seconds, up to a year; got {approval_seconds!r}")
+        for name, value, kind in (("roles", roles, Roles), ("refusals", refusals, Limit)):
+            if value is not None and not isinstance(value, kind):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise DefinitionError(f"{name} must be {kind.__name__}(…); got {value!r:.80}")
+        if refusals is not None and refusals.per != "principal":
+            raise DefinitionError(f"refusals are counted by principal, not per {refusals.per}; got {refusals}")
+        if approver is not None and not callable(getattr(approver, "decide", None)):
+            raise DefinitionError(f"approver must be an Approver, with async def decide(request); got {approver!r:.80}")
+        store = object.__setattr__
+        store(self, "default_permissions", checked_permissions("default_permissions", default_permissions))
+        store(self, "require_auth", checked_flag("require_auth", require_auth))
+        store(self, "roles", Roles() if roles is None else roles)
+        store(self, "record_reads", checked_flag("record_reads", record_reads))
+        # As they are: a space at the end of a pattern is one to look for.
+        store(self, "redact", tuple(checked_text("redact", pattern) for pattern in listed("redact", redact)))
+        store(self, "result_bytes", result_bytes)
+        store(self, "approval_seconds", float(approval_seconds))
+        store(self, "own_approvals", checked_flag("own_approvals", own_approvals))
+        store(self, "approver", approver)
+        store(self, "refusals", refusals)

@@ -1,0 +1,108 @@
+"""How often a tool may be called, and how much a session may use (spec 4, G13–G15)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import inf
+from typing import Final, Literal, cast, get_args
+
+from capset.errors import DefinitionError, refuse_unknown_keys
+
+Per = Literal["principal", "session", "org", "all"]
+"""Whose calls count together: those of one principal, session or organisation, or everybody's."""
+
+_WINDOW: Final = re.compile(r"[1-9]\d*[smhd]", re.ASCII)
+"""Spec 4, G13."""
+_SECONDS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+MAX_WINDOW: Final = 366 * 86_400
+"""Seconds of the longest window."""
+MAX_REQUESTS: Final = 1_000_000
+"""The largest limit: each call that counts is remembered for as long as its window."""
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Limit:
+    """At most ``requests`` calls within any ``window`` seconds, of whoever ``per`` names.
+
+    Made of ``Limit(100, "1h")``. Raises ``DefinitionError`` for a number that is none, 0 or beyond ``MAX_REQUESTS``,
+    and for a window that is not a positive number and one of ``s``, ``m``, ``h``, ``d``.
+    """
+
+    requests: int
+    window: int
+    per: Per
+
+    def __init__(self, requests: int, window: str, *, per: Per = "principal") -> None:
+        if type(requests) is not int or not 1 <= requests <= MAX_REQUESTS:
+            raise DefinitionError(f"a limit's requests are a whole number, 1 to {MAX_REQUESTS:,}; got {requests!r}")
+        if per not in get_args(Per):
+            raise DefinitionError(f"a limit's per is one of {get_args(Per)}; got {per!r}")
+        store = object.__setattr__
+        store(self, "requests", requests)
+        store(self, "window", window_seconds(window))
+        store(self, "per", per)
+
+    def __str__(self) -> str:
+        return f"{self.requests}/{_written(self.window)}" + ("" if self.per == "principal" else f" per {self.per}")
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What may be used in all: ``calls`` that reach their handlers, and the sum of their tools' ``cost``."""
+
+    calls: int | None = None
+    cost: float | None = None
+
+    def __post_init__(self) -> None:
+        """Raise ``DefinitionError`` for a budget of nothing that is counted, or of no number."""
+        if self.calls is None and self.cost is None:
+            raise DefinitionError("a budget has calls, or a cost, or both: Budget(calls=100)")
+        if self.calls is not None and (type(self.calls) is not int or self.calls < 0):
+            raise DefinitionError(f"a budget's calls are a whole number, 0 or more; got {self.calls!r}")
+        if self.cost is not None and (type(self.cost) not in (int, float) or not 0 <= self.cost < inf):
+            raise DefinitionError(f"a budget's cost is a number, 0 or more; got {self.cost!r}")
+
+
+def window_seconds(window: object) -> int:
+    """Return the seconds of a window such as ``30s``, ``15m``, ``1h`` or ``7d``. Raises ``DefinitionError``."""
+    if not isinstance(window, str) or not _WINDOW.fullmatch(window) or len(window) > 10:
+        raise DefinitionError(f"a window is a whole number and s, m, h or d, such as '1h'; got {window!r:.80}")
+    seconds = int(window[:-1]) * _SECONDS[window[-1]]
+    if seconds > MAX_WINDOW:
+        raise DefinitionError(f"a window is at most {MAX_WINDOW // 86_400} days; got {window!r}")
+    return seconds
+
+
+def limit_of(value: object) -> Limit:
+    """Return a limit as it may be written: ``"100/1h"``, ``{"requests": 100, "window": "1h"}`` or a ``Limit``."""
+    if isinstance(value, Limit):
+        return value
+    if isinstance(value, str):
+        requests, slash, window = value.partition("/")
+        if not slash or not requests.isascii() or not requests.isdigit() or len(requests) > 10:
+            raise DefinitionError(f"a limit is written as '100/1h'; got {value!r:.80}")
+        return Limit(int(requests), window)
+    if isinstance(value, Mapping):
+        given = cast("Mapping[str, object]", value)
+        refuse_unknown_keys("a limit", given, ("requests", "window", "per"))
+        if missing := [name for name in ("requests", "window") if name not in given]:
+            raise DefinitionError(f"a limit has requests and a window; {missing[0]!r} is missing")
+        per = given.get("per", "principal")
+        return Limit(cast("int", given["requests"]), cast("str", given["window"]), per=cast("Per", per))
+    raise DefinitionError(f"a limit is '100/1h' or {{'requests': 100, 'window': '1h'}}; got {value!r:.80}")
+
+
+def checked_limits(owner: str, value: object) -> tuple[Limit, ...]:
+    """Return the limits of a tool, each once; ``owner`` is whose they are, as errors name it."""
+    several = cast("list[object] | tuple[object, ...]", value) if isinstance(value, list | tuple) else (value,)
+    try:
+        return tuple(dict.fromkeys(limit_of(one) for one in several))
+    except DefinitionError as error:
+        raise DefinitionError(f"{owner}: limits: {error.message}") from None
+
+
+def _written(seconds: int) -> str:
+    unit, size = next((unit, size) for unit, size in reversed(_SECONDS.items()) if seconds % size == 0)
+    return f"{seconds // size}{unit}"

@@ -1,0 +1,52 @@
+"""How often, and after how long, a tool is tried again (spec 4, G25)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf
+from typing import Final
+
+from capset.errors import DefinitionError
+
+MAX_ATTEMPTS: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """Up to ``max_attempts`` in all, the first one counted.
+
+    Before the next after attempt ``n``, a random time passes, between 0 and the smaller of ``base × 2ⁿ⁻¹`` and ``cap``
+    seconds (exponential backoff with full jitter).
+    """
+
+    max_attempts: int
+    base: float = 0.1
+    cap: float = 10.0
+
+    def __post_init__(self) -> None:
+        """Raise ``DefinitionError`` for numbers that are none, or make no sense."""
+        if type(self.max_attempts) is not int or not 2 <= self.max_attempts <= MAX_ATTEMPTS:
+            raise DefinitionError(f"max_attempts is a whole number, 2 to {MAX_ATTEMPTS}; got {self.max_attempts!r}")
+        for name, value in (("base", self.base), ("cap", self.cap)):
+            if type(value) not in (int, float) or not 0 <= value < inf:
+                raise DefinitionError(f"a retry's {name} is a number of seconds, 0 or more; got {value!r}")
+
+    def longest(self, attempt: int) -> float:
+        """Return the seconds that may pass at most between an attempt, the first being 1, and the next."""
+        return min(self.cap, self.base * 2.0 ** (attempt - 1))
+
+
+def checked_retry(owner: str, value: Retry | int | None, *, idempotent: bool) -> Retry | None:
+    """Return how a tool is tried again. Raises ``DefinitionError`` for one that is not idempotent (G25)."""
+    if value is None:
+        return None
+    try:
+        retry = value if isinstance(value, Retry) else Retry(value)
+    except DefinitionError as error:
+        raise DefinitionError(f"{owner}: retry: {error.message}") from None
+    if not idempotent:
+        raise DefinitionError(
+            f"{owner} is not idempotent, so it is never tried again",
+            hint="say idempotent=True if calling it twice does no more than calling it once, or leave retry out",
+        )
+    return retry

@@ -1,0 +1,167 @@
+"""Actions by their ids: register, get, list, execute (spec 4, G4, G6). Sugar over a session's doors."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Final
+from weakref import WeakValueDictionary
+
+from capset.definitions.agents import Agent
+from capset.definitions.names import listed
+from capset.definitions.principals import Principal
+from capset.definitions.tools import AnyTool, Tool
+from capset.errors import CapsetError, DefinitionError, ToolNameConflict
+from capset.kernel.invocation import MISSING
+from capset.kernel.kernel import Kernel
+from capset.kernel.pipeline import travel
+from capset.kernel.session import Session
+from capset.stores.base import SessionRow
+
+KEPT: Final = 1_000
+"""How many principals' sessions are kept, the most recently used ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutionContext:
+    """Who acts, and what the host says of this environment, in values of its own."""
+
+    user: Principal
+    env: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+@dataclass(frozen=True, slots=True)
+class ActionResult:
+    """What came of an action whose handler was reached: ``data``, plain JSON data, if ``success``, else ``error``.
+
+    ``error`` is a ``ToolError``'s text word for word, and that of any other exception sanitised; ``failure`` has its
+    code and status. ``record`` is the id of the call's record.
+    """
+
+    success: bool
+    data: Any = None
+    error: str | None = None
+    failure: CapsetError | None = None
+    record: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """A principal's session, and the environment that it was opened in."""
+
+    row: SessionRow
+    session: Session
+    env: Mapping[str, Any]
+
+
+class _Version:
+    """One immutable state of the registry, and the sessions that were opened with it."""
+
+    def __init__(self, name: str, tools: Mapping[str, AnyTool]) -> None:
+        self.tools = MappingProxyType(dict(tools))
+        self.kept: OrderedDict[Principal, _Kept] = OrderedDict()
+        self.locks: WeakValueDictionary[Principal, asyncio.Lock] = WeakValueDictionary()
+        self._name = name
+        self._agent: Agent | None = None
+
+    @property
+    def agent(self) -> Agent:
+        """The agent of these tools, made when somebody needs it: registering many one by one stays cheap."""
+        if self._agent is None:
+            self._agent = Agent(self._name, tools=self.tools.values())
+        return self._agent
+
+
+class ActionRegistry:
+    """Tools by id over one kernel: ``registry.register(tool)``, ``await registry.execute(id, params, context)``.
+
+    Each change makes a new version; what runs goes on with the one that it started with. A principal has one session
+    for each version, so that its files and state last from one execution to the next.
+    """
+
+    def __init__(self, kernel: Kernel, tools: Iterable[AnyTool] = (), *, name: str = "actions") -> None:
+        """``name`` is that of the agent which its records name. Raises as ``register`` does."""
+        self._kernel = kernel
+        self._name = name
+        self._version = _Version(name, {})
+        self.register(*listed("an action registry's tools", tools))
+
+    def register(self, *tools: AnyTool, replace: bool = False) -> None:
+        """Take tools, all or none, by swapping in a new mapping.
+
+        Their schemas were checked when they were made. Raises ``DefinitionError`` for what is no tool, and
+        ``ToolNameConflict`` for another tool of a name that is there, unless it is to ``replace`` that.
+        """
+        known = dict(self._version.tools)
+        for one in tools:
+            if not isinstance(one, Tool):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may not be typed
+                raise DefinitionError(
+                    f"an action is a Tool; got {one!r:.80}",
+                    hint="put @tool on the function, or make one of JSON Schema by schema_tool(…)",
+                )
+            there = known.get(one.name)
+            if there is not None and there is not one and not replace:
+                raise ToolNameConflict(
+                    f"there is another action {one.name!r} already", hint="register(…, replace=True) takes its place"
+                )
+            known[one.name] = one
+        if tools:
+            self._version = _Version(self._name, known)
+
+    def get(self, id: str) -> AnyTool | None:
+        """Return an action by its id, or ``None``."""
+        return self._version.tools.get(id)
+
+    def list(self, permissions: Iterable[str] | None = None) -> list[AnyTool]:
+        """Return the actions that need any of these permissions, by id; every one for ``None``, and none for none.
+
+        It is a filter, and no authorisation: what is not listed is not forbidden, and what is listed not allowed.
+        """
+        tools = [tool for _, tool in sorted(self._version.tools.items())]
+        if permissions is None:
+            return tools
+        wanted = frozenset(permissions)
+        return [tool for tool in tools if tool.permissions & wanted]
+
+    async def execute(self, id: str, params: Mapping[str, Any], context: ExecutionContext) -> ActionResult:
+        """Execute an action, governed and on record; ``params`` are of the tool's own types.
+
+        Raises whatever refuses it before its handler is reached: ``NotFound``, ``PermissionDenied``,
+        ``InvalidArguments``, ``LimitExceeded``, ``StoreError``, …. What the handler comes to is a result.
+        """
+        if not isinstance(context, ExecutionContext):  # pyright: ignore[reportUnnecessaryIsInstance]  # as above
+            raise DefinitionError(f"context is an ExecutionContext(user=Principal(…)); got {context!r:.80}")
+        session = await self._session(self._version, context)
+        call = session.ask(session.message(id, params))
+        await travel(call)
+        if call.error is None:
+            return ActionResult(True, None if call.value is MISSING else call.data, record=call.id)
+        if call.decision != "allow":  # every stage before the handler agrees before that is set
+            raise call.error
+        return ActionResult(False, error=call.error.message, failure=call.error, record=call.id)
+
+    async def _session(self, version: _Version, context: ExecutionContext) -> Session:
+        who, env = context.user, context.env
+        kept = version.kept.get(who)
+        if kept is None or kept.env != env:
+            async with version.locks.setdefault(who, asyncio.Lock()):
+                kept = version.kept.get(who)
+                if kept is None or kept.env != env:
+                    kept = await self._opened(version.agent, context, kept)
+                    version.kept[who] = kept
+        version.kept.move_to_end(who)
+        if len(version.kept) > KEPT:
+            version.kept.popitem(last=False)
+        return kept.session
+
+    async def _opened(self, agent: Agent, context: ExecutionContext, kept: _Kept | None) -> _Kept:
+        """Return a session of the row that is there, or of a new one; another environment has another snapshot."""
+        who, env = context.user, dict(context.env)
+        row = self._kernel.new_session(agent, who) if kept is None else kept.row
+        session = await self._kernel.enter(row, agent, principal=who, env=env)
+        if kept is None:
+            await self._kernel.store.sessions.create(row)
+        return _Kept(row, session, env)

@@ -1,0 +1,156 @@
+"""Approval: what has to be approved waits for that, or is refused, to be made again with it (spec 4, G16–G18)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import cast
+
+from capset.composition.installing import Installed
+from capset.definitions.approvals import ApprovalRow
+from capset.definitions.messages import Json
+from capset.definitions.policies import Decision, Policy, ask
+from capset.errors import (
+    ApprovalExpired,
+    ApprovalRejected,
+    ApprovalRequired,
+    ApprovalVoid,
+    PermissionDenied,
+)
+from capset.evaluation.policies import Ruling, ask_each, rule
+from capset.kernel.approvals import Approvals, rejection
+from capset.kernel.audit import digest_of
+from capset.kernel.invocation import Invocation, Step
+from capset.kernel.stages.policy import in_time, policy, request_of
+from capset.kernel.stages.validation import recordable, validation
+
+
+def approval(installed: Installed) -> Step | None:
+    """Ask for the approval of a call, if its tool says so, or a policy did."""
+    tool, wanted = installed.tool, installed.tool.approval
+    if wanted == "auto" and not installed.gates:
+        return None
+    check, gate = validation(installed), policy(installed)
+    always = ask(f"every call of {installed.name!r} has to be approved")
+    own = None if isinstance(wanted, str) else Policy("approval", lambda request: _decided(wanted(request)))
+
+    async def question(call: Invocation) -> Ruling | None:
+        if own is None:
+            return Ruling("ask", [(_ALWAYS, always)]) if wanted == "ask" else call.asked
+        asking = ask_each((own,), request_of(call, tool))
+        ruling = rule(await (asking if call.deadline is None else in_time(call, asking)))
+        if ruling.kind == "deny":
+            call.decision, call.reason = "deny", ruling.detail
+            raise PermissionDenied(f"Permission denied: {ruling.reason}")
+        return ruling if ruling.kind == "ask" else call.asked
+
+    async def again(call: Invocation, row: ApprovalRow) -> None:
+        """Ask once more: other policies may hold now, and other arguments are another call."""
+        if row.modified is not None:
+            call.given = Json(row.modified.encode())
+            check(call)
+        elif tool.contract is None and not tool.arguments.only_scalars and not isinstance(call.given, Json):
+            # What a caller in process still holds, it may have changed meanwhile.
+            call.recorded = recordable(tool.arguments, call.arguments)
+            if digest_of(call) != row.digest:
+                raise _void(call, "the arguments have changed since it was asked for")
+        call.asked = None
+        if gate is not None and (pending := gate(call)) is not None:
+            await pending
+        await question(call)  # it can deny, too; that somebody has to approve is settled
+
+    async def settle(call: Invocation) -> None:
+        asked = await question(call)
+        if asked is None:
+            return
+        if call.asked is not None and asked is not call.asked:
+            asked = Ruling("ask", [*call.asked.determining, *asked.determining])
+        row, is_new = await _granted(call, asked)
+        if is_new or row.modified is not None:
+            await again(call, row)
+        call.ticket, call.approval, call.reason = row, row.id, f"approved by {row.decided_by}"
+
+    def step(call: Invocation) -> Awaitable[None] | None:
+        if wanted == "auto" and call.asked is None:
+            return None
+        return settle(call)
+
+    return step
+
+
+_ALWAYS = Policy("approval", lambda request: False)
+"""Whose question it is where a tool's own ``approval`` asks."""
+
+
+async def _decided(answer: object) -> Decision | bool:
+    """Return what a tool's own rule says, as a policy would: yes means that somebody has to approve the call."""
+    if isinstance(answer, Awaitable):
+        answer = await cast("Awaitable[object]", answer)
+    if isinstance(answer, bool):
+        return ask("its own rule asks for an approval") if answer else True
+    if isinstance(answer, Decision):
+        return answer
+    raise TypeError(f"an approval rule returns a bool or a Decision, not {type(answer).__name__}")
+
+
+async def _granted(call: Invocation, asked: Ruling) -> tuple[ApprovalRow, bool]:
+    """Return the approval that a call has, and whether it was asked for just now, which may have taken its time."""
+    desk = call.place.world.approvals
+    digest = digest_of(call)
+    if call.presented is not None:
+        return await _presented(call, desk, call.presented, digest), False
+    if (standing := await desk.standing(call, digest)) is not None:
+        return standing, False
+    call.reason = asked.detail
+    asking = desk.ask(call, asked)
+    row = await (asking if call.deadline is None else in_time(call, asking, "nobody has approved"))
+    call.approval = row.id
+    if row.status == "pending" and call.defers:
+        call.decision = "deny"
+        told = f"Permission denied: this needs an approval first: {asked.reason}"
+        hint = f"once it is approved, make the same call again with the approval {row.id}"
+        raise ApprovalRequired(told, approval=row.id, hint=hint)
+    if row.status == "pending":
+        waiting = desk.wait(call, row)
+        row = await (waiting if call.deadline is None else in_time(call, waiting, "nobody has approved"))
+    return _approved(call, row, desk), True
+
+
+async def _presented(call: Invocation, desk: Approvals, id: str, digest: str) -> ApprovalRow:
+    """Return the approval that a caller names, if it is for this very call (G17).
+
+    Raises ``ApprovalVoid`` for one that is not, or was used; it says neither whose it is nor whether there is one.
+    """
+    place = call.place
+    row = await desk.find(id, place.principal.org)
+    mine = (place.id, f"{place.principal.kind}:{place.principal.id}", place.principal.on_behalf_of)
+    call.decision = "deny"
+    if row is None or (row.session, row.principal, row.on_behalf_of) != mine:
+        raise _void(call, "there is no such approval of this session")
+    call.approval = row.id
+    if row.tool_hash != call.road.hash:
+        raise _void(call, "it was given for another tool, or the tool has changed since")
+    if row.digest != digest:
+        raise _void(call, "it was given for other arguments")
+    if row.status == "used":
+        raise _void(call, "it was used already")
+    if row.status == "pending" and not desk.is_overdue(row):
+        raise ApprovalRequired("Permission denied: nobody has answered the request yet.", approval=row.id)
+    approved = _approved(call, row, desk)
+    call.decision = None
+    return approved
+
+
+def _void(call: Invocation, why: str) -> ApprovalVoid:
+    call.decision, call.reason = "deny", f"approval void: {why}"
+    return ApprovalVoid(f"Approval void: {why}.")
+
+
+def _approved(call: Invocation, row: ApprovalRow, desk: Approvals) -> ApprovalRow:
+    if row.status == "approved" and not desk.is_overdue(row):
+        return row
+    call.decision = "deny"
+    if row.status == "rejected":
+        call.reason = rejection(row)
+        raise ApprovalRejected(f"Permission denied: the request was {call.reason}")
+    call.reason = "nobody answered in time"
+    raise ApprovalExpired("Permission denied: nobody answered the request for an approval in time.")

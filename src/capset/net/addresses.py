@@ -1,0 +1,70 @@
+"""What lies at an address: the open Internet, somebody's own network, or what nobody may be sent to (spec 4, G29).
+
+The lists are those of IANA's registries of special-purpose addresses, and what clouds keep for themselves beside them.
+"""
+
+from __future__ import annotations
+
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
+from typing import Final, Literal
+
+Reach = Literal["public", "internal", "refused"]
+"""``internal`` is this machine or a private network, which a host may allow by name; ``refused`` is never allowed."""
+
+_INTERNAL_4: Final = (
+    IPv4Network("10.0.0.0/8"),
+    IPv4Network("100.64.0.0/10"),  # behind a carrier's NAT
+    IPv4Network("127.0.0.0/8"),
+    IPv4Network("172.16.0.0/12"),
+    IPv4Network("192.168.0.0/16"),
+)
+_REFUSED_4: Final = (
+    IPv4Network("0.0.0.0/8"),  # this machine, to many systems
+    IPv4Network("168.63.129.16/32"),  # a public address by which a cloud serves its machines' own data
+    IPv4Network("169.254.0.0/16"),  # link-local, and the data of machines in most clouds
+    IPv4Network("192.0.0.0/24"),
+    IPv4Network("192.0.2.0/24"),  # documentation, as are 198.51.100.0/24 and 203.0.113.0/24
+    IPv4Network("192.88.99.0/24"),  # relays of 6to4
+    IPv4Network("198.18.0.0/15"),  # benchmarks
+    IPv4Network("198.51.100.0/24"),
+    IPv4Network("203.0.113.0/24"),
+    IPv4Network("224.0.0.0/4"),  # multicast
+    IPv4Network("240.0.0.0/4"),  # reserved, and broadcast
+)
+_INTERNAL_6: Final = (IPv6Network("::1/128"), IPv6Network("fc00::/7"))
+_PUBLIC_6: Final = IPv6Network("2000::/3")
+"""All that has been given out as global unicast; NAT64, mapped, compatible and site-local addresses lie outside."""
+_REFUSED_6: Final = (
+    IPv6Network("2001::/23"),  # Teredo, benchmarks, ORCHID and other protocols of their own
+    IPv6Network("2001:db8::/32"),  # documentation
+    IPv6Network("2002::/16"),  # 6to4, which carries any IPv4 address
+    IPv6Network("3fff::/20"),  # documentation
+)
+
+
+def reach_of(address: str) -> Reach:
+    """Return what lies at an address; text that is none, or that has a zone, is ``refused``.
+
+    An IPv6 address that carries an IPv4 address in it is refused whatever it carries: who means the other writes it.
+    """
+    try:
+        read = ip_address(address)
+    except ValueError:
+        return "refused"
+    return _reach_4(read) if isinstance(read, IPv4Address) else _reach_6(read)
+
+
+def _reach_4(address: IPv4Address) -> Reach:
+    if any(address in network for network in _INTERNAL_4):
+        return "internal"
+    # What Python knows to be special beside the list is refused too.
+    return "public" if address.is_global and not any(address in network for network in _REFUSED_4) else "refused"
+
+
+def _reach_6(address: IPv6Address) -> Reach:
+    if address.scope_id is not None:
+        return "refused"
+    if any(address in network for network in _INTERNAL_6):
+        return "internal"
+    is_public = address in _PUBLIC_6 and address.is_global and not any(address in network for network in _REFUSED_6)
+    return "public" if is_public else "refused"

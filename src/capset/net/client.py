@@ -1,0 +1,145 @@
+"""HTTP for tools that ask the open Internet on somebody's behalf, and must not be led elsewhere (spec 4, G29)."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncGenerator, Iterable, Mapping
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Final, Literal, cast
+
+from capset.errors import ToolError, TransientError
+from capset.net.allowing import Allowed
+from capset.net.decoding import codings
+from capset.net.headers import checked_headers, for_another_origin
+from capset.net.resolving import Resolver, system_resolver
+from capset.net.response import HttpResponse
+from capset.net.urls import Url, read_url
+
+if TYPE_CHECKING:
+    import httpcore2
+
+Method = Literal["GET", "HEAD"]
+_REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
+REDIRECTS: Final = 10
+"""How many redirects are followed unless somebody says otherwise."""
+
+
+class HttpClient:
+    """Asks for URLs. Each hop has a connection of its own, to an address that was checked for it.
+
+    It keeps nothing: no connections, no cookies. Neither proxies nor ``.netrc`` of the environment are used.
+
+    Args:
+        allow: the internal hosts that may be asked, ``host`` or ``host:port``; see ``Allowed``.
+        resolver: tells the addresses of names.
+        network: connects to addresses once they are checked; httpcore's own if left out.
+        tls: what servers are trusted; those that the machine trusts if left out.
+
+    Raises ``DefinitionError`` for an entry of ``allow`` that is no host.
+    """
+
+    def __init__(
+        self,
+        *,
+        allow: Iterable[str] = (),
+        resolver: Resolver = system_resolver,
+        network: httpcore2.AsyncNetworkBackend | None = None,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self._allowed = Allowed.read(allow)
+        self._resolver = resolver
+        self._network = network
+        self._tls = tls
+
+    @asynccontextmanager
+    async def open(
+        self,
+        method: Method,
+        url: str,
+        *,
+        timeout: float,
+        headers: Mapping[str, str] | None = None,
+        hop_timeout: float | None = None,
+        redirects: int = REDIRECTS,
+    ) -> AsyncGenerator[HttpResponse]:
+        """Ask, follow redirects, and give the answer, whose body is read inside the block.
+
+        Args:
+            method: ``GET`` or ``HEAD``, which redirects keep.
+            url: absolute, http or https.
+            timeout: seconds that all may take, the block included.
+            headers: what is sent beside the client's own; see ``checked_headers``.
+            hop_timeout: seconds until each hop's answer has begun, name resolution and TLS included.
+            redirects: how many are followed at most.
+
+        Raises ``ToolError``: ``url_refused``, ``header_refused``, ``address_refused`` before anything is sent to where
+        it would lead; ``unknown_host``, ``tls_failed``, ``too_many_redirects``, ``not_installed``. Raises
+        ``TransientError`` for ``timeout`` and ``unreachable``.
+        """
+        here, sent = read_url(url), checked_headers(headers or {})
+        scope = asyncio.timeout(timeout)
+        try:
+            async with scope:
+                for _ in range(redirects + 1):
+                    async with self._asked(method, here, sent, hop_timeout) as response:
+                        location = response.location if response.status in _REDIRECTS else None
+                        if location is None:
+                            yield response
+                            return
+                    there = here.joined(location)
+                    if there.origin != here.origin:
+                        sent = for_another_origin(sent)
+                    here = there
+        except TimeoutError:
+            if not scope.expired():
+                raise
+            raise _late(f"The answer was not there within {timeout:g} s.") from None
+        raise ToolError(f"There were more than {redirects} redirects.", code="too_many_redirects", status=502)
+
+    @asynccontextmanager
+    async def _asked(
+        self, method: Method, url: Url, headers: Mapping[str, str], seconds: float | None
+    ) -> AsyncGenerator[HttpResponse]:
+        try:
+            import httpcore2
+
+            from capset.net.connecting import CheckedNetwork, told, usual_tls
+        except ModuleNotFoundError as missing:
+            if missing.name not in ("httpcore2", "httpx2"):
+                raise
+            raise ToolError(
+                "HTTP needs the extra 'web', which is not installed: pip install 'capset[web]'.",
+                code="not_installed",
+                status=501,
+            ) from None
+        below = self._network or cast("httpcore2.AsyncNetworkBackend", httpcore2.AnyIOBackend())
+        network = CheckedNetwork(self._resolver, self._allowed, below)
+        tls = (self._tls or usual_tls()) if url.scheme == "https" else None
+        where = httpcore2.URL(scheme=url.scheme, host=url.host, port=url.port, target=url.target)
+        request = httpcore2.Request(method, where, headers=_headers(url, headers))
+        connection = httpcore2.AsyncHTTPConnection(where.origin, ssl_context=tls, network_backend=network)
+        scope = asyncio.timeout(seconds)
+        try:
+            try:
+                async with scope:
+                    with told(url.host):
+                        answer = await connection.handle_async_request(request)
+            except TimeoutError:
+                if not scope.expired():
+                    raise
+                raise _late(f"The host {url.host!r} did not begin to answer within {seconds:g} s.") from None
+            yield HttpResponse(url, answer)
+        finally:
+            await connection.aclose()
+            await network.aclose()
+
+
+def _headers(url: Url, headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
+    usual = {"user-agent": "capset", "accept": "*/*"}
+    own = {"host": url.authority, "accept-encoding": codings(), "connection": "close"}
+    return [(name.encode(), value.encode()) for name, value in {**own, **usual, **headers}.items()]
+
+
+def _late(message: str) -> TransientError:
+    return TransientError(message, code="timeout", status=504)

@@ -1,0 +1,153 @@
+"""URLs of HTTP, read once and strictly: what is checked is what is connected to (spec 4, G29).
+
+Two readers of one URL can differ, and an attacker lives on the difference. So there is one, which takes only what all
+read alike: hosts in ASCII, addresses in their one usual form, no user names, no trailing dot.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from ipaddress import AddressValueError, IPv4Address, IPv6Address
+from typing import Final, Literal
+from urllib.parse import quote, urljoin
+
+from capset.errors import ToolError
+
+MAX_URL: Final = 8_192
+"""How many characters a URL may have."""
+_MAX_HOST: Final = 253
+_PORTS: Final = {"http": 80, "https": 443}
+_URL: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://([^/?#]*))?([^?#]*)(?:\?([^#]*))?(?:#.*)?", re.DOTALL)
+_LABEL: Final = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
+_NUMBER: Final = re.compile(r"[0-9]+|0x[0-9a-f]*")
+_QUAD: Final = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}")
+_PORT: Final = re.compile(r"[1-9][0-9]{0,4}")
+_NEVER: Final = re.compile(r"[\x00-\x20\x7f\\]")
+_AS_IT_IS: Final = "".join(map(chr, range(0x21, 0x7F)))
+# Ports of other protocols, some of which take a request for commands of their own (fetch.spec.whatwg.org, bad port).
+_BAD_PORTS: Final = frozenset(
+    (
+        *(1, 7, 9, 11, 13, 15, 17, 19, 20, 21, 22, 23, 25, 37, 42, 43, 53, 69, 77, 79, 87, 95, 101, 102, 103, 104, 109),
+        *(110, 111, 113, 115, 117, 119, 123, 135, 137, 139, 143, 161, 179, 389, 427, 465, 512, 513, 514, 515, 526, 530),
+        *(531, 532, 540, 548, 554, 556, 563, 587, 601, 636, 989, 990, 993, 995, 1719, 1720, 1723, 2049, 3659, 4045),
+        *(4190, 5060, 5061, 6000, 6566, 6665, 6666, 6667, 6668, 6669, 6679, 6697, 10080),
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Url:
+    """A URL that can be asked for. ``host`` is lower-case, an IPv6 address without brackets; ``target`` path and query.
+
+    Nothing of it has been resolved: where it leads is told when it is connected to.
+    """
+
+    scheme: Literal["http", "https"]
+    host: str
+    port: int
+    target: str
+
+    @property
+    def origin(self) -> tuple[str, str, int]:
+        """What credentials belong to."""
+        return self.scheme, self.host, self.port
+
+    @property
+    def authority(self) -> str:
+        """The host as a header says it, with the port where it is not the usual one."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if self.port == _PORTS[self.scheme] else f"{host}:{self.port}"
+
+    def __str__(self) -> str:
+        return f"{self.scheme}://{self.authority}{self.target}"
+
+    def joined(self, location: str) -> Url:
+        """Return where a redirect from here leads. Raises ``ToolError`` as ``read_url`` does."""
+        try:
+            _refuse_letters(location)
+            return read_url(urljoin(str(self), location))
+        except ValueError:  # of urljoin, for brackets that are not closed
+            raise _refused("that a redirect leads to is not well formed") from None
+        except ToolError as error:
+            raise ToolError(f"A redirect leads nowhere. {error.message}", code=error.code) from None
+
+
+def read_url(text: str) -> Url:
+    """Read an absolute URL. Raises ``ToolError`` (``url_refused``) saying what is wrong with it."""
+    if len(text) > MAX_URL:
+        raise _refused(f"has {len(text)} characters, more than {MAX_URL}")
+    _refuse_letters(text)
+    match = _URL.fullmatch(text)
+    if match is None:
+        raise _refused("is not an absolute URL; expected one such as https://example.com/")
+    scheme, authority, path, query = match[1].lower(), match[2], match[3], match[4]
+    if scheme != "http" and scheme != "https":  # noqa: PLR1714  # so that the type is known
+        raise _refused("has another scheme than http and https")
+    if not authority:
+        raise _refused("has no host; expected one such as https://example.com/")
+    if "@" in authority:
+        raise _refused("has a user name or password in it; send credentials in a header")
+    host, port = read_authority(authority)
+    target = (path or "/") if query is None else f"{path or '/'}?{query}"
+    try:
+        return Url(scheme, host, port or _PORTS[scheme], quote(target, safe=_AS_IT_IS))
+    except UnicodeEncodeError:
+        raise _refused("has a letter that UTF-8 cannot write") from None
+
+
+def read_authority(text: str) -> tuple[str, int | None]:
+    """Read ``host`` or ``host:port``, an IPv6 address in brackets. Raises ``ToolError`` as ``read_url`` does."""
+    if text.startswith("["):
+        inside, closed, rest = text[1:].partition("]")
+        if not closed or (rest and not rest.startswith(":")):
+            raise _refused("has an IPv6 address that is not well formed")
+        return _ipv6(inside), _port(rest[1:]) if rest else None
+    host, colon, port = text.partition(":")
+    return _name_or_ipv4(host), _port(port) if colon else None
+
+
+def _ipv6(text: str) -> str:
+    if "%" in text:
+        raise _refused("has an address with a zone, which means something on one machine only")
+    try:
+        return str(IPv6Address(text))
+    except AddressValueError:
+        raise _refused("has an IPv6 address that is not well formed") from None
+
+
+def _name_or_ipv4(host: str) -> str:
+    if not host.isascii():
+        raise _refused("has a host that is not ASCII; write it in its xn-- form")
+    host = host.lower()  # not before: some letters become ASCII by it
+    if host.endswith("."):
+        raise _refused("has a host that ends with a dot")
+    labels = host.split(".")
+    if len(host) > _MAX_HOST or not all(map(_LABEL.fullmatch, labels)):
+        raise _refused("has a host that is neither a name nor an address")
+    if not _NUMBER.fullmatch(labels[-1]):
+        return host
+    # No name ends with a number: this is an address, and of its many forms only the usual one is read alike by all.
+    try:
+        if _QUAD.fullmatch(host):
+            return str(IPv4Address(host))
+    except AddressValueError:
+        pass
+    raise _refused("has an IPv4 address in an unusual form; expected four decimal numbers")
+
+
+def _port(text: str) -> int:
+    if not _PORT.fullmatch(text) or int(text) > 65_535:
+        raise _refused("has a port that is no number from 1 to 65535")
+    if int(text) in _BAD_PORTS:
+        raise _refused(f"has the port {text}, which belongs to another protocol")
+    return int(text)
+
+
+def _refuse_letters(text: str) -> None:
+    if _NEVER.search(text):
+        raise _refused("has a space, a control character or a backslash; write it percent-encoded")
+
+
+def _refused(why: str) -> ToolError:
+    return ToolError(f"The URL {why}.", code="url_refused")

@@ -1,0 +1,84 @@
+"""``/v1/approvals``: the calls that somebody has to approve, and deciding them (spec 4, G16–G18; spec 5, P12).
+
+A request belongs to an organisation. With the scope ``capset:approve`` every request of it is there; without, those of
+the caller's own sessions, and any other is 404.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from capset.definitions.approvals import Answer, ApprovalRow, ApprovalStatus
+from capset.errors import InvalidArguments, NotFound, PermissionDenied
+from capset.server.caller import Caller
+from capset.server.rest.parts import Approves, Asks, Id, Paged, Served, StrictRoute, problems
+from capset.server.service import Service
+from capset.stores.base import ApprovalQuery
+from capset.wire.approvals import (
+    ApprovalPageShape,
+    ApprovalShape,
+    ApproveInput,
+    RejectInput,
+    approval_page_shape,
+    approval_shape,
+)
+
+router = APIRouter(prefix="/approvals", tags=["approvals"], route_class=StrictRoute)
+
+
+class ApprovalFilter(Paged):
+    """Only requests that fit everything given."""
+
+    status: ApprovalStatus | None = None
+    session: Annotated[str | None, Query(max_length=200)] = None
+
+
+@router.get("", responses=problems(404, 422), operation_id="list_approvals")
+async def list_approvals(
+    service: Served, caller: Asks, wanted: Annotated[ApprovalFilter, Query()]
+) -> ApprovalPageShape:
+    """List requests, newest first. Without the scope ``capset:approve``, ``session`` names one of the caller's own."""
+    if not caller.has("capset:approve"):
+        if wanted.session is None:
+            raise PermissionDenied(
+                "Permission denied: the requests of a whole organisation need the scope capset:approve; "
+                "name a session of your own: session=ID"
+            )
+        await service.session_row(caller, wanted.session)
+    query = ApprovalQuery(caller.principal.org, wanted.status, wanted.session, limit=wanted.limit, before=wanted.cursor)
+    return approval_page_shape(await service.kernel.approvals.list(query))
+
+
+@router.get("/{id}", responses=problems(404, 422), operation_id="get_approval")
+async def get_approval(service: Served, caller: Asks, id: Id) -> ApprovalShape:
+    """Return a request, and what became of it."""
+    return approval_shape(await _seen(service, caller, id))
+
+
+@router.post("/{id}/approve", responses=problems(400, 404, 409, 413, 415, 422), operation_id="approve")
+async def approve(service: Served, caller: Approves, id: Id, given: ApproveInput) -> ApprovalShape:
+    """Approve a call, with other arguments perhaps. Nobody approves their own request (403)."""
+    row = await _seen(service, caller, id)
+    if given.arguments is not None and given.scope == "session":
+        raise InvalidArguments("Invalid request: an approval with other arguments is for one call, not for the session")
+    answer = Answer(approved=True, scope=given.scope, arguments=given.arguments, note=given.note)
+    return approval_shape(await service.kernel.approvals.decide(row.id, answer, by=caller.principal))
+
+
+@router.post("/{id}/reject", responses=problems(400, 404, 409, 413, 415, 422), operation_id="reject")
+async def reject(service: Served, caller: Approves, id: Id, given: RejectInput) -> ApprovalShape:
+    """Reject a call; whoever made it reads the note."""
+    answer = Answer(approved=False, note=given.note)
+    return approval_shape(await service.kernel.approvals.decide(id, answer, by=caller.principal))
+
+
+async def _seen(service: Service, caller: Caller, id: str) -> ApprovalRow:
+    """Return a request that the caller may see. Raises ``NotFound``."""
+    row = await service.kernel.approvals.get(id, org=caller.principal.org)
+    who = caller.principal
+    mine = (f"{who.kind}:{who.id}", who.on_behalf_of)
+    if not caller.has("capset:approve") and (row.principal, row.on_behalf_of) != mine:
+        raise NotFound(f"there is no request for an approval {id!r}")
+    return row

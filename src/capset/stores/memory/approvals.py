@@ -1,0 +1,59 @@
+"""The requests for approvals in memory."""
+
+from __future__ import annotations
+
+from capset.definitions.approvals import ApprovalRow, ApprovalStatus
+from capset.errors import StoreError
+from capset.stores.base import ApprovalPage, ApprovalQuery
+from capset.stores.memory.door import Door
+
+
+class MemoryApprovals:
+    """The requests, by id."""
+
+    def __init__(self, door: Door) -> None:
+        self._door = door
+        self._rows: dict[str, ApprovalRow] = {}
+
+    async def create(self, row: ApprovalRow) -> None:
+        """Keep a new request. Raises ``StoreError`` if there is one of its id."""
+        self._door.check()
+        if row.id in self._rows:
+            raise StoreError(f"there is a request {row.id!r} already")
+        self._rows[row.id] = row
+
+    async def get(self, org: str | None, id: str) -> ApprovalRow | None:
+        """Return a request of an org, or ``None``."""
+        self._door.check()
+        row = self._rows.get(id)
+        return row if row is not None and row.org == org else None
+
+    async def list(self, query: ApprovalQuery) -> ApprovalPage:
+        """Return requests, newest first."""
+        self._door.check()
+        names = ("status", "session", "tool_hash", "digest")
+        wanted = {name: value for name in names if (value := getattr(query, name)) is not None}
+        found = [
+            row
+            for row in sorted(self._rows.values(), key=lambda row: row.id, reverse=True)
+            if row.org == query.org
+            and (query.before is None or row.id < query.before)
+            and all(getattr(row, name) == value for name, value in wanted.items())
+        ]
+        items = tuple(found[: query.limit])
+        return ApprovalPage(items, items[-1].id if len(found) > query.limit else None)
+
+    async def move(self, row: ApprovalRow, expected: ApprovalStatus) -> bool:
+        """Keep ``row`` in the place of the request of its id and org, if that has the expected status still."""
+        self._door.check()
+        there = self._rows.get(row.id)
+        if there is None or there.org != row.org or there.status != expected:
+            return False
+        self._rows[row.id] = row
+        return True
+
+    async def overdue(self, now: str, limit: int = 100) -> list[ApprovalRow]:
+        """Return open requests of every org whose ``expires_at`` is not after ``now``, the oldest first."""
+        self._door.check()
+        found = [row for row in self._rows.values() if row.status in ("pending", "approved") and row.expires_at <= now]
+        return sorted(found, key=lambda row: (row.expires_at, row.id))[:limit]

@@ -1,0 +1,84 @@
+"""The requests for approvals."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from typing import Any
+
+from sqlalchemy import Connection, RowMapping, insert, select, update
+from sqlalchemy.exc import IntegrityError
+
+from capset.definitions.approvals import ApprovalRow, ApprovalStatus
+from capset.errors import StoreError
+from capset.stores.base import ApprovalPage, ApprovalQuery
+from capset.stores.sql.reader import Reader
+from capset.stores.sql.tables import approvals
+from capset.stores.sql.writer import Writer
+
+
+class SqlApprovals:
+    """The requests, one row each."""
+
+    def __init__(self, writer: Writer, reader: Reader) -> None:
+        self._writer = writer
+        self._reader = reader
+
+    async def create(self, row: ApprovalRow) -> None:
+        """Keep a new request. Raises ``StoreError`` if there is one of its id."""
+
+        def write(connection: Connection) -> None:
+            try:
+                connection.execute(insert(approvals).values(_values(row)))
+            except IntegrityError as error:
+                raise StoreError(f"there is a request {row.id!r} already") from error
+
+        await self._writer.write(write)
+
+    async def get(self, org: str | None, id: str) -> ApprovalRow | None:
+        """Return a request of an org, or ``None``."""
+        wanted = select(approvals).where(approvals.c.org == (org or ""), approvals.c.id == id)
+
+        def read(connection: Connection) -> ApprovalRow | None:
+            found = connection.execute(wanted).mappings().one_or_none()
+            return None if found is None else _row(found)
+
+        return await self._reader.read(read)
+
+    async def list(self, query: ApprovalQuery) -> ApprovalPage:
+        """Return requests, newest first."""
+        wanted = select(approvals).where(approvals.c.org == (query.org or ""))
+        for name in ("status", "session", "tool_hash", "digest"):
+            if (value := getattr(query, name)) is not None:
+                wanted = wanted.where(approvals.c[name] == value)
+        if query.before is not None:
+            wanted = wanted.where(approvals.c.id < query.before)
+        wanted = wanted.order_by(approvals.c.id.desc()).limit(query.limit + 1)
+
+        def read(connection: Connection) -> ApprovalPage:
+            found = [_row(row) for row in connection.execute(wanted).mappings()]
+            items = tuple(found[: query.limit])
+            return ApprovalPage(items, items[-1].id if len(found) > query.limit else None)
+
+        return await self._reader.read(read)
+
+    async def move(self, row: ApprovalRow, expected: ApprovalStatus) -> bool:
+        """Keep ``row`` in the place of the request of its id and org, if that has the expected status still."""
+        own = (approvals.c.org == (row.org or "")) & (approvals.c.id == row.id) & (approvals.c.status == expected)
+        moved = update(approvals).where(own).values(_values(row))
+        return await self._writer.write(lambda connection: bool(connection.execute(moved).rowcount))
+
+    async def overdue(self, now: str, limit: int = 100) -> list[ApprovalRow]:
+        """Return open requests of every org whose ``expires_at`` is not after ``now``, the oldest first."""
+        is_overdue = approvals.c.status.in_(("pending", "approved")) & (approvals.c.expires_at <= now)
+        wanted = select(approvals).where(is_overdue).order_by(approvals.c.expires_at, approvals.c.id).limit(limit)
+        return await self._reader.read(lambda connection: [_row(row) for row in connection.execute(wanted).mappings()])
+
+
+def _values(row: ApprovalRow) -> Mapping[str, Any]:  # columns of text, some of them null
+    return asdict(row) | {"org": row.org or ""}
+
+
+def _row(found: RowMapping) -> ApprovalRow:
+    row = ApprovalRow(**found)
+    return replace(row, org=row.org or None)

@@ -1,0 +1,145 @@
+"""Checkpoints, retention and reading in chain order: what a store promises of its log as a whole (spec 4, G21, G22)."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Final
+
+from capset.errors import Conflict
+from capset.fingerprint.chain import verify
+from capset.fingerprint.signing import CheckpointKey
+from capset.stores.base import Pruned, Store
+from capset.testing.store_suite.support import LATER, NOW, Check, Make, entry, expect, expect_error, intent, opened
+
+_OLD: Final = "2025-01-01T00:00:00.000000Z"
+
+
+async def _fill(store: Store, first: int, last: int, time: str) -> None:
+    for number in range(first, last + 1):
+        store.audit.append(entry(f"a{number}", time=time))
+    await store.audit.flush()
+
+
+async def a_checkpoint_covers_all_that_was_taken(make: Make) -> None:
+    """Keep it; it stays the newest one until more comes."""
+    key = CheckpointKey.generate()
+    async with opened(make) as store:
+        expect(await store.audit.checkpoint(key, now=NOW), None, "the checkpoint of an empty log")
+        expect((await store.audit.verify([key.public])).ok, False, "whether a log without checkpoints is verified")
+        store.audit.append(entry("a1"))
+        store.audit.append(entry("a2"))
+        first = await store.audit.checkpoint(key, now=NOW)
+        expect(first and (first.number, first.seq, first.since, first.time), (1, 2, 1, NOW), "the first checkpoint")
+        expect(await store.audit.checkpoint(key, now=LATER), first, "the checkpoint when nothing came since")
+        await store.audit.commit(entry("a3"))
+        second = await store.audit.checkpoint(key, now=LATER)
+        expect(second and (second.number, second.seq, second.time), (2, 3, LATER), "the second checkpoint")
+        expect(list(await store.audit.checkpoints()), [first, second], "the checkpoints")
+        expect(list(await store.audit.checkpoints(after=1)), [second], "the checkpoints after the first")
+        expect(list(await store.audit.checkpoints(limit=1)), [first], "one checkpoint")
+        await store.audit.commit(entry("a4"))
+        found = await store.audit.verify([key.public])
+        kept = await store.audit.verify([key.public], [second] if second else [])
+        other = await store.audit.verify([CheckpointKey.generate().public])
+    expect((found.problem, found.checked, found.covered), (None, 4, 3), "the chain, by the key")
+    expect(kept, found, "the chain, by a checkpoint that was kept")
+    expect((other.ok, "another key" in str(other.problem)), (False, True), "the chain, by another key")
+
+
+async def another_key_signs_anew(make: Make) -> None:
+    """Whoever comes with another key has a checkpoint of that one; both keys verify the log together."""
+    key = CheckpointKey.generate()
+    new = CheckpointKey.generate()
+    async with opened(make) as store:
+        await store.audit.commit(entry("a"))
+        await store.audit.checkpoint(key, now=NOW)
+        made = await store.audit.checkpoint(new, now=NOW)
+        expect(made and (made.number, made.key), (2, new.public.id), "the new key's checkpoint")
+        expect((await store.audit.verify([key.public, new.public])).covered, 1, "what is covered")
+
+
+async def links_are_read_in_chain_order(make: Make) -> None:
+    """Intents included, page by page; a span of time is a span of the chain."""
+    async with opened(make) as store:
+        expect(await store.audit.span(), None, "the span of an empty log")
+        expect(list(await store.audit.read()), [], "the links of an empty log")
+        await store.audit.commit(intent("a", time=_OLD))
+        await store.audit.commit(entry("a", time=NOW))
+        await store.audit.commit(entry("b", time=LATER))
+        pages = [await store.audit.read(after=after, limit=2) for after in (0, 2, 3)]
+        spans = [
+            await store.audit.span(since=since, until=until)
+            for since, until in ((None, None), (NOW, None), (None, NOW), (NOW, LATER), (LATER, NOW))
+        ]
+    expect([[record.seq for record in page] for page in pages], [[1, 2], [3], []], "the pages")
+    expect(verify(asdict(record) for page in pages for record in page).checked, 3, "the links that hold")
+    expect(spans, [(1, 3), (2, 3), (1, 1), (2, 2), None], "the spans")
+
+
+async def pruning_cuts_at_a_checkpoint(make: Make) -> None:
+    """Verify what is left from there on, and go on with its numbers."""
+    key = CheckpointKey.generate()
+    async with opened(make) as store:
+        await _fill(store, 1, 4, _OLD)
+        await expect_error(Conflict, store.audit.prune(NOW, key, now=LATER), "pruning without a checkpoint")
+        anchor = await store.audit.checkpoint(key, now=_OLD)
+        await _fill(store, 5, 6, _OLD)
+        await _fill(store, 7, 9, LATER)
+        await expect_error(
+            Conflict, store.audit.prune(NOW, CheckpointKey.generate(), now=LATER), "pruning by another key"
+        )
+        expect(await store.audit.prune(_OLD, key, now=LATER), Pruned(0, 1), "pruning when nothing is old enough")
+        expect(await store.audit.prune(NOW, key, now=LATER), Pruned(4, 5), "pruning")
+        found = await store.audit.verify([key.public])
+        expect((found.problem, found.checked, found.since, found.covered), (None, 5, 5, 9), "the chain that is left")
+        expect((await store.audit.verify()).problem, None, "the chain that is left, without a key")
+        expect([one.seq for one in await store.audit.read()], [5, 6, 7, 8, 9], "the links that are left")
+        expect(await store.audit.span(), (5, 9), "the span that is left")
+        first, note = await store.audit.checkpoints()
+        expect((first, note.since, note.seq), (anchor, 5, 9), "the checkpoints that are left")
+        await expect_error(Conflict, store.audit.prune(NOW, key, now=LATER), "pruning what no checkpoint covers")
+        await store.audit.commit(entry("a1"))
+        expect([one.seq for one in await store.audit.read(after=9)], [10], "the link after that, of an id used before")
+        kept = await store.audit.verify([key.public], [first])
+        expect((kept.problem, kept.checked), (None, 6), "the chain, by a checkpoint that was kept")
+
+
+async def a_log_can_be_pruned_to_its_end(make: Make) -> None:
+    """Then it is empty, and the next record follows the last one all the same."""
+    key = CheckpointKey.generate()
+    async with opened(make) as store:
+        await _fill(store, 1, 3, _OLD)
+        await store.audit.checkpoint(key, now=_OLD)
+        expect(await store.audit.prune(NOW, key, now=NOW), Pruned(3, 4), "pruning all")
+        found = await store.audit.verify([key.public])
+        expect((found.problem, found.checked, found.since), (None, 0, 4), "the chain of nothing")
+        expect(await store.audit.prune(NOW, key, now=NOW), Pruned(0, 4), "pruning again")
+        await _fill(store, 4, 5, NOW)
+        await store.audit.checkpoint(key, now=NOW)
+        found = await store.audit.verify([key.public])
+    expect((found.problem, found.checked, found.since, found.covered), (None, 2, 4, 5), "the chain after that")
+
+
+async def pruning_leaves_open_intents(make: Make) -> None:
+    """Cut before the first of them, however old it is."""
+    key = CheckpointKey.generate()
+    async with opened(make) as store:
+        await _fill(store, 1, 2, _OLD)
+        before = await store.audit.checkpoint(key, now=_OLD)
+        await store.audit.commit(intent("open", time=_OLD))
+        await store.audit.checkpoint(key, now=_OLD)
+        expect(before and await store.audit.prune(NOW, key, now=NOW), Pruned(2, 3), "pruning beside an open intent")
+        expect(await store.audit.prune(NOW, key, now=NOW), Pruned(0, 3), "pruning again")
+        await store.audit.commit(entry("open", time=_OLD))
+        await store.audit.checkpoint(key, now=_OLD)
+        expect(await store.audit.prune(NOW, key, now=NOW), Pruned(2, 5), "pruning once it is closed")
+
+
+CHECKS: Final[tuple[Check, ...]] = (
+    a_checkpoint_covers_all_that_was_taken,
+    another_key_signs_anew,
+    links_are_read_in_chain_order,
+    pruning_cuts_at_a_checkpoint,
+    a_log_can_be_pruned_to_its_end,
+    pruning_leaves_open_intents,
+)

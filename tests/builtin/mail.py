@@ -1,0 +1,197 @@
+"""A real mail server on the loopback, of the test's own: it keeps what it was told, letter by letter."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from email import message_from_bytes, policy
+from email.message import EmailMessage
+from functools import cache
+from ipaddress import ip_address
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from aiosmtpd.smtp import SMTP, AuthResult, LoginPassword
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from capset.builtin.email import EmailConfig
+
+HOST = "127.0.0.1"
+SENDER = "agent@capset.example"
+USERNAME, PASSWORD = "the-user", "the-password-of-it"
+
+
+@dataclass(frozen=True)
+class Delivered:
+    """One email, with the envelope that it came in."""
+
+    sender: str
+    recipients: list[str]
+    raw: bytes
+    is_encrypted: bool
+
+    @property
+    def message(self) -> EmailMessage:
+        parsed = message_from_bytes(self.raw, policy=policy.default)
+        assert isinstance(parsed, EmailMessage)
+        return parsed
+
+    @property
+    def headers(self) -> list[str]:
+        return sorted(name.lower() for name in self.message.keys())  # noqa: SIM118  # each as often as it is there
+
+
+@dataclass
+class MailServer:
+    """What a server has seen; ``answers`` is what it says to a command, ``hangs`` names one that it never answers."""
+
+    port: int = 0
+    delivered: list[Delivered] = field(default_factory=list[Delivered])
+    helos: list[str] = field(default_factory=list[str])
+    logins: list[tuple[bytes, bytes]] = field(default_factory=list[tuple[bytes, bytes]])
+    commands: list[str] = field(default_factory=list[str])
+    connections: int = 0
+    answers: dict[str, str] = field(default_factory=dict[str, str])
+    hangs: str = ""
+
+    async def handle_EHLO(self, server: SMTP, session: Any, envelope: Any, name: str, answers: list[str]) -> list[str]:
+        await self._seen("EHLO")
+        session.host_name = name
+        self.helos.append(name)
+        return answers
+
+    async def handle_MAIL(self, server: SMTP, session: Any, envelope: Any, address: str, options: list[str]) -> str:
+        envelope.mail_from = address
+        envelope.mail_options.extend(options)
+        return await self._seen("MAIL")
+
+    async def handle_RCPT(self, server: SMTP, session: Any, envelope: Any, address: str, options: list[str]) -> str:
+        envelope.rcpt_tos.append(address)
+        return await self._seen("RCPT")
+
+    async def handle_DATA(self, server: SMTP, session: Any, envelope: Any) -> str:
+        answer = await self._seen("DATA")
+        if answer.startswith("250"):
+            assert server.transport is not None
+            is_encrypted = server.transport.get_extra_info("sslcontext") is not None
+            self.delivered.append(Delivered(envelope.mail_from, envelope.rcpt_tos, envelope.content, is_encrypted))
+        return answer
+
+    async def handle_QUIT(self, server: SMTP, session: Any, envelope: Any) -> str:
+        return (await self._seen("QUIT")).replace("250", "221")
+
+    def __call__(self, server: SMTP, session: Any, envelope: Any, mechanism: str, given: LoginPassword) -> AuthResult:
+        self.logins.append((given.login, given.password))
+        is_right = given == LoginPassword(USERNAME.encode(), PASSWORD.encode())
+        return AuthResult(success=is_right, handled=False)
+
+    async def _seen(self, command: str) -> str:
+        self.commands.append(command)
+        if command == self.hangs:
+            await asyncio.Event().wait()
+        return self.answers.get(command, "250 OK")
+
+
+@asynccontextmanager
+async def mail_server(
+    *, tls: str = "none", login: bool = False, named: str = HOST, at: socket.socket | None = None, **more: Any
+) -> AsyncGenerator[MailServer]:
+    """Run a server in this loop, ``at`` a socket of the caller's or a new one, with a certificate for ``named``.
+
+    ``more`` are fields of ``MailServer``.
+    """
+    seen = MailServer(**more)
+    context = server_tls(named) if tls != "none" else None
+
+    def protocol() -> SMTP:
+        seen.connections += 1
+        return SMTP(
+            seen,
+            hostname="mail.secret.example",
+            loop=asyncio.get_running_loop(),
+            tls_context=context if tls == "starttls" else None,
+            require_starttls=tls == "starttls",
+            authenticator=seen if login else None,
+            auth_exclude_mechanism=() if login else ("LOGIN", "PLAIN"),
+            auth_required=login and tls == "starttls",
+            auth_require_tls=tls == "starttls",
+        )
+
+    implicit = context if tls == "implicit" else None
+    listening = socket.create_server((HOST, 0)) if at is None else at.dup()
+    server = await asyncio.get_running_loop().create_server(protocol, sock=listening, ssl=implicit)
+    seen.port = server.sockets[0].getsockname()[1]
+    try:
+        yield seen
+    finally:
+        server.close()
+
+
+def config_for(server: MailServer, **settings: Any) -> EmailConfig:
+    """Return a config without TLS and login, for anybody at example.org, unless it is said."""
+    wanted: Mapping[str, Any] = {
+        "host": HOST,
+        "port": server.port,
+        "tls": "none",
+        "login": False,
+        "sender": SENDER,
+        "recipients": ["@example.org"],
+        **settings,
+    }
+    return EmailConfig(**wanted)
+
+
+@dataclass(frozen=True)
+class Held:
+    """Secrets that a test holds."""
+
+    known: Mapping[str, str]
+
+    async def get(self, name: str) -> str | None:
+        return self.known.get(name)
+
+
+SECRETS = Held({"SMTP_USERNAME": USERNAME, "SMTP_PASSWORD": PASSWORD})
+
+
+@cache
+def certificate(name: str) -> tuple[str, str]:
+    """Return a certificate for an address, made by itself, and its key, both as PEM text."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    own = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    now = datetime.now(UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(own)
+        .issuer_name(own)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address(name))]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    text = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    return made.public_bytes(serialization.Encoding.PEM).decode(), text.decode()
+
+
+def server_tls(name: str) -> ssl.SSLContext:
+    """Return a server's side of TLS with that certificate."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "both.pem"
+        file.write_text("".join(certificate(name)))
+        context.load_cert_chain(file)
+    return context

@@ -1,0 +1,65 @@
+"""How an email is written: the headers that are meant, and what was given is what is read (spec 4, G32)."""
+
+from __future__ import annotations
+
+from email import message_from_bytes, policy
+from email.message import EmailMessage
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from capset.builtin.email.letters import MAX_SUBJECT, checked_body, checked_subject, letter
+
+LINE = st.text(st.characters(exclude_categories=["Cc", "Cs", "Zl", "Zp"]), max_size=MAX_SUBJECT)
+
+
+def read(raw: bytes) -> EmailMessage:
+    message = message_from_bytes(raw, policy=policy.default)
+    assert isinstance(message, EmailMessage)
+    return message
+
+
+@pytest.mark.spec("G32")
+@settings(max_examples=150)
+@given(LINE | st.text('=?_ aä,;:<>"\\()@', max_size=MAX_SUBJECT), st.booleans())
+def test_a_subject_that_is_taken_is_read_as_it_was_given(subject: str, html: bool) -> None:
+    try:
+        checked_subject(subject)
+    except ValueError:
+        assert "=?" in subject
+        return
+    message = read(letter("agent@example.org", "ada@example.org", subject, "Hi", html=html).raw)
+    assert "".join(str(message["Subject"]).split()) == "".join(subject.split())
+    assert (message["From"], message["To"]) == ("agent@example.org", "ada@example.org")
+    assert not message.defects
+
+
+@pytest.mark.parametrize("subject", ["1+1=?", "what? =? really", "", "a\u00a0b", "👩‍👩‍👧 family"])
+def test_subjects_that_only_look_odd_are_taken(subject: str) -> None:
+    assert checked_subject(subject) == subject
+
+
+@pytest.mark.spec("G32")
+@settings(max_examples=150)
+@given(st.text(st.characters(exclude_categories=["Cs"]), max_size=300), st.booleans())
+def test_a_body_that_is_taken_is_read_as_it_was_given(body: str, html: bool) -> None:
+    try:
+        checked_body(body)
+    except ValueError:
+        assert any(letter < " " or letter == "\x7f" for letter in body)
+        return
+    message = read(letter("agent@example.org", "ada@example.org", "Hi", body, html=html).raw)
+    part = message.get_body(("html",) if html else ("plain",))
+    assert part is not None
+    told = body.replace("\r\n", "\n").replace("\r", "\n")
+    assert part.get_content().replace("\r\n", "\n").rstrip("\n") == told.rstrip("\n")
+
+
+def test_every_line_is_short_enough_and_ascii() -> None:
+    for body in ("a" * 100_000, "ä" * 50_000, "🌍 " * 30_000):
+        for html in (False, True):
+            raw = letter("agent@example.org", "ada@example.org", body[:MAX_SUBJECT], body, html=html).raw
+            assert raw.isascii()
+            assert max(map(len, raw.split(b"\r\n"))) <= 998
+            assert raw.count(b"\n") == raw.count(b"\r") == raw.count(b"\r\n")

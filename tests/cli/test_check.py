@@ -1,0 +1,100 @@
+"""``capset check``: every problem with its line, warnings, and what would be served (spec 4, G27, G28)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from tests.adapters.config_file.support import ORIGIN, folder
+from tests.cli.support import Run
+
+BAD = """\
+actions:
+  - name: get-weather
+    title: Get Weather
+    handler: ./handlers/weather.js
+    permissions: []
+  - {name: b, titel: B, permissions: [], handler: ./handlers/notify.py}
+"""
+
+
+@pytest.mark.spec("G28")
+def test_it_lists_every_problem_with_its_line_and_ends_with_2(run: Run, tmp_path: Path) -> None:
+    folder(tmp_path, {"bad.yaml": BAD})
+    done = run("check", "bad.yaml")
+    assert (done.code, done.out) == (2, "")
+    lines = done.err.splitlines()
+    assert [line.partition(" ")[2].partition(": ")[0] for line in lines] == ["bad.yaml:4", "bad.yaml:6", "bad.yaml:6"]
+    assert "handlers are Python files" in lines[0]
+    assert "did you mean 'title'?" in done.said
+    found = run("check", "bad.yaml", "--json")
+    assert found.code == 2
+    assert (found.json["valid"], [one["line"] for one in found.json["problems"]]) == (False, [4, 6, 6])
+    assert found.json["problems"][0]["action"] == "get-weather"
+
+
+@pytest.mark.spec("G28")
+def test_it_shows_what_would_be_served(run: Run, tmp_path: Path) -> None:
+    folder(tmp_path, {"capset.json": ORIGIN})
+    done = run("check", "capset.json")
+    assert done.code == 0
+    heads, weather, notify = (line.split() for line in done.out.splitlines())
+    assert heads == ["ACTION", "TITLE", "EFFECT", "PERMISSIONS", "LIMITS", "APPROVAL", "HANDLER"]
+    assert weather == [
+        "get-weather",
+        "Get",
+        "Weather",
+        "write",
+        "weather:read",
+        "100/1h",
+        "auto",
+        "./handlers/weather.py",
+    ]
+    assert notify[0] == "send-notification"
+    assert "the agent 'capset' with 2 actions" in done.said
+    shown = run("check", "capset.json", "--json").json
+    assert (shown["valid"], shown["agent"], shown["warnings"]) == (True, "capset", [])
+    assert [one["permissions"] for one in shown["actions"]] == [["weather:read"], ["notify:send"]]
+
+
+@pytest.mark.spec("G23", "G28")
+def test_a_warning_changes_nothing_about_how_it_ends(run: Run, tmp_path: Path) -> None:
+    folder(tmp_path, {"capset.json": ORIGIN.replace('"auditLog": true', '"auditLog": false')})
+    done = run("check", "capset.json")
+    assert done.code == 0
+    assert "warning: capset.json: line 14: layers.capabilities.security.auditLog: this silences reads only" in done.said
+    (warned,) = run("check", "capset.json", "--json").json["warnings"]
+    assert warned["line"] == 14
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("a.yaml", None, "cannot be read"),
+        ("a.ini", "", "a configuration file ends in"),
+        ("a.yaml", "x: [", "a.yaml:1: not YAML"),
+    ],
+)
+def test_what_is_no_such_file_is_bad_input(run: Run, tmp_path: Path, name: str, text: str | None, words: str) -> None:
+    if text is not None:
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    done = run("check", name)
+    assert (done.code, words in done.said) == (2, True), done.said
+
+
+@pytest.mark.spec("G27")
+def test_the_schema_for_editors_takes_what_is_taken(run: Run) -> None:
+    schema = json.loads(run("schema", "config").out)
+    validator = Draft202012Validator(schema)
+    validator.validate(json.loads(ORIGIN))
+    for wrong in (
+        ORIGIN.replace('"permissions"', '"permission"'),
+        ORIGIN.replace('"requests": 100', '"requests": 0'),
+        ORIGIN.replace('"permissions": ["notify:send"]', '"returns": {}'),
+        ORIGIN.replace('"requireAuth"', '"requireauth"'),
+    ):
+        assert not validator.is_valid(json.loads(wrong))
+    assert run("schema", "config", "--any").code == 2

@@ -1,0 +1,80 @@
+"""Limits and budgets, as they may be written."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from capset import DefinitionError, Tool, tool
+from capset.definitions.limits import Budget, Limit, window_seconds
+
+
+def limited(limits: Any) -> Tool[[], None]:
+    async def look() -> None:
+        """Look."""
+
+    return tool(limits=limits)(look)
+
+
+@pytest.mark.spec("G13")
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ("100/1h", [Limit(100, "1h")]),
+        ({"requests": 100, "window": "1h"}, [Limit(100, "60m")]),
+        ({"requests": 5, "window": "90s", "per": "org"}, [Limit(5, "90s", per="org")]),
+        (Limit(1, "1d", per="all"), [Limit(1, "24h", per="all")]),
+        (["1/1s", "10/1m", "1/1s"], [Limit(1, "1s"), Limit(10, "1m")]),
+        ((), []),
+    ],
+)
+def test_a_limit_is_written_in_several_ways(written: Any, expected: list[Limit]) -> None:
+    assert list(limited(written).limits) == expected
+
+
+@pytest.mark.spec("G13")
+@given(st.integers(1, 366), st.sampled_from("smhd"))
+def test_a_window_is_a_number_and_a_unit(number: int, unit: str) -> None:
+    assert window_seconds(f"{number}{unit}") == number * {"s": 1, "m": 60, "h": 3600, "d": 86400}[unit]
+
+
+@pytest.mark.spec("G13")
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        *(0, 100, True, False, None, 1.5, "", "100", "/1h", "100/", "0/1h", "-1/1h", "1.5/1h", "1e3/1h", "100 per 1h"),
+        *("100/h", "100/0s", "100/01s", "100/1w", "100/1H", "100/1 h", " 100/1h", "100/1h\n", "١/1h", "1/１h"),
+        *("100/367d", "9999999999/1h", "1000001/1h", {"requests": 100}, {"window": "1h"}, {}, [0], [None], [["1/1s"]]),
+        {"requests": True, "window": "1h"},
+        {"requests": "100", "window": "1h"},
+        {"requests": 100, "window": 3600},
+        {"requests": 0, "window": "1h"},
+        {"requests": 100, "window": "1h", "per": "everybody"},
+        {"requests": 100, "window": "1h", "burst": 5},
+    ],
+)
+def test_what_is_no_limit_is_refused_with_the_tools_name(wrong: Any) -> None:
+    with pytest.raises(DefinitionError, match="tool 'look': limits: "):
+        limited(wrong)
+
+
+@pytest.mark.spec("G13")
+@given(st.integers(1, 1_000_000), st.integers(1, 400_000), st.sampled_from(["principal", "session", "org", "all"]))
+def test_what_a_limit_prints_reads_as_the_limit(requests: int, seconds: int, per: Any) -> None:
+    limit = Limit(requests, f"{seconds}s", per=per)
+    written, _, whose = str(limit).partition(" per ")
+    assert limited({"requests": requests, "window": written.partition("/")[2], "per": whose or "principal"}).limits == (
+        limit,
+    )
+
+
+@pytest.mark.spec("G15")
+@pytest.mark.parametrize(
+    "wrong", [{}, {"calls": -1}, {"calls": True}, {"calls": 1.0}, {"cost": -0.1}, {"cost": float("nan")}, {"cost": "1"}]
+)
+def test_what_is_no_budget_is_refused(wrong: Any) -> None:
+    with pytest.raises(DefinitionError, match="budget"):
+        Budget(**wrong)

@@ -1,0 +1,100 @@
+"""TLS is spoken with the name of the URL, whatever address was checked."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from capset import ToolError
+from capset.net.client import HttpClient
+from tests.net.support import PUBLIC, Bottle, Names, answer, fetched, redirect, server
+
+
+class Tls:
+    """A certificate of its own for ``shop.example``; ``named`` is what clients asked for in their greeting."""
+
+    def __init__(self, folder: Path) -> None:
+        key = ec.generate_private_key(ec.SECP256R1())
+        name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "shop.example")])
+        now = datetime.now(UTC)
+        certificate = (
+            x509.CertificateBuilder()
+            .subject_name(name)
+            .issuer_name(name)
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - timedelta(days=1))
+            .not_valid_after(now + timedelta(days=1))
+            .add_extension(x509.SubjectAlternativeName([x509.DNSName("shop.example")]), critical=False)
+            .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+            .sign(key, hashes.SHA256())
+        )
+        public = certificate.public_bytes(serialization.Encoding.PEM)
+        private = key.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        )
+        path = folder / "both.pem"
+        path.write_bytes(public + private)
+        self.server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.server.load_cert_chain(path)
+        self.server.sni_callback = lambda _, asked, __: self.named.append(asked)
+        self.client = ssl.create_default_context(cadata=public.decode())
+        self.named: list[str | None] = []
+
+
+@pytest.fixture(scope="module")
+def tls(tmp_path_factory: pytest.TempPathFactory) -> Tls:
+    return Tls(tmp_path_factory.mktemp("tls"))
+
+
+@pytest.mark.spec("G29")
+async def test_the_name_is_verified_and_sent_though_the_address_is_connected_to(tls: Tls) -> None:
+    names = Names({"shop.example": [[PUBLIC]]})
+    tls.named.clear()
+    async with server({"/": redirect("/b"), "/b": answer(body=b"hello")}, tls.server) as site:
+        bottle = Bottle(site.port)
+        _, body = await fetched(HttpClient(resolver=names, network=bottle, tls=tls.client), "https://shop.example/")
+    assert body.data == b"hello"
+    assert bottle.dialled == [(PUBLIC, 443)] * 2
+    assert tls.named == ["shop.example"] * 2
+
+
+@pytest.mark.spec("G29")
+@pytest.mark.parametrize("host", ["other.example", PUBLIC])
+async def test_a_certificate_for_another_name_is_refused(tls: Tls, host: str) -> None:
+    names = Names({"other.example": [[PUBLIC]]})
+    async with server({"/": answer()}, tls.server) as site:
+        client = HttpClient(resolver=names, network=Bottle(site.port), tls=tls.client)
+        with pytest.raises(ToolError, match="certificate") as refused:
+            await fetched(client, f"https://{host}/")
+    assert refused.value.code == "tls_failed"
+    assert site.asked == []
+
+
+@pytest.mark.spec("G29")
+async def test_a_certificate_that_nobody_trusts_is_refused(tls: Tls) -> None:
+    async with server({"/": answer()}, tls.server) as site:
+        with pytest.raises(ToolError, match="certificate") as refused:
+            await fetched(HttpClient(allow=["127.0.0.1"]), site.url(scheme="https"))
+    assert refused.value.code == "tls_failed"
+
+
+async def test_a_server_that_speaks_no_tls_is_told(tls: Tls) -> None:
+    async def greet(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"220 mail.example at your service\r\n")
+        writer.close()
+        await writer.wait_closed()
+
+    async with await asyncio.start_server(greet, "127.0.0.1", 0) as listening:
+        port = listening.sockets[0].getsockname()[1]
+        with pytest.raises(ToolError, match="does not speak TLS") as refused:
+            await fetched(HttpClient(allow=["127.0.0.1"], tls=tls.client), f"https://127.0.0.1:{port}/")
+    assert refused.value.code == "tls_failed"

@@ -1,0 +1,83 @@
+"""URLs are read once, strictly, and give what is connected to."""
+
+from __future__ import annotations
+
+import pytest
+
+from capset import ToolError
+from capset.net.urls import MAX_URL, read_url
+
+
+@pytest.mark.parametrize(
+    ("text", "host", "port", "target", "authority"),
+    [
+        ("http://example.com", "example.com", 80, "/", "example.com"),
+        ("HTTPS://Example.COM:443/A?b=c#d", "example.com", 443, "/A?b=c", "example.com"),
+        ("http://example.com:8080?q", "example.com", 8080, "/?q", "example.com:8080"),
+        ("http://8.8.8.8/", "8.8.8.8", 80, "/", "8.8.8.8"),
+        ("https://[2606:2800:0::1]:8443/", "2606:2800::1", 8443, "/", "[2606:2800::1]:8443"),
+        ("http://xn--bcher.example/ü?ü=%41", "xn--bcher.example", 80, "/%C3%BC?%C3%BC=%41", "xn--bcher.example"),
+        ("http://a_b.example//x/../y", "a_b.example", 80, "//x/../y", "a_b.example"),
+        ("http://0x.example/", "0x.example", 80, "/", "0x.example"),
+        ("http://127.0.0.1.example/", "127.0.0.1.example", 80, "/", "127.0.0.1.example"),
+    ],
+)
+def test_what_a_url_says(text: str, host: str, port: int, target: str, authority: str) -> None:
+    url = read_url(text)
+    assert (url.host, url.port, url.target, url.authority) == (host, port, target, authority)
+    assert read_url(str(url)) == url
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "absolute"),
+        ("example.com", "absolute"),
+        ("//example.com/", "absolute"),
+        ("http:example.com", "no host"),
+        ("http:///path", "no host"),
+        ("http://:80/", "neither a name"),
+        ("file:///etc/passwd", "scheme"),
+        ("http://a b/", "space"),
+        ("http://a/\n", "control"),
+        ("http://a/\ud800", "UTF-8"),
+        ("http://a.example/" + "x" * MAX_URL, "characters"),
+        ("http://" + "a" * 64 + ".example/", "neither a name"),
+        ("http://" + "a." * 126 + "abc/", "neither a name"),
+        ("http://-a.example/", "neither a name"),
+        ("http://a..example/", "neither a name"),
+        ("http://[::1/", "IPv6"),
+        ("http://[::1]x/", "IPv6"),
+        ("http://[::g]/", "IPv6"),
+        ("http://[]/", "IPv6"),
+        ("http://1.2.3.256/", "IPv4"),
+        ("http://\u212a.example/", "ASCII"),
+    ],
+)
+def test_what_is_refused_says_why(text: str, told: str) -> None:
+    with pytest.raises(ToolError, match=told) as refused:
+        read_url(text)
+    assert refused.value.code == "url_refused"
+
+
+@pytest.mark.parametrize(
+    ("location", "there"),
+    [
+        ("/b", "http://a.example:8080/b"),
+        ("c?d", "http://a.example:8080/x/c?d"),
+        ("//b.example/", "http://b.example/"),
+        ("https://b.example/ü#f", "https://b.example/%C3%BC"),
+        ("?q", "http://a.example:8080/x/y?q"),
+    ],
+)
+def test_where_a_redirect_leads(location: str, there: str) -> None:
+    assert str(read_url("http://a.example:8080/x/y").joined(location)) == there
+
+
+@pytest.mark.parametrize(
+    "location", ["javascript:alert(1)", "http://[::1", "\\\\b.example", "http://u@b.example/", "//1"][:]
+)
+def test_a_redirect_that_is_no_url_is_refused(location: str) -> None:
+    with pytest.raises(ToolError) as refused:
+        read_url("http://a.example/").joined(location)
+    assert refused.value.code == "url_refused"

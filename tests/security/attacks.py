@@ -1,0 +1,30 @@
+"""The lists of attacks beside this file, read so that no class of them can be empty."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+LEAST = 3
+"""Cases of each class."""
+
+
+def attacks(file: str, *classes: str) -> list[Any]:
+    """Return the cases of some classes of a list as parameters of a test; each is told its ``class``."""
+    listed: dict[str, list[dict[str, Any]]] = yaml.safe_load((Path(__file__).parent / file).read_text("utf-8"))
+    found: list[Any] = []
+    for name in classes:
+        cases = listed[name]
+        assert len({case["name"] for case in cases}) == len(cases) >= LEAST, (
+            f"{file}: {name} has too few cases, or two alike"
+        )
+        found += [pytest.param({**case, "class": name}, id=f"{name}: {case['name']}") for case in cases]
+    return found
+
+
+def classes_of(file: str) -> set[str]:
+    """Return the names of the classes in a list."""
+    return set(yaml.safe_load((Path(__file__).parent / file).read_text("utf-8")))

@@ -1,0 +1,149 @@
+"""No call goes through that nobody approved, whoever says otherwise; and each attempt is on record (spec 4, G16–G18).
+
+What is tried stands in ``approvals.yaml``, by classes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from capset import Agent, Capability, Principal, Session, tool
+from capset.errors import CapsetError
+from capset.ext import Answer
+from capset.kernel.results import Result
+from tests.kernel.approving import FOR_SESSION, NO, YES, Till, make_pay, till
+from tests.security.attacks import attacks, classes_of
+
+FILE = "approvals.yaml"
+ONCE = (
+    "changed_arguments",
+    "changed_tool",
+    "another_tool",
+    "expired",
+    "not_approved",
+    "own_request",
+    "other_org",
+    "other_session",
+    "other_principal",
+    "guessed_ids",
+)
+ANSWERS = {"approve": YES, "reject": NO, "session": FOR_SESSION}
+OUTCOMES = {
+    "approval_void": "rejected",
+    "approval_expired": "rejected",
+    "approval_rejected": "rejected",
+    "approval_required": "denied",
+    "invalid_arguments": "invalid",
+}
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return "memory://" if request.param == "memory" else f"sqlite:///{tmp_path}/capset.db"
+
+
+def principal(said: Any) -> Principal:
+    """Return the principal of a case."""
+    if isinstance(said, str):
+        return Principal(said, org="acme")
+    options: dict[str, Any] = {
+        "org": "acme",
+        **{name: value for name, value in said.items() if name not in ("id", "for")},
+    }
+    who = Principal(said["id"], **options)
+    return who.acting_for(principal(said["for"])) if "for" in said else who
+
+
+async def answered(here: Till, asked: str, case: dict[str, Any]) -> None:
+    """Answer the request as the case says; where that must be refused, it is."""
+    if (decides := case.get("decides", "boss")) is None:
+        return
+    answer = ANSWERS[case.get("answer", "approve")]
+    await expected(here, asked, answer, principal(decides), case.get("decided"))
+    if "then" in case:
+        await expected(here, asked, YES, principal("dave"), case["then"])
+
+
+async def expected(here: Till, asked: str, answer: Answer, by: Principal, code: str | None) -> None:
+    if code is None:
+        await here.decided(asked, answer, by)
+        return
+    with pytest.raises(CapsetError) as caught:
+        await here.decided(asked, answer, by)
+    assert caught.value.code == code
+
+
+async def again(here: Till, session: Session, asked: str, case: dict[str, Any]) -> Result[Any]:
+    """Make the call once more, as the case has changed it."""
+    given = case.get("id", "{id}")
+    ready = session.options(approvals="defer", approval=None if given is None else given.replace("{id}", asked))
+    arguments = case.get("arguments", {"to": "bob", "amount": 5})
+    return await ready.try_message(ready.message(case.get("calls", "pay"), arguments))
+
+
+@tool(effect="write", approval="ask")
+async def refund(to: str, amount: int) -> str:
+    """Pay somebody back."""
+    raise AssertionError("nobody approved this")
+
+
+def changed(here: Till, options: dict[str, Any]) -> Agent:
+    """Return the agent as it is once its tool has other options."""
+    pay = make_pay(here.paid, **options)
+    assert pay.name == "pay"
+    return Agent("clerk", uses=[Capability("till", tools=[pay, refund])])
+
+
+@pytest.mark.spec("G16", "G17", "G18", "G19", "T6", "T7")
+@pytest.mark.parametrize("case", attacks(FILE, *ONCE))
+async def test_no_call_goes_through_that_was_not_approved(case: dict[str, Any], store: str) -> None:
+    async with till(refund, store=store) as here:
+        asks = principal(case.get("asks", "ada"))
+        first = await here.session(asks)
+        asked = await here.asked(first)
+        here.clock.advance(case.get("before", 0))
+        await answered(here, asked, case)
+        here.clock.advance(case.get("after", 0))
+        agent = changed(here, case["tool"]) if "tool" in case else here.agent
+        who = principal(case["presents"]) if "presents" in case else asks
+        row = None if case.get("elsewhere") else first.id
+        async with here.kernel.open(agent, principal=who, session_id=row) as session:
+            result = await again(here, session, asked, case)
+        assert result.error is not None
+        assert result.error.code == case["code"]
+        assert here.paid == []
+        record = await here.record(id=result.record)
+        assert (record.outcome, record.code) == (OUTCOMES[case["code"]], case["code"])
+        assert (record.session, record.principal, record.org) == (session.id, who.id, who.org)
+        if case["code"] != "invalid_arguments":
+            assert record.decision == "deny"
+
+
+@pytest.mark.spec("G3", "G17")
+@pytest.mark.parametrize("case", attacks(FILE, "second_use"))
+async def test_an_approval_is_for_one_call(case: dict[str, Any], store: str) -> None:
+    async with till(store=store) as here:
+        session = await here.session("ada")
+        asked = await here.asked(session)
+        await here.decided(asked)
+        if case.get("at_once"):
+            results = await asyncio.gather(*(again(here, session, asked, case) for _ in range(case["uses"])))
+        else:
+            results: list[Result[Any]] = []
+            for _ in range(case["uses"]):
+                results.append(await again(here, session, asked, case))
+                here.clock.advance(case.get("between", 0))
+        refused = [one for one in results if one.error is not None]
+        assert len(results) - len(refused) == len(here.paid) == 1
+        assert {one.error.code for one in refused if one.error} == {case["code"]}
+        records = {one.id: one for one in await here.records()}
+        assert {records[one.record].outcome for one in refused} == {"rejected"}
+        assert {records[one.record].approval for one in refused} == {asked}
+
+
+def test_every_class_is_tried() -> None:
+    assert classes_of(FILE) == {*ONCE, "second_use"}

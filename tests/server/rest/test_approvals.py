@@ -1,0 +1,267 @@
+"""``/v1/approvals``, and calls that have to be approved (spec 4, G16–G18; spec 5, P9, P12)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import httpx2
+import pytest
+
+from capset.testing import FakeClock
+from capset.wire.approvals import ApprovalShape
+from capset.wire.calls import CallShape
+from tests.server.approving import again, approved, asked, till
+from tests.server.rest.test_calls import events
+from tests.server.support import Site, call, make_session, problem, site
+
+
+@pytest.fixture
+async def shop() -> AsyncGenerator[Site]:
+    """Give a server with the till; ``boss`` of ``acme`` may approve, and ``caller`` calls and nothing else."""
+    async with site(till) as found:
+        await found.key("boss", scopes=["capset:approve"])
+        await found.key("caller", scopes=["capset:call", "capset:write"])
+        yield found
+
+
+@pytest.fixture
+async def boss(shop: Site) -> AsyncGenerator[httpx2.AsyncClient]:
+    async with shop.client("boss") as client:
+        yield client
+
+
+@pytest.fixture
+async def caller(shop: Site) -> AsyncGenerator[httpx2.AsyncClient]:
+    async with shop.client("caller") as client:
+        yield client
+
+
+@pytest.mark.spec("G18", "P9", "P12")
+async def test_a_call_is_accepted_approved_and_made_again(
+    shop: Site, caller: httpx2.AsyncClient, boss: httpx2.AsyncClient
+) -> None:
+    session = await make_session(caller, "till")
+    first = await call(caller, session, "pay", to="bob")
+    assert first.status_code == 202
+    said = CallShape.model_validate(first.json())
+    assert (said.success, said.refused) == (False, True)
+    assert said.error is not None
+    assert (said.error.code, said.error.approval) == ("approval_required", said.approval)
+    assert first.headers["location"] == f"/v1/approvals/{said.approval}"
+    assert said.plain() == first.json()
+    request = ApprovalShape.model_validate((await caller.get(first.headers["location"])).json())
+    assert (request.status, request.tool, request.arguments) == ("pending", "pay", {"to": "bob", "amount": 5})
+    assert (request.principal, request.session, request.call) == ("user:caller", session, said.record)
+    early = await again(caller, session, request.id)
+    assert (early.status_code, early.json()["approval"]) == (202, request.id)
+    done = await approved(boss, request.id, note="only this once")
+    assert (done.status_code, done.json()["status"], done.json()["decided_by"]) == (200, "approved", "user:boss")
+    passed = await again(caller, session, request.id)
+    assert (passed.status_code, passed.json()["data"]) == (200, "bob has 5")
+    second = await again(caller, session, request.id)
+    assert (second.status_code, second.json()["error"]["code"]) == (409, "approval_void")
+    CallShape.model_validate(second.json())
+    kept = (await caller.get(f"/v1/approvals/{request.id}")).json()
+    assert (kept["status"], kept["note"]) == ("used", "only this once")
+    records = await shop.records(session=session)
+    assert [one.outcome for one in records] == ["denied", "denied", "succeeded", "rejected"]
+    assert {one.approval for one in records} == {request.id}
+
+
+@pytest.mark.spec("G17")
+async def test_an_approval_is_for_these_arguments(caller: httpx2.AsyncClient, boss: httpx2.AsyncClient) -> None:
+    session = await make_session(caller, "till")
+    request = await asked(caller, session)
+    await approved(boss, request)
+    changed = await again(caller, session, request, amount=500)
+    assert (changed.status_code, changed.json()["error"]["code"]) == (409, "approval_void")
+    assert (await again(caller, session, request)).status_code == 200
+
+
+@pytest.mark.spec("G17")
+async def test_a_rejection_is_read_by_whoever_called(caller: httpx2.AsyncClient, boss: httpx2.AsyncClient) -> None:
+    session = await make_session(caller, "till")
+    request = await asked(caller, session)
+    done = await boss.post(f"/v1/approvals/{request}/reject", json={"note": "not today"})
+    assert done.json()["status"] == "rejected"
+    refused = await again(caller, session, request)
+    assert refused.status_code == 403
+    assert refused.json()["error"]["code"] == "approval_rejected"
+    assert "not today" in refused.json()["error"]["message"]
+    problem(await approved(boss, request), 409, "conflict")
+
+
+@pytest.mark.spec("G17")
+async def test_other_arguments_and_an_approval_for_the_session(
+    caller: httpx2.AsyncClient, boss: httpx2.AsyncClient
+) -> None:
+    session = await make_session(caller, "till")
+    request = await asked(caller, session)
+    done = await approved(boss, request, arguments={"to": "bob", "amount": 4})
+    assert done.json()["modified"] == {"to": "bob", "amount": 4}
+    assert (await again(caller, session, request)).json()["data"] == "bob has 4"
+    wrong = await asked(caller, session)
+    await approved(boss, wrong, arguments={"to": "bob", "amount": "many"})
+    assert (await again(caller, session, wrong)).status_code == 422
+    standing = await asked(caller, session, amount=7)
+    assert (await approved(boss, standing, scope="session")).json()["scope"] == "session"
+    for _ in range(2):
+        assert (await call(caller, session, "pay", to="bob", amount=7)).status_code == 200
+    assert (await call(caller, session, "pay", to="bob", amount=8)).status_code == 202
+
+
+@pytest.mark.spec("G17", "P14")
+async def test_who_sees_and_decides_requests(shop: Site, caller: httpx2.AsyncClient, boss: httpx2.AsyncClient) -> None:
+    await shop.key("peer", scopes=["capset:call"])
+    await shop.key("reader", scopes=["capset:read", "capset:audit"])
+    await shop.key("chief", scopes=["capset:admin"])
+    await shop.key("caller again", principal="caller", scopes=["capset:approve"])
+    session = await make_session(caller, "till")
+    request = await asked(caller, session)
+    problem(await caller.get("/v1/approvals"), 403, "permission_denied")
+    own = (await caller.get("/v1/approvals", params={"session": session})).json()["items"]
+    assert [one["id"] for one in own] == [request]
+    problem(await approved(caller, request), 403, "permission_denied")
+    async with shop.client("peer") as peer, shop.client("reader") as reader:
+        problem(await peer.get(f"/v1/approvals/{request}"), 404, "not_found")
+        problem(await peer.get("/v1/approvals", params={"session": session}), 404, "not_found")
+        problem(await approved(peer, request), 403, "permission_denied")
+        problem(await reader.get(f"/v1/approvals/{request}"), 403, "permission_denied")
+    async with shop.client("caller again") as same:
+        said = problem(await approved(same, request), 403, "permission_denied")
+        assert said["detail"] == "Permission denied: nobody approves their own request."
+    async with shop.client("chief") as chief:
+        assert [one["id"] for one in (await chief.get("/v1/approvals")).json()["items"]] == [request]
+        assert (await approved(chief, request)).status_code == 200
+
+
+@pytest.mark.spec("P14")
+async def test_nothing_of_another_organisation_is_there(shop: Site, caller: httpx2.AsyncClient) -> None:
+    await shop.key("eve", principal="boss", org="evil", scopes=["capset:admin"])
+    session = await make_session(caller, "till")
+    request = await asked(caller, session)
+    async with shop.client("eve") as eve:
+        assert (await eve.get("/v1/approvals")).json()["items"] == []
+        assert (await eve.get("/v1/approvals", params={"session": session})).json()["items"] == []
+        problem(await eve.get(f"/v1/approvals/{request}"), 404, "not_found")
+        problem(await approved(eve, request), 404, "not_found")
+        problem(await eve.post(f"/v1/approvals/{request}/reject", json={}), 404, "not_found")
+        theirs = await make_session(eve, "till")
+        assert (await again(eve, theirs, request)).status_code == 409
+    assert (await caller.get(f"/v1/approvals/{request}")).json()["status"] == "pending"
+
+
+@pytest.mark.spec("P12", "P15")
+async def test_requests_are_filtered_and_paged(caller: httpx2.AsyncClient, boss: httpx2.AsyncClient) -> None:
+    sessions = [await make_session(caller, "till") for _ in range(2)]
+    made = [await asked(caller, sessions[number % 2], amount=number) for number in range(5)]
+    await approved(boss, made[0])
+    seen: list[str] = []
+    cursor: dict[str, Any] = {}
+    while True:
+        page = (await boss.get("/v1/approvals", params={"limit": 2, **cursor})).json()
+        seen += [one["id"] for one in page["items"]]
+        if page["next"] is None:
+            break
+        cursor = {"cursor": page["next"]}
+    assert seen == made[::-1]
+    for wanted, found in (
+        ({"status": "approved"}, made[:1]),
+        ({"status": "used"}, []),
+        ({"session": sessions[1]}, [made[3], made[1]]),
+        ({"session": sessions[0], "status": "pending"}, [made[4], made[2]]),
+    ):
+        page = (await boss.get("/v1/approvals", params=wanted)).json()
+        assert [one["id"] for one in page["items"]] == found, wanted
+    for wrong in ({"status": "open"}, {"limit": 0}, {"cursor": "x y"}, {"tool": "pay"}):
+        problem(await boss.get("/v1/approvals", params=wrong), 422, "invalid_arguments")
+
+
+async def test_what_is_no_answer(caller: httpx2.AsyncClient, boss: httpx2.AsyncClient) -> None:
+    session = await make_session(caller, "till")
+    request = await asked(caller, session)
+    wrongs: list[dict[str, Any]] = [
+        {"scope": "ever"},
+        {"arguments": [1]},
+        {"note": "x" * 1_001},
+        {"note": "a\0b"},
+        {"scope": "session", "arguments": {"to": "eve"}},
+        {"approved": True},
+    ]
+    for wrong in wrongs:
+        problem(await approved(boss, request, **wrong), 422, "invalid_arguments")
+    problem(await boss.post(f"/v1/approvals/{request}/reject", json={"scope": "once"}), 422, "invalid_arguments")
+    problem(await approved(boss, "nowhere"), 404, "not_found")
+    problem(await boss.get("/v1/approvals/a%00b"), 404, "not_found")
+    assert (await caller.get(f"/v1/approvals/{request}")).json()["status"] == "pending"
+    body = {"tool": "pay", "arguments": {"to": "bob"}, "approval": 7}
+    problem(await caller.post(f"/v1/sessions/{session}/calls", json=body), 422, "invalid_arguments")
+
+
+@pytest.mark.spec("G18", "P9")
+async def test_as_events_a_call_waits(caller: httpx2.AsyncClient, boss: httpx2.AsyncClient) -> None:
+    session = await make_session(caller, "till")
+    reading = asyncio.ensure_future(events(caller, session, "pay", to="bob"))
+    async with asyncio.timeout(10):
+        while not (found := (await boss.get("/v1/approvals")).json()["items"]):  # noqa: ASYNC110 - it has no event
+            await asyncio.sleep(0.01)
+    await approved(boss, found[0]["id"])
+    (_, told), (name, result) = await reading
+    assert (told["type"], told["data"]["id"]) == ("approval.requested", found[0]["id"])
+    assert (name, result["data"]) == ("result", "bob has 5")
+
+
+@pytest.mark.spec("P9", "G18")
+async def test_that_it_was_accepted_is_not_kept_as_an_answer(
+    caller: httpx2.AsyncClient, boss: httpx2.AsyncClient
+) -> None:
+    session = await make_session(caller, "till")
+    path, body = f"/v1/sessions/{session}/calls", {"tool": "pay", "arguments": {"to": "bob"}}
+    key = {"Idempotency-Key": "k-1"}
+    first = await caller.post(path, json=body, headers=key)
+    second = await caller.post(path, json=body, headers=key)
+    assert (first.status_code, second.status_code) == (202, 202)
+    assert "idempotent-replayed" not in second.headers
+    request = first.json()["approval"]
+    await approved(boss, request)
+    done = [await caller.post(path, json={**body, "approval": request}, headers=key) for _ in range(2)]
+    assert [one.status_code for one in done] == [200, 200]
+    assert done[0].json() == done[1].json()
+    assert done[1].headers["idempotent-replayed"] == "true"
+
+
+@pytest.mark.spec("G3", "G14", "G24")
+async def test_a_limit_says_when_to_come_back_and_burns_no_approval() -> None:
+    clock = FakeClock()
+    async with site(till, clock=clock) as here:
+        await here.key("boss", scopes=["capset:approve"])
+        async with here.client() as ada, here.client("boss") as boss:
+            session = await make_session(ada, "till")
+            first, second = [await asked(ada, session, "donate", to=who) for who in ("bob", "eve")]
+            for request in (first, second):
+                await approved(boss, request)
+            assert (await again(ada, session, first, "donate")).status_code == 200
+            clock.advance(1.5)
+            limited = await again(ada, session, second, "donate", to="eve")
+            assert limited.status_code == 429
+            assert limited.headers["retry-after"] == "3599"
+            assert limited.json()["error"]["retry_after"] == 3598.5
+            kept = (await boss.get(f"/v1/approvals/{second}")).json()
+            assert kept["status"] == "approved"
+
+
+@pytest.mark.spec("G17")
+async def test_whose_time_is_up_is_decided_no_more() -> None:
+    clock = FakeClock()
+    async with site(till, clock=clock) as here, here.client() as ada:
+        await here.key("boss", scopes=["capset:approve"])
+        session = await make_session(ada, "till")
+        request = await asked(ada, session)
+        clock.advance(3_600)
+        async with here.client("boss") as boss:
+            problem(await approved(boss, request), 409, "conflict")
+            assert (await boss.get("/v1/approvals", params={"status": "expired"})).json()["items"][0]["id"] == request
+        late = await again(ada, session, request)
+        assert (late.status_code, late.json()["error"]["code"]) == (403, "approval_expired")

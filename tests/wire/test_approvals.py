@@ -1,0 +1,94 @@
+"""Requests for approvals, and errors that name one, on the wire (spec 4, G16, G24)."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from pydantic import ValidationError
+
+from capset.errors import ApprovalRequired, LimitExceeded, StoreError, ToolError
+from capset.ext import ApprovalRow
+from capset.kernel.results import Result
+from capset.stores.base import ApprovalPage
+from capset.wire.approvals import (
+    ApprovalShape,
+    ApproveInput,
+    RejectInput,
+    approval_page_shape,
+    approval_shape,
+)
+from capset.wire.calls import CallShape, call_data
+from capset.wire.errors import error_shape
+from capset.wire.problems import problem_of
+
+ROW = ApprovalRow(
+    id="a-1",
+    call="r-1",
+    org="acme",
+    session="s-1",
+    agent="clerk",
+    principal="user:ada",
+    on_behalf_of=None,
+    tool="pay",
+    tool_hash="t",
+    runtime_hash="h",
+    arguments='{"amount":5,"to":"bob"}',
+    digest="d",
+    reason="it is money",
+    policies='["money"]',
+    created_at="2026-01-01T00:00:00.000000Z",
+    expires_at="2026-01-01T01:00:00.000000Z",
+)
+
+
+@pytest.mark.spec("G16")
+def test_a_request_says_what_is_to_be_decided() -> None:
+    said = approval_shape(ROW).plain()
+    assert (said["arguments"], said["policies"], said["status"]) == ({"amount": 5, "to": "bob"}, ["money"], "pending")
+    assert "org" not in said
+    assert "modified" not in said
+    assert ApprovalShape.model_validate_json(json.dumps(said)) == approval_shape(ROW)
+    assert approval_page_shape(ApprovalPage((ROW,), "a-1")).plain() == {"items": [said], "next": "a-1"}
+
+
+def test_what_was_put_in_the_place_of_arguments_hides_secrets_too() -> None:
+    row = replace(ROW, modified='{"to":"bob","password":"hunter2"}')
+    assert "hunter2" not in json.dumps(approval_shape(row).plain())
+    assert approval_shape(row).modified["to"] == "bob"
+
+
+def test_a_request_that_was_tampered_with_is_named() -> None:
+    with pytest.raises(StoreError, match="a-1 was changed"):
+        approval_shape(replace(ROW, arguments="{"))
+
+
+@pytest.mark.spec("G17")
+def test_an_answer_is_strict() -> None:
+    assert ApproveInput.model_validate({}).plain() == {"scope": "once"}
+    wrongs = [{"scope": "ever"}, {"arguments": []}, {"note": "\0"}, {"note": "x" * 1001}, {"note": 1}, {"yes": True}]
+    for wrong in wrongs:
+        with pytest.raises(ValidationError):
+            ApproveInput.model_validate(wrong)
+    with pytest.raises(ValidationError):
+        RejectInput.model_validate({"scope": "once"})
+
+
+@pytest.mark.spec("G24")
+def test_errors_say_when_to_come_back_and_what_is_to_be_approved() -> None:
+    limited, asked = LimitExceeded("too often", retry_after=0.5), ApprovalRequired("ask", approval="a-1")
+    assert error_shape(limited).plain()["retry_after"] == problem_of(limited, "c").plain()["retry_after"] == 0.5
+    assert error_shape(asked).plain()["approval"] == problem_of(asked, "c").plain()["approval"] == "a-1"
+    for said in (error_shape(ToolError("no")).plain(), problem_of(ToolError("no"), "c").plain()):
+        assert not {"retry_after", "approval"} & said.keys()
+
+
+@pytest.mark.spec("G18", "P9")
+def test_a_call_that_has_to_be_approved_names_the_request() -> None:
+    asked = Result(False, None, ApprovalRequired("ask", approval="a-1"), "r", "h", "p")
+    said = call_data(asked, None, "s")
+    assert (said["approval"], said["refused"], said["error"]["approval"]) == ("a-1", True, "a-1")
+    assert CallShape.model_validate(said).plain() == said
+    assert "approval" not in call_data(Result(False, None, ApprovalRequired("ask"), "r", "h", "p"), None, "s")
+    assert "approval" not in call_data(Result(True, 1, None, "r", "h", "p"), 1, "s")
