@@ -13,9 +13,12 @@ from enum import Enum
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import BaseModel, SecretBytes, SecretStr, model_serializer
+from pydantic_core import from_json, to_json
 
-from capset.definitions.plain import plain, plain_unvalidated, unmasked
+from capset.definitions.plain import is_flat, plain, plain_unvalidated, unmasked
 
 BOTH = pytest.mark.parametrize("look", [plain, plain_unvalidated])
 Look = Callable[[Any], Any]
@@ -158,3 +161,21 @@ def test_secrets_are_masked_unless_they_are_asked_for() -> None:
     for look in (plain, plain_unvalidated):
         assert look(given) == {"a": "**********", "b": ["**********", 1]}
     assert unmasked(given) == {"a": "hunter2", "b": [b"hunter2", 1]}
+
+
+@given(st.dictionaries(st.text(), st.none() | st.booleans() | st.integers() | st.text() | st.floats(), max_size=4))
+def test_flat_data_is_plain_already_and_what_is_kept_is_a_copy(members: dict[str, Any]) -> None:
+    told = plain(members)
+    if is_flat(members):
+        assert told == members
+        assert list(map(type, told.values())) == list(map(type, members.values()))
+        assert from_json(to_json(members)) == members
+    assert told is not members
+
+
+@pytest.mark.parametrize(
+    "value",
+    [None, [], "a", {1: "a"}, {"a": 1.0}, {"a": 2**53 + 1}, {"a": "\u00e9"}, {"\u00e9": "a"}, {"a": {}}, {"a": b""}],
+)
+def test_whatever_writers_may_write_in_two_ways_is_not_flat(value: Any) -> None:
+    assert not is_flat(value)

@@ -14,7 +14,7 @@ from decimal import Decimal
 from enum import Enum
 from math import isfinite
 from types import NoneType
-from typing import Any, Final, cast
+from typing import Any, Final, TypeGuard, cast
 from uuid import UUID
 
 from pydantic import BaseModel, Secret, SecretBytes, SecretStr
@@ -26,6 +26,8 @@ _MAX_VALUES: Final = 10_000
 _MAX_DIGITS: Final = 4000
 """Python writes no integer of more than 4,300 decimal digits."""
 _MAX_NAME: Final = 100
+_MAX_EXACT: Final = 2**53
+"""Integers up to here are the same to every reader of JSON."""
 _LEFT_OUT: Final = "…"
 _LEAVES: Final = frozenset(
     {
@@ -38,6 +40,8 @@ _LEAVES: Final = frozenset(
 
 def plain(value: Any) -> Any:
     """Return a validated value as plain JSON data; NaN and infinities become null, secrets stay masked."""
+    if is_flat(value):
+        return dict(value)
     try:
         if _is_tree(value, set()):
             return from_json(to_json(value, inf_nan_mode="null"))
@@ -71,6 +75,28 @@ def unmasked(value: Any) -> Any:
             return [unmasked(item) for item in cast("list[Any]", value)]
         case _:
             return value
+
+
+def is_flat(value: Any) -> TypeGuard[dict[str, str | int | bool | None]]:
+    """Whether a value is JSON data of one level that every writer writes alike, as most arguments are.
+
+    Its keys and texts are ASCII, and its integers exact; floats are not among them.
+    """
+    if type(value) is not dict:
+        return False
+    for key, member in cast("dict[Any, Any]", value).items():
+        if type(key) is not str or not key.isascii():
+            return False
+        kind = cast("type[Any]", type(member))
+        if kind is str:
+            if not member.isascii():
+                return False
+        elif kind is int:
+            if not -_MAX_EXACT <= member <= _MAX_EXACT:
+                return False
+        elif kind is not bool and member is not None:
+            return False
+    return True
 
 
 def _is_tree(value: Any, seen: set[int]) -> bool:

@@ -6,9 +6,10 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import merge
-from json.encoder import encode_basestring
 from operator import itemgetter
 from typing import Any, Final
+
+from pydantic_core import to_json
 
 from capset.definitions.records import COLUMNS, NUMBERS
 from capset.fingerprint.canonical import NotCanonical, digest
@@ -18,8 +19,8 @@ from capset.fingerprint.walk import MAX_EXACT
 
 __all__ = ["GENESIS", "Verification", "link_payload", "seal", "verify"]
 
-_KEYS: Final = tuple((name, f'"{name}":') for name in sorted({*COLUMNS, "kind"} - {"hash"}))
-_texts: Final = itemgetter(*(name for name, _ in _KEYS if name not in NUMBERS))
+_SORTED: Final = tuple(sorted({*COLUMNS, "kind"} - {"hash"}))
+_texts: Final = itemgetter(*(name for name in COLUMNS if name not in NUMBERS and name != "hash"))
 _numbers: Final = itemgetter(*sorted(NUMBERS))
 _TEXT: Final = {str, type(None)}
 
@@ -67,24 +68,20 @@ def seal(columns: dict[str, Any]) -> dict[str, Any]:
 def _flat(columns: Mapping[str, Any]) -> bytes | None:
     """Return the canonical bytes of what a link's hash covers, or ``None`` if they must be written the general way.
 
-    A record is flat, and its columns are known: their names need be neither sorted nor written for each.
+    A record is flat, and its columns are known, so their names need not be sorted for each. Of texts and integers that
+    are exact, pydantic writes what RFC 8785 asks for.
     """
-    if len(columns) - ("hash" in columns) != len(_KEYS) - 1:  # without the "kind"
+    if len(columns) - ("hash" in columns) != len(_SORTED) - 1:  # without the "kind"
         return None
-    values = {**columns, "kind": "record"}
     try:
-        if not _TEXT.issuperset(map(type, _texts(values))):
+        if not _TEXT.issuperset(map(type, _texts(columns))):
             return None
-        for number in _numbers(values):
+        for number in _numbers(columns):
             if number is not None and (type(number) is not int or abs(number) > MAX_EXACT):
                 return None
-        members = [
-            f"{key}{encode_basestring(value) if type(value) is str else value}"
-            for name, key in _KEYS
-            if (value := values[name]) is not None
-        ]
-        return f"{{{','.join(members)}}}".encode()
-    except (KeyError, UnicodeEncodeError):
+        values = {**columns, "kind": "record"}
+        return to_json({name: value for name in _SORTED if (value := values[name]) is not None})
+    except (KeyError, ValueError):  # such as a lone surrogate
         return None
 
 

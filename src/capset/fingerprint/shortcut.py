@@ -1,4 +1,4 @@
-"""Canonical JSON by Python's own C encoder, where its text shows that it is canonical.
+"""Canonical JSON by Python's own C encoder, where its text shows that it is canonical; by pydantic's where it is flat.
 
 The encoder escapes texts as RFC 8785 does. It differs in floats, in integers beyond ±2^53, in keys that are no text,
 and in the order of keys beyond the basic plane; it also goes deeper than the walk. Whatever in its text could be one of
@@ -10,6 +10,10 @@ from __future__ import annotations
 import re
 from json import JSONEncoder
 from typing import Any, Final, cast
+
+from pydantic_core import to_json
+
+from capset.definitions.plain import is_flat
 
 _encode: Final = JSONEncoder(
     sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False, check_circular=False
@@ -34,10 +38,12 @@ _ODD_KEY: Final = re.compile(rb'\{"(?:-?[0-9][-+.e0-9]*|true|false|null)":')
 
 
 def encoded(value: Any) -> bytes | None:
-    """Return the canonical bytes of a nested dict, list or tuple, or ``None`` if the walk must write them.
+    """Return the canonical bytes of a dict, a list or a tuple, or ``None`` if the walk must write them.
 
-    It must, too, for all that has no canonical form; where there is no nesting, it is as fast.
+    It must, too, for all that has no canonical form; of what is flat, but for the plainest, it is as fast.
     """
+    if is_flat(value):
+        return to_json(dict(sorted(value.items())))
     kind = cast("type[Any]", type(value))
     if kind not in _CONTAINERS or _CONTAINERS.isdisjoint(map(type, value.values() if kind is dict else value)):
         return None

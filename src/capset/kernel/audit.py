@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from json import dumps
 from typing import Any, Final, cast
 
 from capset.clock import iso
 from capset.definitions.messages import Json
-from capset.definitions.plain import plain, plain_json, unmasked
+from capset.definitions.plain import is_flat, plain, plain_json, unmasked
 from capset.definitions.records import Columns, Outcome
 from capset.definitions.secrecy import is_secret_name
 from capset.definitions.tools import AnyTool
@@ -118,7 +119,7 @@ def _columns(call: Invocation, phase: str, time_ns: int) -> dict[str, str | int 
         "arguments": _kept(arguments, road.tool, whole if covered is arguments else None, place.world.redactor),
         "arguments_digest": digest,
         "decision": call.decision,
-        "policies": dumps(call.policies, separators=(",", ":")) if call.policies else "[]",
+        "policies": _listed(call.policies),
         "reason": _storable(_redacted_text(call.reason, place.world.redactor)),
         "outcome": call.outcome,
         "code": _storable(call.error.code if call.error else None),
@@ -135,6 +136,11 @@ def _columns(call: Invocation, phase: str, time_ns: int) -> dict[str, str | int 
     }
 
 
+@lru_cache(1024)
+def _listed(policies: tuple[str, ...]) -> str:
+    return dumps(policies, separators=(",", ":"))
+
+
 def _arguments(call: Invocation) -> Any:
     """Return the arguments as plain JSON data: as validated, or as they came if they never fitted the schema."""
     if call.recorded is None and isinstance(call.given, Json):
@@ -144,6 +150,8 @@ def _arguments(call: Invocation) -> Any:
 
 def _whole(call: Invocation, arguments: Any) -> Any:
     """Return what the digest covers: the arguments, with masked secrets as they are, since they tell calls apart."""
+    if is_flat(call.recorded):  # in which no secret is masked
+        return arguments
     bare = unmasked(call.recorded)
     return arguments if bare == call.recorded else plain(bare)
 
@@ -180,8 +188,8 @@ def redacted(value: Any, name: str = "", *, longest: int | None = MAX_RECORDED_T
     if isinstance(value, str):
         left = 0 if longest is None else len(value) - longest
         return f"{value[:longest]}… [{left} more characters]" if left > 0 else value
-    if isinstance(value, Mapping):
-        members = cast("Mapping[str, Any]", value)
+    if isinstance(value, dict):
+        members = cast("dict[str, Any]", value)
         return {key: redacted(member, key, longest=longest) for key, member in members.items()}
     if isinstance(value, list):
         return [redacted(item, longest=longest) for item in cast("list[Any]", value)]

@@ -68,10 +68,14 @@ def policy(installed: Installed) -> Step | None:
         answers = await asking
         if has_hooks or call.place.snapshot.hooks.on_policy_evaluated:
             await tell(call, answers)
-        ruling = rule(answers)
-        if ruling.kind == "allow":
+        for _, decision in answers:
+            if decision.kind != "allow":
+                break
+        else:
             call.policies = ids
-        elif ruling.kind == "ask":
+            return
+        ruling = rule(answers)
+        if ruling.kind == "ask":
             call.policies, call.asked = ruling.policies, ruling
         else:
             call.decision, call.policies, call.reason = "deny", ruling.policies, ruling.detail
