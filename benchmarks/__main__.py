@@ -1,4 +1,4 @@
-"""``python -m benchmarks [--quick] [--json] [--save FILE]``: measure everything, and print a table or a JSON list."""
+"""``python -m benchmarks [NAME …] [--quick] [--json] [--save FILE]``: measure all, or some; print a table or JSON."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import argparse
 import json
 import os
 import platform
+import sys
+import time
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -27,18 +29,13 @@ from benchmarks import (
 )
 from benchmarks.row import Row
 
-MEASURES = (
-    governed_call.measure,
-    durable.measure,
-    registered.measure,
-    import_cpu.measure,
-    compose.measure,
-    fingerprints.measure,
-    evaluating.measure,
-    streams.measure,
-    state.measure,
-    rest_call.measure,
-)
+MEASURES = {
+    module.__name__.removeprefix("benchmarks."): module.measure
+    for module in (
+        *(governed_call, durable, registered, import_cpu, compose),
+        *(fingerprints, evaluating, streams, state, rest_call),
+    )
+}
 
 PACKAGES = ("pydantic", "pydantic-ai-slim", "fastmcp", "langchain-core", "openai-agents")
 """Whose versions a saved result names."""
@@ -47,11 +44,18 @@ PACKAGES = ("pydantic", "pydantic-ai-slim", "fastmcp", "langchain-core", "openai
 def main() -> None:
     """Run every benchmark. A target that is missed is reported, and fails nothing: timings are no tests."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=main.__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"what to measure: {', '.join(MEASURES)}; else all")
     parser.add_argument("--quick", action="store_true", help="fewer rounds")
     parser.add_argument("--json", action="store_true", help="print a JSON list")
     parser.add_argument("--save", metavar="FILE", type=Path, help="write the result there too, with the machine's kind")
     options = parser.parse_args()
-    rows = [row for measure in MEASURES for row in measure(quick=options.quick)]
+    if unknown := [name for name in options.names if name not in MEASURES]:
+        parser.error(f"no benchmark is named {', '.join(unknown)}; there are {', '.join(MEASURES)}")
+    rows: list[Row] = []
+    for name in options.names or MEASURES:
+        began = time.monotonic()
+        rows += MEASURES[name](quick=options.quick)
+        print(f"{name}: {time.monotonic() - began:.0f} s", file=sys.stderr)
     if options.save:
         options.save.write_text(
             json.dumps(_result(rows, quick=options.quick), ensure_ascii=False, indent=1) + "\n", encoding="utf-8"
