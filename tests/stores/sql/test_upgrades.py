@@ -38,7 +38,8 @@ AGENT = AgentRow(
     updated_at="2026",
 )
 PUT_AGENT = (
-    "INSERT INTO agents VALUES ('agent-1', 'acme', 'scribe', '', '', '[]', '[]', 'active', 1, 'hash', '2026', '2026')"
+    "INSERT INTO agents (id, org, name, description, system_prompt, instructions, tags, status, version, static_hash,"
+    " created_at, updated_at) VALUES ('agent-1', 'acme', 'scribe', '', '', '[]', '[]', 'active', 1, 'hash', '2026', '2026')"
 )
 PUT_CAPABILITY = "INSERT INTO agent_capabilities (agent_id, position, capability_id) VALUES (?, ?, ?)"
 STATE = ScopeKey("session", "acme", "s", "notes")

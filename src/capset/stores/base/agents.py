@@ -25,7 +25,8 @@ class CapabilityRow:
 class AgentRow:
     """One agent. ``capabilities`` are in the order of their priority; ``version`` counts its changes from 1.
 
-    ``static_hash`` is that of its composition when this version was written. Times are ISO 8601 UTC.
+    ``static_hash`` is that of its composition when this version was written, and ``author`` who wrote it, such as
+    ``user:ada``. ``static_context`` is JSON data. Times are ISO 8601 UTC.
     """
 
     id: str
@@ -41,6 +42,9 @@ class AgentRow:
     static_hash: str
     created_at: str
     updated_at: str
+    model: str | None = None
+    static_context: Mapping[str, Any] | None = None
+    author: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,8 @@ from typing import Protocol
 class KeyRow:
     """One API key, without the key: ``digest`` is its SHA-256 in hexadecimal. Times are ISO 8601 UTC.
 
-    ``permissions`` are those of the principal that acts by it, ``scopes`` what it may ask of the API.
+    ``permissions`` are those of the principal that acts by it, ``scopes`` what it may ask of the API. ``agent`` is the
+    id of the agent that ``/mcp`` leads to (spec 5, P16).
     """
 
     id: str
@@ -24,6 +25,7 @@ class KeyRow:
     created_at: str
     expires_at: str | None = None
     revoked_at: str | None = None
+    agent: str | None = None
 
 
 class KeyStore(Protocol):

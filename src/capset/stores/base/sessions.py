@@ -12,7 +12,8 @@ class SessionRow:
 
     ``agent_id`` and ``agent_version`` name the stored agent that it began with, if it was one. ``door`` is set where a
     door keeps one session for whoever enters by it (spec 5, P16): text that no two sessions share. ``on_behalf_of`` is
-    whom its principal acts for (``Principal.on_behalf_of``).
+    whom its principal acts for (``Principal.on_behalf_of``). ``invocation_hash`` is that of what the session was made
+    for (spec 2, F9), and ``context`` JSON text that its links carry; neither ever reaches policies as ``env``.
     """
 
     id: str
@@ -27,6 +28,8 @@ class SessionRow:
     agent_version: int | None = None
     door: str | None = None
     on_behalf_of: str | None = None
+    invocation_hash: str | None = None
+    context: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,7 +85,8 @@ def _values(row: AgentRow) -> Mapping[str, Any]:  # columns of several types
     values = asdict(row)
     del values["capabilities"]
     lists = {name: json.dumps(values[name]) for name in ("instructions", "tags")}
-    return values | lists | {"org": row.org or ""}
+    context = None if row.static_context is None else json.dumps(row.static_context)
+    return values | lists | {"org": row.org or "", "static_context": context}
 
 
 def _put_capabilities(connection: Connection, row: AgentRow) -> None:
@@ -113,4 +114,6 @@ def _row(found: RowMapping, capabilities: tuple[CapabilityRow, ...]) -> AgentRow
     values: dict[str, Any] = dict(found)
     values.update({name: tuple(json.loads(values[name])) for name in ("instructions", "tags")})
     values.update(org=values["org"] or None, capabilities=capabilities)
+    if values["static_context"] is not None:
+        values["static_context"] = json.loads(values["static_context"])
     return AgentRow(**values)

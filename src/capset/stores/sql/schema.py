@@ -13,10 +13,10 @@ from sqlalchemy import Connection, Engine, inspect
 from capset.errors import StoreError
 from capset.stores.sql.making import make
 
-HEAD: Final = "0006"
+HEAD: Final = "0008"
 """The revision that this version of capset works with: the last of ``migrations/versions``."""
 
-KNOWN: Final = frozenset({"0001", "0002", "0003", "0004", "0005", HEAD})
+KNOWN: Final = frozenset({"0001", "0002", "0003", "0004", "0005", "0006", "0007", HEAD})
 """Every revision that this version can raise to ``HEAD``."""
 
 

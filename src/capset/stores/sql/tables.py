@@ -73,7 +73,7 @@ records: Final = Table(
 IS_OUTCOME: Final = text("phase = 'outcome'")
 """The condition of the partial indexes below. It is spelled out, not bound, or SQLite would not use them."""
 
-FILTERS: Final = ("tool", "outcome", "principal", "session", "correlation", "org")
+FILTERS: Final = ("tool", "outcome", "principal", "session", "correlation", "org", "agent")
 """The columns of an ``AuditQuery`` that have an index each, in which a page is one range; ``id`` is unique."""
 
 for _name in FILTERS:
@@ -84,6 +84,8 @@ for _name in FILTERS:
         sqlite_where=IS_OUTCOME,
         postgresql_where=IS_OUTCOME,
     )
+
+Index("ix_records_time", records.c.time, records.c.seq)
 
 for _name in ("approval", "code"):  # which few records have
     Index(
@@ -133,9 +135,12 @@ sessions: Final = Table(
     Column("agent_version", Integer),
     Column("door", Text),
     Column("on_behalf_of", Text),
+    Column("invocation_hash", Text),
+    Column("context", Text),
     Index("ix_sessions_org", "org", "id"),
     Index("ix_sessions_principal", "org", "principal", "id"),
     Index("ix_sessions_agent_id", "agent_id", "id"),
+    Index("ix_sessions_whose", "org", "principal", "principal_kind", "agent_id", "id"),
     Index("uq_sessions_door", "door", unique=True),
 )
 
@@ -154,11 +159,28 @@ agents: Final = Table(
     Column("static_hash", Text, nullable=False),
     Column("created_at", Text, nullable=False),
     Column("updated_at", Text, nullable=False),
+    Column("model", Text),
+    Column("static_context", Text),
+    Column("author", Text),
     Index("ix_agents_org", "org", "id"),
     Index("ix_agents_status", "org", "status", "id"),
     Index("ix_agents_name", "org", "name", "id"),
 )
-"""The stored agents; ``instructions`` and ``tags`` are JSON lists of texts."""
+"""The stored agents; ``instructions`` and ``tags`` are JSON lists of texts, ``static_context`` is a JSON object."""
+
+agent_versions: Final = Table(
+    "agent_versions",
+    metadata,
+    Column("agent_id", Text, primary_key=True),
+    Column("version", Integer, primary_key=True, autoincrement=False),
+    Column("org", Text, nullable=False),
+    Column("static_hash", Text, nullable=False),
+    Column("definition", Text, nullable=False),
+    Column("author", Text),
+    Column("created_at", Text, nullable=False),
+    Index("ix_agent_versions_hash", "org", "static_hash"),
+)
+"""What each version of a stored agent was; ``definition`` is JSON of what the other columns do not say."""
 
 agent_capabilities: Final = Table(
     "agent_capabilities",
@@ -196,6 +218,7 @@ approvals: Final = Table(
     Column("decided_by", Text),
     Column("decided_at", Text),
     Column("note", Text),
+    Index("ix_approvals_org", "org", "id"),
     Index("ix_approvals_status", "org", "status", "id"),
     Index("ix_approvals_session", "org", "session", "id"),
     Index("ix_approvals_expiry", "status", "expires_at"),
@@ -216,7 +239,9 @@ api_keys: Final = Table(
     Column("created_at", Text, nullable=False),
     Column("expires_at", Text),
     Column("revoked_at", Text),
+    Column("agent", Text),
     UniqueConstraint("digest", name="uq_api_keys_digest"),
+    Index("ix_api_keys_org", "org", "id"),
 )
 """The API keys, hashed; ``permissions`` and ``scopes`` are JSON lists of texts."""
 
@@ -301,3 +326,35 @@ settings: Final = Table(
     Column("value", Text, nullable=False),
 )
 """What a store knows of itself: ``digest_key``, 64 hexadecimal digits."""
+
+session_events: Final = Table(
+    "session_events",
+    metadata,
+    Column(
+        "session",
+        Text,
+        ForeignKey("sessions.id", name="fk_session_events_session", ondelete="CASCADE"),
+        primary_key=True,
+    ),
+    Column("seq", BigInteger, primary_key=True, autoincrement=False),
+    Column("turn", Text, nullable=False),
+    Column("type", Text, nullable=False),
+    Column("data", Text, nullable=False),
+    Column("created_at", Text, nullable=False),
+)
+"""What was told of a session's turns, numbered from 1; ``data`` is JSON (spec 5, P10)."""
+
+session_turns: Final = Table(
+    "session_turns",
+    metadata,
+    Column(
+        "session",
+        Text,
+        ForeignKey("sessions.id", name="fk_session_turns_session", ondelete="CASCADE"),
+        primary_key=True,
+    ),
+    Column("turn", Text, nullable=False),
+    Column("holder", Text, nullable=False),
+    Column("until", Text, nullable=False),
+)
+"""The turn that a session is in, and until when its process has it, unless it renews that."""
