@@ -105,7 +105,7 @@ def clean_environment(home: Path, **more: str) -> dict[str, str]:
 
 
 # Typer makes all commands anew for every run, which takes far longer than most of them.
-vars(testing)["_get_command"] = cache(get_command)
+testing._get_command = cache(get_command)  # pyright: ignore[reportPrivateImportUsage]
 
 # Before any test has changed the environment.
 ENVIRON = tuple(clean_environment(Path("/")).items())
