@@ -109,8 +109,9 @@ async def _measure(folder: Path, *, quick: bool) -> list[Row]:
     peers, missing = await installed()
     async with Kernel(store=f"sqlite:///{folder / 'bench.db'}") as kernel, kernel.open(agent, principal=principal) as s:
         own = _jobs(s)
-        times = await in_turns({**own, **peers}, rounds=3 if quick else 15, before=kernel.audit.flush)
-        cpu = await _cpu({name: own[name] for name in (BARE, WHOLE)}, kernel, rounds=1 if quick else 5)
+        times = await in_turns({**own, **peers}, rounds=1 if quick else 15, before=kernel.audit.flush)
+        rounds, calls = (1, 1_000) if quick else (5, 5_000)
+        cpu = await _cpu({name: own[name] for name in (BARE, WHOLE)}, kernel, rounds=rounds, calls=calls)
     told = {name: f"{times[name]:.2f} µs" for name in own}
     return [
         *_against_bare(times, told, dict.fromkeys(missing, "not installed")),
@@ -168,7 +169,7 @@ def _against_peers(governed_time: float, peers: Mapping[str, float]) -> list[Row
     ]
 
 
-async def _cpu(jobs: Mapping[str, Job], kernel: Kernel, *, rounds: int, calls: int = 5_000) -> dict[str, float]:
+async def _cpu(jobs: Mapping[str, Job], kernel: Kernel, *, rounds: int, calls: int) -> dict[str, float]:
     """Return the CPU of a call of each job in its best round, in microseconds, until its record is durable."""
     best = dict.fromkeys(jobs, float("inf"))
     for _ in range(rounds):

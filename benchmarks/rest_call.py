@@ -26,7 +26,7 @@ def measure(*, quick: bool) -> list[Row]:
     """Return the ratio of the two servers' CPU, the median of interleaved rounds; on Linux, where /proc tells it."""
     if not Path("/proc/self/stat").exists():
         return []
-    rounds, requests = (2, 400) if quick else (7, 4_000)
+    rounds, requests = (1, 200) if quick else (7, 4_000)
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         capset = stack.enter_context(
