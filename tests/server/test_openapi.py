@@ -18,7 +18,7 @@ seed = 20260101
 suppress-health-check = ["all"]
 
 [generation]
-max-examples = 6
+max-examples = 4
 database = "none"
 
 [checks]
