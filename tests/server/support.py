@@ -19,7 +19,7 @@ from capset.definitions.capabilities import AnyCapability
 from capset.definitions.tools import AnyTool
 from capset.kernel.registry import Registry
 from capset.server.app import open_app
-from capset.server.caller import Caller
+from capset.server.caller import Caller, Identifies
 from capset.server.gate import Names
 from capset.server.keys import create_key
 from capset.server.limits import Limits
@@ -200,13 +200,15 @@ async def site(
     limits: Limits | None = None,
     names: Names | None = None,
     anyone: Caller | None = None,
+    tokens: Callable[[Kernel], Identifies] | None = None,
     **kernel_options: Any,
 ) -> AsyncGenerator[Site]:
     """Serve the kit and these capabilities; ``ada`` of ``acme`` has a key for everything but administration."""
     registry = registry_of(*capabilities, agents=agents)
     with structlog.testing.capture_logs():
         async with Kernel(store=store, **kernel_options) as kernel:
-            service = Service(kernel, registry, limits=limits, anyone=anyone)
+            known = None if tokens is None else tokens(kernel)
+            service = Service(kernel, registry, limits=limits, anyone=anyone, tokens=known)
             async with open_app(service, names or Names.of("127.0.0.1")) as app:
                 bound = bind("127.0.0.1", 0)
                 server = make_server(app, service.limits, lambda: None)

@@ -118,7 +118,7 @@ async def _refused(request: Request, error: Exception) -> Response:
     if isinstance(found.__cause__, CapsetError):
         return await _failed(request, found.__cause__)
     is_mcp = path_of(request.scope).startswith("/mcp")
-    missing = "There is no such path" + ("; MCP is at /mcp/agents/ID and /mcp/sessions/ID" if is_mcp else "")
+    missing = "There is no such path" + ("; MCP is at /mcp, /mcp/agents/ID and /mcp/sessions/ID" if is_mcp else "")
     said = {404: ("not_found", missing), 405: ("method_not_allowed", "This path has no such method")}
     code, words = said.get(found.status_code, ("http_error", str(found.detail)))
     response = await _failed(request, Refused(found.status_code, code, words))

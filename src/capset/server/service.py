@@ -13,7 +13,7 @@ from capset.errors import Conflict, NotFound
 from capset.kernel.kernel import Kernel
 from capset.kernel.registry import Registry
 from capset.kernel.session import Session
-from capset.server.caller import Caller, Callers
+from capset.server.caller import Caller, Callers, Identifies
 from capset.server.fingerprints import Fingerprints
 from capset.server.limits import Limits
 from capset.server.recent import Recent
@@ -23,7 +23,7 @@ from capset.stores.base import SessionRow
 class Service:
     """One kernel as a service. ``env`` is what the host says of this environment, in values of its own.
 
-    ``anyone`` is who everybody is where no keys are asked for.
+    ``anyone`` is who everybody is where no keys are asked for; ``tokens`` knows callers by what an issuer says of them.
     """
 
     def __init__(
@@ -34,12 +34,13 @@ class Service:
         env: Mapping[str, Any] | None = None,
         anyone: Caller | None = None,
         limits: Limits | None = None,
+        tokens: Identifies | None = None,
     ) -> None:
         self.kernel = kernel
         self.registry = registry
         self.agents = StoredAgents(kernel, registry)
         self.fingerprints = Fingerprints(kernel, registry, self.agents)
-        self.callers = Callers(kernel, anyone)
+        self.callers = Callers(kernel, anyone, tokens)
         self.limits = limits or Limits()
         self._env = env or {}
         self._sessions: Recent[tuple[Caller, str], Session] = Recent()
