@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from contextvars import Token
 from functools import cache
 from importlib.metadata import version
@@ -28,6 +29,7 @@ from capset.fingerprint.canonical import canonical
 from capset.kernel import conventions as names
 from capset.kernel.audit import MAX_RECORDED_BYTES, masked_arguments, redacted
 from capset.kernel.invocation import MISSING, Invocation
+from capset.kernel.observing import Observer
 
 _PROPAGATOR: Final = TraceContextTextMapPropagator()
 _WITH_CONTENT: Final = frozenset({"true", "span_only", "span_and_event"})
@@ -88,6 +90,11 @@ class Tracing:
     def left(self, kept: Traced) -> None:
         """Make the span before it the current one again."""
         detach(kept.before)
+
+
+def tracing_of(observers: Iterable[Observer]) -> Tracing | None:
+    """Return what traces calls among those who are told of them, if anything does."""
+    return next((one for one in observers if isinstance(one, Tracing)), None)
 
 
 def parent_of(traceparent: str | None) -> tuple[Context | None, list[Link]]:
