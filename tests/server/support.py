@@ -8,7 +8,7 @@ import os
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, BinaryIO
 
 import httpx2
 import structlog
@@ -201,6 +201,7 @@ async def site(
     names: Names | None = None,
     anyone: Caller | None = None,
     tokens: Callable[[Kernel], Identifies] | None = None,
+    log: BinaryIO | None = None,
     **kernel_options: Any,
 ) -> AsyncGenerator[Site]:
     """Serve the kit and these capabilities; ``ada`` of ``acme`` has a key for everything but administration."""
@@ -209,7 +210,7 @@ async def site(
         async with Kernel(store=store, **kernel_options) as kernel:
             known = None if tokens is None else tokens(kernel)
             service = Service(kernel, registry, limits=limits, anyone=anyone, tokens=known)
-            async with open_app(service, names or Names.of("127.0.0.1")) as app:
+            async with open_app(service, names or Names.of("127.0.0.1"), log=log) as app:
                 bound = bind("127.0.0.1", 0)
                 server = make_server(app, service.limits, lambda: None)
                 found = Site(kernel, service, registry, bound.getsockname()[1], server)

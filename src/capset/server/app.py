@@ -19,6 +19,7 @@ from starlette.types import ASGIApp
 
 from capset.definitions.misfits import misfits_of
 from capset.errors import CapsetError, InternalError
+from capset.kernel.redacting import redactor_of
 from capset.kernel.registry import Registry
 from capset.server.answers import misfit, problem_response
 from capset.server.gate import Gate, Names
@@ -38,7 +39,9 @@ from capset.server.rest import (
     links,
     sessions,
 )
+from capset.server.routes import MCP_PATHS, Routes
 from capset.server.service import Service
+from capset.server.telemetry import Telemetry
 from capset.server.visit import Refused, path_of, visit_of
 
 _NOUNS = (capabilities, agents, sessions, calls, files, approvals, links, envelopes, fingerprints, audit, health)
@@ -53,11 +56,24 @@ async def open_app(service: Service, names: Names, *, log: BinaryIO | None = Non
     app = make_api(service.registry)
     app.state.service = service
     access = AccessLog(log or sys.stderr.buffer)
+    telemetry = _telemetry(app, service)
     try:
         async with mounted_mcp(app, service):
-            yield Gate(calls.CallsFirst(app, service), service, names, access)
+            yield Gate(calls.CallsFirst(app, service), service, names, access, telemetry)
     finally:
         access.flush()
+
+
+def _telemetry(app: FastAPI, service: Service) -> Telemetry:
+    """Return what the gate tells of requests; where nobody is told of calls, nothing of OpenTelemetry is loaded."""
+    routes, kernel = Routes((*app.state.document["paths"], "/openapi.json", *MCP_PATHS)), service.kernel
+    if not kernel.observers:
+        return Telemetry(routes, None)
+    from capset.kernel.tracing import tracing_of
+    from capset.server.tracing import HttpTracing
+
+    tracing = tracing_of(kernel.observers)
+    return Telemetry(routes, HttpTracing(tracing, redactor_of(kernel.governance.redact)) if tracing else None)
 
 
 def make_api(registry: Registry) -> FastAPI:

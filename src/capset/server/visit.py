@@ -33,6 +33,8 @@ class Visit:
     headers: dict[bytes, bytes] = field(repr=False)
     caller: Caller | None = None
     status: int = 0
+    route: str | None = None
+    """The template of the path, if there is such a path."""
     notes: dict[str, str] = field(default_factory=dict[str, str])
     """What the line of the log should have besides."""
 
