@@ -20,12 +20,13 @@ from capset.stores.base.lineage import (
     TransitionRow,
 )
 from capset.stores.base.replies import ReplyRow, ReplyStore
-from capset.stores.base.sessions import SessionPage, SessionQuery, SessionRow, SessionStore
+from capset.stores.base.sessions import MOVED, SessionPage, SessionQuery, SessionRow, SessionStore
 from capset.stores.base.states import Change, ScopeKey, StateRow, StateStore, StoredScope
 from capset.stores.base.store import GROUP, Store, make_store
 
 __all__ = [
     "GROUP",
+    "MOVED",
     "AgentPage",
     "AgentQuery",
     "AgentRow",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from capset.errors import StoreError
-from capset.stores.base import SessionPage, SessionQuery, SessionRow
+from capset.stores.base import MOVED, SessionPage, SessionQuery, SessionRow
 from capset.stores.memory.documents import MemoryDocuments
 from capset.stores.memory.door import Door
 from capset.stores.memory.files import MemoryFiles
@@ -49,6 +49,15 @@ class MemorySessions:
         kept = replace(row, id=there, created_at=self._rows[there].created_at)
         self._rows[there] = kept
         return kept
+
+    async def move(self, row: SessionRow, *, expected: int | None) -> bool:
+        """Take another version of a session's agent, and return whether it had the one that was expected."""
+        self._door.check()
+        there = self._rows.get(row.id)
+        if there is None or expected not in (None, there.agent_version):
+            return False
+        self._rows[row.id] = replace(there, **{name: getattr(row, name) for name in MOVED})
+        return True
 
     async def get(self, id: str) -> SessionRow | None:
         """Return a session, or ``None``."""
