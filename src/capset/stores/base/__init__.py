@@ -6,6 +6,7 @@ from capset.stores.base.agents import AgentPage, AgentQuery, AgentRow, AgentStat
 from capset.stores.base.approvals import ApprovalPage, ApprovalQuery, ApprovalStore
 from capset.stores.base.audit import AuditLog, AuditPage, AuditQuery, Entry, Pruned
 from capset.stores.base.documents import DocumentRow, DocumentStore
+from capset.stores.base.events import KEPT, Begun, EventPage, EventRow, EventStore, NewEvent, TurnRow
 from capset.stores.base.files import FileStore
 from capset.stores.base.keys import KeyRow, KeyStore
 from capset.stores.base.lineage import (
@@ -26,6 +27,7 @@ from capset.stores.base.store import GROUP, Store, make_store
 
 __all__ = [
     "GROUP",
+    "KEPT",
     "MOVED",
     "AgentPage",
     "AgentQuery",
@@ -38,12 +40,16 @@ __all__ = [
     "AuditLog",
     "AuditPage",
     "AuditQuery",
+    "Begun",
     "CapabilityRow",
     "Change",
     "DocumentRow",
     "DocumentStore",
     "Entry",
     "EnvelopeRow",
+    "EventPage",
+    "EventRow",
+    "EventStore",
     "FileStore",
     "KeyRow",
     "KeyStore",
@@ -51,6 +57,7 @@ __all__ = [
     "LinkPage",
     "LinkQuery",
     "LinkRow",
+    "NewEvent",
     "PayloadKind",
     "PayloadRow",
     "Pruned",
@@ -67,5 +74,6 @@ __all__ = [
     "Store",
     "StoredScope",
     "TransitionRow",
+    "TurnRow",
     "make_store",
 ]
