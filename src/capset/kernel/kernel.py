@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterable, Generator, Iterable, Mapping
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
@@ -228,7 +229,10 @@ class Kernel:
         budget: Budget | None = None,
         **labels: Unpack[Labels],
     ) -> Session:
-        """Return the session that ``row`` keeps, as ``open`` does; for hosts that found or made its row themselves."""
+        """Return the session that ``row`` keeps, as ``open`` does; for hosts that found or made its row themselves.
+
+        It is for the invocation whose hash the row keeps, unless ``invocation`` names another for this opening.
+        """
         _check_owner(row, principal)
         if row.agent != agent.name:
             raise NotFound(f"the session {row.id!r} is one of the agent {row.agent!r}, not of {agent.name!r}")
@@ -236,6 +240,8 @@ class Kernel:
         held = self._governance.default_permissions
         who = principal.with_permissions(held) if held else principal
         snapshot = await evaluate(composition, principal=who, env=env, **labels)
+        if row.invocation_hash is not None and labels.get("invocation") is None:
+            snapshot = replace(snapshot, invocation_hash=row.invocation_hash)
         return self.resume(row, snapshot, budget=budget)
 
     def resume(self, row: SessionRow, snapshot: Snapshot, *, budget: Budget | None = None) -> Session:

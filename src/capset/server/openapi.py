@@ -16,7 +16,9 @@ _ID: Final = "$response.body#/id"
 _OF_AGENT: Final = ("get_agent", "change_agent", "archive_agent")
 _OF_SESSION: Final = (
     "get_session",
+    "change_session",
     "get_snapshot",
+    "get_state",
     "list_transitions",
     "call_tool",
     "read_file",
