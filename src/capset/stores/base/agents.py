@@ -110,10 +110,6 @@ class AgentStore(Protocol):
         """Return agents, newest first."""
         ...
 
-    async def version(self, org: str | None, id: str, version: int) -> AgentRow | None:
-        """Return an agent as it was in one of its versions, or ``None``."""
-        ...
-
     async def replace(self, row: AgentRow) -> bool:
         """Write the next version of an agent, and return whether the one before it was the last until now.
 

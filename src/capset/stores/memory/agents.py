@@ -41,11 +41,6 @@ class MemoryAgents:
         items = tuple([copied(row) for row in found[: query.limit]])
         return AgentPage(items, len(matching), items[-1].id if len(found) > query.limit else None)
 
-    async def version(self, org: str | None, id: str, version: int) -> AgentRow | None:
-        """Return an agent as it was in one of its versions, or ``None``."""
-        row = await self.get(org, id)
-        return row if row is not None and row.version == version else None
-
     async def replace(self, row: AgentRow) -> bool:
         """Write the next version of an agent, and return whether the one before it was the last until now."""
         last = await self.get(row.org, row.id)

@@ -63,11 +63,6 @@ class SqlAgents:
 
         return await self._reader.read(read)
 
-    async def version(self, org: str | None, id: str, version: int) -> AgentRow | None:
-        """Return an agent as it was in one of its versions, or ``None``."""
-        row = await self.get(org, id)
-        return row if row is not None and row.version == version else None
-
     async def replace(self, row: AgentRow) -> bool:
         """Write the next version of an agent, and return whether the one before it was the last until now.
 
