@@ -19,6 +19,7 @@ from capset.cli.extras import needs_extra
 from capset.cli.options import Db, Env, Grant, Who
 from capset.cli.output import cell, err, verbatim
 from capset.cli.settings import Settings, load_settings
+from capset.cli.telemetry import telemetry
 from capset.definitions.principals import Principal
 from capset.errors import DefinitionError
 from capset.kernel.registry import Registry
@@ -68,7 +69,7 @@ def serve_command(
     installed = Registry.installed()
     configuration = None if config is None else load_configuration(config, installed)
     served = _Served(installed, configuration)
-    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+    with telemetry(), asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(_serve(settings, host, port, names, served, insecure=insecure))
     return Exit.DONE
 
