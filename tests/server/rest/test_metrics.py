@@ -28,7 +28,7 @@ from tests.server.support import (
     site,
 )
 
-pytestmark = pytest.mark.spec("P13")
+pytestmark = pytest.mark.spec("P13", "T25")
 
 
 class Scraped:
