@@ -44,6 +44,14 @@ def serve_command(
     allow_origin: Annotated[
         list[str] | None, typer.Option(help="An origin from which a browser may call it; may be repeated.")
     ] = None,
+    drain_delay: Annotated[
+        float,
+        typer.Option(
+            min=0,
+            max=3600,
+            help="Seconds to go on after SIGTERM, while /v1/readyz says 503, before requests are refused.",
+        ),
+    ] = 0,
     config: ConfigFile = None,
     principal: Who = None,
     grant: Grant = None,
@@ -68,7 +76,7 @@ def serve_command(
     names = Names.of(host, allow_host or (), allow_origin or ())
     installed = Registry.installed()
     configuration = None if config is None else load_configuration(config, installed)
-    served = _Served(installed, configuration)
+    served = _Served(installed, configuration, drain_delay)
     with telemetry(), asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(_serve(settings, host, port, names, served, insecure=insecure))
     return Exit.DONE
@@ -88,6 +96,7 @@ class _Served:
 
     installed: Registry
     configuration: Configuration | None
+    drain_delay: float
 
     @property
     def registry(self) -> Registry:
@@ -126,7 +135,8 @@ async def _serve(settings: Settings, host: str, port: int, names: Names, served:
                 logs.configure()
                 _settle()
                 with served.reloading(service, settings.principal):
-                    await serve(app, bound, service.limits, started=started)
+                    delay = served.drain_delay
+                    await serve(app, bound, service.limits, started=started, draining=service.drain, delay=delay)
 
 
 def _settle() -> None:
