@@ -38,7 +38,7 @@ from capset.ext import Governance
 from tests.kernel.support import read, until
 from tests.traces import Traces, context_of, said
 
-pytestmark = pytest.mark.spec("P13")
+pytestmark = pytest.mark.spec("P13", "T25")
 SECRET = "hunter2"
 REMOTE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 

@@ -27,7 +27,7 @@ from capset.server.service import Service
 from capset.server.serving import bind, make_server
 from tests.kernel.support import records_of
 
-ALL_SCOPES = ("capset:read", "capset:call", "capset:write", "capset:audit", "capset:approve")
+ALL_SCOPES = ("capset:read", "capset:call", "capset:write", "capset:audit", "capset:approve", "capset:metrics")
 FILES = ("session_files:read", "session_files:write")
 
 

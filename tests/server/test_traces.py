@@ -23,7 +23,7 @@ from tests.server.mcp.support import Era
 from tests.server.support import Site, call, make_agent, make_session, site
 from tests.traces import Traces, context_of, said
 
-pytestmark = pytest.mark.spec("P13")
+pytestmark = pytest.mark.spec("P13", "T25")
 REMOTE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 SECRET = "hunter2"
 

@@ -106,6 +106,7 @@ def steps(document: dict[str, Any], whose: Belongings) -> list[Step]:
         "get_capability": "",
         "healthz": "",
         "readyz": "",
+        "metrics": "",
     }
     targets = {
         "": "kit",

@@ -22,8 +22,10 @@ from capset.errors import CapsetError, InternalError
 from capset.kernel.redacting import redactor_of
 from capset.kernel.registry import Registry
 from capset.server.answers import misfit, problem_response
+from capset.server.exposition import Exposition
 from capset.server.gate import Gate, Names
 from capset.server.logs import AccessLog
+from capset.server.metrics import Metrics
 from capset.server.mounting import mounted_mcp
 from capset.server.openapi import describe, methods_by_path
 from capset.server.rest import (
@@ -37,6 +39,7 @@ from capset.server.rest import (
     fingerprints,
     health,
     links,
+    metrics,
     sessions,
 )
 from capset.server.routes import MCP_PATHS, Routes
@@ -44,7 +47,20 @@ from capset.server.service import Service
 from capset.server.telemetry import Telemetry
 from capset.server.visit import Refused, path_of, visit_of
 
-_NOUNS = (capabilities, agents, sessions, calls, files, approvals, links, envelopes, fingerprints, audit, health)
+_NOUNS = (
+    capabilities,
+    agents,
+    sessions,
+    calls,
+    files,
+    approvals,
+    links,
+    envelopes,
+    fingerprints,
+    audit,
+    health,
+    metrics,
+)
 
 
 @asynccontextmanager
@@ -56,24 +72,28 @@ async def open_app(service: Service, names: Names, *, log: BinaryIO | None = Non
     app = make_api(service.registry)
     app.state.service = service
     access = AccessLog(log or sys.stderr.buffer)
-    telemetry = _telemetry(app, service)
+    tally = Metrics(service)
+    app.state.exposition = Exposition(tally)
+    telemetry = _telemetry(app, service, tally)
     try:
-        async with mounted_mcp(app, service):
-            yield Gate(calls.CallsFirst(app, service), service, names, access, telemetry)
+        with service.kernel.observe(tally):
+            async with mounted_mcp(app, service):
+                yield Gate(calls.CallsFirst(app, service), service, names, access, telemetry)
     finally:
         access.flush()
 
 
-def _telemetry(app: FastAPI, service: Service) -> Telemetry:
-    """Return what the gate tells of requests; where nobody is told of calls, nothing of OpenTelemetry is loaded."""
+def _telemetry(app: FastAPI, service: Service, tally: Metrics) -> Telemetry:
+    """Return what the gate tells of requests; where nobody traces calls, nothing of OpenTelemetry is loaded."""
     routes, kernel = Routes((*app.state.document["paths"], "/openapi.json", *MCP_PATHS)), service.kernel
     if not kernel.observers:
-        return Telemetry(routes, None)
+        return Telemetry(routes, tally, None)
     from capset.kernel.tracing import tracing_of
     from capset.server.tracing import HttpTracing
 
     tracing = tracing_of(kernel.observers)
-    return Telemetry(routes, HttpTracing(tracing, redactor_of(kernel.governance.redact)) if tracing else None)
+    redactor = redactor_of(kernel.governance.redact)
+    return Telemetry(routes, tally, HttpTracing(tracing, redactor) if tracing else None)
 
 
 def make_api(registry: Registry) -> FastAPI:

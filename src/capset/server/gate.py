@@ -19,15 +19,11 @@ from capset.server.body import Gone, read_body, replaying, size_of
 from capset.server.logs import AccessLog
 from capset.server.service import Service
 from capset.server.telemetry import Telemetry
-from capset.server.visit import KEY, Refused, Visit, correlation_of, path_of
+from capset.server.visit import CLIENT_LEFT, KEY, Refused, Visit, correlation_of, path_of
 
 PUBLIC: Final = frozenset({"/v1/healthz", "/v1/readyz"})
 """The paths that need no key."""
 _SAFE: Final = ((b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store"))
-_CLIENT_CLOSED: Final = 499
-"""What the log says of a request whose client left before it was answered."""
-
-
 _log = logging.getLogger("capset.server")
 
 
@@ -109,7 +105,7 @@ class Gate:
             await self._fail(sent, visit, failure)
         finally:
             self._tell(scope, visit, started)
-            self._telemetry.end(visit, span)
+            self._telemetry.end(scope, visit, started, span)
         return None
 
     async def _enter(self, scope: Scope, receive: Receive, send: Send, visit: Visit) -> None:
@@ -142,7 +138,7 @@ class Gate:
                 "time": self._service.kernel.now(),
                 "method": scope["method"],
                 "path": scope["path"],
-                "status": visit.status or _CLIENT_CLOSED,
+                "status": visit.status or CLIENT_LEFT,
                 "ms": round((time.perf_counter() - started) * 1000, 2),
                 "correlation": visit.correlation,
                 "principal": caller.principal.id if caller else None,

@@ -51,9 +51,15 @@ class Service:
         self.fingerprints = Fingerprints(kernel, registry, self.agents)
         self.callers = Callers(kernel, anyone, tokens)
         self.limits = limits or Limits()
+        self.is_draining = False
+        """Whether the server was told to end, so that ``/v1/readyz`` says so."""
         self._env = env or {}
         self._sessions: Recent[tuple[Caller, str], Session] = Recent()
         self._agent_sessions: Recent[tuple[Caller, str], Session] = Recent()
+
+    def drain(self) -> None:
+        """Say from now on that the server is ending."""
+        self.is_draining = True
 
     def adopt(self, registry: Registry) -> None:
         """Work with another registry from now on, whole and at once; running sessions keep what they began with.

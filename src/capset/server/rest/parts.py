@@ -69,6 +69,8 @@ Audits = Annotated[Caller, Depends(needs("capset:audit"))]
 Looks = Annotated[Caller, Depends(needs("capset:call", "capset:audit"))]
 """Whoever may see what there is of his own sessions, or of the whole organisation."""
 Approves = Annotated[Caller, Depends(needs("capset:approve"))]
+Measures = Annotated[Caller, Depends(needs("capset:metrics"))]
+"""Whoever watches the server; what he sees is of all organisations."""
 Asks = Annotated[Caller, Depends(needs("capset:call", "capset:approve"))]
 """Whoever may see the requests of his own sessions, or of the whole organisation."""
 Id = Annotated[str, Path(min_length=1, max_length=200)]
