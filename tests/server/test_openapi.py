@@ -147,14 +147,14 @@ checks.positive_data_acceptance.expected-statuses = {json.dumps(statuses)}
     assert tried, "it came as far as the session's tools"
 
 
-async def explore(here: Site, folder: Path, config: str, *more: str) -> str:
-    """Let schemathesis loose, fail with what it finds, and return what it says."""
+async def explore(here: Site, folder: Path, config: str, *more: str, key: str = "stranger") -> str:
+    """Let schemathesis loose by a key, fail with what it finds, and return what it says."""
     (folder / "schemathesis.toml").write_text(config)
     command = Path(sys.executable).with_name("schemathesis")
     process = await asyncio.create_subprocess_exec(
         *(str(command), "--config-file", "schemathesis.toml", "run", f"{here.url}/openapi.json"),
         *("--checks", "all", "--no-color", "--continue-on-failure", "--warnings", "off"),
-        *("--header", f"Authorization: Bearer {here.keys['stranger']}", *more),
+        *("--header", f"Authorization: Bearer {here.keys[key]}", *more),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
         cwd=folder,
