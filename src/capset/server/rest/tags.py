@@ -34,7 +34,7 @@ def tag_of(version: int) -> str:
 
 
 def is_known(version: int, unless: str | None) -> bool:
-    """Whether a client has a version: ``unless`` is ``*``, or a list with its tag, weak or strong (RFC 9110 §13.1.2)."""
+    """Whether a client has a version: ``unless`` is ``*``, or has its tag, weak or strong (RFC 9110 §13.1.2)."""
     given = [one.strip() for one in (unless or "").split(",")]
     return given == ["*"] or tag_of(version) in [one.removeprefix("W/") for one in given]
 
