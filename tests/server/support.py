@@ -13,6 +13,7 @@ from typing import Any, BinaryIO
 import httpx2
 import structlog
 import uvicorn
+from starlette.types import ASGIApp
 
 from capset import Agent, Capability, Context, Kernel, Principal, Progress, Record, Reply, ToolError, tool
 from capset.definitions.capabilities import AnyCapability
@@ -202,6 +203,7 @@ async def site(
     anyone: Caller | None = None,
     tokens: Callable[[Kernel], Identifies] | None = None,
     log: BinaryIO | None = None,
+    around: Callable[[ASGIApp], ASGIApp] | None = None,
     **kernel_options: Any,
 ) -> AsyncGenerator[Site]:
     """Serve the kit and these capabilities; ``ada`` of ``acme`` has a key for everything but administration."""
@@ -212,7 +214,7 @@ async def site(
             service = Service(kernel, registry, limits=limits, anyone=anyone, tokens=known)
             async with open_app(service, names or Names.of("127.0.0.1"), log=log) as app:
                 bound = bind("127.0.0.1", 0)
-                server = make_server(app, service.limits, lambda: None)
+                server = make_server(around(app) if around else app, service.limits, lambda: None)
                 found = Site(kernel, service, registry, bound.getsockname()[1], server)
                 serving = asyncio.ensure_future(server.serve([bound]))
                 try:

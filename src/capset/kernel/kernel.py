@@ -39,6 +39,7 @@ from capset.kernel.redacting import redactor_of
 from capset.kernel.secrets import EnvironmentSecrets
 from capset.kernel.serving import Serving
 from capset.kernel.session import Session
+from capset.kernel.stages.authentication import ANONYMOUS
 from capset.kernel.world import World
 from capset.stores.base import AuditLog, SessionRow, Store, make_store
 
@@ -247,9 +248,12 @@ class Kernel:
     def resume(self, row: SessionRow, snapshot: Snapshot, *, budget: Budget | None = None) -> Session:
         """Return the session that ``row`` keeps with a snapshot that is there already, such as a hydrated one.
 
-        Raises ``NotFound`` for a session that is not of the snapshot's principal.
+        Where everybody must be known, nothing is in play for who is not. Raises ``NotFound`` for a session that is not
+        of the snapshot's principal.
         """
         _check_owner(row, snapshot.principal)
+        if self._governance.require_auth and snapshot.principal.kind == "anonymous":
+            snapshot = snapshot.closed(ANONYMOUS)
         world, composition = self._entered(), snapshot.composition
         files = SessionFiles(world, row.id, snapshot.principal.org, composition.mounts)
         is_static = snapshot.plan is plan_of(composition)

@@ -21,7 +21,7 @@ from capset.server.visit import Refused, caller_of
 from capset.wire.problems import MEDIA_TYPE, Problem
 from capset.wire.shapes import Shape
 
-_bearer: Final = HTTPBearer(auto_error=False, description="An API key, as made by `capset key create`.")
+_bearer: Final = HTTPBearer(auto_error=False, description="An API key, as made by `capset key create`, or a token.")
 _SAYINGS: Final = {
     400: "The request is broken",
     401: "No valid API key",
