@@ -26,6 +26,8 @@ from capset.server.logs import AccessLog
 from capset.server.mounting import mounted_mcp
 from capset.server.openapi import describe, methods_by_path
 from capset.server.rest import (
+    agent_previews,
+    agent_versions,
     agents,
     approvals,
     audit,
@@ -41,7 +43,21 @@ from capset.server.rest import (
 from capset.server.service import Service
 from capset.server.visit import Refused, path_of, visit_of
 
-_NOUNS = (capabilities, agents, sessions, calls, files, approvals, links, envelopes, fingerprints, audit, health)
+_NOUNS = (
+    capabilities,
+    agents,
+    agent_versions,
+    agent_previews,
+    sessions,
+    calls,
+    files,
+    approvals,
+    links,
+    envelopes,
+    fingerprints,
+    audit,
+    health,
+)
 
 
 @asynccontextmanager

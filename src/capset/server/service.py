@@ -45,6 +45,11 @@ class Service:
         self._sessions: Recent[tuple[Caller, str], Session] = Recent()
         self._agent_sessions: Recent[tuple[Caller, str], Session] = Recent()
 
+    @property
+    def env(self) -> Mapping[str, Any]:
+        """What the host says of this environment, in values of its own."""
+        return self._env
+
     def adopt(self, registry: Registry) -> None:
         """Work with another registry from now on, whole and at once; running sessions keep what they began with.
 
