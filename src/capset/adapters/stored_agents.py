@@ -20,7 +20,7 @@ from capset.definitions.agents import Agent
 from capset.errors import Conflict, DefinitionError, NotFound, Outdated
 from capset.kernel.kernel import Kernel
 from capset.kernel.registry import Registry
-from capset.stores.base import AgentRow, SessionRow, VersionPage, VersionQuery
+from capset.stores.base import AgentRow, SessionRow
 from capset.wire.agents import AgentInput, AgentShape
 
 _CACHED: Final = 1_000
@@ -49,6 +49,11 @@ class StoredAgents:
         self._registry = registry
         # One object for one definition, so that the kernel composes it once.
         self._cached = lru_cache(_CACHED)(self._load)
+
+    @property
+    def defined(self) -> tuple[Agent, ...]:
+        """The agents that are defined in code, by name."""
+        return tuple(self._registry.agents.values())
 
     async def create(self, org: str | None, given: AgentInput, *, author: Author) -> AgentRow:
         """Keep a new agent and return it.
@@ -133,11 +138,6 @@ class StoredAgents:
         if row is None:
             raise _no_version(id, version)
         return self.loaded(row)
-
-    async def versions(self, query: VersionQuery) -> VersionPage:
-        """Return the versions of a stored agent, newest first. Raises ``NotFound`` if the org has none such."""
-        await self._row(query.org, query.agent_id)
-        return await self._kernel.store.agents.versions(query)
 
     async def preview(self, given: AgentInput) -> Preview:
         """Return what a new agent would be. Nothing is kept."""

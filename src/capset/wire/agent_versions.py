@@ -69,6 +69,10 @@ class AgentDiffShape(Shape):
     composition: DiffShape | None
     notices: list[str]
 
+    def plain(self) -> dict[str, Any]:
+        """Return plain JSON data; what is not known is left out, and a null in it is data."""
+        return self.model_dump(mode="json", exclude_unset=True)
+
 
 def version_shape(row: AgentRow) -> VersionShape:
     """Return the wire shape of one version of a stored agent."""

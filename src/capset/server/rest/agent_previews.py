@@ -6,13 +6,9 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Body
 
-from capset.adapters.agent_diffs import snapshot_of
-from capset.adapters.agent_previews import Preview
-from capset.errors import DefinitionError
-from capset.server.caller import Caller
+from capset.adapters.agent_shapes import shown_preview
 from capset.server.rest.parts import Id, Reads, Served, StrictRoute, problems
-from capset.server.service import Service
-from capset.wire.agent_previews import PreviewShape, preview_shape
+from capset.wire.agent_previews import PreviewShape
 from capset.wire.agents import AgentInput
 
 router = APIRouter(prefix="/agents", tags=["agents"], route_class=StrictRoute)
@@ -24,7 +20,8 @@ async def preview_agent(service: Served, caller: Reads, given: AgentInput) -> Pr
 
     Nothing is kept, and nothing is on record.
     """
-    return await _shown(service, caller, await service.agents.preview(given))
+    preview = await service.agents.preview(given)
+    return await shown_preview(service.kernel, preview, principal=caller.principal, env=service.env)
 
 
 @router.post("/{id}/preview", responses=problems(400, 404, 409, 413, 415, 422), operation_id="preview_agent_change")
@@ -36,16 +33,4 @@ async def preview_agent_change(
 ) -> PreviewShape:
     """Return what a change would make of an agent. Nothing is kept, and nothing is on record."""
     preview = await service.agents.preview_change(caller.principal.org, id, patch)
-    return await _shown(service, caller, preview, id)
-
-
-async def _shown(service: Service, caller: Caller, found: Preview, id: str | None = None) -> PreviewShape:
-    snapshot, conflicts = None, found.conflicts
-    if found.agent is not None:
-        try:
-            snapshot = await snapshot_of(
-                service.kernel, found.agent, principal=caller.principal, env=service.env, agent_id=id
-            )
-        except DefinitionError as error:  # what only shows once it is evaluated
-            conflicts = (error,)
-    return preview_shape(found.problems, conflicts, found.needs_admin, snapshot)
+    return await shown_preview(service.kernel, preview, principal=caller.principal, env=service.env, id=id)

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Query, Request, Response
 
 from capset.adapters.agent_guard import Author
-from capset.adapters.stored_agents import Loaded
-from capset.definitions.agents import Agent
+from capset.adapters.agent_shapes import detail_of, page_of
 from capset.definitions.names import AGENT
 from capset.server.caller import Caller
 from capset.server.rest.parts import Id, Paged, Reads, Served, StrictRoute, Writes, problems
 from capset.server.rest.tags import IfMatch, expected, tag_of
 from capset.server.service import Service
-from capset.stores.base import AgentQuery, AgentRow, AgentStatus
-from capset.wire.agents import AgentDetail, AgentInput, AgentPageShape, agent_detail, defined_agent_detail
+from capset.stores.base import AgentRow, AgentStatus
+from capset.wire.agents import AgentDetail, AgentInput, AgentPageShape
 
 router = APIRouter(prefix="/agents", tags=["agents"], route_class=StrictRoute)
 
@@ -43,33 +41,21 @@ async def create_agent(
 @router.get("", responses=problems(422), operation_id="list_agents")
 async def list_agents(service: Served, caller: Reads, wanted: Annotated[AgentFilter, Query()]) -> AgentPageShape:
     """List agents: those that are defined in code by name, then the stored ones, newest first."""
-    defined = [
-        one
-        for one in service.registry.agents.values()
-        if wanted.status in (None, "active") and wanted.name in (None, one.name)
-    ]
-    cursor, first = wanted.cursor or "~", list[Agent]()
-    if cursor.startswith("~"):
-        first, cursor = [one for one in defined if one.name > cursor[1:]], None
-    shown = first[: wanted.limit]
-    left = wanted.limit - len(shown)
-    # The store is asked even where no room is left: it knows the total, and whether there is a next page.
-    query = AgentQuery(caller.principal.org, wanted.status, wanted.name, left or 1, cursor)
-    page = await service.kernel.store.agents.list(query)
-    items = list[AgentDetail]()
-    for one in (*shown, *page.items[:left]):
-        loaded = service.agents.loaded(one) if isinstance(one, AgentRow) else await service.agent(caller, one.name)
-        items.append(detail_of(service, loaded))
-        await asyncio.sleep(0)  # the first time, each takes a millisecond
-    ended = len(first) == len(shown) and (left > 0 or not page.items)
-    following = page.next if ended else f"~{shown[-1].name}"
-    return AgentPageShape(items=items, total=len(defined) + page.total, next=following)
+    return await page_of(
+        service.kernel,
+        service.agents,
+        caller.principal.org,
+        status=wanted.status,
+        name=wanted.name,
+        limit=wanted.limit,
+        cursor=wanted.cursor,
+    )
 
 
 @router.get("/{id}", responses=problems(404, 422), operation_id="get_agent")
 async def get_agent(service: Served, caller: Reads, id: Id, response: Response) -> AgentDetail:
     """Return one agent. A capability of it that has gone since is told in its notices."""
-    detail = detail_of(service, await service.agents.get(caller.principal.org, id))
+    detail = detail_of(service.kernel, await service.agents.get(caller.principal.org, id))
     response.headers["ETag"] = tag_of(detail.version)
     return detail
 
@@ -104,13 +90,6 @@ def author_of(caller: Caller) -> Author:
     return Author(f"{caller.principal.kind}:{caller.principal.id}", caller.has("capset:admin"))
 
 
-def detail_of(service: Service, loaded: Loaded) -> AgentDetail:
-    """Return the wire shape of an agent, stored or in code."""
-    if loaded.row is None:
-        return defined_agent_detail(service.kernel.compose(loaded.agent))
-    return agent_detail(loaded.row, loaded.notices)
-
-
 def _written(service: Service, row: AgentRow, response: Response) -> AgentDetail:
     response.headers["ETag"] = tag_of(row.version)
-    return detail_of(service, service.agents.loaded(row))
+    return detail_of(service.kernel, service.agents.loaded(row))
