@@ -66,7 +66,7 @@ class AgentShape(Shape):
 
     def entries(self) -> list[CapabilityEntry]:
         """Return the capabilities in order, each as an entry."""
-        return [CapabilityEntry(id=entry) if isinstance(entry, str) else entry for entry in self.capabilities]
+        return _entries(self.capabilities)
 
 
 class AgentInput(AgentShape):
@@ -109,6 +109,11 @@ class AgentDetail(Shape):
     read_only: bool = False
     notices: list[str] = Field(default_factory=list)
 
+    @property
+    def capability_entries(self) -> list[CapabilityEntry]:
+        """The capabilities in order, each as an entry."""
+        return _entries(self.capabilities)
+
 
 class AgentPageShape(Shape):
     """Some agents, how many there are on all pages, and the cursor of the next page, if there is one."""
@@ -116,6 +121,10 @@ class AgentPageShape(Shape):
     items: list[AgentDetail]
     total: int
     next: str | None = None
+
+
+def _entries(given: Iterable[str | CapabilityEntry]) -> list[CapabilityEntry]:
+    return [CapabilityEntry(id=entry) if isinstance(entry, str) else entry for entry in given]
 
 
 def entry_of_row(row: CapabilityRow) -> str | CapabilityEntry:
