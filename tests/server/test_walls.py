@@ -56,7 +56,9 @@ async def test_nothing_of_another_organisation_is_there(town: Town, who: str) ->
     assert total == 2, "the agent that is defined in code, and the one that the walk has made"
     after = await town.rows()
     assert before <= after, "nothing was changed or deleted"
-    assert {row[0] for row in after - before} == {"agents", "agent_capabilities"}, "which the walk has made"
+    assert {row[0] for row in after - before} == {"agents", "agent_capabilities", "agent_versions"}, (
+        "which the walk has made"
+    )
 
 
 @pytest.mark.spec("P14", "P16")

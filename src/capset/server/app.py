@@ -29,6 +29,8 @@ from capset.server.metrics import Metrics
 from capset.server.mounting import mounted_mcp
 from capset.server.openapi import describe, methods_by_path
 from capset.server.rest import (
+    agent_previews,
+    agent_versions,
     agents,
     approvals,
     audit,
@@ -50,6 +52,8 @@ from capset.server.visit import Refused, path_of, visit_of
 _NOUNS = (
     capabilities,
     agents,
+    agent_versions,
+    agent_previews,
     sessions,
     calls,
     files,

@@ -61,6 +61,11 @@ class Service:
         """Say from now on that the server is ending."""
         self.is_draining = True
 
+    @property
+    def env(self) -> Mapping[str, Any]:
+        """What the host says of this environment, in values of its own."""
+        return self._env
+
     def adopt(self, registry: Registry) -> None:
         """Work with another registry from now on, whole and at once; running sessions keep what they began with.
 
