@@ -209,7 +209,7 @@ async def site(
             service = Service(kernel, registry, limits=limits, anyone=anyone)
             async with open_app(service, names or Names.of("127.0.0.1")) as app:
                 bound = bind("127.0.0.1", 0)
-                server = make_server(app, service.limits, lambda: None)
+                server = make_server(app, service.limits, lambda: None, service.turns.bell.close)
                 found = Site(kernel, service, registry, bound.getsockname()[1], server)
                 serving = asyncio.ensure_future(server.serve([bound]))
                 try:

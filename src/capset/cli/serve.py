@@ -125,7 +125,7 @@ async def _serve(settings: Settings, host: str, port: int, names: Names, served:
                 logs.configure()
                 _settle()
                 with served.reloading(service, settings.principal):
-                    await serve(app, bound, service.limits, started=started)
+                    await serve(app, bound, service.limits, started=started, ending=service.turns.bell.close)
 
 
 def _settle() -> None:

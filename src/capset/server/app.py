@@ -37,11 +37,12 @@ from capset.server.rest import (
     health,
     links,
     sessions,
+    turns,
 )
 from capset.server.service import Service
 from capset.server.visit import Refused, path_of, visit_of
 
-_NOUNS = (capabilities, agents, sessions, calls, files, approvals, links, envelopes, fingerprints, audit, health)
+_NOUNS = (capabilities, agents, sessions, calls, turns, files, approvals, links, envelopes, fingerprints, audit, health)
 
 
 @asynccontextmanager
