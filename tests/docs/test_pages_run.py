@@ -22,6 +22,7 @@ PAGES = [
     "sessions",
     "streams",
     "toolkits",
+    "turns",
 ]
 RUN = """
 import ast, asyncio, inspect, sys

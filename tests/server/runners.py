@@ -13,7 +13,7 @@ from capset.kernel.generating import Turn
 
 @dataclass
 class Parrot:
-    """A runner that does what it is told: ``{"say": …}``, ``{"call": "echo"}``, ``{"fail": "why"}``, ``{"wait": true}``.
+    """A runner that does what it is told: ``{"say": …, "call": "echo"}``, ``{"fail": "why"}``, ``{"wait": true}``.
 
     What is waited for goes on when ``go`` is set; ``ran`` counts the turns, ``cut`` those that were cancelled.
     """

@@ -250,7 +250,7 @@ class Kernel:
         return Serving(self._entered(), session.ask, messages, limit)
 
     def spawn(self, work: Coroutine[None, None, None], *, name: str) -> asyncio.Task[None]:
-        """Start work of the host's own, such as a turn. Closing waits for it, and then cancels it, as it does with calls.
+        """Start work of the host's own, such as a turn. Closing waits for it, then cancels it, as it does with calls.
 
         What it raises is nobody's but its own: it should raise nothing.
         """

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
-from capset.errors import Cancelled, StateError
+from capset.errors import Interrupted, StateError
 from capset.kernel.kernel import Kernel
 from capset.stores.base import EventRow, NewEvent
 from capset.wire.turns import ENDINGS, failed_event
@@ -108,9 +108,3 @@ async def follow(
 def interrupted() -> NewEvent:
     """Return how a turn ends whose process has died."""
     return failed_event(Interrupted("The turn was interrupted: the process that ran it has ended"))
-
-
-class Interrupted(Cancelled):
-    """A turn's process died before the turn ended."""
-
-    code = "interrupted"

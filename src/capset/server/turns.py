@@ -15,7 +15,7 @@ from pydantic_core import from_json, to_json
 
 from capset.clock import iso
 from capset.definitions.hooks import Hooks, ToolExecuted
-from capset.errors import Cancelled, CapsetError, Conflict, InternalError, InvalidOutput, StateError
+from capset.errors import Cancelled, CapsetError, InternalError, InvalidOutput, StateError, TurnRunning
 from capset.kernel.kernel import Kernel
 from capset.kernel.redacting import redactor_of
 from capset.kernel.session import Session
@@ -33,12 +33,6 @@ BATCH_SECONDS: Final = 0.05
 _LAST_TRIES: Final = 5
 """How often the end of a turn is tried to be kept, where the store is not available."""
 _log = logging.getLogger("capset.server")
-
-
-class TurnRunning(Conflict):
-    """The session is in a turn already."""
-
-    code = "turn_running"
 
 
 class Turns:
@@ -104,6 +98,7 @@ class Turn:
         except asyncio.CancelledError:
             if not self._is_lost:
                 cut_off = Cancelled("The turn was cut off: the server is closing")
+                cut_off.retryable = False  # it may have had effects
                 await self._end(keeper, failed_event(cut_off, self._correlation))
             raise
         finally:

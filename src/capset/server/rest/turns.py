@@ -26,7 +26,8 @@ from capset.wire.turns import GapShape, TurnInput, TurnShape, event_shape
 
 router = APIRouter(prefix="/sessions", tags=["turns"], route_class=StrictRoute)
 _NUMBER: Final = re.compile("[0-9]{1,15}")
-_EVENTS: Final[dict[str, Any]] = {"text/event-stream": {"schema": {"type": "string"}}}
+_FIELDS: Final = {name: {"type": "string"} for name in ("id", "event", "data")}
+_EVENTS: Final[dict[str, Any]] = {"text/event-stream": {"schema": {"type": "object", "properties": _FIELDS}}}
 _RETRY: Final = b"retry: 2000\n\n"
 """After how many milliseconds a browser comes again by itself."""
 _REPLAYED: Final = (b"idempotent-replayed", b"true")
@@ -97,7 +98,7 @@ async def send_message(
 @router.get(
     "/{id}/events",
     operation_id="list_events",
-    response_model=None,
+    response_class=Response,  # of which FastAPI says no media type
     responses={
         200: {
             "description": "Server-sent events. Each has its number as `id`, its type as `event`, and as `data` "
