@@ -214,7 +214,8 @@ async def site(
             service = Service(kernel, registry, limits=limits, anyone=anyone, tokens=known)
             async with open_app(service, names or Names.of("127.0.0.1"), log=log) as app:
                 bound = bind("127.0.0.1", 0)
-                server = make_server(around(app) if around else app, service.limits, lambda: None)
+                served = around(app) if around else app
+                server = make_server(served, service.limits, lambda: None, service.turns.bell.close)
                 found = Site(kernel, service, registry, bound.getsockname()[1], server)
                 serving = asyncio.ensure_future(server.serve([bound]))
                 try:

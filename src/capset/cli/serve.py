@@ -156,7 +156,10 @@ async def _serve(
                 _settle()
                 with served.reloading(service, settings.principal):
                     delay = served.drain_delay
-                    await serve(app, bound, service.limits, started=started, draining=service.drain, delay=delay)
+                    ending = service.turns.bell.close
+                    await serve(
+                        app, bound, service.limits, started=started, draining=service.drain, delay=delay, ending=ending
+                    )
 
 
 def _tokens_of(issuer: Issuer) -> Callable[[Kernel], Identifies]:

@@ -6,18 +6,16 @@ from collections.abc import AsyncGenerator, Mapping
 from typing import Any
 
 from capset.client.address import path_of
-from capset.client.connection import Connection, if_match, json_bytes
+from capset.client.connection import if_match, json_bytes
 from capset.client.paging import LARGEST, every
+from capset.client.turns import Turns
 from capset.wire.lineage import TransitionsShape
 from capset.wire.sessions import SessionPageShape, SessionShape, StateShape
 from capset.wire.snapshots import SnapshotShape
 
 
-class Sessions:
+class Sessions(Turns):
     """``client.sessions``; needs a key with the scope ``capset:call``."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
 
     async def create(
         self,

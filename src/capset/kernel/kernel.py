@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterable, Generator, Iterable, Mapping
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterable, Coroutine, Generator, Iterable, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from functools import lru_cache
@@ -145,6 +146,11 @@ class Kernel:
         return self._governance
 
     @property
+    def generator(self) -> GeneratorRunner | None:
+        """What runs the model steps of blocks, if it was given something that does."""
+        return self._generator
+
+    @property
     def abandoned(self) -> int:
         """How many tasks and threads were left behind so far, since they did not end when they were cancelled (K15)."""
         world = self._entered()
@@ -266,6 +272,15 @@ class Kernel:
         if limit < 1:
             raise DefinitionError(f"limit must be a number of invocations, 1 or more; got {limit!r}")
         return Serving(self._entered(), session.ask, messages, limit)
+
+    def spawn(self, work: Coroutine[None, None, None], *, name: str) -> asyncio.Task[None]:
+        """Start work of the host's own, such as a turn. Closing waits for it, then cancels it, as it does with calls.
+
+        What it raises is nobody's but its own: it should raise nothing.
+        """
+        task = self._entered().spawn(work)
+        task.set_name(name)
+        return task
 
     async def find_session(self, session_id: str) -> SessionRow | None:
         """Return what is kept of a session, or ``None``."""

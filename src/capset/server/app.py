@@ -43,6 +43,7 @@ from capset.server.rest import (
     links,
     metrics,
     sessions,
+    turns,
 )
 from capset.server.routes import MCP_PATHS, Routes
 from capset.server.service import Service
@@ -56,6 +57,7 @@ _NOUNS = (
     agent_previews,
     sessions,
     calls,
+    turns,
     files,
     approvals,
     links,

@@ -27,6 +27,8 @@ _OF_SESSION: Final = (
     "get_state",
     "list_transitions",
     "call_tool",
+    "send_message",
+    "list_events",
     "read_file",
     "write_file",
     "delete_file",

@@ -11,6 +11,7 @@ from pydantic_core import to_json
 
 from capset.adapters.stored_agents import Loaded, StoredAgents
 from capset.definitions.agents import Agent
+from capset.definitions.hooks import Hooks
 from capset.errors import Conflict, InvalidArguments, NotFound, Outdated
 from capset.evaluation.capture import session_context_of
 from capset.fingerprint.hashes import invocation_hash
@@ -21,7 +22,8 @@ from capset.server.caller import Caller, Callers, Identifies
 from capset.server.fingerprints import Fingerprints
 from capset.server.limits import Limits
 from capset.server.recent import Recent
-from capset.stores.base import SessionRow
+from capset.server.turns import Turns
+from capset.stores.base import Begun, SessionRow
 
 _MAX_CONTEXT: Final = 64 * 1024
 """Bytes of JSON that a session's context may have: every look at the session reads it."""
@@ -53,6 +55,7 @@ class Service:
         self.limits = limits or Limits()
         self.is_draining = False
         """Whether the server was told to end, so that ``/v1/readyz`` says so."""
+        self.turns = Turns(kernel)
         self._env = env or {}
         self._sessions: Recent[tuple[Caller, str], Session] = Recent()
         self._agent_sessions: Recent[tuple[Caller, str], Session] = Recent()
@@ -127,6 +130,12 @@ class Service:
                 return await self.session_row(caller, id)
         raise Conflict(f"the session {id!r} is being moved by others all the time; try again later")
 
+    async def begin_turn(self, caller: Caller, row: SessionRow, content: Any, correlation: str) -> Begun:  # any JSON
+        """Begin a turn of the agent of the caller's session; see ``Turns.begin``. It ends with its session."""
+        turn = self.turns.new(row.id, correlation)
+        session = await self._open(caller, row, self.agents.of_session(row), turn.hooks)
+        return await self.turns.begin(row, turn, session, content)
+
     async def delete_session(self, caller: Caller, id: str) -> None:
         """Delete the caller's session with its files; its records stay. Raises ``NotFound``."""
         await self.session_row(caller, id)
@@ -156,10 +165,10 @@ class Service:
         kept = await self.kernel.store.sessions.ensure(row)
         return await self._open(caller, kept, loaded.agent)
 
-    async def _open(self, caller: Caller, row: SessionRow, agent: Agent) -> Session:
+    async def _open(self, caller: Caller, row: SessionRow, agent: Agent, hooks: Hooks | None = None) -> Session:
         """Open a session: who acts and in which environment is known here, and never from a request (spec 2, F16)."""
         who = caller.principal
-        return await self.kernel.enter(row, agent, principal=who, env=self._env, agent_id=row.agent_id)
+        return await self.kernel.enter(row, agent, principal=who, env=self._env, agent_id=row.agent_id, hooks=hooks)
 
     async def _version(self, row: SessionRow, version: int | None) -> Loaded:
         """Return a session's agent in another version."""

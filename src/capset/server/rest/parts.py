@@ -33,6 +33,7 @@ _SAYINGS: Final = {
     415: "The body is not of the media type that is needed",
     422: "Something does not fit; every field is listed",
     429: "A limit is used up; Retry-After says for how many seconds, where that is known",
+    501: "This server was given nothing that could do this",
     503: "The store is not available",
 }
 
