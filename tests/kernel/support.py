@@ -22,6 +22,7 @@ from capset.stores.base import (
     AuditQuery,
     DocumentStore,
     Entry,
+    EventStore,
     FileStore,
     KeyStore,
     LineageStore,
@@ -171,6 +172,10 @@ class TappedStore:
     @property
     def approvals(self) -> ApprovalStore:
         return self.inner.approvals
+
+    @property
+    def events(self) -> EventStore:
+        return self.inner.events
 
     @property
     def lineage(self) -> LineageStore:

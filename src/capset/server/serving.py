@@ -69,7 +69,7 @@ async def serve(
     limits: Limits,
     *,
     started: Callable[[], None],
-    draining: Callable[[], None],
+    draining: Callable[[], None] | None = None,
     delay: float = 0,
     ending: Callable[[], None] | None = None,
 ) -> None:
@@ -84,7 +84,8 @@ async def serve(
     waiting: list[asyncio.TimerHandle] = []
 
     def told(number: int) -> None:
-        draining()
+        if draining is not None:
+            draining()
         if number == signal.SIGTERM and delay > 0 and not waiting:
             waiting.append(loop.call_later(delay, server.handle_exit, number, None))
         else:
