@@ -140,6 +140,7 @@ sessions: Final = Table(
     Index("ix_sessions_org", "org", "id"),
     Index("ix_sessions_principal", "org", "principal", "id"),
     Index("ix_sessions_agent_id", "agent_id", "id"),
+    Index("ix_sessions_agent", "org", "agent_id", "id"),
     Index("ix_sessions_whose", "org", "principal", "principal_kind", "agent_id", "id"),
     Index("uq_sessions_door", "door", unique=True),
 )

@@ -20,6 +20,7 @@ INDEXES = (
     ("ix_records_agent", "records", ("agent", "seq"), "phase = 'outcome'"),
     ("ix_records_time", "records", ("time", "seq"), None),
     ("ix_approvals_org", "approvals", ("org", "id"), None),
+    ("ix_sessions_agent", "sessions", ("org", "agent_id", "id"), None),
     ("ix_sessions_whose", "sessions", ("org", "principal", "principal_kind", "agent_id", "id"), None),
     ("ix_api_keys_org", "api_keys", ("org", "id"), None),
 )
