@@ -10,6 +10,7 @@ from capset.stores.base.agents import AgentStore
 from capset.stores.base.approvals import ApprovalStore
 from capset.stores.base.audit import AuditLog
 from capset.stores.base.documents import DocumentStore
+from capset.stores.base.events import EventStore
 from capset.stores.base.files import FileStore
 from capset.stores.base.keys import KeyStore
 from capset.stores.base.lineage import LineageStore
@@ -62,6 +63,11 @@ class Store(Protocol):
     @property
     def replies(self) -> ReplyStore:
         """The answers that are kept for requests that may be sent again."""
+        ...
+
+    @property
+    def events(self) -> EventStore:
+        """The turns that sessions are in, and what was told of them."""
         ...
 
     @property

@@ -14,6 +14,7 @@ from capset.stores.sql.agents import SqlAgents
 from capset.stores.sql.approvals import SqlApprovals
 from capset.stores.sql.audit import SqlAudit
 from capset.stores.sql.documents import SqlDocuments
+from capset.stores.sql.events import SqlEvents
 from capset.stores.sql.files import SqlFiles
 from capset.stores.sql.keys import SqlKeys
 from capset.stores.sql.leases import Leases
@@ -47,6 +48,7 @@ class SqlStore(ABC):
         self._agents = SqlAgents(self._writer, self._reader)
         self._keys = SqlKeys(self._writer, self._reader)
         self._replies = SqlReplies(self._writer)
+        self._events = SqlEvents(self._writer, self._reader)
         self._lineage = SqlLineage(self._writer, self._reader)
         self._approvals = SqlApprovals(self._writer, self._reader)
 
@@ -89,6 +91,11 @@ class SqlStore(ABC):
     def replies(self) -> SqlReplies:
         """The answers that are kept for requests that may be sent again."""
         return self._replies
+
+    @property
+    def events(self) -> SqlEvents:
+        """The turns that sessions are in, and what was told of them."""
+        return self._events
 
     @property
     def approvals(self) -> SqlApprovals:
