@@ -19,6 +19,12 @@ LARGE: Final = "globex"
 """The organisation of nearly everything."""
 SMALL: Final = "acme"
 
+_VERSION: Final = (
+    '\'{"name": "scribe", "description": "", "system_prompt": "", "instructions": [], "tags": [],'
+    ' "capabilities": [], "status": "active"}\''
+)
+"""What a version was, as the store writes it."""
+
 
 @dataclass(frozen=True)
 class Sizes:
@@ -105,8 +111,8 @@ def _tables(counts: Sizes) -> list[tuple[str, int, dict[str, str]]]:
         ("agent_capabilities", counts.agents, {
             "agent_id": _padded("agent-", "(i - 1)"), "position": "0", "capability_id": "'notes'"}),
         ("agent_versions", counts.agents, {
-            "agent_id": _padded("agent-", "(i - 1)"), "version": "2", "org": org, "static_hash": _padded("", "i"),
-            "definition": "'{}'", "created_at": time}),
+            "agent_id": _padded("agent-", "(i - 1)"), "version": "2", "org": org, "static_hash": digest,
+            "definition": _VERSION, "created_at": time}),
         ("sessions", counts.sessions, {
             "id": _padded("session-", "(i - 1)"), "agent": "'scribe'", "definition": "'{}'", "static_hash": digest,
             "principal": user, "principal_kind": "'user'", "org": org, "created_at": time, "agent_id": agent,

@@ -16,6 +16,7 @@ from capset.stores.base import (
     DocumentRow,
     KeyRow,
     LinkQuery,
+    NewEvent,
     PayloadRow,
     RegistrationRow,
     ReplyRow,
@@ -23,6 +24,8 @@ from capset.stores.base import (
     SessionQuery,
     SessionRow,
     Store,
+    TurnRow,
+    VersionQuery,
 )
 from capset.testing.store_suite.lineage_rows import envelope_row, link_row
 from capset.testing.store_suite.support import LATER, NOW, entry, intent
@@ -78,6 +81,10 @@ async def write_everything(store: Store) -> None:
     door = replace(SESSION, id="d", door="door-1")
     await store.sessions.ensure(door)
     await store.sessions.ensure(replace(door, agent_version=2))
+    await store.sessions.move(replace(SESSION, agent_version=2), expected=1)
+    turn = TurnRow("s", "turn-1", "here", LATER)
+    await store.events.begin(turn, NewEvent("turn.started", "{}"), now=NOW, interrupted=NewEvent("turn.failed", "{}"))
+    await store.events.append("s", "turn-1", [NewEvent("turn.ended", "{}")], now=NOW, until=None)
     await store.keys.create(KEY)
     await store.keys.revoke("key-1", LATER)
     await store.approvals.create(APPROVAL)
@@ -127,6 +134,9 @@ async def read_everything(store: Store, names: Names = Names(), *, before: str =
     notes, texts = replace(NOTES, owner=session, org=org), replace(TEXTS, owner=session, org=org)
     await store.agents.get(org, agent_id)
     asked: Filters = ({}, {"status": "active"}, {"name": names.agent})
+    await store.agents.version(org, agent_id, 2)
+    await store.agents.versions(VersionQuery(org, agent_id, before=3))
+    await store.agents.by_hash(org, "0" * 64)
     for filters in asked:
         await store.agents.list(AgentQuery(org, limit=50, before=before, **filters))
     await store.sessions.get(session)
@@ -134,6 +144,8 @@ async def read_everything(store: Store, names: Names = Names(), *, before: str =
     asked = ({}, {"principal": principal}, who, {"agent_id": agent_id}, who | {"agent_id": agent_id})
     for filters in asked:
         await store.sessions.list(SessionQuery(org, limit=50, before=before, **filters))
+    await store.events.read(session, after=1, limit=100)
+    await store.keys.any()
     await store.keys.find("0" * 64)
     await store.approvals.get(org, "approval-1")
     asked = (
