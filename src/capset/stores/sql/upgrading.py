@@ -55,7 +55,8 @@ def upgrade(store: SqlStore) -> Plan:
                 pass  # the first connection makes the file
             with reading.begin() as connection:
                 done = _plan(connection, store.name)
-            prepare(reading, writing, store.name)
+            if not done.steps or not all(step.beside_writers for step in done.steps):
+                prepare(reading, writing, store.name)
             if any(step.beside_writers for step in done.steps):
                 _finish(store, writing)
         return done

@@ -67,7 +67,7 @@ async def test_opening_leaves_the_indexes_out_and_says_so(url: str, caplog: pyte
 
 
 @pytest.mark.spec("P30")
-async def test_writers_go_on_while_the_indexes_are_made(url: str) -> None:
+async def test_writers_go_on_while_the_indexes_are_made(url: str, caplog: pytest.LogCaptureFixture) -> None:
     await filled(url)
     run_at(url, "CREATE INDEX ix_records_time ON records (time, seq)")
     run_at(url, INVALID)  # as one is left by an upgrade that was stopped
@@ -75,6 +75,7 @@ async def test_writers_go_on_while_the_indexes_are_made(url: str) -> None:
         reader.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         reader.execute("SELECT count(*) FROM records")  # as a long verification does: what is made waits for it
         async with opened_at(url) as store:
+            caplog.clear()
             upgrading = asyncio.create_task(asyncio.to_thread(upgrade, store_at(url)))
             second = asyncio.create_task(asyncio.to_thread(upgrade, store_at(url)))
             await asyncio.to_thread(until_it_makes, url)
@@ -83,6 +84,7 @@ async def test_writers_go_on_while_the_indexes_are_made(url: str) -> None:
             assert not upgrading.done()
             reader.rollback()
             await asyncio.gather(upgrading, second)
+            assert caplog.text == "", "whoever makes them need not be told to"
             assert (await store.audit.verify()).checked == 24
     assert run_at(url, REVISION) == [(HEAD,)]
     assert check(store_at(url)).problems == ()
