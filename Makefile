@@ -16,7 +16,7 @@ unexport VIRTUAL_ENV
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve test check format bench examples docs conformance faults clean
+.PHONY: help setup demo serve test check format bench examples docs conformance faults scale clean
 
 help: ## show this list
 	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 22
@@ -62,6 +62,9 @@ conformance: $(SETUP) ## hold a real server against the official MCP conformance
 faults: $(SETUP) ## kill processes at random moments, and check what they left (KILLS=200 SEED=1)
 	@scripts/install_for_tests.sh
 	@CAPSET_KILLS=$(or $(KILLS),200) CAPSET_SEED=$(or $(SEED),1) $(BIN)/pytest -q -s -n 0 tests/faults/test_random_kills.py
+
+scale: $(SETUP) ## ask 10,000 agents, 100,000 sessions and 1,000,000 records everything, on both engines
+	@CAPSET_SCALE=full $(BIN)/pytest -q -n 0 --durations=6 tests/stores/scale
 
 clean: ## remove everything that was built
 	@rm -rf .venv .venv-bench .hypothesis .import_linter_cache .pytest_cache .ruff_cache dist site scripts/conformance/node_modules

@@ -112,5 +112,5 @@ def test_another_driver_is_refused_by_name(run: Run) -> None:
     require_scheme()
     done = run("db", "check", "--db", "postgresql+asyncpg://me:sesame@host/db")
     assert done.code == 2
-    assert "capset has one driver for PostgreSQL, psycopg; got 'asyncpg'" in done.said
+    assert "the store's URL names the driver 'asyncpg'; there is psycopg only" in done.said
     assert "sesame" not in done.err

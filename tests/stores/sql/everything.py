@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from capset.definitions.approvals import ApprovalRow
@@ -16,6 +16,7 @@ from capset.stores.base import (
     DocumentRow,
     KeyRow,
     LinkQuery,
+    NewEvent,
     PayloadRow,
     RegistrationRow,
     ReplyRow,
@@ -23,6 +24,8 @@ from capset.stores.base import (
     SessionQuery,
     SessionRow,
     Store,
+    TurnRow,
+    VersionQuery,
 )
 from capset.testing.store_suite.lineage_rows import envelope_row, link_row
 from capset.testing.store_suite.support import LATER, NOW, entry, intent
@@ -78,6 +81,10 @@ async def write_everything(store: Store) -> None:
     door = replace(SESSION, id="d", door="door-1")
     await store.sessions.ensure(door)
     await store.sessions.ensure(replace(door, agent_version=2))
+    await store.sessions.move(replace(SESSION, agent_version=2), expected=1)
+    turn = TurnRow("s", "turn-1", "here", LATER)
+    await store.events.begin(turn, NewEvent("turn.started", "{}"), now=NOW, interrupted=NewEvent("turn.failed", "{}"))
+    await store.events.append("s", "turn-1", [NewEvent("turn.ended", "{}")], now=NOW, until=None)
     await store.keys.create(KEY)
     await store.keys.revoke("key-1", LATER)
     await store.approvals.create(APPROVAL)
@@ -107,68 +114,90 @@ async def write_everything(store: Store) -> None:
     await store.sessions.delete("d")
 
 
-async def read_everything(store: Store, *, org: str | None = ORG, time: str = NOW, before: str = "zzzz") -> None:
-    """Ask every question of every list and every detail, with each filter of each; each page is not the first."""
-    await store.agents.get(org, "agent-1")
-    asked: Filters = ({}, {"status": "active"}, {"name": "scribe"})
+@dataclass(frozen=True)
+class Names:
+    """What is asked for."""
+
+    org: str = ORG
+    agent_id: str = "agent-1"
+    agent: str = "scribe"
+    session: str = "s"
+    principal: str = "ada"
+    tool: str = "save_note"
+    time: str = NOW
+    link: str = "l-1"
+
+
+async def read_everything(store: Store, names: Names = Names(), *, before: str = "zzzz") -> None:
+    """Ask every question of every list and every detail, with each filter of each; no page is the first."""
+    org, agent_id, session, principal = names.org, names.agent_id, names.session, names.principal
+    notes, texts = replace(NOTES, owner=session, org=org), replace(TEXTS, owner=session, org=org)
+    await store.agents.get(org, agent_id)
+    asked: Filters = ({}, {"status": "active"}, {"name": names.agent})
+    await store.agents.version(org, agent_id, 2)
+    await store.agents.versions(VersionQuery(org, agent_id, before=3))
+    await store.agents.by_hash(org, "0" * 64)
     for filters in asked:
         await store.agents.list(AgentQuery(org, limit=50, before=before, **filters))
-    await store.sessions.get("s")
-    who = {"principal": "ada", "principal_kind": "user"}
-    asked = ({}, {"principal": "ada"}, who, {"agent_id": "agent-1"}, who | {"agent_id": "agent-1"})
+    await store.sessions.get(session)
+    who = {"principal": principal, "principal_kind": "user"}
+    asked = ({}, {"principal": principal}, who, {"agent_id": agent_id}, who | {"agent_id": agent_id})
     for filters in asked:
         await store.sessions.list(SessionQuery(org, limit=50, before=before, **filters))
+    await store.events.read(session, after=1, limit=100)
+    await store.keys.any()
     await store.keys.find("0" * 64)
     await store.approvals.get(org, "approval-1")
     asked = (
         {},
         {"status": "pending"},
-        {"session": "s"},
-        {"status": "approved", "session": "s", "tool_hash": "2" * 64, "digest": "4" * 64},
+        {"session": session},
+        {"status": "approved", "session": session, "tool_hash": "2" * 64, "digest": "4" * 64},
     )
     for filters in asked:
         await store.approvals.list(ApprovalQuery(org, limit=50, before=before, **filters))
     await store.approvals.overdue(NOW)
-    await store.files.stat("s", "/a/b.txt")
+    await store.files.stat(session, "/a/b.txt")
     for recursive in (False, True):
-        await store.files.list("s", "/a", recursive=recursive)
-    await store.files.read("s", "/a/b.txt")
-    await store.states.read([NOTES, ScopeKey("user", org, "ada", "notes")])
-    await store.documents.get(TEXTS, "t-1")
-    await store.documents.recent(TEXTS, limit=9, before=before)
-    await store.documents.search(TEXTS, "two wor", limit=9)
-    await store.lineage.latest_registration(org, "agent-1")
-    await store.lineage.link(org, "l-1")
-    await store.lineage.latest_link(org, "s")
-    asked = ({}, {"session": "s"}, {"agent_id": "agent-1"})
+        await store.files.list(session, "/a", recursive=recursive)
+    await store.files.read(session, "/a/b.txt")
+    await store.states.read([notes, ScopeKey("user", org, principal, "notes")])
+    await store.documents.get(texts, "t-1")
+    await store.documents.recent(texts, limit=9, before=before)
+    await store.documents.search(texts, "two wor", limit=9)
+    await store.lineage.latest_registration(org, agent_id)
+    await store.lineage.link(org, names.link)
+    await store.lineage.latest_link(org, session)
+    asked = ({}, {"session": session}, {"agent_id": agent_id})
     for filters in asked:
         await store.lineage.links(LinkQuery(org, limit=50, before=before, **filters))
     await store.lineage.envelope(org, "e-1")
-    await store.lineage.envelope_of(org, "l-1")
-    await store.lineage.transitions(org, "s")
+    await store.lineage.envelope_of(org, names.link)
+    await store.lineage.transitions(org, session)
     await store.lineage.payload(org, "6" * 64)
-    await read_records(store, org=org, time=time)
+    await read_records(store, names)
 
 
-async def read_records(store: Store, *, org: str | None = ORG, time: str = NOW) -> None:
+async def read_records(store: Store, names: Names) -> None:
     """Ask for records by each filter, alone and within an organisation, and by time."""
-    names: dict[str, Any] = {
+    time = names.time
+    fields: dict[str, Any] = {
         "id": "call-1",
-        "tool": "save_note",
+        "tool": names.tool,
         "outcome": "succeeded",
-        "principal": "user-1",
-        "session": "s",
+        "principal": names.principal,
+        "session": names.session,
         "correlation": "correlation-1",
-        "agent": "scribe",
+        "agent": names.agent,
         "approval": "approval-1",
         "code": "x",
     }
-    alone_and_within: Filters = ({}, {"org": org or ""})
+    alone_and_within: Filters = ({}, {"org": names.org})
     for of_org in alone_and_within:
         await store.audit.query(AuditQuery(before=10**9, **of_org))
         await store.audit.query(AuditQuery(since=time, **of_org))
         await store.audit.query(AuditQuery(until=time, **of_org))
-        for name, value in names.items():
+        for name, value in fields.items():
             await store.audit.query(AuditQuery(**of_org | {name: value}))
     await store.audit.span(since=time, until=time)
     await store.audit.span()

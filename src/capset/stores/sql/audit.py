@@ -5,9 +5,9 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 from contextlib import closing
-from typing import Any
+from typing import Any, Final
 
-from sqlalchemy import Connection, func, insert, select
+from sqlalchemy import Connection, insert, select, text
 
 from capset.definitions.records import COLUMNS, NUMBERS, Record
 from capset.errors import StoreError
@@ -21,7 +21,11 @@ from capset.stores.sql.reader import Reader
 from capset.stores.sql.records import raw_records
 from capset.stores.sql.retention import cut, find_cut, first_seq, list_checkpoints, put_checkpoint, raw_checkpoints
 from capset.stores.sql.tables import IS_OUTCOME, records, settings
+from capset.stores.sql.times import AT, bounds_of, first_from, last_before
 from capset.stores.sql.writer import Writer
+
+_FEW: Final = ("id", "principal", "session", "correlation", "approval", "code")
+"""The filters by which few records are found, whatever organisation they are of."""
 
 
 class SqlAudit:
@@ -50,18 +54,22 @@ class SqlAudit:
             if (value := getattr(query, name)) is not None:
                 wanted = wanted.where(records.c[name] == value)
         if query.org is not None:
-            wanted = wanted.where(records.c.org == query.org if query.org else records.c.org.is_(None))
+            # Of a session or a person an organisation has few records: SQLite must not walk all of the organisation's.
+            few = any(getattr(query, name) is not None for name in _FEW)
+            org = records.c.org.concat(text("''")) if few else records.c.org
+            wanted = wanted.where(org == query.org if query.org else org.is_(None))
         if query.since is not None:
-            wanted = wanted.where(records.c.time >= query.since)
+            wanted = wanted.where(query.since <= AT)
         if query.until is not None:
-            wanted = wanted.where(records.c.time < query.until)
+            wanted = wanted.where(query.until > AT)
         if query.before is not None:
             wanted = wanted.where(records.c.seq < query.before)
 
         def read(connection: Connection) -> AuditPage:
+            bounds = bounds_of(connection, query.since, query.until)
             with as_they_lie(connection):
                 # All at once: what a record is refused for would leave SQLite reading, and the next reader in the past.
-                found = [_record(row) for row in connection.execute(wanted).mappings().all()]
+                found = [_record(row) for row in connection.execute(wanted.where(*bounds)).mappings().all()]
             items = tuple(found[: query.limit])
             return AuditPage(items, items[-1].seq if len(found) > query.limit else None)
 
@@ -70,14 +78,9 @@ class SqlAudit:
     async def span(self, *, since: str | None = None, until: str | None = None) -> tuple[int, int] | None:
         """Return the ``seq`` of the first link from a time on, and of the last one before another, if there are."""
         check_times(since, until)
-        first, last = select(func.min(records.c.seq)), select(func.max(records.c.seq))
-        if since is not None:
-            first = select(records.c.seq).where(records.c.time >= since).order_by(records.c.seq).limit(1)
-        if until is not None:
-            last = select(records.c.seq).where(records.c.time < until).order_by(records.c.seq.desc()).limit(1)
 
         def read(connection: Connection) -> tuple[int, int] | None:
-            ends = connection.execute(first).scalar(), connection.execute(last).scalar()
+            ends = first_from(connection, since), last_before(connection, until)
             return None if ends[0] is None or ends[1] is None or ends[0] > ends[1] else (ends[0], ends[1])
 
         return await self._reader.read(read)

@@ -140,6 +140,7 @@ sessions: Final = Table(
     Index("ix_sessions_org", "org", "id"),
     Index("ix_sessions_principal", "org", "principal", "id"),
     Index("ix_sessions_agent_id", "agent_id", "id"),
+    Index("ix_sessions_agent", "org", "agent_id", "id"),
     Index("ix_sessions_whose", "org", "principal", "principal_kind", "agent_id", "id"),
     Index("uq_sessions_door", "door", unique=True),
 )
@@ -178,7 +179,7 @@ agent_versions: Final = Table(
     Column("definition", Text, nullable=False),
     Column("author", Text),
     Column("created_at", Text, nullable=False),
-    Index("ix_agent_versions_hash", "org", "static_hash"),
+    Index("ix_agent_versions_of_hash", "org", "static_hash", "agent_id", "version"),
 )
 """What each version of a stored agent was; ``definition`` is JSON of what the other columns do not say."""
 

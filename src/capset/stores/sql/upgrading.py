@@ -55,7 +55,8 @@ def upgrade(store: SqlStore) -> Plan:
                 pass  # the first connection makes the file
             with reading.begin() as connection:
                 done = _plan(connection, store.name)
-            prepare(reading, writing, store.name)
+            if not done.steps or not all(step.beside_writers for step in done.steps):
+                prepare(reading, writing, store.name)
             if any(step.beside_writers for step in done.steps):
                 _finish(store, writing)
         return done
@@ -71,7 +72,7 @@ def _plan(connection: Connection, name: str) -> Plan:
     large = before is not None and is_large(connection)
     steps = [
         Step(revision, does, beside_writers=large and indexes is not None)
-        for revision, does, indexes in _migrations()
+        for revision, does, indexes in migrations()
         if before is None or revision > before
     ]
     return Plan(before, tuple(steps))
@@ -79,7 +80,7 @@ def _plan(connection: Connection, name: str) -> Plan:
 
 def _finish(store: SqlStore, writing: Engine) -> None:
     """Make the indexes that opening leaves out, and then say that they are there."""
-    for _, _, indexes in _migrations():
+    for _, _, indexes in migrations():
         if indexes is not None:
             store.make_beside_writers(indexes)
     with writing.begin() as connection:
@@ -87,7 +88,7 @@ def _finish(store: SqlStore, writing: Engine) -> None:
             raise_to(connection, HEAD)
 
 
-def _migrations() -> list[tuple[str, str, tuple[IndexSpec, ...] | None]]:
+def migrations() -> list[tuple[str, str, tuple[IndexSpec, ...] | None]]:
     """Return the revision, the first sentence and the indexes of each migration, in their order."""
     from alembic.config import Config
     from alembic.script import ScriptDirectory

@@ -41,9 +41,7 @@ def open_postgres(url: str) -> SqlStore:
         raise DefinitionError("the store's URL cannot be read", hint=_HINT) from None
     scheme, _, driver = parsed.drivername.partition("+")
     if driver not in ("", DRIVER):
-        raise DefinitionError(
-            f"capset has one driver for PostgreSQL, {DRIVER}; got {driver[:40]!r}", hint="leave it out of the URL"
-        )
+        raise DefinitionError(f"the store's URL names the driver {driver[:40]!r}; there is {DRIVER} only", hint=_HINT)
     if scheme not in SCHEMES or not parsed.database:
         raise DefinitionError("the store's URL names no PostgreSQL database", hint=_HINT)
     return PostgresStore(parsed)

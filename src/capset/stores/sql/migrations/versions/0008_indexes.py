@@ -20,6 +20,8 @@ INDEXES = (
     ("ix_records_agent", "records", ("agent", "seq"), "phase = 'outcome'"),
     ("ix_records_time", "records", ("time", "seq"), None),
     ("ix_approvals_org", "approvals", ("org", "id"), None),
+    ("ix_agent_versions_of_hash", "agent_versions", ("org", "static_hash", "agent_id", "version"), None),
+    ("ix_sessions_agent", "sessions", ("org", "agent_id", "id"), None),
     ("ix_sessions_whose", "sessions", ("org", "principal", "principal_kind", "agent_id", "id"), None),
     ("ix_api_keys_org", "api_keys", ("org", "id"), None),
 )
@@ -37,5 +39,6 @@ def upgrade() -> None:
         op.create_index(
             name, table, list(columns), sqlite_where=where, postgresql_where=where, if_not_exists=not is_sqlite
         )
+    op.drop_index("ix_agent_versions_hash", if_exists=True)  # which did not find the newest first
     # The oldest revision whose code works with this one; code that does not know a revision looks here.
     op.execute("INSERT INTO settings (name, value) VALUES ('compatible', '0006')")
