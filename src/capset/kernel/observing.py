@@ -68,8 +68,12 @@ def tell_ended(call: Invocation) -> None:
 
 
 def leave(call: Invocation) -> None:
-    """Tell the observers that the task of a call goes on to something else, the last of them first."""
-    for observer, kept in reversed(call.observed or ()):
+    """Tell the observers that the task of a call goes on to something else, the last of them first.
+
+    What they keep of it is let go: a record that is still to be written would hold it for longer.
+    """
+    told, call.observed = call.observed or (), None
+    for observer, kept in reversed(told):
         try:
             observer.left(kept)
         except Exception:
