@@ -54,6 +54,7 @@ class Metrics:
         self.requests_running = 0
         self._registry: Registry | None = None
         self._known: frozenset[str] = frozenset()
+        self._names()  # now, and not on the way of the first call
 
     def begun(self, call: Invocation) -> None:
         """Count a call that runs."""
