@@ -36,6 +36,9 @@ class Notes:
     def begun(self, call: Invocation) -> str:
         return self._note("begun", call.id)
 
+    def joined(self, kept: str) -> None:
+        self._note("joined", kept)
+
     def ended(self, call: Invocation, kept: str) -> None:
         assert kept == call.id
         self._note("ended", call.outcome)

@@ -11,16 +11,17 @@ import threading
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import pytest
 from opentelemetry.trace import StatusCode, get_current_span
-from pydantic import Field, SecretStr
+from pydantic import BaseModel, Field, SecretStr
 
 from capset import (
     Agent,
     Capability,
     Context,
+    Emit,
     Json,
     Kernel,
     Message,
@@ -29,6 +30,7 @@ from capset import (
     Progress,
     Reply,
     Session,
+    Tool,
     ToolError,
     tool,
 )
@@ -161,6 +163,50 @@ async def test_a_stream_is_one_span_and_its_messages_carry_it() -> None:
     told = {message.meta.traceparent for message in messages if message.meta}
     assert told == {f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"}
     assert traces.tree == ["execute_tool count"]
+
+
+class Order(BaseModel):
+    """Serve somebody."""
+
+    kind: Literal["query"] = "query"
+    type: Literal["Bar.Order"] = "Bar.Order"
+    data: str
+
+
+class Served(BaseModel):
+    """Somebody is served."""
+
+    kind: Literal["reply"] = "reply"
+    type: Literal["Bar.Served"] = "Bar.Served"
+    data: str
+
+
+async def test_what_a_processor_does_is_below_the_call_that_it_works_for() -> None:
+    traces = Traces()
+
+    async def serve(messages: AsyncIterator[Order], emit: Emit, ctx: Context) -> None:
+        async for order in messages:
+            text = await ctx.call(greet, name=order.data)
+            with traces.provider.get_tracer("host").start_as_current_span(f"for {order.data}"):
+                await emit(Served(data=text))
+
+    counter = Tool.from_processor(
+        inbound=Order, outbound=Served, factory=lambda: serve, description="Serve.", name="counter"
+    )
+    async with traced(traces, greet, counter) as session, session.open(counter) as bar:
+        for name in ("bob", "eve"):
+            await bar.send(name)
+            await anext(bar)
+        bar.finish()
+        assert [message async for message in bar] == []
+    assert traces.tree == [
+        "execute_tool counter",
+        "  execute_tool greet",
+        "  for bob",
+        "execute_tool counter",
+        "  execute_tool greet",
+        "  for eve",
+    ]
 
 
 async def test_the_span_of_a_message_from_elsewhere_is_the_parent() -> None:

@@ -23,6 +23,10 @@ class Observer(Protocol):
         """Take note of a call before its first step, in the task that runs it; what is returned comes back."""
         ...
 
+    def joined(self, kept: Any) -> None:
+        """Take note that another task works for the call from now on: that of a processor, which serves many calls."""
+        ...
+
     def ended(self, call: Invocation, kept: Any) -> None:
         """Take note that a call has its outcome: once, wherever that is set; its handler may still go on."""
         ...
@@ -56,6 +60,15 @@ def begin(call: Invocation) -> None:
         except Exception:
             _log.exception("the observer %s failed", type(observer).__name__)
     call.observed = tuple(told)
+
+
+def join(call: Invocation) -> None:
+    """Tell the observers of a call that this task works for it now, in which it did not begin."""
+    for observer, kept in call.observed or ():
+        try:
+            observer.joined(kept)
+        except Exception:
+            _log.exception("the observer %s failed", type(observer).__name__)
 
 
 def tell_ended(call: Invocation) -> None:

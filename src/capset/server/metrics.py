@@ -60,6 +60,9 @@ class Metrics:
         """Count a call that runs."""
         self.calls_running += 1
 
+    def joined(self, kept: None) -> None:
+        """Do nothing: a call is counted once, wherever it runs."""
+
     def ended(self, call: Invocation, kept: None) -> None:
         """Count a call that has ended."""
         self.calls_running -= 1
