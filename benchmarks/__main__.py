@@ -22,6 +22,7 @@ from benchmarks import (
     fingerprints,
     governed_call,
     import_cpu,
+    observed_call,
     registered,
     rest_call,
     state,
@@ -32,7 +33,7 @@ from benchmarks.row import Row
 MEASURES = {
     module.__name__.removeprefix("benchmarks."): module.measure
     for module in (
-        *(governed_call, durable, registered, import_cpu, compose),
+        *(governed_call, observed_call, durable, registered, import_cpu, compose),
         *(fingerprints, evaluating, streams, state, rest_call),
     )
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import weakref
 from typing import Any
 
 import pytest
@@ -34,6 +35,9 @@ class Notes:
 
     def begun(self, call: Invocation) -> str:
         return self._note("begun", call.id)
+
+    def joined(self, kept: str) -> None:
+        self._note("joined", kept)
 
     def ended(self, call: Invocation, kept: str) -> None:
         assert kept == call.id
@@ -67,6 +71,29 @@ async def test_an_observer_that_fails_is_named_in_the_log_and_harms_no_call(
     assert record.outcome == "succeeded"
     assert [one for one, _ in good.said] == ["begun", "ended", "left"]
     assert "the observer Notes failed" in caplog.text
+
+
+async def test_what_an_observer_keeps_of_a_call_is_let_go_with_it() -> None:
+    kept: list[weakref.ref[Keeping]] = []
+
+    class Keeping(Notes):
+        def begun(self, call: Invocation) -> Any:
+            one = Keeping()
+            kept.append(weakref.ref(one))
+            return one
+
+        def ended(self, call: Invocation, kept: Any) -> None:
+            pass
+
+        def left(self, kept: Any) -> None:
+            pass
+
+    async with (
+        Kernel(store="memory://", observers=[Keeping()]) as kernel,
+        kernel.open(AGENT, principal=WHO) as session,
+    ):
+        await session.call(plain, 1)
+        assert [one() for one in kept] == [None], "although its record has not been read"
 
 
 async def test_an_observer_may_come_and_go() -> None:

@@ -8,97 +8,27 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import pytest
-from opentelemetry.trace import StatusCode, get_current_span
-from pydantic import Field, SecretStr
+from opentelemetry.trace import StatusCode
 
 from capset import (
     Agent,
     Capability,
-    Context,
     Json,
     Kernel,
-    Message,
-    Meta,
     Principal,
-    Progress,
-    Reply,
-    Session,
-    ToolError,
     tool,
 )
-from capset.definitions.tools import AnyTool
 from capset.errors import PermissionDenied
 from capset.ext import Governance
 from tests.kernel.support import read, until
-from tests.traces import Traces, context_of, said
+from tests.kernel.tracing import SECRET, fail, greet, traced, twice, unlock
+from tests.traces import Traces, said
 
 pytestmark = pytest.mark.spec("P13", "T25")
-SECRET = "hunter2"
-REMOTE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-
-
-@tool(effect="read")
-async def greet(name: str) -> str:
-    """Greet somebody."""
-    return f"hello {name}"
-
-
-@tool(effect="read")
-async def twice(ctx: Context, name: str) -> list[str]:
-    """Greet somebody twice."""
-    return [await ctx.call(greet, name=name) for _ in range(2)]
-
-
-@tool(effect="read")
-async def fail(why: str) -> str:
-    """Fail on purpose."""
-    raise ToolError(f"no: {why}", code="refused_politely", status=409)
-
-
-@tool(effect="read")
-async def crash() -> str:
-    """Fail by mistake."""
-    raise RuntimeError(f"the password is {SECRET}")
-
-
-@tool(effect="read", permissions={"vault:open"})
-async def unlock(code: str) -> str:
-    """Open the vault."""
-    return code
-
-
-@tool(effect="read")
-async def count(to: int) -> AsyncIterator[Progress | Reply[int]]:
-    """Count."""
-    for number in range(to):
-        yield Progress(number / to)
-    yield Reply(to)
-
-
-@tool(effect="write")
-async def login(
-    user: str, password: str, pin: SecretStr, key: Annotated[str, Field(json_schema_extra={"writeOnly": True})]
-) -> dict[str, str]:
-    """Log in."""
-    return {"user": user, "token": f"{SECRET}-token", "pin": pin.get_secret_value()[:0]}
-
-
-@asynccontextmanager
-async def traced(
-    traces: Traces, *tools: AnyTool, content: bool | None = None, **settings: Any
-) -> AsyncGenerator[Session]:
-    agent = Agent("tester", uses=[Capability("kit", tools=tools or (greet, twice, fail, crash, unlock, count, login))])
-    async with (
-        Kernel(store="memory://", observers=[traces.observer(content=content)], **settings) as kernel,
-        kernel.open(agent, principal=Principal("ada", org="acme"), agent_id="agent-1") as session,
-    ):
-        yield session
 
 
 async def test_a_call_is_one_span_with_the_conventional_attributes() -> None:
@@ -124,58 +54,6 @@ async def test_a_call_is_one_span_with_the_conventional_attributes() -> None:
     }
     assert traces.one.status.status_code is StatusCode.UNSET
     assert not traces.one.events
-
-
-async def test_nested_calls_are_below_the_call_that_made_them() -> None:
-    traces = Traces()
-    async with traced(traces) as session:
-        await session.call(twice, name="bob")
-    assert traces.tree == ["execute_tool twice", "  execute_tool greet", "  execute_tool greet"]
-
-
-async def test_what_a_handler_does_is_below_its_span_in_threads_too() -> None:
-    traces = Traces()
-    tracer = traces.provider.get_tracer("host")
-
-    @tool(effect="read")
-    def slowly() -> str:
-        """Work in a thread."""
-        assert threading.current_thread() is not threading.main_thread()
-        with tracer.start_as_current_span("own work"):
-            return "done"
-
-    async with traced(traces, slowly) as session:
-        with tracer.start_as_current_span("a request"):
-            await session.call(slowly)
-            assert get_current_span().is_recording()
-        assert not get_current_span().is_recording()
-    assert traces.tree == ["a request", "  execute_tool slowly", "    own work"]
-
-
-async def test_a_stream_is_one_span_and_its_messages_carry_it() -> None:
-    traces = Traces()
-    async with traced(traces) as session:
-        messages = await read(session.stream(count, to=2))
-        assert not get_current_span().is_recording()
-    context = context_of(traces.one)
-    told = {message.meta.traceparent for message in messages if message.meta}
-    assert told == {f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"}
-    assert traces.tree == ["execute_tool count"]
-
-
-async def test_the_span_of_a_message_from_elsewhere_is_the_parent() -> None:
-    traces = Traces()
-    async with traced(traces) as session:
-        with traces.provider.get_tracer("host").start_as_current_span("reading a queue") as here:
-            meta = Meta("sent-1", "2026-01-01T00:00:00.000000Z", "thread-1", traceparent=REMOTE)
-            await read(session.invoke(Message("query", "greet", Json(b'{"name":"bob"}'), meta)))
-            broken = Meta("sent-2", "2026-01-01T00:00:00.000000Z", "thread-1", traceparent="00-no-such-span")
-            await read(session.invoke(Message("query", "greet", Json(b'{"name":"bob"}'), broken)))
-    _, far, near = traces.spans
-    assert far.parent is not None
-    assert (f"{far.parent.trace_id:x}", f"{far.parent.span_id:x}") == tuple(REMOTE[3:-3].lstrip("0").split("-"))
-    assert [link.context for link in far.links] == [here.get_span_context()]
-    assert near.parent == here.get_span_context()
 
 
 @pytest.mark.parametrize(

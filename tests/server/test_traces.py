@@ -13,12 +13,14 @@ import httpx2
 import pytest
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
+from mcp.server.lowlevel import Server
 from opentelemetry.trace import SpanKind, StatusCode
 
 from capset import Context, tool
 from capset.definitions.capabilities import Capability
 from capset.ext import Governance
 from capset.server import logs
+from capset.server.mcp.protocol import make_server
 from tests.server.mcp.support import Era
 from tests.server.support import Site, call, make_agent, make_session, site
 from tests.traces import Traces, context_of, said
@@ -115,6 +117,14 @@ async def test_a_call_over_mcp_is_one_tree(era: Era) -> None:
     assert "gen_ai.operation.name" not in found, "the call's own span says so, and only it"
     assert json.loads(said(outer)["gen_ai.tool.call.arguments"])["password"] == "[redacted]"
     assert_nothing_leaks(traces, here)
+
+
+def test_the_sdks_own_span_of_each_message_is_taken_out() -> None:
+    def names(server: Server[dict[str, Any]]) -> list[str]:
+        return [type(one).__name__ for one in server.middleware]
+
+    assert "OpenTelemetryMiddleware" in names(Server("plain")), "it has another name now: take that out instead"
+    assert "OpenTelemetryMiddleware" not in names(make_server(lambda: pytest.fail("nobody asked")))
 
 
 @pytest.mark.parametrize("era", ["legacy", "auto"])

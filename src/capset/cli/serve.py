@@ -74,7 +74,7 @@ def serve_command(
     With --config the file's actions are an agent of its name; SIGHUP has the file read again, and one that is not sound
     changes nothing.
     """
-    needs_extra("server", "fastapi", "uvicorn", "httptools", "structlog")
+    needs_extra("server", "fastapi", "uvicorn", "httptools", "structlog", "prometheus_client")
     from capset.server.gate import Names
 
     settings = load_settings(db=db, principal=principal, grant=grant, env=env)

@@ -23,6 +23,10 @@ class Observer(Protocol):
         """Take note of a call before its first step, in the task that runs it; what is returned comes back."""
         ...
 
+    def joined(self, kept: Any) -> None:
+        """Take note that another task works for the call from now on: that of a processor, which serves many calls."""
+        ...
+
     def ended(self, call: Invocation, kept: Any) -> None:
         """Take note that a call has its outcome: once, wherever that is set; its handler may still go on."""
         ...
@@ -58,6 +62,15 @@ def begin(call: Invocation) -> None:
     call.observed = tuple(told)
 
 
+def join(call: Invocation) -> None:
+    """Tell the observers of a call that this task works for it now, in which it did not begin."""
+    for observer, kept in call.observed or ():
+        try:
+            observer.joined(kept)
+        except Exception:
+            _log.exception("the observer %s failed", type(observer).__name__)
+
+
 def tell_ended(call: Invocation) -> None:
     """Tell the observers of a call that it has its outcome."""
     for observer, kept in call.observed or ():
@@ -68,8 +81,12 @@ def tell_ended(call: Invocation) -> None:
 
 
 def leave(call: Invocation) -> None:
-    """Tell the observers that the task of a call goes on to something else, the last of them first."""
-    for observer, kept in reversed(call.observed or ()):
+    """Tell the observers that the task of a call goes on to something else, the last of them first.
+
+    What they keep of it is let go: a record that is still to be written would hold it for longer.
+    """
+    told, call.observed = call.observed or (), None
+    for observer, kept in reversed(told):
         try:
             observer.left(kept)
         except Exception:

@@ -20,6 +20,7 @@ from capset.kernel.containing import is_cancelled, is_own
 from capset.kernel.context import CallContext
 from capset.kernel.emitter import Emitter
 from capset.kernel.invocation import MISSING, Invocation
+from capset.kernel.observing import join
 from capset.kernel.world import CLEANUP_SECONDS
 
 _log = logging.getLogger("capset.kernel")
@@ -162,6 +163,8 @@ class Processing:
         if self._ctx is not None:
             self._ctx.move_to(call)
         _WORKING.set(call)
+        if call.observed:
+            join(call)
         return call.inbound
 
     async def _run(self, ctx: CallContext) -> None:

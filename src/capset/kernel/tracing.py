@@ -73,6 +73,10 @@ class Tracing:
             call.traceparent = traceparent_of(context)
         return Traced(span, attach(set_span_in_context(span)))
 
+    def joined(self, kept: Traced) -> None:
+        """Make the span the current one of another task, until that joins the next call."""
+        attach(set_span_in_context(kept.span))
+
     def ended(self, call: Invocation, kept: Traced) -> None:
         """End the span with what came of the call."""
         span = kept.span

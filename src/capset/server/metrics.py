@@ -54,10 +54,14 @@ class Metrics:
         self.requests_running = 0
         self._registry: Registry | None = None
         self._known: frozenset[str] = frozenset()
+        self._names()  # now, and not on the way of the first call
 
     def begun(self, call: Invocation) -> None:
         """Count a call that runs."""
         self.calls_running += 1
+
+    def joined(self, kept: None) -> None:
+        """Do nothing: a call is counted once, wherever it runs."""
 
     def ended(self, call: Invocation, kept: None) -> None:
         """Count a call that has ended."""
