@@ -13,7 +13,7 @@ from joserfc.jwk import OctKey
 from capset.errors import DefinitionError
 from capset.server.jwks import APART_SECONDS, FRESH_SECONDS, MAX_BYTES, STALE_SECONDS, Jwks, read_keys
 from tests.net.support import Asked, answer, redirect, server
-from tests.server.issuing import Clock, issuing, key, key_set, token
+from tests.server.issuing import Clock, claims, issuing, key, key_set, token, write
 from tests.server.support import until
 
 
@@ -52,6 +52,18 @@ async def test_a_flood_of_unknown_keys_is_one_fetch_a_minute() -> None:
         here.clock.now += APART_SECONDS
         assert await here.status(strangers[0]) == 401
         assert here.fetches == 3
+
+
+@pytest.mark.spec("P14", "T24")
+async def test_a_token_that_could_never_be_taken_causes_no_fetch() -> None:
+    secret = OctKey.import_key("s" * 40, {"kid": "unknown"})
+    async with issuing() as here:
+        never = [
+            write({"alg": "HS256", "kid": "unknown"}, claims(), secret),
+            token(header={"kid": "x", "typ": "logout+jwt"}),
+        ]
+        assert await here.statuses([*never, "a.b.c", token(note="a" * 9_000)]) == {401}
+        assert here.fetches == 0
 
 
 @pytest.mark.spec("P14", "T24")
