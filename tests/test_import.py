@@ -13,8 +13,8 @@ import pytest
 
 HEAVY = {
     "alembic", "bashkit", "click", "dbos", "docstring_parser", "fastapi", "httpx", "httpx2", "jinja2", "joserfc",
-    "jsonschema_rs", "mcp", "opentelemetry.sdk", "psycopg", "pydantic_ai", "re2", "redis", "requests", "rich",
-    "sqlalchemy", "sqlite3", "starlette", "structlog", "typer", "uvicorn", "uvloop", "yaml",
+    "jsonschema_rs", "mcp", "opentelemetry", "prometheus_client", "psycopg", "pydantic_ai", "re2", "redis",
+    "requests", "rich", "sqlalchemy", "sqlite3", "starlette", "structlog", "typer", "uvicorn", "uvloop", "yaml",
 }  # fmt: skip
 
 WATCH = """

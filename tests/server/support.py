@@ -8,7 +8,7 @@ import os
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, BinaryIO
 
 import httpx2
 import structlog
@@ -28,7 +28,7 @@ from capset.server.service import Service
 from capset.server.serving import bind, make_server
 from tests.kernel.support import records_of
 
-ALL_SCOPES = ("capset:read", "capset:call", "capset:write", "capset:audit", "capset:approve")
+ALL_SCOPES = ("capset:read", "capset:call", "capset:write", "capset:audit", "capset:approve", "capset:metrics")
 FILES = ("session_files:read", "session_files:write")
 
 
@@ -202,6 +202,7 @@ async def site(
     names: Names | None = None,
     anyone: Caller | None = None,
     tokens: Callable[[Kernel], Identifies] | None = None,
+    log: BinaryIO | None = None,
     around: Callable[[ASGIApp], ASGIApp] | None = None,
     **kernel_options: Any,
 ) -> AsyncGenerator[Site]:
@@ -211,9 +212,10 @@ async def site(
         async with Kernel(store=store, **kernel_options) as kernel:
             known = None if tokens is None else tokens(kernel)
             service = Service(kernel, registry, limits=limits, anyone=anyone, tokens=known)
-            async with open_app(service, names or Names.of("127.0.0.1")) as app:
+            async with open_app(service, names or Names.of("127.0.0.1"), log=log) as app:
                 bound = bind("127.0.0.1", 0)
-                server = make_server(around(app) if around else app, service.limits, lambda: None)
+                served = around(app) if around else app
+                server = make_server(served, service.limits, lambda: None, service.turns.bell.close)
                 found = Site(kernel, service, registry, bound.getsockname()[1], server)
                 serving = asyncio.ensure_future(server.serve([bound]))
                 try:

@@ -13,6 +13,7 @@ import httpx2
 
 from capset.ext import Governance
 from tests.server.approving import asked, till
+from tests.server.runners import Parrot
 from tests.server.support import Site, make_agent, site
 from tests.server.walk import Belongings
 
@@ -43,7 +44,8 @@ async def a_town(folder: Path, **options: Any) -> AsyncGenerator[Town]:
     """Serve a town; ``options`` are those of ``site``."""
     database = folder / "capset.db"
     governance = Governance(own_approvals=True)
-    async with site(till, store=f"sqlite:///{database}", governance=governance, **options) as found:
+    store = f"sqlite:///{database}"
+    async with site(till, store=store, governance=governance, generator=Parrot(), **options) as found:
         async with found.client() as client:
             ada = await belongings(client, SECRET)
             document = (await client.get("/openapi.json")).json()

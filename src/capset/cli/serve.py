@@ -20,6 +20,7 @@ from capset.cli.jwt import JwtAlgorithm, JwtAudience, JwtIssuer, JwtJwks, JwtOrg
 from capset.cli.options import Db, Env, Grant, Who
 from capset.cli.output import cell, err, verbatim
 from capset.cli.settings import Settings, load_settings
+from capset.cli.telemetry import telemetry
 from capset.definitions.principals import Principal
 from capset.errors import DefinitionError
 from capset.kernel.kernel import Kernel
@@ -47,6 +48,14 @@ def serve_command(
     allow_origin: Annotated[
         list[str] | None, typer.Option(help="An origin from which a browser may call it; may be repeated.")
     ] = None,
+    drain_delay: Annotated[
+        float,
+        typer.Option(
+            min=0,
+            max=3600,
+            help="Seconds to go on after SIGTERM, while /v1/readyz says 503, before requests are refused.",
+        ),
+    ] = 0,
     config: ConfigFile = None,
     principal: Who = None,
     grant: Grant = None,
@@ -83,8 +92,8 @@ def serve_command(
     names = Names.of(host, allow_host or (), allow_origin or ())
     installed = Registry.installed()
     configuration = None if config is None else load_configuration(config, installed)
-    served = _Served(installed, configuration)
-    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+    served = _Served(installed, configuration, drain_delay)
+    with telemetry(), asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(_serve(settings, host, port, names, served, issuer, insecure=insecure))
     return Exit.DONE
 
@@ -103,6 +112,7 @@ class _Served:
 
     installed: Registry
     configuration: Configuration | None
+    drain_delay: float
 
     @property
     def registry(self) -> Registry:
@@ -145,7 +155,11 @@ async def _serve(
                 logs.configure()
                 _settle()
                 with served.reloading(service, settings.principal):
-                    await serve(app, bound, service.limits, started=started)
+                    delay = served.drain_delay
+                    ending = service.turns.bell.close
+                    await serve(
+                        app, bound, service.limits, started=started, draining=service.drain, delay=delay, ending=ending
+                    )
 
 
 def _tokens_of(issuer: Issuer) -> Callable[[Kernel], Identifies]:

@@ -13,10 +13,18 @@ from capset.errors import DefinitionError
 from capset.kernel.kernel import Kernel
 from capset.stores.base import KeyRow
 
-Scope = Literal["capset:read", "capset:call", "capset:write", "capset:audit", "capset:approve", "capset:admin"]
+Scope = Literal[
+    "capset:read",
+    "capset:call",
+    "capset:write",
+    "capset:audit",
+    "capset:approve",
+    "capset:metrics",
+    "capset:admin",
+]
 """``read`` capabilities, agents and fingerprints; ``call``: sessions, calls, files, MCP, links of one's own sessions;
 ``write`` agents; ``audit``: read the org's records and links; ``approve``: read and decide the org's requests for
-approvals; ``admin``: all of these."""
+approvals; ``metrics``: read the server's metrics, which are of all orgs; ``admin``: all of these."""
 DEFAULT_SCOPES: Final[tuple[Scope, ...]] = ("capset:read", "capset:call")
 _MAX_AGENT: Final = 200
 _PREFIX: Final = "capset_"

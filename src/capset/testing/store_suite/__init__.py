@@ -17,6 +17,7 @@ from capset.testing.store_suite import (
     checkpoint_checks,
     document_checks,
     envelope_checks,
+    event_checks,
     file_checks,
     key_checks,
     lifecycle_checks,
@@ -30,6 +31,7 @@ from capset.testing.store_suite import (
     state_checks,
     transition_checks,
     turn_checks,
+    version_checks,
 )
 from capset.testing.store_suite.support import Check, Make
 
@@ -44,8 +46,10 @@ store_suite: Final[tuple[Check, ...]] = (
     *document_checks.CHECKS,
     *search_checks.CHECKS,
     *agent_checks.CHECKS,
+    *version_checks.CHECKS,
     *key_checks.CHECKS,
     *reply_checks.CHECKS,
+    *event_checks.CHECKS,
     *registration_checks.CHECKS,
     *turn_checks.CHECKS,
     *transition_checks.CHECKS,
