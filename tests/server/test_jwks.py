@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
+from base64 import urlsafe_b64encode
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key
 from joserfc.jwk import OctKey
 
 from capset.errors import DefinitionError
 from capset.server.jwks import APART_SECONDS, FRESH_SECONDS, MAX_BYTES, STALE_SECONDS, Jwks, read_keys
 from tests.net.support import Asked, answer, redirect, server
-from tests.server.issuing import Clock, issuing, key, key_set, token
+from tests.server.issuing import Clock, claims, issuing, key, key_set, token, write
 from tests.server.support import until
 
 
@@ -55,6 +57,18 @@ async def test_a_flood_of_unknown_keys_is_one_fetch_a_minute() -> None:
 
 
 @pytest.mark.spec("P14", "T24")
+async def test_a_token_that_could_never_be_taken_causes_no_fetch() -> None:
+    secret = OctKey.import_key("s" * 40, {"kid": "unknown"})
+    async with issuing() as here:
+        never = [
+            write({"alg": "HS256", "kid": "unknown"}, claims(), secret),
+            token(header={"kid": "x", "typ": "logout+jwt"}),
+        ]
+        assert await here.statuses([*never, "a.b.c", token(note="a" * 9_000)]) == {401}
+        assert here.fetches == 0
+
+
+@pytest.mark.spec("P14", "T24")
 async def test_callers_who_come_at_once_wait_for_one_fetch() -> None:
     async with issuing() as here:
         page, go_on = here.server.pages["/jwks"], asyncio.Event()
@@ -75,7 +89,8 @@ async def test_callers_who_come_at_once_wait_for_one_fetch() -> None:
         here.clock.now += FRESH_SECONDS
         first = asyncio.ensure_future(here.status(token(n=10)))
         await until(lambda: here.fetches == 2)
-        assert await here.status(token(n=11)) == 200, "by the key that is known, without waiting"
+        assert await here.status(token(n=11)) == 200, "by the key that is known"
+        assert not first.done(), "without waiting"
         go_on.set()
         assert await first == 200
 
@@ -121,6 +136,15 @@ async def test_keys_that_are_of_no_use_take_no_others_along() -> None:
         assert await here.status(token()) == 200
         refused = [token(key("leaked")), token(key("enc")), token(header={"kid": "weak"})]
         assert await here.statuses(refused) == {401}
+
+
+@pytest.mark.spec("T23", "T24")
+def test_secrets_and_short_keys_are_none_of_a_set() -> None:
+    secret = OctKey.import_key("s" * 40, {"kid": "shared"}).as_dict()
+    short = generate_private_key(65_537, 1_024).public_key().public_numbers().n
+    letters = urlsafe_b64encode(short.to_bytes(128, "big")).decode().rstrip("=")
+    weak = {"kty": "RSA", "kid": "weak", "n": letters, "e": "AQAB"}
+    assert [one.kid for one in read_keys(key_set(secret, weak, key("one")))] == ["one"]
 
 
 @pytest.mark.spec("P14")

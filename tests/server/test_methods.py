@@ -81,7 +81,7 @@ async def test_what_is_anothers_is_like_what_never_was(town: Town, who: str) -> 
     async with town.site.client(who) as client:
         for template, path in paths_of(town.document, town.ada):
             for method in METHODS:
-                options = dict(sent.get((method, template), {}))
+                options = dict(sent.get(("GET" if method == "HEAD" else method, template), {}))
                 first = options.pop("headers", {})
                 for conditions in CONDITIONS:
                     headers = first | conditions
@@ -92,8 +92,7 @@ async def test_what_is_anothers_is_like_what_never_was(town: Town, who: str) -> 
                     assert SECRET not in theirs.text, asked
                     assert "etag" not in theirs.headers, asked
                     found.setdefault(template, set()).add(theirs.status_code)
-    assert all(404 in statuses for statuses in found.values()), found
-    assert all(status in (404, 405, 400) for statuses in found.values() for status in statuses), found
+    assert {template for template, statuses in found.items() if not {404} <= statuses <= {400, 404, 405}} == set()
     assert await town.rows() == before
 
 
@@ -106,7 +105,7 @@ async def test_nor_are_anothers_sessions_in_the_same_organisation(town: Town) ->
             if "/sessions/{id}" not in template or template.endswith("/transitions"):
                 continue
             for method in METHODS:
-                options = sent.get((method, template), {})
+                options = sent.get(("GET" if method == "HEAD" else method, template), {})
                 theirs = await client.request(method, path, **options)
                 nobodys = await client.request(method, elsewhere(path, town.ada), **options)
                 assert told(theirs, town.ada) == told(nobodys, town.ada), (method, template)

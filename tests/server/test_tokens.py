@@ -45,7 +45,9 @@ async def test_a_token_of_the_issuer_opens(door: Issuing, name: tuple[str, str])
 async def test_what_a_token_says_is_who_acts() -> None:
     governance = Governance(roles=Roles({"opener": ["vault:open"]}))
     async with issuing(governance=governance) as here:
-        given = token(roles=["opener", "cook"], permissions=["notes:read", "not one"], scope=None, scp=READ.split())
+        given = token(
+            roles=["opener", "cook"], permissions=["notes:read", "not one"], scope="openid profile", scp=READ.split()
+        )
         async with here.site.client(None, headers={"Authorization": f"Bearer {given}"}) as client:
             problem(await client.post("/v1/agents", json={"name": "x"}), 403, "permission_denied")
             made = await client.post("/v1/sessions", json={"agent_id": "foreman"})

@@ -18,7 +18,8 @@ from tests.server.mcp.support import KIT, text_of
 async def test_who_is_not_known_is_shown_nothing_and_refused_on_record(must_be_known: bool) -> None:
     governance = Governance(require_auth=must_be_known)
     agent = Agent("tester", uses=[Capability("kit", tools=KIT)])
-    async with Kernel(governance=governance) as kernel, kernel.open(agent, principal=Principal.anonymous()) as session:
+    who = Principal.anonymous()
+    async with Kernel("memory://", governance=governance) as kernel, kernel.open(agent, principal=who) as session:
         exchange = Exchange(session)
         async with Client(make_server(lambda: exchange)) as client:
             listed = {one.name for one in (await client.list_tools()).tools}
