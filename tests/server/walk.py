@@ -68,6 +68,7 @@ def steps(document: dict[str, Any], whose: Belongings) -> list[Step]:
         "list_approvals": {"params": {"session": whose.session}},
         "approve": {"json": {"scope": "session"}},
         "reject": {"json": {}},
+        "check_config": {"json": {"content": "actions: []", "format": "yaml"}},
         "write_file": {"content": b"overwritten"},
         "record_link": {"json": {"session_id": whose.session}},
         "list_links": {"params": {"session_id": whose.session}},
@@ -108,6 +109,7 @@ def steps(document: dict[str, Any], whose: Belongings) -> list[Step]:
         "list_records": "",
         "list_capabilities": "",
         "get_capability": "",
+        "check_config": "",
         "healthz": "",
         "readyz": "",
     }

@@ -31,6 +31,7 @@ from capset.server.rest import (
     audit,
     calls,
     capabilities,
+    config_check,
     envelopes,
     files,
     fingerprints,
@@ -42,7 +43,21 @@ from capset.server.rest import (
 from capset.server.service import Service
 from capset.server.visit import Refused, path_of, visit_of
 
-_NOUNS = (capabilities, agents, sessions, calls, turns, files, approvals, links, envelopes, fingerprints, audit, health)
+_NOUNS = (
+    capabilities,
+    agents,
+    sessions,
+    calls,
+    turns,
+    files,
+    approvals,
+    links,
+    envelopes,
+    fingerprints,
+    audit,
+    config_check,
+    health,
+)
 
 
 @asynccontextmanager
