@@ -53,8 +53,8 @@ async def here() -> AsyncGenerator[Site]:
 async def reader(here: Site, root: Path) -> AsyncGenerator[httpx2.AsyncClient]:
     """Give the client of somebody who may only read; what a first check loads is loaded."""
     async with here.client("reader") as client:
-        for format in ("yaml", "json", "toml"):
-            await check(client, {"content": "actions = [" if format == "toml" else "[", "format": format}, root)
+        for written in ("yaml", "json", "toml"):
+            await check(client, {"content": "actions = [" if written == "toml" else "[", "format": written}, root)
         sound = "actions: [{name: a, description: d, permissions: [], handler: ./a.py}]\ngovernance: {redact: [x]}"
         await check(client, {"content": f"{sound}\naudit: {{key: k}}"}, root)
         yield client

@@ -29,6 +29,11 @@ from capset.cli.mcp import mcp_command
 from capset.cli.replay import replay_command
 from capset.cli.schema import schema_command
 from capset.cli.serve import serve_command
+from capset.cli.sessions.looking import events_command, state_command
+from capset.cli.sessions.looking import list_command as list_sessions_command
+from capset.cli.sessions.looking import show_command as show_session_command
+from capset.cli.sessions.writing import create_command as create_session_command
+from capset.cli.sessions.writing import delete_command, move_command
 
 app = typer.Typer(
     name="capset",
@@ -40,6 +45,7 @@ app = typer.Typer(
 audit = typer.Typer(help="Read, check, sign and cut the record of every attempt.", no_args_is_help=True)
 approvals = typer.Typer(help="List, approve and reject the calls that somebody has to approve.", no_args_is_help=True)
 key = typer.Typer(help="Make, list and revoke API keys for the server.", no_args_is_help=True)
+sessions = typer.Typer(help="List, make, move and delete sessions, and follow their events.", no_args_is_help=True)
 app.command("list")(list_command)
 app.command("describe")(describe_command)
 app.command("call")(call_command)
@@ -56,6 +62,14 @@ app.add_typer(key, name="key")
 key.command("create")(create_command)
 key.command("list")(list_keys_command)
 key.command("revoke")(revoke_command)
+app.add_typer(sessions, name="sessions")
+sessions.command("list")(list_sessions_command)
+sessions.command("show")(show_session_command)
+sessions.command("create")(create_session_command)
+sessions.command("move")(move_command)
+sessions.command("delete")(delete_command)
+sessions.command("state")(state_command)
+sessions.command("events")(events_command)
 app.add_typer(audit, name="audit")
 audit.command("query")(query_command)
 audit.command("verify")(verify_command)
