@@ -112,6 +112,28 @@ def test_what_is_no_mapping_is_no_agent(name: str, text: str, tmp_path: Path) ->
     assert "it must hold a mapping with a name" in told or (name == "a.json" and text == "" and "not JSON" in told)
 
 
+@pytest.mark.spec("P4")
+def test_a_file_names_a_model_and_a_static_context(tmp_path: Path) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_text("name: a\nmodel: openai:gpt-9\nstatic_context: {tier: pro, limits: {depth: [1, null]}}")
+    agent = read_agent_file(path, REGISTRY)
+    assert agent.model == "openai:gpt-9"
+    assert dict(agent.static_context) == {"tier": "pro", "limits": {"depth": [1, None]}}
+
+
+@pytest.mark.spec("P4")
+@pytest.mark.parametrize(
+    ("said", "place"),
+    [
+        ("{since: 2026-01-01}", "static_context.since"),
+        ("{deep: {big: .nan}}", "static_context.deep.big"),
+        ("{1: one}", "static_context.1"),
+    ],
+)
+def test_a_static_context_is_json(tmp_path: Path, said: str, place: str) -> None:
+    assert place in refused(tmp_path, "a.yaml", f"name: a\nstatic_context: {said}")
+
+
 def test_every_field_that_does_not_fit_is_listed(tmp_path: Path) -> None:
     wrong = {
         "nme": "x",
@@ -119,7 +141,7 @@ def test_every_field_that_does_not_fit_is_listed(tmp_path: Path) -> None:
         "instructions": "one",
         "description": None,
         "capabilites": [],
-        "model": "some-model",
+        "modle_settings": "some-model",
     }
     told = refused(tmp_path, "a.json", json.dumps(wrong))
     listed = dict(line.strip().split(": ", 1) for line in told.splitlines()[1:])
@@ -130,7 +152,7 @@ def test_every_field_that_does_not_fit_is_listed(tmp_path: Path) -> None:
         "instructions": "Input should be a valid list",
         "nme": "no such parameter (did you mean 'name'?)",
         "capabilites": "no such parameter (did you mean 'capabilities'?)",
-        "model": "no such parameter",
+        "modle_settings": "no such parameter",
     }
 
 

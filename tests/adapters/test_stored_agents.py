@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from capset import Agent, Capability, Kernel, Principal, tool
+from capset.adapters.agent_guard import Author
 from capset.adapters.stored_agents import StoredAgents
 from capset.errors import CapsetError, Conflict, DefinitionError, InvalidArguments, NotFound, Outdated
 from capset.kernel.registry import Registry
@@ -30,11 +31,12 @@ async def stare() -> str:
 eyes = Capability("eyes", tools=[look])
 other_eyes = Capability("other_eyes", tools=[stare])
 ears = Capability("ears")
+ADA = Author("user:ada")
 GIVEN = AgentInput(name="watcher", capabilities=["ears", "eyes"], tags=["x"])
 
 
 async def kept(kernel: Kernel, *capabilities: Capability) -> AgentRow:
-    return await StoredAgents(kernel, Registry.of(capabilities or (eyes, ears))).create("acme", GIVEN)
+    return await StoredAgents(kernel, Registry.of(capabilities or (eyes, ears))).create("acme", GIVEN, author=ADA)
 
 
 def ids_of(row: AgentRow) -> list[str]:
@@ -63,11 +65,11 @@ async def test_an_agent_whose_capability_has_gone_can_be_archived_and_mended(sto
         row = await kept(kernel)
         later = StoredAgents(kernel, Registry.of([ears]))
         with pytest.raises(DefinitionError, match="eyes"):
-            await later.change("acme", row.id, {"description": "y"})
-        archived = await later.change("acme", row.id, {"status": "archived"})
+            await later.change("acme", row.id, {"description": "y"}, author=ADA)
+        archived = await later.change("acme", row.id, {"status": "archived"}, author=ADA)
         assert (archived.status, ids_of(archived), archived.version) == ("archived", ["ears", "eyes"], 2)
         assert archived.static_hash == row.static_hash, "it is still the agent that it was"
-        mended = await later.change("acme", row.id, {"capabilities": ["ears"], "status": "active"})
+        mended = await later.change("acme", row.id, {"capabilities": ["ears"], "status": "active"}, author=ADA)
         assert (ids_of(mended), (await later.get("acme", row.id)).notices) == (["ears"], ())
 
 
@@ -95,7 +97,7 @@ async def test_agents_of_other_organisations_are_not_there(store: str) -> None:
             with pytest.raises(NotFound):
                 await agents.get(org, row.id)
             with pytest.raises(NotFound):
-                await agents.change(org, row.id, {"tags": []})
+                await agents.change(org, row.id, {"tags": []}, author=ADA)
 
 
 @pytest.mark.spec("P4")
@@ -106,7 +108,7 @@ async def test_one_that_is_defined_in_code_is_found_by_name_and_read_only(store:
         loaded = await agents.get("acme", "watchman")
         assert (loaded.agent, loaded.row, loaded.id) == (agent, None, "watchman")
         with pytest.raises(Conflict, match="in code"):
-            await agents.change("acme", "watchman", {})
+            await agents.change("acme", "watchman", {}, author=ADA)
 
 
 @pytest.mark.spec("P7", "P15")
@@ -115,14 +117,14 @@ async def test_changes_at_once_are_all_made(store: str) -> None:
         row = await kept(kernel)
         agents = StoredAgents(kernel, Registry.of([eyes, ears]))
         patches = [{"description": "d"}, {"tags": ["t"]}, {"instructions": ["i"]}, {"system_prompt": "s"}]
-        await asyncio.gather(*(agents.change("acme", row.id, patch) for patch in patches))
+        await asyncio.gather(*(agents.change("acme", row.id, patch, author=ADA) for patch in patches))
         now = (await agents.get("acme", row.id)).row
         assert now is not None
         assert (now.description, now.tags, now.instructions, now.system_prompt) == ("d", ("t",), ("i",), "s")
         assert now.version == 5
         with pytest.raises(Outdated, match="version 5"):
-            await agents.change("acme", row.id, {"tags": []}, version=4)
-        assert (await agents.change("acme", row.id, {"tags": []}, version=5)).version == 6
+            await agents.change("acme", row.id, {"tags": []}, version=4, author=ADA)
+        assert (await agents.change("acme", row.id, {"tags": []}, version=5, author=ADA)).version == 6
 
 
 @pytest.mark.spec("P7")
@@ -132,5 +134,5 @@ async def test_a_patch_that_does_not_fit_changes_nothing(store: str) -> None:
         agents = StoredAgents(kernel, Registry.of([eyes, ears]))
         for patch in ({"name": None}, {"tags": 5}, {"unheard_of": None}, {"name": "ok", "status": "asleep"}):
             with pytest.raises(InvalidArguments):
-                await agents.change("acme", row.id, patch)
+                await agents.change("acme", row.id, patch, author=ADA)
         assert (await agents.get("acme", row.id)).row == row

@@ -8,6 +8,7 @@ import pytest
 from pydantic import BaseModel
 
 from capset import Capability, Kernel, Preset, Principal, Registry, Session, tool
+from capset.adapters.agent_guard import Author
 from capset.adapters.stored_agents import StoredAgents
 from capset.definitions.capabilities import AnyCapability
 from capset.errors import DefinitionError, InvalidArguments
@@ -15,6 +16,8 @@ from capset.stores.base import CapabilityRow
 from capset.wire.agents import AgentInput, agent_detail, entry_of_row
 from tests.adapters.shelf import ENTRY, REGISTRY, lamp, tools_of
 from tests.kernel.support import records_of
+
+ADA = Author("user:ada")
 
 
 def given(*capabilities: Any, **more: Any) -> AgentInput:
@@ -25,13 +28,13 @@ def given(*capabilities: Any, **more: Any) -> AgentInput:
 async def test_an_entry_comes_back_as_it_was_and_a_plain_id_as_one(store: str) -> None:
     async with Kernel(store) as kernel:
         agents = StoredAgents(kernel, REGISTRY)
-        row = await agents.create("acme", given(ENTRY, {"id": "lamp", "presets": {}}))
+        row = await agents.create("acme", given(ENTRY, {"id": "lamp", "presets": {}}), author=ADA)
         assert agent_detail(row).plain()["capabilities"] == [ENTRY, "lamp"]
         loaded = await agents.get("acme", row.id)
         assert (loaded.row, loaded.notices) == (row, ())
         assert kernel.compose(loaded.agent).static_hash == row.static_hash
         assert tools_of(loaded.agent) == {"s_look", "torch"}
-        named = await agents.create("acme", given("bookshelf"))
+        named = await agents.create("acme", given("bookshelf"), author=ADA)
         assert agent_detail(named).plain()["capabilities"] == ["shelf"], "an alias is written as what it stands for"
 
 
@@ -39,15 +42,19 @@ async def test_an_entry_comes_back_as_it_was_and_a_plain_id_as_one(store: str) -
 async def test_a_patch_replaces_the_list_and_a_choice_is_a_change(store: str) -> None:
     async with Kernel(store) as kernel:
         agents = StoredAgents(kernel, REGISTRY)
-        row = await agents.create("acme", given("lamp", {"id": "shelf", "config": {"count": 1}}))
-        same = await agents.change("acme", row.id, {"capabilities": ["lamp", {"id": "shelf", "config": {"count": 1}}]})
+        row = await agents.create("acme", given("lamp", {"id": "shelf", "config": {"count": 1}}), author=ADA)
+        same = await agents.change(
+            "acme", row.id, {"capabilities": ["lamp", {"id": "shelf", "config": {"count": 1}}]}, author=ADA
+        )
         assert same == row, "what changes nothing makes no version"
         with pytest.raises(DefinitionError, match=r"capabilities\.1\.config\.count"):
-            await agents.change("acme", row.id, {"capabilities": ["lamp", {"id": "shelf", "config": {"count": True}}]})
-        other = await agents.change("acme", row.id, {"capabilities": [{**ENTRY, "config": None}]})
+            await agents.change(
+                "acme", row.id, {"capabilities": ["lamp", {"id": "shelf", "config": {"count": True}}]}, author=ADA
+            )
+        other = await agents.change("acme", row.id, {"capabilities": [{**ENTRY, "config": None}]}, author=ADA)
         assert (other.version, other.static_hash == row.static_hash) == (2, False)
         assert agent_detail(other).plain()["capabilities"] == [{k: v for k, v in ENTRY.items() if k != "config"}]
-        cleared = await agents.change("acme", row.id, {"capabilities": None})
+        cleared = await agents.change("acme", row.id, {"capabilities": None}, author=ADA)
         assert cleared.capabilities == ()
 
 
@@ -57,16 +64,18 @@ async def test_nothing_is_kept_of_what_does_not_fit(store: str) -> None:
         agents = StoredAgents(kernel, REGISTRY)
         wrong = given("soon", {"id": "shelf", "presets": {"x": True}, "config": {"count": 0}}, "bookshelf")
         with pytest.raises(DefinitionError) as refused:
-            await agents.create("acme", wrong)
+            await agents.create("acme", wrong, author=ADA)
         assert [field.path for field in refused.value.fields] == [
             "capabilities.0",
             "capabilities.1.presets.x",
             "capabilities.1.config.count",
             "capabilities.2",
         ]
-        row = await agents.create("acme", given("lamp"))
+        row = await agents.create("acme", given("lamp"), author=ADA)
         with pytest.raises(InvalidArguments):
-            await agents.change("acme", row.id, {"capabilities": [{"id": "shelf", "presets": {"burning": 1}}]})
+            await agents.change(
+                "acme", row.id, {"capabilities": [{"id": "shelf", "presets": {"burning": 1}}]}, author=ADA
+            )
         assert (await agents.get("acme", row.id)).row == row
 
 
@@ -95,14 +104,14 @@ async def test_a_choice_that_has_gone_since_is_left_out_and_told(
     later: AnyCapability, gone: set[str], store: str
 ) -> None:
     async with Kernel(store) as kernel:
-        row = await StoredAgents(kernel, REGISTRY).create("acme", given("lamp", ENTRY))
+        row = await StoredAgents(kernel, REGISTRY).create("acme", given("lamp", ENTRY), author=ADA)
         agents = StoredAgents(kernel, Registry.of([lamp, later]))
         loaded = await agents.get("acme", row.id)
         assert tools_of(loaded.agent) == {"s_look"}, "what still fits holds"
         assert {notice.split(" without ")[1].split(",")[0] for notice in loaded.notices} == gone
         assert all(notice.startswith("capability 'shelf'") for notice in loaded.notices)
         assert loaded.row == row, "what is kept is kept: it may come back"
-        archived = await agents.change("acme", row.id, {"status": "archived"})
+        archived = await agents.change("acme", row.id, {"status": "archived"}, author=ADA)
         assert (archived.capabilities, archived.status) == (row.capabilities, "archived")
         back = await StoredAgents(kernel, REGISTRY).get("acme", row.id)
         assert (kernel.compose(back.agent).static_hash, back.notices) == (row.static_hash, ())
@@ -111,7 +120,9 @@ async def test_a_choice_that_has_gone_since_is_left_out_and_told(
 @pytest.mark.spec("P3", "C10")
 async def test_a_capability_that_was_renamed_is_found_by_its_old_name(store: str) -> None:
     async with Kernel(store) as kernel:
-        row = await StoredAgents(kernel, Registry.of([Capability("bookshelf")])).create("acme", given("bookshelf"))
+        row = await StoredAgents(kernel, Registry.of([Capability("bookshelf")])).create(
+            "acme", given("bookshelf"), author=ADA
+        )
         loaded = await StoredAgents(kernel, REGISTRY).get("acme", row.id)
         assert (tools_of(loaded.agent), loaded.notices) == ({"look", "put"}, ())
 
@@ -119,7 +130,7 @@ async def test_a_capability_that_was_renamed_is_found_by_its_old_name(store: str
 async def test_tools_are_called_and_recorded_under_their_names_here(store: str) -> None:
     async with Kernel(store) as kernel:
         agents = StoredAgents(kernel, REGISTRY)
-        row = await agents.create("acme", given(ENTRY))
+        row = await agents.create("acme", given(ENTRY), author=ADA)
         who = Principal("ada", org="acme")
         async with kernel.open((await agents.get("acme", row.id)).agent, principal=who) as session:
             for name in ("torch", "shelf.torch", "bookshelf.torch"):

@@ -32,6 +32,9 @@ async def test_capabilities(boss: Client) -> None:
     assert [one.id for one in (await boss.capabilities.list(text="workshop", status="available")).items] == ["workshop"]
     assert (await boss.capabilities.list(category="[i]Tests[/i]")).total == 1
     assert (await boss.capabilities.list(permission="session_files:read")).items[0].id == "session_file_system"
+    first = await boss.capabilities.list(limit=2)
+    assert ([one.id for one in first.items], first.next) == ([one.id for one in page.items[:2]], page.items[1].id)
+    assert [one.id async for one in boss.capabilities.all()] == [one.id for one in page.items]
     detail = await boss.capabilities.get("test_math")
     assert detail.tools[0].schema_["required"] == ["a", "b"]
     with pytest.raises(NotFound, match="did you mean 'test_math'"):

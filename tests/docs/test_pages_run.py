@@ -12,6 +12,7 @@ import pytest
 from tests.docs.test_snippets import ROOT, blocks
 
 PAGES = [
+    "agents",
     "approvals",
     "audit",
     "using-capabilities",

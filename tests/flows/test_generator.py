@@ -91,6 +91,20 @@ async def test_the_runner_is_told_what_is_wanted() -> None:
     assert told == [("judge", Draft(text="x"), ["good", "why"]), ("plain", "x", None)]
 
 
+@pytest.mark.spec("C37", "P4")
+async def test_the_runner_is_told_which_model_an_agent_names() -> None:
+    told: list[str | None] = []
+
+    class Asking:
+        async def run(self, turn: Turn) -> Any:
+            told.append(turn.model)
+            return "said"
+
+    for block in (Agent("named", model="openai:gpt-9"), Agent("open"), Generator("plain")):
+        await run(block, "x", runner=Asking())
+    assert told == ["openai:gpt-9", None, None]
+
+
 async def test_its_input_is_checked_before_any_step() -> None:
     runner = ScriptedRunner({"judge": [Say("never")]})
     with pytest.raises(InvalidArguments, match="Invalid input for the block 'judge'"):

@@ -60,6 +60,10 @@ def steps(document: dict[str, Any], whose: Belongings) -> list[Step]:
     bodies: dict[str, dict[str, Any]] = {
         "create_agent": {"json": {"name": "mine", "capabilities": ["kit"]}},
         "change_agent": {"json": {"description": "changed"}},
+        "preview_agent": {"json": {"name": "mine", "capabilities": ["kit"]}},
+        "preview_agent_change": {"json": {"description": "changed"}},
+        "rollback_agent": {"json": {"version": 1}},
+        "diff_agent_versions": {"params": {"before": 1}},
         "create_session": {"json": {"agent_id": whose.agent}},
         "change_session": {"json": {"agent_version": None}},
         "send_message": {"json": {"content": "hello"}},
@@ -80,6 +84,12 @@ def steps(document: dict[str, Any], whose: Belongings) -> list[Step]:
         "get_agent": "agent",
         "change_agent": "agent",
         "archive_agent": "agent",
+        "preview_agent": "",
+        "preview_agent_change": "agent",
+        "list_agent_versions": "agent",
+        "get_agent_version": "agent",
+        "rollback_agent": "agent",
+        "diff_agent_versions": "agent",
         "create_session": "agent",
         "list_sessions": "",
         "get_session": "session",
@@ -112,6 +122,7 @@ def steps(document: dict[str, Any], whose: Belongings) -> list[Step]:
         "check_config": "",
         "healthz": "",
         "readyz": "",
+        "metrics": "",
     }
     targets = {
         "": "kit",
@@ -131,6 +142,7 @@ def steps(document: dict[str, Any], whose: Belongings) -> list[Step]:
             of = known[name]
             target = targets[of]
             path = template.replace("{id}", target).replace("{path}", "secret.txt").replace("{hash}", target)
+            path = path.replace("{version}", "1")
             found.append(Step(name, method.upper(), path, of, bodies.get(name, {})))
     assert len(found) == len(known), "an operation has gone, or two share a name"
     last = ("delete_file", "delete_session", "archive_agent")  # what ends what the others are about

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Any
 
 from pydantic import ValidationError
 from pydantic_core import from_json, to_json
@@ -12,12 +12,10 @@ from pydantic_core import from_json, to_json
 from capset.definitions.configs import config_from
 from capset.definitions.misfits import misfits
 from capset.definitions.references import AnyRef
+from capset.definitions.strict_json import MAX_SIZE, size_of
 from capset.errors import DefinitionError, Field, NotFound, unknown
 from capset.kernel.registry import Registry
 from capset.wire.agents import CapabilityEntry
-
-_MAX_SIZE: Final = 1_048_576
-"""How many values and letters a config has at most. YAML can say a value once and mean it very often."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +100,8 @@ def _configured(ref: AnyRef, given: Mapping[str, Any]) -> tuple[AnyRef, list[Fie
     if model is None:
         return ref, [Field("config", f"the capability {ref.name!r} has no config")]
     try:
-        if _size(given, {}) > _MAX_SIZE:
-            return ref, [Field("config", f"a config has at most {_MAX_SIZE} values and letters")]
+        if size_of(given) > MAX_SIZE:
+            return ref, [Field("config", f"a config has at most {MAX_SIZE} values and letters")]
         text = to_json(given)
         from_json(text, allow_inf_nan=False)
     except (ValueError, RecursionError):  # serialisation errors of pydantic are ValueErrors
@@ -121,22 +119,3 @@ def _place(path: str) -> str:
 
 def _told(ref: AnyRef, error: DefinitionError) -> str:
     return error.message.removeprefix(f"capability {ref.name!r}: ")
-
-
-def _size(value: object, known: dict[int, int]) -> int:
-    """Return how many values and letters there are, each as often as it stands; what is shared is looked at once."""
-    place = id(value)
-    match value:
-        case str():
-            return len(value) + 1
-        case dict():
-            found = cast("dict[object, object]", value)
-            inside = [*found, *found.values()]
-        case list():
-            inside = cast("list[object]", value)
-        case _:
-            return 1
-    if place not in known:
-        known[place] = _MAX_SIZE + 1  # of one that holds itself
-        known[place] = 1 + sum(_size(one, known) for one in inside)
-    return known[place]

@@ -13,7 +13,9 @@ from pydantic import ValidationError
 from capset.adapters.agent_entries import refer
 from capset.adapters.plain_files import parse, read_text
 from capset.definitions.agents import Agent
-from capset.definitions.misfits import misfits
+from capset.definitions.misfits import SchemaMisfit, misfits
+from capset.definitions.references import AnyRef
+from capset.definitions.strict_json import bounded
 from capset.errors import DefinitionError, Field
 from capset.kernel.registry import Registry
 from capset.wire.agents import AgentShape, CapabilityEntry
@@ -49,15 +51,10 @@ def make_agent(shape: AgentShape, registry: Registry, where: str, *, is_new: boo
     Where ``is_new``, that is what is coming soon too (spec 5, P3).
     """
     referred = refer(shape.entries(), registry, is_new=is_new)
-    fields = [one.field for one in referred.misfits]
+    context, wrong = context_of(shape)
+    fields = [*wrong, *(one.field for one in referred.misfits)]
     try:
-        agent = Agent(
-            shape.name,
-            description=shape.description,
-            system_prompt=shape.system_prompt,
-            instructions=shape.instructions,
-            uses=referred.refs,
-        )
+        agent = agent_of(shape, referred.refs, context)
     except DefinitionError as error:
         if not fields:
             raise DefinitionError(f"{where}: {error.message}", hint=error.hint) from None
@@ -65,6 +62,30 @@ def make_agent(shape: AgentShape, registry: Registry, where: str, *, is_new: boo
     if fields:
         raise DefinitionError(_listed(f"{where}:", fields), fields=fields)
     return agent
+
+
+def agent_of(shape: AgentShape, refs: Iterable[AnyRef], context: Mapping[str, Any] | None) -> Agent:
+    """Return the agent of a shape with these references and this static context. Raises ``DefinitionError``."""
+    return Agent(
+        shape.name,
+        description=shape.description,
+        system_prompt=shape.system_prompt,
+        instructions=shape.instructions,
+        uses=refs,
+        model=shape.model,
+        static_context=context,
+    )
+
+
+def context_of(shape: AgentShape) -> tuple[dict[str, Any] | None, list[Field]]:  # JSON
+    """Return the static context of a shape, and what is wrong with it."""
+    if shape.static_context is None:
+        return None, []
+    try:
+        return bounded(shape.static_context), []
+    except SchemaMisfit as error:
+        places = [(one, "" if one.path == "(arguments)" else f".{one.path}") for one in error.fields]
+        return None, [replace(one, path=f"static_context{inside}") for one, inside in places]
 
 
 def _listed(heading: str, problems: Iterable[Field | str]) -> str:

@@ -108,3 +108,5 @@ _PARSERS: Final[dict[str, Callable[[str, str], Any]]] = {
     ".json": _parse_json,
     ".toml": _parse_toml,
 }
+ENDINGS: Final = tuple(_PARSERS)
+"""How the names of such files end, in lower case."""

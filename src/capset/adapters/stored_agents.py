@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final
 
-from pydantic import ValidationError
-
 from capset.adapters.agent_entries import Misfit, refer
-from capset.adapters.agent_file import make_agent
+from capset.adapters.agent_file import agent_of, make_agent
+from capset.adapters.agent_guard import Author, check_author, needs_admin
+from capset.adapters.agent_previews import Preview, preview_of
+from capset.adapters.agent_rows import definition_of_row, filled, patched, restored, row_of, text_of
 from capset.adapters.reopening import agent_in_code
+from capset.composition.compose import Composition
 from capset.definitions.agents import Agent
-from capset.definitions.misfits import misfits
-from capset.errors import Conflict, DefinitionError, InvalidArguments, NotFound, Outdated
+from capset.errors import Conflict, DefinitionError, NotFound, Outdated
 from capset.kernel.kernel import Kernel
 from capset.kernel.registry import Registry
-from capset.stores.base import AgentRow, CapabilityRow, SessionRow
-from capset.wire.agents import AgentInput, AgentShape, CapabilityEntry, entry_of_row
+from capset.stores.base import AgentRow, SessionRow
+from capset.wire.agents import AgentInput, AgentShape
 
 _CACHED: Final = 1_000
 _TRIES: Final = 20
@@ -48,14 +50,20 @@ class StoredAgents:
         # One object for one definition, so that the kernel composes it once.
         self._cached = lru_cache(_CACHED)(self._load)
 
-    async def create(self, org: str | None, given: AgentInput) -> AgentRow:
+    @property
+    def defined(self) -> tuple[Agent, ...]:
+        """The agents that are defined in code, by name."""
+        return tuple(self._registry.agents.values())
+
+    async def create(self, org: str | None, given: AgentInput, *, author: Author) -> AgentRow:
         """Keep a new agent and return it.
 
-        Raises ``DefinitionError``, naming everything that cannot be had, or a conflict.
+        Raises ``DefinitionError``, naming everything that cannot be had, or a conflict; and ``PermissionDenied``,
+        naming what only an administrator enables.
         """
         now = self._kernel.now()
         empty = AgentRow(self._kernel.new_id(), org, "", "", "", (), (), (), "active", 1, "", now, now)
-        row = self._filled(empty, given)
+        row = replace(self._filled(empty, given, author), author=author.name)
         await self._kernel.store.agents.create(row)
         return row
 
@@ -70,7 +78,7 @@ class StoredAgents:
 
     def loaded(self, row: AgentRow) -> Loaded:
         """Return a stored agent ready for use, or with a notice of why it cannot be used as it is any more."""
-        agent, gone = self._cached(json.dumps(_definition(row)))
+        agent, gone = self._cached(json.dumps(definition_of_row(row)))
         try:
             notices = self._kernel.compose(agent).notices
         except DefinitionError as error:  # what is installed has changed since
@@ -90,23 +98,87 @@ class StoredAgents:
         id: str,
         patch: Mapping[str, Any],  # any JSON
         *,
+        author: Author,
         version: int | None = None,
     ) -> AgentRow:
         """Change an agent by a JSON merge patch (RFC 7396; null clears), whole or not at all, and return it.
 
-        Raises ``InvalidArguments`` or ``DefinitionError`` for what does not fit, ``Outdated`` if the agent has another
-        version than the one expected, and ``Conflict`` for one that is defined in code.
+        Raises ``InvalidArguments`` or ``DefinitionError`` for what does not fit, ``PermissionDenied``, naming what only
+        an administrator enables, ``Outdated`` if the agent has another version than the one expected, and ``Conflict``
+        for one that is defined in code.
         """
-        if id in self._registry.agents:
-            raise Conflict(f"the agent {id!r} is defined in code and cannot be changed here")
+        return await self._write(org, id, lambda row: patched(row, patch), author, version)
+
+    async def rollback(
+        self, org: str | None, id: str, to: int, *, author: Author, version: int | None = None
+    ) -> AgentRow:
+        """Write again what one version of an agent said, but for its status, as its next version, and return that.
+
+        Raises ``NotFound`` for a version that there is not, and what ``change`` raises: of what it said something may
+        be gone by now.
+        """
+        self._check_stored(id)
+        await self._row(org, id)
+        kept = await self._kernel.store.agents.version(org, id, to)
+        if kept is None:
+            raise _no_version(id, to)
+        return await self._write(org, id, lambda row: restored(kept, row.status), author, version)
+
+    async def at(self, org: str | None, id: str, version: int) -> Loaded:
+        """Return an agent as it was in one version, without what has gone since; one in code has its first alone.
+
+        Raises ``NotFound``.
+        """
+        loaded = await self.get(org, id)
+        if loaded.row is None:
+            if version != 1:
+                raise _no_version(id, version)
+            return loaded
+        row = await self._kernel.store.agents.version(org, id, version)
+        if row is None:
+            raise _no_version(id, version)
+        return self.loaded(row)
+
+    async def preview(self, given: AgentInput) -> Preview:
+        """Return what a new agent would be. Nothing is kept."""
+        return await asyncio.to_thread(preview_of, given, self._registry, None)
+
+    async def preview_change(
+        self,
+        org: str | None,
+        id: str,
+        patch: Mapping[str, Any],  # any JSON
+    ) -> Preview:
+        """Return what a merge patch would make of an agent; of one that is defined in code, what it is.
+
+        Raises ``NotFound``, ``InvalidArguments`` for a patch that does not fit, and ``Conflict`` for one that says
+        anything of an agent that is defined in code.
+        """
+        if patch:
+            self._check_stored(id)
+        loaded = await self.get(org, id)
+        if loaded.row is None:
+            return Preview(loaded.agent)
+        given = patched(loaded.row, patch)
+        return await asyncio.to_thread(preview_of, given, self._registry, self._composed(loaded.row))
+
+    async def _write(
+        self,
+        org: str | None,
+        id: str,
+        make: Callable[[AgentRow], AgentInput],
+        author: Author,
+        version: int | None,
+    ) -> AgentRow:
+        self._check_stored(id)
         for _ in range(_TRIES):
             row = await self._row(org, id)
             if version is not None and version != row.version:
                 raise Outdated(f"the agent {id!r} has the version {row.version}, not {version}")
-            changed = self._filled(row, _patched(row, patch))
-            if replace(changed, capabilities=row.capabilities) == row and _text(changed) == _text(row):
+            changed = self._filled(row, make(row), author)
+            if (changed.tags, changed.status) == (row.tags, row.status) and text_of(changed) == text_of(row):
                 return row
-            changed = replace(changed, version=row.version + 1, updated_at=self._kernel.now())
+            changed = replace(changed, version=row.version + 1, updated_at=self._kernel.now(), author=author.name)
             if await self._kernel.store.agents.replace(changed):
                 return changed
         raise Conflict(f"the agent {id!r} is being changed by others all the time; try again later")
@@ -117,54 +189,40 @@ class StoredAgents:
             raise NotFound(f"there is no agent {id!r}")
         return row
 
-    def _filled(self, row: AgentRow, given: AgentInput) -> AgentRow:
-        row = replace(row, tags=tuple(dict.fromkeys(given.tags)), status=given.status)
-        entries = given.entries()
-        filled = replace(
-            row,
-            name=given.name,
-            description=given.description,
-            system_prompt=given.system_prompt,
-            instructions=tuple(given.instructions),
-            capabilities=tuple(map(_row, entries)),
-        )
-        if _text(filled) == _text(row):
-            return row  # so that one whose capability has gone can still be archived
+    def _check_stored(self, id: str) -> None:
+        if id in self._registry.agents:
+            raise Conflict(f"the agent {id!r} is defined in code and cannot be changed here")
+
+    def _filled(self, row: AgentRow, given: AgentInput, author: Author) -> AgentRow:
+        changed = filled(row, given)
+        if text_of(changed) == text_of(row):
+            return changed  # so that one whose capability has gone can still be archived
         agent = make_agent(given, self._registry, f"agent {given.name!r}", is_new=True)
+        composition = self._kernel.compose(agent)
+        if not author.is_admin:
+            check_author(author, needs_admin(composition, self._composed(row)))
         return replace(
-            filled,
+            changed,
             instructions=agent.instructions,
-            capabilities=tuple(replace(_row(one), id=self._registry.get(one.id).name) for one in entries),
-            static_hash=self._kernel.compose(agent).static_hash,
+            capabilities=tuple(replace(row_of(one), id=self._registry.get(one.id).name) for one in given.entries()),
+            static_hash=composition.static_hash,
         )
+
+    def _composed(self, row: AgentRow) -> Composition | None:
+        """Return what a stored agent is now; ``None`` for one that cannot be composed any more, and a new one."""
+        if not row.static_hash:
+            return None
+        try:
+            return self._kernel.compose(self._cached(json.dumps(definition_of_row(row)))[0])
+        except DefinitionError:
+            return None
 
     def _load(self, definition: str) -> tuple[Agent, tuple[str, ...]]:
         """Return the agent of a definition, and what of its capabilities is gone."""
         shape = AgentShape.model_validate_json(definition)
         referred = refer(shape.entries(), self._registry)
-        agent = Agent(
-            shape.name,
-            description=shape.description,
-            system_prompt=shape.system_prompt,
-            instructions=shape.instructions,
-            uses=referred.refs,
-        )
+        agent = agent_of(shape, referred.refs, shape.static_context)
         return agent, tuple(_notice(one, self._registry) for one in referred.misfits)
-
-
-def _row(entry: CapabilityEntry) -> CapabilityRow:
-    return CapabilityRow(entry.id, entry.presets or {}, entry.config, entry.prefix, entry.rename or {})
-
-
-def _definition(row: AgentRow) -> dict[str, Any]:  # JSON
-    texts = {name: getattr(row, name) for name in ("name", "description", "system_prompt")}
-    capabilities = [one if isinstance(one, str) else one.plain() for one in map(entry_of_row, row.capabilities)]
-    return {**texts, "instructions": list(row.instructions), "capabilities": capabilities}
-
-
-def _text(row: AgentRow) -> str:
-    """Return a definition as text, by which two are told apart: to Python, 1 and true are equal."""
-    return json.dumps(_definition(row), sort_keys=True)
 
 
 def _notice(one: Misfit, registry: Registry) -> str:
@@ -175,13 +233,5 @@ def _notice(one: Misfit, registry: Registry) -> str:
     return f"capability {one.id!r} is gone: it is not installed here"
 
 
-def _patched(row: AgentRow, patch: Mapping[str, Any]) -> AgentInput:
-    """Return what a patch makes of an agent; its members are texts and lists, which a patch replaces whole."""
-    there: dict[str, Any] = {**_definition(row), "tags": list(row.tags), "status": row.status}
-    # What there is not cannot be cleared either: it may be a slip of the pen.
-    cleared = {name: value for name, value in {**there, **patch}.items() if value is not None or name not in there}
-    try:
-        return AgentInput.model_validate(cleared)
-    except ValidationError as error:
-        fields = misfits(error, list(AgentInput.model_fields), cleared)
-        raise InvalidArguments(f"Invalid agent: {'; '.join(map(str, fields))}", fields=fields) from None
+def _no_version(id: str, version: int) -> NotFound:
+    return NotFound(f"the agent {id!r} has no version {version}")

@@ -7,6 +7,12 @@ from typing import Annotated
 
 import typer
 
+from capset.cli.agents.looking import list_command as list_agents_command
+from capset.cli.agents.looking import show_command as show_agent_command
+from capset.cli.agents.versions import diff_command as diff_agent_command
+from capset.cli.agents.versions import preview_command, versions_command
+from capset.cli.agents.writing import archive_command, change_command, rollback_command
+from capset.cli.agents.writing import create_command as create_agent_command
 from capset.cli.approvals import approve_command, reject_command, show_command
 from capset.cli.approvals import list_command as list_approvals_command
 from capset.cli.audit.export import export_command
@@ -17,6 +23,9 @@ from capset.cli.audit.verify import verify_command
 from capset.cli.call import call_command
 from capset.cli.check import check_command
 from capset.cli.compose import compose_command
+from capset.cli.db.backup import backup_command
+from capset.cli.db.check import check_command as check_db_command
+from capset.cli.db.upgrade import upgrade_command
 from capset.cli.demo import demo_command
 from capset.cli.describe import describe_command
 from capset.cli.diff import diff_command
@@ -43,7 +52,9 @@ app = typer.Typer(
     add_completion=False,
 )
 audit = typer.Typer(help="Read, check, sign and cut the record of every attempt.", no_args_is_help=True)
+agents = typer.Typer(help="List, write, compare and preview the agents that are stored.", no_args_is_help=True)
 approvals = typer.Typer(help="List, approve and reject the calls that somebody has to approve.", no_args_is_help=True)
+db = typer.Typer(help="Upgrade, check and back up a database.", no_args_is_help=True)
 key = typer.Typer(help="Make, list and revoke API keys for the server.", no_args_is_help=True)
 sessions = typer.Typer(help="List, make, move and delete sessions, and follow their events.", no_args_is_help=True)
 app.command("list")(list_command)
@@ -62,6 +73,16 @@ app.add_typer(key, name="key")
 key.command("create")(create_command)
 key.command("list")(list_keys_command)
 key.command("revoke")(revoke_command)
+app.add_typer(agents, name="agents")
+agents.command("list")(list_agents_command)
+agents.command("show")(show_agent_command)
+agents.command("create")(create_agent_command)
+agents.command("change")(change_command)
+agents.command("archive")(archive_command)
+agents.command("versions")(versions_command)
+agents.command("diff")(diff_agent_command)
+agents.command("rollback")(rollback_command)
+agents.command("preview")(preview_command)
 app.add_typer(sessions, name="sessions")
 sessions.command("list")(list_sessions_command)
 sessions.command("show")(show_session_command)
@@ -79,6 +100,10 @@ audit.command("keygen")(keygen_command)
 audit.command("checkpoint")(checkpoint_command)
 audit.command("checkpoints")(checkpoints_command)
 audit.command("prune")(prune_command)
+app.add_typer(db, name="db")
+db.command("upgrade")(upgrade_command)
+db.command("check")(check_db_command)
+db.command("backup")(backup_command)
 app.add_typer(approvals, name="approvals")
 approvals.command("list")(list_approvals_command)
 approvals.command("show")(show_command)

@@ -46,8 +46,8 @@ Listed = tuple[Sequence[CapabilityShape], Mapping[str, CapabilityDetail]]
 
 
 async def _list_there(client: Client, category: str | None, *, with_details: bool) -> Listed:
-    page = await client.capabilities.list(category=category)
-    return page.items, {one.id: await client.capabilities.get(one.id) for one in page.items if with_details}
+    found = [one async for one in client.capabilities.all(category=category)]
+    return found, {one.id: await client.capabilities.get(one.id) for one in found if with_details}
 
 
 def _show(

@@ -9,6 +9,8 @@ from capset.client.address import path_of
 from capset.client.connection import Connection, if_match, json_bytes
 from capset.client.paging import LARGEST, every
 from capset.stores.base import AgentStatus
+from capset.wire.agent_previews import PreviewShape
+from capset.wire.agent_versions import AgentDiffShape, VersionPageShape
 from capset.wire.agents import AgentDetail, AgentInput, AgentPageShape
 
 
@@ -19,7 +21,11 @@ class Agents:
         self._connection = connection
 
     async def create(self, agent: AgentInput) -> AgentDetail:
-        """Make an agent. Raises ``DefinitionError``, naming every capability that cannot be had, and every conflict."""
+        """Make an agent.
+
+        Raises ``DefinitionError``, naming every capability that cannot be had, or a conflict, and ``PermissionDenied``,
+        naming what only an administrator enables.
+        """
         return await self._connection.send(AgentDetail, "POST", path_of("agents"), json_bytes(agent.plain()))
 
     async def get(self, id: str) -> AgentDetail:
@@ -55,7 +61,8 @@ class Agents:
         """Change an agent by a JSON merge patch (RFC 7396): ``None`` clears a member. Every change makes a version.
 
         With ``version``, only if the agent has just this one; else it raises ``Outdated``. Raises ``Conflict`` for an
-        agent that is defined in code, and ``InvalidArguments`` or ``DefinitionError`` for what does not fit.
+        agent that is defined in code, ``InvalidArguments`` or ``DefinitionError`` for what does not fit, and
+        ``PermissionDenied``, naming what only an administrator enables.
         """
         headers = {"Content-Type": "application/merge-patch+json", **if_match(version)}
         path = path_of("agents", id)
@@ -64,3 +71,47 @@ class Agents:
     async def archive(self, id: str, *, version: int | None = None) -> None:
         """Archive an agent: it takes no new sessions; those that it has stay. Raises as ``change`` does."""
         await self._connection.delete(path_of("agents", id), headers=if_match(version))
+
+    async def versions(self, id: str, *, limit: int = 50, cursor: str | None = None) -> VersionPageShape:
+        """List the versions of an agent, newest first; ``limit`` is 1–200, ``cursor`` the ``next`` of a page."""
+        return await self._connection.get(
+            VersionPageShape, path_of("agents", id, "versions"), {"limit": limit, "cursor": cursor}
+        )
+
+    async def version(self, id: str, version: int) -> AgentDetail:
+        """Return an agent as it was in one version. Raises ``NotFound``."""
+        return await self._connection.get(AgentDetail, path_of("agents", id, "versions", str(version)))
+
+    async def rollback(self, id: str, to: int, *, version: int | None = None) -> AgentDetail:
+        """Write again what the version ``to`` said, but for the status, as the next one.
+
+        With ``version``, only if the agent has just this one. Raises ``NotFound`` for a version that there is not, and
+        what ``change`` raises.
+        """
+        path, body = path_of("agents", id, "rollback"), json_bytes({"version": to})
+        return await self._connection.send(AgentDetail, "POST", path, body, if_match(version))
+
+    async def diff(self, id: str, before: int, after: int | None = None) -> AgentDiffShape:
+        """Compare two versions of an agent, ``after`` the present one by default. Raises ``NotFound``."""
+        query = {"before": before, "after": after}
+        return await self._connection.get(AgentDiffShape, path_of("agents", id, "diff"), query)
+
+    async def preview(self, agent: AgentInput) -> PreviewShape:
+        """Return what a new agent would be, with everything that is wrong with it; nothing is kept."""
+        return await self._connection.send(
+            PreviewShape, "POST", path_of("agents", "preview"), json_bytes(agent.plain())
+        )
+
+    async def preview_change(
+        self,
+        id: str,
+        patch: Mapping[str, Any],  # any JSON
+    ) -> PreviewShape:
+        """Return what a merge patch would make of an agent, ``{}`` what it is; nothing is kept.
+
+        Raises ``NotFound``, ``InvalidArguments`` for a patch that does not fit, and ``Conflict`` for one of an agent
+        that is defined in code.
+        """
+        headers = {"Content-Type": "application/merge-patch+json"}
+        path = path_of("agents", id, "preview")
+        return await self._connection.send(PreviewShape, "POST", path, json_bytes(patch), headers)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
+
 from capset.client.address import path_of
 from capset.client.connection import Connection
+from capset.client.paging import LARGEST, every
 from capset.definitions.capabilities import Status
-from capset.wire.capabilities import CapabilityDetail, CapabilityPageShape
+from capset.wire.capabilities import CapabilityDetail, CapabilityPageShape, CapabilityShape
 
 
 class Capabilities:
@@ -21,14 +24,30 @@ class Capabilities:
         category: str | None = None,
         permission: str | None = None,
         text: str | None = None,
+        limit: int = LARGEST,
+        cursor: str | None = None,
     ) -> CapabilityPageShape:
-        """List the capabilities that fit everything given, by id; they have one page.
+        """List the capabilities that fit everything given, by id.
 
         ``permission`` is one that a tool of theirs needs; ``text`` is looked for in ids, aliases, names and
-        descriptions.
+        descriptions. ``limit`` is 1–200, ``cursor`` the ``next`` of the page before.
         """
         query = {"status": status, "category": category, "permission": permission, "text": text}
-        return await self._connection.get(CapabilityPageShape, path_of("capabilities"), query)
+        page = {"limit": limit, "cursor": cursor}
+        return await self._connection.get(CapabilityPageShape, path_of("capabilities"), query | page)
+
+    def all(
+        self,
+        *,
+        status: Status | None = None,
+        category: str | None = None,
+        permission: str | None = None,
+        text: str | None = None,
+    ) -> AsyncGenerator[CapabilityShape]:
+        """Iterate over all capabilities that fit, page by page."""
+        return every(
+            lambda cursor: self.list(status=status, category=category, permission=permission, text=text, cursor=cursor)
+        )
 
     async def get(self, id: str) -> CapabilityDetail:
         """Return one capability, by its id or an alias, with all that it can bring. Raises ``NotFound``."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from pydantic import BaseModel
 
@@ -18,6 +18,10 @@ from capset.definitions.references import CapabilityRef, DynamicUses, checked_us
 from capset.definitions.resources import AnyResource, Documents
 from capset.definitions.scopes import Scope
 from capset.definitions.toolkits import Member
+from capset.errors import DefinitionError
+
+MAX_MODEL: Final = 200
+"""Letters of the name of a model."""
 
 
 class Agent(Block):
@@ -26,10 +30,11 @@ class Agent(Block):
     Frozen, and told apart by identity; ``composition.static_hash`` says whether two are the same in substance.
     """
 
-    __slots__ = ("static_context",)
+    __slots__ = ("model", "static_context")
 
     kind: ClassVar[BlockKind] = "generator"
 
+    model: str | None
     static_context: Mapping[str, Any]
 
     def __init__(
@@ -50,12 +55,14 @@ class Agent(Block):
         model_settings: Mapping[str, Any] | None = None,
         hooks: Hooks | None = None,
         static_context: Mapping[str, Any] | None = None,
+        model: str | None = None,
     ) -> None:
         """Check and freeze everything. Raises ``DefinitionError``, naming the agent.
 
         What it declares itself is as on a ``Capability``; its ``policies`` gate every tool that it has.
         ``static_context``, values of the host's own by name, is where a session host begins to merge the context of a
-        turn (spec 2, F24); it is never hashed, and no model sees it.
+        turn (spec 2, F24); it is never hashed, and no model sees it. ``model`` names the model that whoever runs its
+        turns is to use, in that runner's own words, 1–200 letters; it is not hashed either (F7).
         """
         owner = f"agent {name!r}"
         part = make_part(
@@ -79,8 +86,18 @@ class Agent(Block):
             part=part,
         )
         self.static_context = text_keyed(f"{owner}: static_context", {} if static_context is None else static_context)
+        self.model = None if model is None else _model(owner, model)
         self.freeze()
 
     async def run(self, running: Running, input: Any) -> Any:
         """Let the kernel's generator runner work with what the agent has, and return what it says."""
         return await running.generate(input, None)
+
+
+def _model(owner: str, model: str) -> str:
+    if not 1 <= len(checked_text(f"{owner}: model", model)) <= MAX_MODEL:
+        raise DefinitionError(
+            f"{owner}: model must name a model in 1–{MAX_MODEL} letters; got {model!r:.80}",
+            hint="leave it out, and whoever runs the agent chooses",
+        )
+    return model

@@ -13,6 +13,8 @@ MAX_LEVELS: Final = 100
 """Levels of lists and objects; what is deeper would have to be walked with care everywhere."""
 MAX_INTEGER: Final = 10**4000
 """Python writes no integer of more than 4,300 decimal digits."""
+MAX_SIZE: Final = 1_048_576
+"""How many values and letters data of a definition has at most. YAML can say a value once and mean it very often."""
 
 
 def parsed(text: bytes | str) -> Any:  # JSON is of many types
@@ -70,6 +72,40 @@ def copied(value: Any, place: tuple[int | str, ...] = (), most: int = MAX_LEVELS
             raise _misfit(
                 place, "Input should be JSON data: an object, an array, a string, a number, a boolean or null"
             )
+
+
+def bounded(value: Any) -> Any:
+    """Return a copy as ``copied`` does, of ``MAX_SIZE`` values and letters at most. Raises ``SchemaMisfit``."""
+    try:
+        size = size_of(value)
+    except RecursionError:
+        raise _too_deep(MAX_LEVELS) from None
+    if size > MAX_SIZE:
+        raise _misfit((), f"Input should have at most {MAX_SIZE} values and letters")
+    return copied(value)
+
+
+def size_of(value: object, known: dict[int, int] | None = None) -> int:
+    """Return how many values and letters there are, each as often as it stands; what is shared is looked at once.
+
+    Raises ``RecursionError`` for what is nested too deeply.
+    """
+    known = {} if known is None else known
+    place = id(value)
+    match value:
+        case str():
+            return len(value) + 1
+        case dict():
+            found = cast("dict[object, object]", value)
+            inside = [*found, *found.values()]
+        case list():
+            inside = cast("list[object]", value)
+        case _:
+            return 1
+    if place not in known:
+        known[place] = MAX_SIZE + 1  # of one that holds itself
+        known[place] = 1 + sum(size_of(one, known) for one in inside)
+    return known[place]
 
 
 def _text(text: str, place: tuple[int | str, ...]) -> str:

@@ -10,8 +10,10 @@ from typing import Any, Final
 from capset.definitions.agents import Agent
 from capset.definitions.blocks import Block
 from capset.definitions.configs import config_data
+from capset.definitions.misfits import SchemaMisfit
 from capset.definitions.parts import Part
 from capset.definitions.references import AnyRef
+from capset.definitions.strict_json import bounded
 
 ONLY_IN_CODE: Final = "only_in_code"
 """The member of a definition that names what it cannot say; no agent file has one, so that none is taken for whole."""
@@ -26,9 +28,17 @@ def definition_of(block: Block) -> str:
         "instructions": list(block.instructions),
         "capabilities": [entry_of(one) for one in block.uses if not callable(one)],
     }
+    if isinstance(block, Agent):
+        definition |= own_of(block)
     if unsaid := list(_unsaid(block)):
         definition[ONLY_IN_CODE] = unsaid
     return json.dumps(definition, ensure_ascii=False)
+
+
+def own_of(agent: Agent) -> dict[str, Any]:  # JSON
+    """Return the model and the static context of an agent, without what it leaves out, or is no JSON data."""
+    said = {"model": agent.model, "static_context": _context(agent) or None}
+    return {name: value for name, value in said.items() if value is not None}
 
 
 def entry_of(ref: AnyRef) -> str | dict[str, Any]:  # JSON
@@ -47,6 +57,8 @@ def _unsaid(block: Block) -> Iterator[str]:
     """Yield the names of what an agent file has no words for."""
     if type(block) is not Agent:
         yield f"a {block.kind} of its own"
+    if isinstance(block, Agent) and _context(block) is None:
+        yield "static_context"
     for surface in fields(Part):
         if surface.name not in ("instructions", "declared") and getattr(block.part, surface.name):
             yield surface.name
@@ -57,6 +69,13 @@ def _unsaid(block: Block) -> Iterator[str]:
             yield f"the narrowed tools of {one.name}"
         if not callable(one) and one.config is not None and _config(one) is None:
             yield f"the config of {one.name}"
+
+
+def _context(agent: Agent) -> dict[str, Any] | None:  # JSON
+    try:
+        return bounded(dict(agent.static_context))
+    except SchemaMisfit:
+        return None
 
 
 def _config(ref: AnyRef) -> dict[str, Any] | None:  # JSON

@@ -7,6 +7,7 @@ from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
+from capset.definitions.agents import Agent
 from capset.definitions.contents import ContextMessage
 from capset.definitions.messages import Json
 from capset.definitions.schemas import Schema
@@ -45,6 +46,12 @@ class Turn:
     def name(self) -> str:
         """The name of the generator, or of the agent."""
         return self._run.base.block.name
+
+    @property
+    def model(self) -> str | None:
+        """The model that the agent names, for the runner to use; ``None`` where it is the runner's to choose."""
+        block = self._run.base.block
+        return block.model if isinstance(block, Agent) else None
 
     async def step(self) -> ModelStep:
         """Return the next model step: dynamic ``uses``, context and snapshot are resolved for it (C26, C27).

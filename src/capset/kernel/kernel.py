@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterable, Coroutine, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterable, Coroutine, Generator, Iterable, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -32,6 +32,7 @@ from capset.kernel.definition import definition_of
 from capset.kernel.files import SessionFiles
 from capset.kernel.generating import GeneratorRunner
 from capset.kernel.invocation import Roads
+from capset.kernel.observing import Observer, host_observers
 from capset.kernel.pipeline import record_ended
 from capset.kernel.place import Place
 from capset.kernel.quotas import Spending
@@ -39,6 +40,7 @@ from capset.kernel.redacting import redactor_of
 from capset.kernel.secrets import EnvironmentSecrets
 from capset.kernel.serving import Serving
 from capset.kernel.session import Session
+from capset.kernel.stages.authentication import ANONYMOUS
 from capset.kernel.world import World
 from capset.stores.base import AuditLog, SessionRow, Store, make_store
 
@@ -57,6 +59,7 @@ class Kernel:
     ``secrets`` is what ``ctx.secret`` asks, by default the environment; ``generator`` runs the model steps of blocks.
     ``governance`` is what holds for every call; ``workspace`` the one folder of the host's that tools may read.
     ``checkpoints`` signs how far the records have come, and says how long they are kept; none and forever by default.
+    ``observers`` are told of every call; by default calls are traced where the host has set up OpenTelemetry.
     Entering opens it and leaving writes what is still to be written; both raise ``StoreError``.
     """
 
@@ -70,8 +73,10 @@ class Kernel:
         governance: Governance | None = None,
         workspace: str | Path | None = None,
         checkpoints: Checkpoints | None = None,
+        observers: Iterable[Observer] | None = None,
     ) -> None:
         self._checkpoints = checkpoints
+        self._observers = None if observers is None else tuple(observers)
         self._governance = governance or Governance()
         redactor_of(self._governance.redact)  # a pattern that is none is refused now, not once the store is open
         self._workspace = None if workspace is None else _folder(workspace)
@@ -98,6 +103,7 @@ class Kernel:
                 self._workspace,
                 Approvals,
                 record_ended,
+                host_observers() if self._observers is None else self._observers,
             )
         except BaseException:
             await self._store.close()
@@ -149,6 +155,21 @@ class Kernel:
         """How many tasks and threads were left behind so far, since they did not end when they were cancelled (K15)."""
         world = self._entered()
         return world.abandoned + world.threads.abandoned
+
+    @property
+    def observers(self) -> tuple[Observer, ...]:
+        """Who is told of every call."""
+        return self._entered().observers
+
+    @contextmanager
+    def observe(self, observer: Observer) -> Generator[None]:
+        """Tell another observer of the calls that begin while this is entered."""
+        world = self._entered()
+        world.observers = (*world.observers, observer)
+        try:
+            yield
+        finally:
+            world.observers = tuple(one for one in world.observers if one is not observer)
 
     def compose(self, root: Block) -> Composition:
         """Return ``compose(root)``, made once for each agent or block that is in use."""
@@ -233,9 +254,12 @@ class Kernel:
     def resume(self, row: SessionRow, snapshot: Snapshot, *, budget: Budget | None = None) -> Session:
         """Return the session that ``row`` keeps with a snapshot that is there already, such as a hydrated one.
 
-        Raises ``NotFound`` for a session that is not of the snapshot's principal.
+        Where everybody must be known, nothing is in play for who is not. Raises ``NotFound`` for a session that is not
+        of the snapshot's principal.
         """
         _check_owner(row, snapshot.principal)
+        if self._governance.require_auth and snapshot.principal.kind == "anonymous":
+            snapshot = snapshot.closed(ANONYMOUS)
         world, composition = self._entered(), snapshot.composition
         files = SessionFiles(world, row.id, snapshot.principal.org, composition.mounts)
         is_static = snapshot.plan is plan_of(composition)

@@ -22,7 +22,7 @@ from capset.fingerprint.hashes import member_payload, used_payload
 from capset.fingerprint.payloads import Payload
 from capset.kernel.kernel import Kernel
 from capset.kernel.registry import Registry
-from capset.stores.base import AgentQuery, PayloadRow
+from capset.stores.base import AgentQuery, AgentRow, PayloadRow
 from capset.wire.fingerprints import FingerprintShape, InstalledCapability, InstalledShape
 from capset.wire.lineage import RefShape
 
@@ -73,18 +73,24 @@ class Fingerprints:
 
     async def _of_agents(self, org: str | None, hash: str) -> Payload | None:
         """Return what an agent that is stored for the org, or something in it, has under a hash."""
+        kept = await self._kernel.store.agents.by_hash(org, hash)
+        if kept is not None and (found := self._in(kept, hash)) is not None:
+            return found
         before: str | None = None
         for _ in range(_MOST // _PAGE):
             page = await self._kernel.store.agents.list(AgentQuery(org, limit=_PAGE, before=before))
             for row in page.items:
-                with suppress(DefinitionError):  # what is installed has changed since it was written
-                    composition = self._kernel.compose(self._agents.loaded(row).agent)
-                    if (found := self._parts(composition).get(hash)) is not None:
-                        return found
+                if (found := self._in(row, hash)) is not None:
+                    return found
                 await asyncio.sleep(0)  # the first time, each takes a millisecond
             before = page.next
             if before is None:
                 return None
+        return None
+
+    def _in(self, row: AgentRow, hash: str) -> Payload | None:
+        with suppress(DefinitionError):  # what is installed has changed since it was written
+            return self._parts(self._kernel.compose(self._agents.loaded(row).agent)).get(hash)
         return None
 
 

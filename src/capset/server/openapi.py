@@ -13,7 +13,13 @@ from capset.kernel.registry import Registry
 from capset.wire.problems import Problem
 
 _ID: Final = "$response.body#/id"
-_OF_AGENT: Final = ("get_agent", "change_agent", "archive_agent")
+_OF_AGENT: Final = (
+    "get_agent",
+    "change_agent",
+    "list_agent_versions",
+    "preview_agent_change",
+    "archive_agent",
+)
 _OF_SESSION: Final = (
     "get_session",
     "change_session",
@@ -46,7 +52,8 @@ def describe(app: FastAPI, registry: Registry) -> Node:
     _name_capabilities(schemas, registry)
     schemas["AgentPatch"] = _patch_of(schemas["AgentInput"])
     operations = {one["operationId"]: one for path in document["paths"].values() for one in path.values()}
-    _take_patches(operations["change_agent"])
+    for name in ("change_agent", "preview_agent_change"):
+        _take_patches(operations[name])
     _answer_refused_calls(operations["call_tool"])
     _link(operations)
     return document
@@ -56,12 +63,17 @@ def methods_by_path(document: Node) -> Callable[[str], list[str]]:
     """Return the function that tells the methods of a path: a router knows those of one of its routes only."""
     paths: Node = {**document["paths"], "/openapi.json": {"get": {}}}
     patterns = {path: compile_path(path.replace("{path}", "{path:path}"))[0] for path in paths}
-    table = [(patterns[path], sorted(map(str.upper, found))) for path, found in paths.items()]
+    table = [(patterns[path], sorted(map(str.upper, paths[path]))) for path in sorted(paths, key=_is_templated)]
 
     def methods(path: str) -> list[str]:
         return next((found for pattern, found in table if pattern.match(path)), list[str]())
 
     return methods
+
+
+def _is_templated(path: str) -> bool:
+    """Whether a path has parameters: OpenAPI takes one that has none first."""
+    return "{" in path
 
 
 def _name_capabilities(schemas: Node, registry: Registry) -> None:
@@ -117,6 +129,16 @@ def _link(operations: Mapping[str, Node]) -> None:
     operations["call_tool"]["responses"]["202"]["links"] = links
     links = operations["create_agent"]["responses"]["201"]["links"]
     links["create_session"] = {"operationId": "create_session", "requestBody": {"agent_id": _ID}}
+    first = {"path.id": _ID, "path.version": "$response.body#/version"}
+    links["get_agent_version"] = {"operationId": "get_agent_version", "parameters": first}
+    of_both = {"path.id": _ID, "query.before": "$response.body#/version"}
+    links["diff_agent_versions"] = {"operationId": "diff_agent_versions", "parameters": of_both}
+    again = {"version": "$response.body#/version"}
+    links["rollback_agent"] = {
+        "operationId": "rollback_agent",
+        "parameters": {"path.id": _ID},
+        "requestBody": again,
+    }
     links = operations["create_session"]["responses"]["201"]["links"]
     links["record_link"] = {"operationId": "record_link", "requestBody": {"session_id": _ID}}
     links["list_links"] = {"operationId": "list_links", "parameters": {"query.session_id": _ID}}

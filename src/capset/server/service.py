@@ -19,7 +19,7 @@ from capset.fingerprint.hashes import invocation_hash
 from capset.kernel.kernel import Kernel
 from capset.kernel.registry import Registry
 from capset.kernel.session import Session
-from capset.server.caller import Caller, Callers
+from capset.server.caller import Caller, Callers, Identifies
 from capset.server.fingerprints import Fingerprints
 from capset.server.limits import Limits
 from capset.server.recent import Recent
@@ -36,7 +36,7 @@ _TRIES: Final = 20
 class Service:
     """One kernel as a service. ``env`` is what the host says of this environment, in values of its own.
 
-    ``anyone`` is who everybody is where no keys are asked for.
+    ``anyone`` is who everybody is where no keys are asked for; ``tokens`` knows callers by what an issuer says of them.
     """
 
     def __init__(
@@ -47,19 +47,31 @@ class Service:
         env: Mapping[str, Any] | None = None,
         anyone: Caller | None = None,
         limits: Limits | None = None,
+        tokens: Identifies | None = None,
     ) -> None:
         self.kernel = kernel
         self.registry = registry
         self.agents = StoredAgents(kernel, registry)
         self.fingerprints = Fingerprints(kernel, registry, self.agents)
-        self.callers = Callers(kernel, anyone)
+        self.callers = Callers(kernel, anyone, tokens)
         self.limits = limits or Limits()
+        self.is_draining = False
+        """Whether the server was told to end, so that ``/v1/readyz`` says so."""
         self.turns = Turns(kernel)
         self.checks = asyncio.Semaphore(_CHECKS)
         """For checks of configurations, each of which keeps a thread busy."""
         self._env = env or {}
         self._sessions: Recent[tuple[Caller, str], Session] = Recent()
         self._agent_sessions: Recent[tuple[Caller, str], Session] = Recent()
+
+    def drain(self) -> None:
+        """Say from now on that the server is ending."""
+        self.is_draining = True
+
+    @property
+    def env(self) -> Mapping[str, Any]:
+        """What the host says of this environment, in values of its own."""
+        return self._env
 
     def adopt(self, registry: Registry) -> None:
         """Work with another registry from now on, whole and at once; running sessions keep what they began with.

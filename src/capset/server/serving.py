@@ -69,18 +69,31 @@ async def serve(
     limits: Limits,
     *,
     started: Callable[[], None],
+    draining: Callable[[], None],
+    delay: float = 0,
     ending: Callable[[], None] | None = None,
 ) -> None:
     """Serve until SIGINT or SIGTERM, then let requests finish. ``started`` is called once requests are taken.
 
-    ``ending`` is called before it waits for those that are under way.
+    ``draining`` is called when it is told to end. After SIGTERM it goes on taking requests for ``delay`` seconds more,
+    so that whoever sends them has time to look away; a second signal ends it at once. ``ending`` is called before it
+    waits for those that are under way.
     """
     server = make_server(app, limits, started, ending)
     loop = asyncio.get_running_loop()
+    waiting: list[asyncio.TimerHandle] = []
+
+    def told(number: int) -> None:
+        draining()
+        if number == signal.SIGTERM and delay > 0 and not waiting:
+            waiting.append(loop.call_later(delay, server.handle_exit, number, None))
+        else:
+            server.handle_exit(number, None)
+
     with contextlib.ExitStack() as handlers:
         for number in (signal.SIGINT, signal.SIGTERM):
             with contextlib.suppress(NotImplementedError):  # on Windows, where Ctrl-C ends it with 130
-                loop.add_signal_handler(number, server.handle_exit, number, None)
+                loop.add_signal_handler(number, told, number)
                 handlers.callback(loop.remove_signal_handler, number)
         await server.serve(sockets=[bound])
 

@@ -9,8 +9,9 @@ from pydantic import ConfigDict, Discriminator, Field, StrictBool, Tag
 
 from capset.composition.compose import Composition
 from capset.composition.resolve import MAX_CAPABILITIES
+from capset.definitions.agents import MAX_MODEL, Agent
 from capset.definitions.names import AGENT
-from capset.kernel.definition import entry_of
+from capset.kernel.definition import entry_of, own_of
 from capset.stores.base import AgentRow, AgentStatus, CapabilityRow
 from capset.wire.shapes import Shape
 
@@ -49,17 +50,23 @@ Entry = Annotated[
 
 
 class AgentShape(Shape):
-    """What an agent file holds. The order of ``capabilities`` is their priority."""
+    """What an agent file holds. The order of ``capabilities`` is their priority.
+
+    ``model`` names the model that whoever runs the agent is to use; ``static_context`` is data for hosts, which no
+    model sees. No hash covers the two.
+    """
 
     name: Annotated[str, Field(json_schema_extra={"pattern": f"^{AGENT.pattern}$"})]
     description: str = ""
     system_prompt: str = ""
     instructions: list[str] = Field(default_factory=list)
     capabilities: list[Entry] = Field(default_factory=list[Entry])
+    model: Annotated[Text, Field(min_length=1, max_length=MAX_MODEL)] | None = None
+    static_context: dict[str, Any] | None = None
 
     def entries(self) -> list[CapabilityEntry]:
         """Return the capabilities in order, each as an entry."""
-        return [CapabilityEntry(id=entry) if isinstance(entry, str) else entry for entry in self.capabilities]
+        return _entries(self.capabilities)
 
 
 class AgentInput(AgentShape):
@@ -80,7 +87,8 @@ class AgentDetail(Shape):
     """An agent as it is kept. One that is defined in code is ``read_only``, has its name as its id, and no times.
 
     ``capabilities`` can be written again as they are: a plain id where nothing is chosen, else an entry.
-    ``version`` counts its changes. ``notices`` say which of its capabilities are gone, deprecated or give nothing.
+    ``version`` counts its changes; ``author`` is who made this one, such as ``user:ada``, where that is known.
+    ``notices`` say which of its capabilities are gone, deprecated or give nothing.
     """
 
     id: str
@@ -93,10 +101,18 @@ class AgentDetail(Shape):
     status: AgentStatus
     version: int
     static_hash: str
+    model: str | None = None
+    static_context: dict[str, Any] | None = None
     created_at: str | None = None
     updated_at: str | None = None
+    author: str | None = None
     read_only: bool = False
     notices: list[str] = Field(default_factory=list)
+
+    @property
+    def capability_entries(self) -> list[CapabilityEntry]:
+        """The capabilities in order, each as an entry."""
+        return _entries(self.capabilities)
 
 
 class AgentPageShape(Shape):
@@ -105,6 +121,10 @@ class AgentPageShape(Shape):
     items: list[AgentDetail]
     total: int
     next: str | None = None
+
+
+def _entries(given: Iterable[str | CapabilityEntry]) -> list[CapabilityEntry]:
+    return [CapabilityEntry(id=entry) if isinstance(entry, str) else entry for entry in given]
 
 
 def entry_of_row(row: CapabilityRow) -> str | CapabilityEntry:
@@ -129,6 +149,9 @@ def agent_detail(row: AgentRow, notices: Iterable[str] = ()) -> AgentDetail:
         status=row.status,
         version=row.version,
         static_hash=row.static_hash,
+        model=row.model,
+        static_context=None if row.static_context is None else dict(row.static_context),
+        author=row.author,
         created_at=row.created_at,
         updated_at=row.updated_at,
         notices=list(notices),
@@ -150,6 +173,7 @@ def defined_agent_detail(composition: Composition) -> AgentDetail:
         version=1,
         static_hash=composition.static_hash,
         read_only=True,
+        **(own_of(agent) if isinstance(agent, Agent) else {}),
         notices=list(composition.notices),
     )
 

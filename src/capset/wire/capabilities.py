@@ -27,10 +27,11 @@ class CapabilityShape(Shape):
 
 
 class CapabilityPageShape(Shape):
-    """The capabilities that were asked for, and how many they are."""
+    """Some capabilities, how many fit on all pages, and the cursor of the next page, if there is one."""
 
     items: list[CapabilityShape]
     total: int
+    next: str | None = None
 
 
 class ToolShape(Shape):

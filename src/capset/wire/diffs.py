@@ -125,7 +125,7 @@ def diff_shape(diff: Diff) -> DiffShape:
     if diff.modes is not None:
         known["mode"] = ModeShape(before=diff.modes[0], after=diff.modes[1])
     if diff.prompt is not None:
-        known["prompt"] = _changes(diff.prompt)
+        known["prompt"] = change_shapes(diff.prompt)
     if diff.definition is not None:
         known["definition"] = [_part(one) for one in diff.definition]
     return DiffShape(
@@ -149,7 +149,8 @@ def _moved(before: str | None, after: str | None) -> MovedShape:
     return MovedShape(before=before, after=after, moved=before != after)
 
 
-def _changes(changes: Iterable[Change]) -> list[ChangeShape]:
+def change_shapes(changes: Iterable[Change]) -> list[ChangeShape]:
+    """Return the wire shapes of some differences."""
     return [_change(one) for one in changes]
 
 
@@ -170,9 +171,9 @@ def _ref(tool: ToolChange) -> ToolRefShape:
 
 
 def _tool(tool: ToolChange) -> ToolChangeShape:
-    known: dict[str, Any] = {} if tool.changes is None else {"changes": _changes(tool.changes)}
+    known: dict[str, Any] = {} if tool.changes is None else {"changes": change_shapes(tool.changes)}
     return ToolChangeShape(
-        name=tool.name, before=tool.before or "", after=tool.after or "", **known, gates=_changes(tool.gates)
+        name=tool.name, before=tool.before or "", after=tool.after or "", **known, gates=change_shapes(tool.gates)
     )
 
 
@@ -189,5 +190,5 @@ def _answer(result: PolicyResult) -> AnswerShape:
 def _part(part: PartChange) -> PartShape:
     known: dict[str, Any] = {} if part.name is None else {"name": part.name}
     if part.changes is not None:
-        known["changes"] = _changes(part.changes)
+        known["changes"] = change_shapes(part.changes)
     return PartShape(kind=part.kind, before=part.before, after=part.after, **known)

@@ -102,6 +102,24 @@ async def test_capabilities_are_listed(shared: Site, asker: httpx2.AsyncClient) 
     )
 
 
+@pytest.mark.spec("P6", "P15")
+async def test_capabilities_are_paged(asker: httpx2.AsyncClient) -> None:
+    whole = (await asker.get("/v1/capabilities", params={"status": "available"})).json()
+    assert whole["next"] is None
+    ids = [one["id"] for one in whole["items"]]
+    for limit in (1, 3, len(ids)):
+        seen: list[str] = []
+        asked: dict[str, Any] = {"limit": limit}
+        while asked:
+            page = (await asker.get("/v1/capabilities", params={"status": "available", **asked})).json()
+            assert page["total"] == whole["total"] == len(ids)
+            seen += [one["id"] for one in page["items"]]
+            asked = {"limit": limit, "cursor": page["next"]} if page["next"] else {}
+        assert seen == ids
+    for query in ("limit=0", "limit=201", "cursor=", "cursor=%00", "cursor=~"):
+        problem(await asker.get(f"/v1/capabilities?{query}"), 422, "invalid_arguments")
+
+
 @pytest.mark.spec("P2", "P6")
 @pytest.mark.parametrize(
     ("query", "ids"),

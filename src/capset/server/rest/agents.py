@@ -6,14 +6,15 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Query, Request, Response
 
-from capset.adapters.stored_agents import Loaded
-from capset.definitions.agents import Agent
+from capset.adapters.agent_guard import Author
+from capset.adapters.agent_shapes import detail_of, page_of
 from capset.definitions.names import AGENT
+from capset.server.caller import Caller
 from capset.server.rest.parts import Id, Paged, Reads, Served, StrictRoute, Writes, problems
-from capset.server.rest.tags import IfMatch, expected, tag_of
+from capset.server.rest.tags import UNCHANGED, IfMatch, Unless, expected, is_known, tag_of, unchanged
 from capset.server.service import Service
-from capset.stores.base import AgentQuery, AgentRow, AgentStatus
-from capset.wire.agents import AgentDetail, AgentInput, AgentPageShape, agent_detail, defined_agent_detail
+from capset.stores.base import AgentRow, AgentStatus
+from capset.wire.agents import AgentDetail, AgentInput, AgentPageShape
 
 router = APIRouter(prefix="/agents", tags=["agents"], route_class=StrictRoute)
 
@@ -32,7 +33,7 @@ async def create_agent(
     service: Served, caller: Writes, given: AgentInput, request: Request, response: Response
 ) -> AgentDetail:
     """Make an agent. Every capability that cannot be had is named, and nothing is kept then."""
-    row = await service.agents.create(caller.principal.org, given)
+    row = await service.agents.create(caller.principal.org, given, author=author_of(caller))
     response.headers["Location"] = f"{request.scope['root_path']}/v1/agents/{row.id}"
     return _written(service, row, response)
 
@@ -40,30 +41,29 @@ async def create_agent(
 @router.get("", responses=problems(422), operation_id="list_agents")
 async def list_agents(service: Served, caller: Reads, wanted: Annotated[AgentFilter, Query()]) -> AgentPageShape:
     """List agents: those that are defined in code by name, then the stored ones, newest first."""
-    defined = [
-        one
-        for one in service.registry.agents.values()
-        if wanted.status in (None, "active") and wanted.name in (None, one.name)
-    ]
-    cursor, first = wanted.cursor or "~", list[Agent]()
-    if cursor.startswith("~"):
-        first, cursor = [one for one in defined if one.name > cursor[1:]], None
-    shown = first[: wanted.limit]
-    left = wanted.limit - len(shown)
-    # The store is asked even where no room is left: it knows the total, and whether there is a next page.
-    query = AgentQuery(caller.principal.org, wanted.status, wanted.name, left or 1, cursor)
-    page = await service.kernel.store.agents.list(query)
-    items = [defined_agent_detail(service.kernel.compose(one)) for one in shown]
-    items += [_detail(service, service.agents.loaded(row)) for row in page.items[:left]]
-    ended = len(first) == len(shown) and (left > 0 or not page.items)
-    following = page.next if ended else f"~{shown[-1].name}"
-    return AgentPageShape(items=items, total=len(defined) + page.total, next=following)
+    return await page_of(
+        service.kernel,
+        service.agents,
+        caller.principal.org,
+        status=wanted.status,
+        name=wanted.name,
+        limit=wanted.limit,
+        cursor=wanted.cursor,
+    )
 
 
-@router.get("/{id}", responses=problems(404, 422), operation_id="get_agent")
-async def get_agent(service: Served, caller: Reads, id: Id, response: Response) -> AgentDetail:
+@router.get(
+    "/{id}", responses={**UNCHANGED, **problems(404, 422)}, operation_id="get_agent", response_model=AgentDetail
+)
+async def get_agent(
+    service: Served, caller: Reads, id: Id, response: Response, unless: Unless = None
+) -> AgentDetail | Response:
     """Return one agent. A capability of it that has gone since is told in its notices."""
-    detail = _detail(service, await service.agents.get(caller.principal.org, id))
+    loaded = await service.agents.get(caller.principal.org, id)
+    # What is defined in code has one version, and notices none: both may differ from one start to the next.
+    if loaded.row is not None and not loaded.notices and is_known(loaded.row.version, unless):
+        return unchanged(loaded.row.version)
+    detail = detail_of(service.kernel, loaded)
     response.headers["ETag"] = tag_of(detail.version)
     return detail
 
@@ -78,22 +78,26 @@ async def change_agent(
     if_match: IfMatch = None,
 ) -> AgentDetail:
     """Change an agent, whole or not at all. Every change makes a version."""
-    row = await service.agents.change(caller.principal.org, id, patch, version=expected(if_match))
+    row = await service.agents.change(
+        caller.principal.org, id, patch, author=author_of(caller), version=expected(if_match)
+    )
     return _written(service, row, response)
 
 
 @router.delete("/{id}", status_code=204, responses=problems(400, 404, 409, 412, 422), operation_id="archive_agent")
 async def archive_agent(service: Served, caller: Writes, id: Id, if_match: IfMatch = None) -> None:
     """Archive an agent: it takes no new sessions. Its sessions and its records stay."""
-    await service.agents.change(caller.principal.org, id, {"status": "archived"}, version=expected(if_match))
+    archived = {"status": "archived"}
+    await service.agents.change(
+        caller.principal.org, id, archived, author=author_of(caller), version=expected(if_match)
+    )
+
+
+def author_of(caller: Caller) -> Author:
+    """Return who a caller is to agents that are written."""
+    return Author(f"{caller.principal.kind}:{caller.principal.id}", caller.has("capset:admin"))
 
 
 def _written(service: Service, row: AgentRow, response: Response) -> AgentDetail:
     response.headers["ETag"] = tag_of(row.version)
-    return _detail(service, service.agents.loaded(row))
-
-
-def _detail(service: Service, loaded: Loaded) -> AgentDetail:
-    if loaded.row is None:
-        return defined_agent_detail(service.kernel.compose(loaded.agent))
-    return agent_detail(loaded.row, loaded.notices)
+    return detail_of(service.kernel, service.agents.loaded(row))

@@ -7,6 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 
 from capset.definitions.capabilities import AnyCapability, Status
+from capset.definitions.names import CAPABILITY
 from capset.server.rest.parts import Asked, Id, Reads, Served, StrictRoute, problems
 from capset.wire.capabilities import (
     CapabilityDetail,
@@ -19,12 +20,17 @@ router = APIRouter(prefix="/capabilities", tags=["capabilities"], route_class=St
 
 
 class CapabilityFilter(Asked):
-    """Only capabilities that fit everything given; ``text`` is looked for in ids, aliases, names and descriptions."""
+    """Only capabilities that fit everything given; ``text`` is looked for in ids, aliases, names and descriptions.
+
+    ``cursor`` is the ``next`` of the page before: the id that it ended with.
+    """
 
     status: Status | None = None
     category: Annotated[str | None, Query(max_length=100)] = None
     permission: Annotated[str | None, Query(max_length=100)] = None
     text: Annotated[str | None, Query(max_length=200)] = None
+    limit: Annotated[int, Query(ge=1, le=200)] = 200
+    cursor: Annotated[str | None, Query(pattern=f"^{CAPABILITY.pattern}$")] = None
 
     def fits(self, one: AnyCapability) -> bool:
         """Whether a capability is asked for; by permission, if one of its tools needs it."""
@@ -42,8 +48,11 @@ async def list_capabilities(
     service: Served, _: Reads, wanted: Annotated[CapabilityFilter, Query()]
 ) -> CapabilityPageShape:
     """List the capabilities that are installed, by id."""
-    items = [capability_shape(one) for one in service.registry.capabilities.values() if wanted.fits(one)]
-    return CapabilityPageShape(items=items, total=len(items))
+    fitting = [one for one in service.registry.capabilities.values() if wanted.fits(one)]
+    left = [one for one in fitting if wanted.cursor is None or one.name > wanted.cursor]
+    items = [capability_shape(one) for one in left[: wanted.limit]]
+    following = items[-1].id if len(left) > wanted.limit else None
+    return CapabilityPageShape(items=items, total=len(fitting), next=following)
 
 
 @router.get("/{id}", responses=problems(404, 422), operation_id="get_capability")

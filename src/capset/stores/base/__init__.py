@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from capset.stores.base.agents import AgentPage, AgentQuery, AgentRow, AgentStatus, AgentStore, CapabilityRow
+from capset.stores.base.agents import (
+    AgentPage,
+    AgentQuery,
+    AgentRow,
+    AgentStatus,
+    AgentStore,
+    CapabilityRow,
+    VersionPage,
+    VersionQuery,
+)
 from capset.stores.base.approvals import ApprovalPage, ApprovalQuery, ApprovalStore
 from capset.stores.base.audit import AuditLog, AuditPage, AuditQuery, Entry, Pruned
 from capset.stores.base.documents import DocumentRow, DocumentStore
@@ -75,5 +84,7 @@ __all__ = [
     "StoredScope",
     "TransitionRow",
     "TurnRow",
+    "VersionPage",
+    "VersionQuery",
     "make_store",
 ]

@@ -72,11 +72,34 @@ class AgentPage:
     next: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class VersionQuery:
+    """Which versions of one agent, newest first. ``limit`` is 1–1,000; the page ends before the version ``before``."""
+
+    org: str | None
+    agent_id: str
+    limit: int = 50
+    before: int | None = None
+
+    def __post_init__(self) -> None:
+        """Raise ``ValueError`` for a limit beyond 1–1,000."""
+        if not 1 <= self.limit <= 1000:
+            raise ValueError(f"the limit of a query is 1–1,000, not {self.limit}")
+
+
+@dataclass(frozen=True, slots=True)
+class VersionPage:
+    """Some versions of an agent, each the row as it was then, and the ``before`` of the next page, if there is one."""
+
+    items: tuple[AgentRow, ...]
+    next: int | None
+
+
 class AgentStore(Protocol):
-    """The agents. An agent of another org is not there."""
+    """The agents with every version of each (spec 5, P5). An agent of another org is not there."""
 
     async def create(self, row: AgentRow) -> None:
-        """Keep a new agent. Raises ``StoreError`` if there is one of its id."""
+        """Keep a new agent with its first version. Raises ``StoreError`` if there is one of its id."""
         ...
 
     async def get(self, org: str | None, id: str) -> AgentRow | None:
@@ -87,10 +110,21 @@ class AgentStore(Protocol):
         """Return agents, newest first."""
         ...
 
-    async def version(self, org: str | None, id: str, version: int) -> AgentRow | None:
-        """Return an agent as it was in one of its versions, or ``None``."""
+    async def replace(self, row: AgentRow) -> bool:
+        """Write the next version of an agent, and return whether the one before it was the last until now.
+
+        That one is kept, whoever wrote it.
+        """
         ...
 
-    async def replace(self, row: AgentRow) -> bool:
-        """Write the next version of an agent, and return whether the one before it was the last until now."""
+    async def version(self, org: str | None, id: str, version: int) -> AgentRow | None:
+        """Return an agent as it was in one version, or ``None``; ``updated_at`` is when that was written."""
+        ...
+
+    async def versions(self, query: VersionQuery) -> VersionPage:
+        """Return the versions of an agent, newest first; none for one that is not there."""
+        ...
+
+    async def by_hash(self, org: str | None, static_hash: str) -> AgentRow | None:
+        """Return the newest version that was kept with a static hash, of the newest agent that had it, or ``None``."""
         ...

@@ -95,12 +95,13 @@ class Store(Protocol):
 def make_store(url: str) -> Store:
     """Return the store that a URL names, such as ``sqlite:///capset.db`` or ``postgresql://host/db``, not yet opened.
 
-    The scheme is looked up in the entry point group ``capset.stores``. Raises ``DefinitionError`` for a scheme that
-    nothing installed provides.
+    The scheme, up to a ``+``, is looked up in the entry point group ``capset.stores``. Raises ``DefinitionError`` for
+    one that nothing installed provides.
     """
     from importlib.metadata import entry_points  # whose import takes long
 
-    scheme, separator, _ = url.partition("://")
+    named, separator, _ = url.partition("://")
+    scheme = named.partition("+")[0]  # what follows names a driver, as in SQLAlchemy's URLs: the store's business
     found = {point.name: point for point in entry_points(group=GROUP)}
     if not separator or scheme not in found:
         raise DefinitionError(

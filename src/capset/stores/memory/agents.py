@@ -2,33 +2,32 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from capset.errors import StoreError
-from capset.stores.base import AgentPage, AgentQuery, AgentRow
-from capset.stores.capabilityrows import capability_row, entry_of
+from capset.stores.base import AgentPage, AgentQuery, AgentRow, VersionPage, VersionQuery
 from capset.stores.memory.door import Door
+from capset.stores.versionrows import copied
 
 
 class MemoryAgents:
-    """The agents, by id."""
+    """The agents by id, and every version of each by its number."""
 
     def __init__(self, door: Door) -> None:
         self._door = door
         self._rows: dict[str, AgentRow] = {}
+        self._versions: dict[str, dict[int, AgentRow]] = {}
 
     async def create(self, row: AgentRow) -> None:
-        """Keep a new agent. Raises ``StoreError`` if there is one of its id."""
+        """Keep a new agent with its first version. Raises ``StoreError`` if there is one of its id."""
         self._door.check()
         if row.id in self._rows:
             raise StoreError(f"there is an agent {row.id!r} already")
-        self._rows[row.id] = _copied(row)
+        self._put(row)
 
     async def get(self, org: str | None, id: str) -> AgentRow | None:
         """Return an agent, or ``None``."""
         self._door.check()
         row = self._rows.get(id)
-        return _copied(row) if row is not None and row.org == org else None
+        return copied(row) if row is not None and row.org == org else None
 
     async def list(self, query: AgentQuery) -> AgentPage:
         """Return agents, newest first."""
@@ -39,23 +38,41 @@ class MemoryAgents:
             if row.org == query.org and query.status in (None, row.status) and query.name in (None, row.name)
         ]
         found = [row for row in matching if query.before is None or row.id < query.before]
-        items = tuple([_copied(row) for row in found[: query.limit]])
+        items = tuple([copied(row) for row in found[: query.limit]])
         return AgentPage(items, len(matching), items[-1].id if len(found) > query.limit else None)
-
-    async def version(self, org: str | None, id: str, version: int) -> AgentRow | None:
-        """Return an agent as it was in one of its versions, or ``None``."""
-        row = await self.get(org, id)
-        return row if row is not None and row.version == version else None
 
     async def replace(self, row: AgentRow) -> bool:
         """Write the next version of an agent, and return whether the one before it was the last until now."""
         last = await self.get(row.org, row.id)
         if last is None or last.version != row.version - 1:
             return False
-        self._rows[row.id] = _copied(row)
+        self._put(row)
         return True
 
+    async def version(self, org: str | None, id: str, version: int) -> AgentRow | None:
+        """Return an agent as it was in one version, or ``None``."""
+        self._door.check()
+        row = self._versions.get(id, {}).get(version)
+        return copied(row) if row is not None and row.org == org else None
 
-def _copied(row: AgentRow) -> AgentRow:
-    """Return a row that shares nothing with this one that could be changed."""
-    return replace(row, capabilities=tuple([capability_row(one.id, entry_of(one)) for one in row.capabilities]))
+    async def versions(self, query: VersionQuery) -> VersionPage:
+        """Return the versions of an agent, newest first."""
+        self._door.check()
+        found = [
+            row
+            for number, row in sorted(self._versions.get(query.agent_id, {}).items(), reverse=True)
+            if row.org == query.org and (query.before is None or number < query.before)
+        ]
+        items = tuple([copied(row) for row in found[: query.limit]])
+        return VersionPage(items, items[-1].version if len(found) > query.limit else None)
+
+    async def by_hash(self, org: str | None, static_hash: str) -> AgentRow | None:
+        """Return the newest version that was kept with a static hash, of the newest agent that had it, or ``None``."""
+        self._door.check()
+        kept = (row for versions in self._versions.values() for row in versions.values())
+        found = [row for row in kept if (row.org, row.static_hash) == (org, static_hash)]
+        return copied(max(found, key=lambda row: (row.id, row.version))) if found else None
+
+    def _put(self, row: AgentRow) -> None:
+        self._rows[row.id] = copied(row)
+        self._versions.setdefault(row.id, {})[row.version] = self._rows[row.id]

@@ -1,4 +1,4 @@
-"""The stored agents: one row each, and one for each of their capabilities."""
+"""The stored agents: one row each, one for each of their capabilities, and one for each of their versions."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from dataclasses import asdict
 from itertools import groupby
 from typing import Any
 
-from sqlalchemy import Connection, RowMapping, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, RowMapping, delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from capset.errors import StoreError
-from capset.stores.base import AgentPage, AgentQuery, AgentRow, CapabilityRow
+from capset.stores.base import AgentPage, AgentQuery, AgentRow, CapabilityRow, VersionPage, VersionQuery
 from capset.stores.capabilityrows import capability_row, entry_of
 from capset.stores.sql.reader import Reader
-from capset.stores.sql.tables import agent_capabilities, agents
+from capset.stores.sql.tables import agent_capabilities, agent_versions, agents
 from capset.stores.sql.writer import Writer
+from capset.stores.versionrows import version_row, version_text
 
 
 class SqlAgents:
@@ -27,7 +28,7 @@ class SqlAgents:
         self._reader = reader
 
     async def create(self, row: AgentRow) -> None:
-        """Keep a new agent. Raises ``StoreError`` if there is one of its id."""
+        """Keep a new agent with its first version. Raises ``StoreError`` if there is one of its id."""
 
         def write(connection: Connection) -> None:
             try:
@@ -35,18 +36,13 @@ class SqlAgents:
             except IntegrityError as error:
                 raise StoreError(f"there is an agent {row.id!r} already") from error
             _put_capabilities(connection, row)
+            _put_version(connection, row)
 
         await self._writer.write(write)
 
     async def get(self, org: str | None, id: str) -> AgentRow | None:
         """Return an agent, or ``None``."""
-
-        def read(connection: Connection) -> AgentRow | None:
-            asked = select(agents).where(agents.c.id == id, agents.c.org == (org or ""))
-            found = connection.execute(asked).mappings().all()
-            return next(iter(_rows(connection, found)), None)
-
-        return await self._reader.read(read)
+        return await self._reader.read(lambda connection: _current(connection, org, id))
 
     async def list(self, query: AgentQuery) -> AgentPage:
         """Return agents, newest first."""
@@ -67,23 +63,107 @@ class SqlAgents:
 
         return await self._reader.read(read)
 
-    async def version(self, org: str | None, id: str, version: int) -> AgentRow | None:
-        """Return an agent as it was in one of its versions, or ``None``."""
-        row = await self.get(org, id)
-        return row if row is not None and row.version == version else None
-
     async def replace(self, row: AgentRow) -> bool:
-        """Write the next version of an agent, and return whether the one before it was the last until now."""
+        """Write the next version of an agent, and return whether the one before it was the last until now.
+
+        A process of revision 0006 replaces agents and keeps no version: what it wrote is kept here.
+        """
 
         def write(connection: Connection) -> bool:
-            last = (agents.c.id == row.id) & (agents.c.org == (row.org or "")) & (agents.c.version == row.version - 1)
-            if not connection.execute(update(agents).where(last).values(_values(row))).rowcount:
+            before = _current(connection, row.org, row.id)
+            last = (agents.c.id == row.id) & (agents.c.version == row.version - 1)
+            if before is None or not connection.execute(update(agents).where(last).values(_values(row))).rowcount:
                 return False
+            if not connection.execute(select(agent_versions.c.version).where(_is(row.id, before.version))).first():
+                _put_version(connection, before)
             connection.execute(delete(agent_capabilities).where(agent_capabilities.c.agent_id == row.id))
             _put_capabilities(connection, row)
+            _put_version(connection, row)
             return True
 
         return await self._writer.write(write)
+
+    async def version(self, org: str | None, id: str, version: int) -> AgentRow | None:
+        """Return an agent as it was in one version, or ``None``."""
+
+        def read(connection: Connection) -> AgentRow | None:
+            current = _current(connection, org, id)
+            if current is None or current.version == version:
+                return current
+            found = connection.execute(select(agent_versions).where(_is(id, version))).mappings().first()
+            return None if found is None or version > current.version else _version(current, found)
+
+        return await self._reader.read(read)
+
+    async def versions(self, query: VersionQuery) -> VersionPage:
+        """Return the versions of an agent, newest first; the current one is there whoever wrote it."""
+
+        def read(connection: Connection) -> VersionPage:
+            current = _current(connection, query.org, query.agent_id)
+            if current is None:
+                return VersionPage((), None)
+            is_first = query.before is None or current.version < query.before
+            below = current.version if is_first else query.before
+            wanted = (
+                select(agent_versions)
+                .where(agent_versions.c.agent_id == query.agent_id, agent_versions.c.version < below)
+                .order_by(agent_versions.c.version.desc())
+                .limit(query.limit + 1)
+            )
+            found = [current] if is_first else []
+            found += [_version(current, one) for one in connection.execute(wanted).mappings()]
+            items = tuple(found[: query.limit])
+            return VersionPage(items, items[-1].version if len(found) > query.limit else None)
+
+        return await self._reader.read(read)
+
+    async def by_hash(self, org: str | None, static_hash: str) -> AgentRow | None:
+        """Return the newest version that was kept with a static hash, of the newest agent that had it, or ``None``.
+
+        What a process of revision 0006 wrote is found once it is replaced.
+        """
+        order = (agent_versions.c.agent_id.desc(), agent_versions.c.version.desc())
+        mine = (agent_versions.c.org == (org or ""), agent_versions.c.static_hash == static_hash)
+
+        def read(connection: Connection) -> AgentRow | None:
+            found = connection.execute(select(agent_versions).where(*mine).order_by(*order).limit(1)).mappings().first()
+            current = None if found is None else _current(connection, org, found["agent_id"])
+            return None if found is None or current is None else _version(current, found)
+
+        return await self._reader.read(read)
+
+
+def _current(connection: Connection, org: str | None, id: str) -> AgentRow | None:
+    asked = select(agents).where(agents.c.id == id, agents.c.org == (org or ""))
+    return next(iter(_rows(connection, connection.execute(asked).mappings().all())), None)
+
+
+def _is(id: str, version: int) -> ColumnElement[bool]:
+    return (agent_versions.c.agent_id == id) & (agent_versions.c.version == version)
+
+
+def _put_version(connection: Connection, row: AgentRow) -> None:
+    values = {
+        "agent_id": row.id,
+        "version": row.version,
+        "org": row.org or "",
+        "static_hash": row.static_hash,
+        "definition": version_text(row),
+        "author": row.author,
+        "created_at": row.updated_at,
+    }
+    connection.execute(insert(agent_versions).values(values))
+
+
+def _version(current: AgentRow, found: RowMapping) -> AgentRow:
+    return version_row(
+        current,
+        found["definition"],
+        version=found["version"],
+        static_hash=found["static_hash"],
+        author=found["author"],
+        written_at=found["created_at"],
+    )
 
 
 def _values(row: AgentRow) -> Mapping[str, Any]:  # columns of several types

@@ -31,6 +31,7 @@ from capset.testing.store_suite import (
     state_checks,
     transition_checks,
     turn_checks,
+    version_checks,
 )
 from capset.testing.store_suite.support import Check, Make
 
@@ -45,6 +46,7 @@ store_suite: Final[tuple[Check, ...]] = (
     *document_checks.CHECKS,
     *search_checks.CHECKS,
     *agent_checks.CHECKS,
+    *version_checks.CHECKS,
     *key_checks.CHECKS,
     *reply_checks.CHECKS,
     *event_checks.CHECKS,

@@ -1,0 +1,105 @@
+"""Where the commands of ``capset agents`` work: on a server, or in a database here."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
+
+import typer
+from pydantic import ValidationError
+
+from capset.adapters.agent_guard import Author
+from capset.adapters.plain_files import parse, read_text
+from capset.adapters.stored_agents import StoredAgents
+from capset.cli.remote import ask, server_of
+from capset.cli.settings import Settings, existing_db, load_settings
+from capset.definitions.misfits import SchemaMisfit, misfits
+from capset.definitions.principals import Principal
+from capset.definitions.strict_json import bounded
+from capset.errors import DefinitionError
+from capset.kernel.kernel import Kernel
+from capset.kernel.registry import Registry
+from capset.wire.agents import AgentInput
+
+if TYPE_CHECKING:
+    from capset.client import Client
+
+T = TypeVar("T")
+Id = Annotated[str, typer.Argument(metavar="ID", help="The id of a stored agent, or the name of an installed one.")]
+Org = Annotated[str | None, typer.Option("--org", help="The organisation whose agents they are.")]
+Writer = Annotated[str | None, typer.Option("--principal", help="Who writes it (or CAPSET_PRINCIPAL).")]
+Expected = Annotated[
+    int | None, typer.Option("--if-version", min=1, help="Only if the agent has just this version now.")
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Here:
+    """A database here, and whose agents in it are meant. Whoever has the file is its administrator."""
+
+    kernel: Kernel
+    agents: StoredAgents
+    principal: Principal
+    env: Mapping[str, Any]
+
+    @property
+    def org(self) -> str | None:
+        """The organisation."""
+        return self.principal.org
+
+    @property
+    def author(self) -> Author:
+        """Who writes."""
+        return Author(f"user:{self.principal.id}", is_admin=True)
+
+
+def asked(
+    url: str | None,
+    there: Callable[[Client], Awaitable[T]],
+    here: Callable[[Here], Awaitable[T]],
+    *,
+    db: str | None,
+    org: str | None,
+    makes: bool = False,
+    stored: bool = True,
+    **local: Any,  # the other options of load_settings
+) -> T:
+    """Return what a server answers, or else a database here.
+
+    With ``makes`` that may be a new one; where nothing that is ``stored`` is asked for, there need be none.
+    """
+    server = server_of(url, db=db, org=org, **local)
+    if server is not None:
+        return ask(server, there)
+    settings = load_settings(db=db, **local)
+    if not stored:
+        settings = replace(settings, db="memory://")
+    elif not makes:
+        existing_db(settings.db)
+    return asyncio.run(_here(settings, org, here))
+
+
+async def _here(settings: Settings, org: str | None, work: Callable[[Here], Awaitable[T]]) -> T:
+    who = Principal(settings.principal.id, permissions=settings.principal.permissions, org=org)
+    registry = Registry.installed()
+    async with Kernel(store=settings.db) as kernel:
+        return await work(Here(kernel, StoredAgents(kernel, registry), who, settings.env))
+
+
+def read_input(path: Path) -> AgentInput:
+    """Return the agent of a file, which may have ``tags`` and a ``status`` too. Raises ``DefinitionError``."""
+    data = parse(path, read_text(path, "an agent file"))
+    if not isinstance(data, dict):
+        raise DefinitionError(f"{path}: not an agent file: it must hold a mapping with a name")
+    given = cast("dict[str, Any]", data)
+    try:
+        return AgentInput.model_validate(bounded(given))
+    except ValidationError as error:
+        fields = misfits(error, list(AgentInput.model_fields), given)
+    except SchemaMisfit as error:
+        fields = error.fields
+    listed = "\n".join(f"  {one}" for one in fields)
+    raise DefinitionError(f"{path}: not an agent file:\n{listed}", fields=fields)

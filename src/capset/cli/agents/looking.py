@@ -1,0 +1,109 @@
+"""``capset agents list`` and ``show``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Final, get_args
+
+import typer
+
+from capset.adapters.agent_shapes import detail_of, page_of
+from capset.cli.agents.asking import Here, Id, Org, asked
+from capset.cli.exits import Exit, guarded
+from capset.cli.options import AsJson, Db
+from capset.cli.output import cell, err, out, pretty, print_json, short, table, verbatim
+from capset.cli.remote import Url
+from capset.errors import DefinitionError, unknown
+from capset.stores.base import AgentStatus
+from capset.wire.agents import AgentDetail, AgentPageShape
+
+if TYPE_CHECKING:
+    from capset.client import Client
+
+_SHOWN: Final = ("id", "name", "version", "status", "read_only", "static_hash", "description", "model", "tags")
+_TEXTS: Final = ("system_prompt", "instructions", "capabilities", "static_context")
+_TIMES: Final = ("created_at", "updated_at", "author")
+
+
+@guarded
+def list_command(
+    status: Annotated[str | None, typer.Option(help="Only agents of this status: active or archived.")] = None,
+    name: Annotated[str | None, typer.Option(help="Only agents of this name.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=200, help="How many agents.")] = 50,
+    cursor: Annotated[str | None, typer.Option(help="Where the page before ended.")] = None,
+    org: Org = None,
+    db: Db = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> Exit:
+    """List agents: those that are installed, then the stored ones, newest first."""
+    wanted = _status(status)
+
+    async def there(client: Client) -> AgentPageShape:
+        return await client.agents.list(status=wanted, name=name, limit=limit, cursor=cursor)
+
+    async def here(place: Here) -> AgentPageShape:
+        return await page_of(
+            place.kernel, place.agents, place.org, status=wanted, name=name, limit=limit, cursor=cursor
+        )
+
+    page = asked(url, there, here, db=db, org=org)
+    if as_json:
+        print_json(page.plain())
+        return Exit.DONE
+    columns = ("ID", "NAME", "VERSION", "STATUS", "HASH", "CAPABILITIES")
+    out().print(table(*columns, rows=map(_row, page.items), folds=("NAME", "CAPABILITIES")))
+    if page.next is not None:
+        err().print(f"[dim]more: --cursor {cell(page.next)}[/]")
+    return Exit.DONE
+
+
+@guarded
+def show_command(
+    id: Id,
+    number: Annotated[int | None, typer.Option("--version", min=1, help="As it was in this version.")] = None,
+    org: Org = None,
+    db: Db = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> Exit:
+    """Show one agent, as it is or as it was."""
+
+    async def there(client: Client) -> AgentDetail:
+        return await (client.agents.get(id) if number is None else client.agents.version(id, number))
+
+    async def here(place: Here) -> AgentDetail:
+        agents, org = place.agents, place.org
+        return detail_of(place.kernel, await (agents.get(org, id) if number is None else agents.at(org, id, number)))
+
+    show(asked(url, there, here, db=db, org=org), as_json=as_json)
+    return Exit.DONE
+
+
+def show(found: AgentDetail, *, as_json: bool) -> None:
+    """Print one agent, and what is worth a warning."""
+    told = found.plain()
+    if as_json:
+        print_json(told)
+        return
+    for notice in found.notices:
+        err().print(f"[yellow]notice:[/] {verbatim(notice)}", soft_wrap=True)
+    for name in (*_SHOWN, *_TIMES, *_TEXTS):
+        value = told.get(name)
+        if value not in (None, "", [], False):
+            text = value if isinstance(value, str) else pretty(value)
+            out().print(f"{name:<14} {cell(text) if name in _SHOWN else verbatim(text)}", soft_wrap=True)
+
+
+def _row(one: AgentDetail) -> list[str]:
+    ids = ", ".join(entry.id for entry in one.capability_entries)
+    texts = (one.id, one.name, str(one.version), one.status)
+    return [*map(cell, texts), short(one.static_hash), cell(ids or "–")]
+
+
+def _status(named: str | None) -> AgentStatus | None:
+    if named is None:
+        return None
+    for known in get_args(AgentStatus):
+        if named == known:
+            return known
+    raise DefinitionError(unknown("status", named, get_args(AgentStatus)))
