@@ -35,6 +35,12 @@ checks.positive_data_acceptance.expected-statuses = ["2xx", "401", "403", "422"]
 # Making texts of every length, up to 200,000 letters, takes the coverage phase half a minute; fuzzing tries it.
 phases.coverage.enabled = false
 
+# A preview tells what is wrong with an agent: that is its answer.
+[[operations]]
+include-name = "POST /v1/agents/preview"
+checks.negative_data_rejection.expected-statuses = ["2xx", "400", "401", "403", "404", "405", "413", "415", "422"]
+phases.coverage.enabled = false
+
 # An answer that goes on for ever is no use to a stranger.
 [[operations]]
 include-name = "GET /v1/sessions/{id}/events"

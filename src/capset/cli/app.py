@@ -38,6 +38,11 @@ from capset.cli.mcp import mcp_command
 from capset.cli.replay import replay_command
 from capset.cli.schema import schema_command
 from capset.cli.serve import serve_command
+from capset.cli.sessions.looking import events_command, state_command
+from capset.cli.sessions.looking import list_command as list_sessions_command
+from capset.cli.sessions.looking import show_command as show_session_command
+from capset.cli.sessions.writing import create_command as create_session_command
+from capset.cli.sessions.writing import delete_command, move_command
 
 app = typer.Typer(
     name="capset",
@@ -51,6 +56,7 @@ agents = typer.Typer(help="List, write, compare and preview the agents that are 
 approvals = typer.Typer(help="List, approve and reject the calls that somebody has to approve.", no_args_is_help=True)
 db = typer.Typer(help="Upgrade, check and back up a database.", no_args_is_help=True)
 key = typer.Typer(help="Make, list and revoke API keys for the server.", no_args_is_help=True)
+sessions = typer.Typer(help="List, make, move and delete sessions, and follow their events.", no_args_is_help=True)
 app.command("list")(list_command)
 app.command("describe")(describe_command)
 app.command("call")(call_command)
@@ -77,6 +83,14 @@ agents.command("versions")(versions_command)
 agents.command("diff")(diff_agent_command)
 agents.command("rollback")(rollback_command)
 agents.command("preview")(preview_command)
+app.add_typer(sessions, name="sessions")
+sessions.command("list")(list_sessions_command)
+sessions.command("show")(show_session_command)
+sessions.command("create")(create_session_command)
+sessions.command("move")(move_command)
+sessions.command("delete")(delete_command)
+sessions.command("state")(state_command)
+sessions.command("events")(events_command)
 app.add_typer(audit, name="audit")
 audit.command("query")(query_command)
 audit.command("verify")(verify_command)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from capset.adapters.config_file import Action, Configuration, InvalidConfiguration, Problem, read_configuration
+from capset.adapters.config_file.checking import told_of, told_of_problems
 from capset.cli.configured import print_warnings
 from capset.cli.exits import Exit, guarded
 from capset.cli.options import AsJson
@@ -31,7 +32,7 @@ def check_command(
         _show_problems(file, error.problems, as_json=as_json)
         return Exit.BAD_INPUT
     if as_json:
-        print_json(_shape(found))
+        print_json(told_of(found).said())
         return Exit.DONE
     print_warnings(file, found.warnings)
     rows = (_row(one) for one in found.actions.values())
@@ -43,7 +44,7 @@ def check_command(
 
 def _show_problems(file: Path, problems: Iterable[Problem], *, as_json: bool) -> None:
     if as_json:
-        print_json({"valid": False, "problems": [_problem(one) for one in problems], "warnings": []})
+        print_json(told_of_problems(problems).said())
         return
     for one in problems:
         place = f"{file}:{one.line}" if one.line is not None else str(file)
@@ -68,33 +69,3 @@ def _summary(found: Configuration) -> str:
     whole = [one.name for one in found.capabilities if one.base.origin is None]
     more = f", and all tools of {', '.join(whole)}" if whole else ""
     return f"{found.path} is sound: the agent {found.agent.name!r} with {count} action{'' if count == 1 else 's'}{more}"
-
-
-def _shape(found: Configuration) -> dict[str, Any]:  # JSON
-    return {
-        "valid": True,
-        "problems": [],
-        "warnings": [_problem(one) for one in found.warnings],
-        "agent": found.agent.name,
-        "capabilities": [one.name for one in found.capabilities],
-        "actions": [_action(one) for one in found.actions.values()],
-    }
-
-
-def _action(one: Action) -> dict[str, Any]:  # JSON
-    tool = one.tool
-    return {
-        "name": tool.name,
-        "title": tool.title,
-        "description": tool.description,
-        "effect": tool.effect,
-        "permissions": sorted(tool.permissions),
-        "limits": [str(limit) for limit in tool.limits],
-        "approval": "dynamic" if callable(tool.approval) else tool.approval,
-        "source": one.source,
-        "line": one.line,
-    }
-
-
-def _problem(one: Problem) -> dict[str, Any]:  # JSON
-    return {"line": one.line, "path": one.path, "action": one.action, "message": one.message}

@@ -36,6 +36,7 @@ from capset.server.rest import (
     audit,
     calls,
     capabilities,
+    config_check,
     envelopes,
     files,
     fingerprints,
@@ -64,6 +65,7 @@ _NOUNS = (
     envelopes,
     fingerprints,
     audit,
+    config_check,
     health,
     metrics,
 )

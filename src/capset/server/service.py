@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections.abc import Mapping
 from dataclasses import replace
@@ -27,6 +28,7 @@ from capset.stores.base import Begun, SessionRow
 
 _MAX_CONTEXT: Final = 64 * 1024
 """Bytes of JSON that a session's context may have: every look at the session reads it."""
+_CHECKS: Final = 2
 _TRIES: Final = 20
 """How often a move is tried again when others move the same session; each time, one of them has succeeded."""
 
@@ -56,6 +58,8 @@ class Service:
         self.is_draining = False
         """Whether the server was told to end, so that ``/v1/readyz`` says so."""
         self.turns = Turns(kernel)
+        self.checks = asyncio.Semaphore(_CHECKS)
+        """For checks of configurations, each of which keeps a thread busy."""
         self._env = env or {}
         self._sessions: Recent[tuple[Caller, str], Session] = Recent()
         self._agent_sessions: Recent[tuple[Caller, str], Session] = Recent()

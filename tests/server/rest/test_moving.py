@@ -22,6 +22,18 @@ async def two_versions(client: httpx2.AsyncClient) -> tuple[dict[str, Any], str]
 
 
 @pytest.mark.spec("P5", "P8")
+async def test_a_session_moves_back_to_a_version_that_was_replaced(asker: httpx2.AsyncClient) -> None:
+    agent, session = await two_versions(asker)
+    first = (await asker.get(f"/v1/sessions/{session}")).json()
+    await asker.patch(f"/v1/sessions/{session}", json={"agent_version": None})
+    back = await asker.patch(f"/v1/sessions/{session}", json={"agent_version": 1})
+    assert back.json() == first
+    snapshot = (await asker.get(f"/v1/sessions/{session}/snapshot")).json()
+    assert (snapshot["system_prompt"], snapshot["static_hash"]) == ("First.", first["static_hash"])
+    assert first["static_hash"] != agent["static_hash"]
+
+
+@pytest.mark.spec("P5", "P8")
 @pytest.mark.parametrize("version", [None, 2, 2.0])
 async def test_a_session_moves_when_it_is_told_to(asker: httpx2.AsyncClient, version: float | None) -> None:
     agent, session = await two_versions(asker)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar, cast
 
-from capset.adapters.config_file.handlers import Found, Handlers
+from capset.adapters.config_file.handlers import Found, Handlers, Unloaded, not_loaded
 from capset.adapters.config_file.shapes import ActionShape
 from capset.definitions.capabilities import AnyCapability
 from capset.definitions.limits import Limit, checked_limits
@@ -28,6 +28,8 @@ BUILT_IN: Final[Mapping[str, str]] = {
 """The origin's built-in actions; with ``_`` for ``-`` they are meant too."""
 _OWN: Final = ("parameters", "returns", "effect", "idempotent")
 """What an installed tool, or a handler that is a tool, says itself."""
+_UNSEEN: Final = "not known here"
+"""The description of a handler that was not loaded: it may be a tool, which has its own."""
 Report = Callable[[str, str], None]
 """Takes what is wrong: where in the action, by the documented form's words, and what was expected."""
 
@@ -49,7 +51,9 @@ class Given:
     dropped: frozenset[str]
 
 
-def build_action(given: Given, handlers: Handlers, registry: Registry, report: Report) -> AnyTool | Borrowed | None:
+def build_action(
+    given: Given, handlers: Handlers | Unloaded, registry: Registry, report: Report
+) -> AnyTool | Borrowed | None:
     """Return the tool of an action, or ``None`` once everything that is wrong with it was reported."""
     return _Building(given, report).build(handlers, registry)
 
@@ -62,7 +66,7 @@ class _Building:
         self._report = report
         self._is_sound = not given.dropped
 
-    def build(self, handlers: Handlers, registry: Registry) -> AnyTool | Borrowed | None:
+    def build(self, handlers: Handlers | Unloaded, registry: Registry) -> AnyTool | Borrowed | None:
         shape = self._shape
         named = shape.tool or (None if shape.handler else BUILT_IN.get(shape.name.replace("_", "-")))
         if shape.handler is not None and shape.tool is not None:
@@ -89,7 +93,7 @@ class _Building:
         return schema_tool(
             name=shape.name,
             title=shape.title,
-            description=shape.description or shape.title or "",
+            description=shape.description or shape.title or (_UNSEEN if found.value is not_loaded else ""),
             parameters=shape.parameters or {},
             handler=found.value,
             returns=shape.returns,
@@ -108,7 +112,8 @@ class _Building:
         shape = self._shape
         if handler is not None:
             self._try("handler", lambda: plain_handler(self._owner, handler))
-        if not (shape.description or shape.title or "").strip() and not {"description", "title"} & self._given.dropped:
+        said = shape.description or shape.title or (_UNSEEN if handler is not_loaded else "")
+        if not said.strip() and not {"description", "title"} & self._given.dropped:
             self._wrong("description", "an action needs a description, or a title: the model chooses by it")
         self._try("parameters", lambda: parameters_schema(self._owner, shape.parameters or {}))
         self._try("returns", lambda: returns_schema(self._owner, shape.returns))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import posixpath
 import re
 import sys
 from itertools import count
@@ -41,16 +42,8 @@ class Handlers:
 
         Raises ``DefinitionError`` for what is not there, not below the folder, or cannot be loaded.
         """
-        place, colon, name = reference.rpartition(":")
-        if not colon:
-            place, name = reference, FUNCTION
-        if not name.isidentifier():
-            raise DefinitionError(f"what follows the colon is the name of a function; got {name!r:.80}")
-        if place.lower().endswith(_FOREIGN):
-            raise DefinitionError(
-                f"handlers are Python files; got {place!r}: write it as {str(Path(place).with_suffix('.py'))!r}"
-            )
-        if place.endswith(".py") or "/" in place or "\\" in place:
+        place, name = _parts(reference)
+        if _is_file(place):
             module, digest = self._file(place)
         else:
             module, digest = _installed(place), None
@@ -111,11 +104,69 @@ class Handlers:
         return module, hashlib.sha256(source).hexdigest()
 
 
-def _installed(name: str) -> ModuleType:
+class Unloaded:
+    """In the place of ``Handlers`` where no code may be loaded: takes every reference that is well formed.
+
+    It looks at no file and imports nothing, and so it cannot tell what is there. ``taken`` are the references so far.
+    """
+
+    def __init__(self) -> None:
+        self.taken: set[str] = set()
+
+    def find(self, reference: str) -> Found:
+        """Return something that stands for what a reference names. Raises ``DefinitionError`` for what can be none."""
+        place, _ = _parts(reference)
+        if not _is_file(place):
+            _check_dotted(place)
+        elif is_outside(place):
+            raise DefinitionError(f"{place!r} leads out of the configuration file's folder, below which handlers stand")
+        elif not place.endswith(".py"):
+            raise DefinitionError(f"handlers are Python files, ending in .py; got {place!r:.80}")
+        self.taken.add(reference)
+        return Found(not_loaded, None)
+
+    def forget(self) -> None:
+        """Do nothing: nothing was loaded."""
+
+
+def not_loaded(params: object, context: object) -> None:
+    """Stand for a handler that was not loaded; nobody calls it."""
+    raise DefinitionError("this handler was not loaded")
+
+
+def is_outside(place: str) -> bool:
+    """Whether a path leads out of the folder that it is seen from, by its text alone."""
+    parts = posixpath.normpath(place.replace("\\", "/"))
+    return "\0" in place or parts == ".." or parts.startswith(("../", "/")) or place[1:2] == ":"
+
+
+def _parts(reference: str) -> tuple[str, str]:
+    """Return where a handler stands, and the name of its function. Raises ``DefinitionError`` for what is no name."""
+    place, colon, name = reference.rpartition(":")
+    if not colon:
+        place, name = reference, FUNCTION
+    if not name.isidentifier():
+        raise DefinitionError(f"what follows the colon is the name of a function; got {name!r:.80}")
+    if place.lower().endswith(_FOREIGN):
+        raise DefinitionError(
+            f"handlers are Python files; got {place!r}: write it as {str(Path(place).with_suffix('.py'))!r}"
+        )
+    return place, name
+
+
+def _is_file(place: str) -> bool:
+    return place.endswith(".py") or "/" in place or "\\" in place
+
+
+def _check_dotted(name: str) -> None:
     if not _DOTTED.fullmatch(name):
         raise DefinitionError(
             f"a handler is ./FILE.py, with or without :function, or package.module:function; got {name!r:.80}"
         )
+
+
+def _installed(name: str) -> ModuleType:
+    _check_dotted(name)
     try:
         return importlib.import_module(name)
     except (Exception, SystemExit) as error:

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar, cast
 from capset.adapters.agent_entries import refer
 from capset.adapters.config_file.actions import BUILT_IN, Borrowed, build_action
 from capset.adapters.config_file.configuration import Action, Configuration
-from capset.adapters.config_file.handlers import Handlers
+from capset.adapters.config_file.handlers import Handlers, Unloaded
 from capset.adapters.config_file.lines import Lines, lines_of
 from capset.adapters.config_file.problems import InvalidConfiguration, Problem
 from capset.adapters.config_file.shapes import AuditShape, ConfigurationShape
@@ -49,7 +49,11 @@ def read_configuration(path: Path, registry: Registry) -> Configuration:
     ``registry`` has the capabilities whose tools it may name. Raises ``InvalidConfiguration`` with everything that is
     wrong, each with its line; ``DefinitionError`` for a file that cannot be read.
     """
-    text = read_text(path, "a configuration file")
+    return parsed(path, read_text(path, "a configuration file"), Handlers(path.parent)).read(registry)
+
+
+def parsed(path: Path, text: str, handlers: Handlers | Unloaded) -> Reading:
+    """Return the reading of a file that holds a text. Raises ``InvalidConfiguration`` for one that holds no mapping."""
     try:
         lines = lines_of(path.suffix.lower(), text)
         data = parse(path, text)
@@ -59,21 +63,26 @@ def read_configuration(path: Path, registry: Registry) -> Configuration:
         raise InvalidConfiguration(path, [Problem(None, "", error.message)]) from None
     if not isinstance(data, dict):
         raise InvalidConfiguration(path, [Problem(1, "", "it must hold a mapping, such as one with actions")])
-    return _Reading(path, text, cast("dict[str, Any]", data), lines).read(registry)
+    return Reading(path, text, cast("dict[str, Any]", data), lines, handlers)
 
 
-class _Reading:
-    def __init__(self, path: Path, text: str, data: Mapping[str, Any], lines: Lines) -> None:
+class Reading:
+    """One reading of a file; with handlers that are ``Unloaded``, nothing beside the text is looked at."""
+
+    def __init__(
+        self, path: Path, text: str, data: Mapping[str, Any], lines: Lines, handlers: Handlers | Unloaded
+    ) -> None:
         self._path = path
         self._text = text
         self._data = data
         self._lines = lines
-        self._handlers = Handlers(path.parent)
+        self._handlers = handlers
         self._problems: list[Problem] = []
         self._places: dict[str, Callable[[str], str]] = {}
         self._governed: dict[str, str] = {}
 
     def read(self, registry: Registry) -> Configuration:
+        """Return what the file says. Raises ``InvalidConfiguration`` with everything that is wrong with it."""
         try:
             return self._read(registry)
         except BaseException:
@@ -188,7 +197,7 @@ class _Reading:
         return tuple(refs.values())
 
     def _workspace(self, given: str | None) -> Path | None:
-        if given is None:
+        if given is None or isinstance(self._handlers, Unloaded):
             return None
         try:
             folder = (self._path.parent / given).resolve()
@@ -200,6 +209,8 @@ class _Reading:
         return folder
 
     def _checkpoints(self, given: AuditShape) -> Checkpoints | None:
+        if isinstance(self._handlers, Unloaded):
+            return self._try("audit", lambda: Checkpoints(CheckpointKey.generate(), every=given.every, keep=given.keep))
         try:
             key = CheckpointKey.read(self._path.parent / given.key)
         except (OSError, ValueError):

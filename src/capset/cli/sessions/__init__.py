@@ -1,0 +1,1 @@
+"""``capset sessions``: conversations, their state and what is told of their turns."""

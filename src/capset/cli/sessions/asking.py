@@ -1,0 +1,70 @@
+"""Where the commands of ``capset sessions`` work: on a server, or in a database here, as a server would."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+
+from capset.cli.extras import needs_extra
+from capset.cli.remote import ask, server_of
+from capset.cli.settings import Settings, existing_db, load_settings
+from capset.definitions.principals import Principal
+from capset.kernel.kernel import Kernel
+from capset.kernel.registry import Registry
+
+if TYPE_CHECKING:
+    from capset.client import Client
+    from capset.server.caller import Caller
+    from capset.server.service import Service
+
+T = TypeVar("T")
+Id = Annotated[str, typer.Argument(metavar="ID", help="The id of the session.")]
+Org = Annotated[str | None, typer.Option("--org", help="The organisation of the principal.")]
+
+
+@dataclass(frozen=True, slots=True)
+class Here:
+    """A database here, with the rules that a server has, and whose sessions in it are meant."""
+
+    service: Service
+    caller: Caller
+
+
+def asked(
+    url: str | None,
+    there: Callable[[Client], Awaitable[T]],
+    here: Callable[[Here], Awaitable[T]],
+    *,
+    db: str | None,
+    org: str | None,
+    principal: str | None,
+    makes: bool = False,
+) -> T:
+    """Return what a server answers, or else a database here; with ``makes`` that may be a new one."""
+    server = server_of(url, db=db, org=org, principal=principal)
+    if server is not None:
+        return ask(server, there)
+    needs_extra("server", "starlette")
+    settings = load_settings(db=db, principal=principal)
+    if not makes:
+        existing_db(settings.db)
+    return asyncio.run(_here(settings, org, here))
+
+
+async def _here(settings: Settings, org: str | None, work: Callable[[Here], Awaitable[T]]) -> T:
+    from capset.server.caller import Caller  # only those who work here pay for it
+    from capset.server.service import Service
+
+    who = Principal(settings.principal.id, permissions=settings.principal.permissions, org=org)
+    async with Kernel(store=settings.db) as kernel:
+        service = Service(kernel, Registry.installed(), env=settings.env)
+        return await work(Here(service, Caller(who, frozenset({"capset:admin"}), None)))
+
+
+def parts(told: dict[str, Any]) -> list[tuple[str, Any]]:  # JSON
+    """Return the members of an object that say something."""
+    return [(name, value) for name, value in told.items() if value is not None]

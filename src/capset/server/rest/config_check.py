@@ -1,0 +1,28 @@
+"""``/v1/config/check``: what is wrong with a configuration, before somebody serves it (spec 5, P12)."""
+
+from __future__ import annotations
+
+import asyncio
+
+from fastapi import APIRouter
+
+from capset.adapters.config_file.checking import check_text
+from capset.server.rest.parts import Reads, Served, StrictRoute, problems
+from capset.wire.config_checks import ConfigCheckShape, ConfigInput
+
+router = APIRouter(prefix="/config", tags=["configuration"], route_class=StrictRoute)
+
+
+@router.post(
+    "/check",
+    responses=problems(400, 413, 415, 422),
+    operation_id="check_config",
+    response_model_exclude_unset=True,  # a null is data
+)
+async def check_config(service: Served, caller: Reads, given: ConfigInput) -> ConfigCheckShape:
+    """Check the text of a configuration file, as `capset check` does, but without loading its handlers.
+
+    Nothing is kept, no code is imported and no path is followed; a sound one has a warning for each handler.
+    """
+    async with service.checks:
+        return await asyncio.to_thread(check_text, given.content, given.format, service.registry)
