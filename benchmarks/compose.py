@@ -47,7 +47,7 @@ def agent_of(tools: int) -> Agent:
 def measure(*, quick: bool) -> list[Row]:
     """Return how the time of a tool grows with their number, and the price of the kernel's cache in dict lookups."""
     sizes = (10, 100, 1_000) if quick else (10, 100, 1_000, 10_000)
-    rounds = 2 if quick else 5
+    rounds = 1 if quick else 5
     per_tool = {size: min(_compose_seconds(size) for _ in range(rounds)) / size for size in sizes}
     curve = {f"{size} tools": f"{seconds * size * 1000:.2f} ms" for size, seconds in per_tool.items()}
     growth = per_tool[sizes[-1]] / per_tool[100]

@@ -12,7 +12,7 @@ PYDANTIC = "import asyncio, pydantic; pydantic.TypeAdapter; pydantic.BaseModel; 
 
 def measure(*, quick: bool) -> list[Row]:
     """Return the ratio of the two imports' CPU, each the best of several fresh processes."""
-    rounds = 2 if quick else 10
+    rounds = 1 if quick else 10
     pydantic = min(_cpu(PYDANTIC) for _ in range(rounds))
     capset = min(_cpu("import capset") for _ in range(rounds))
     peers = {"import pydantic": f"{pydantic * 1000:.0f} ms", "import capset": f"{capset * 1000:.0f} ms"}

@@ -24,7 +24,7 @@ def measure(*, quick: bool) -> list[Row]:
     """Return how the time of a call with a limit and three policies grows with the number of tools."""
     sizes = (10, 100) if quick else (10, 100, 1_000, 10_000)
     with tempfile.TemporaryDirectory() as folder:
-        return asyncio.run(_measure(Path(folder), sizes, rounds=3 if quick else 15))
+        return asyncio.run(_measure(Path(folder), sizes, rounds=1 if quick else 15))
 
 
 async def _measure(folder: Path, sizes: tuple[int, ...], *, rounds: int) -> list[Row]:

@@ -17,7 +17,7 @@ TARGET = 100
 
 def measure(*, quick: bool) -> list[Row]:
     """Return how many increments, pushes, patches and updates a second are durable, by turns, of all processes."""
-    operations = 400 if quick else 10_000
+    operations = 200 if quick else 10_000
     one, four = (asyncio.run(_rate(processes, operations)) for processes in (1, 4))
     peers = {"1 process": f"{one:.0f}/s", "4 processes": f"{four:.0f}/s", "tasks in each": str(TASKS)}
     return [Row("state: operations on one session", round(four), "a second, 4 processes", TARGET, "at least", peers)]

@@ -76,7 +76,7 @@ def _tool(name: str, handle: Any, buffer: int = 0) -> Tool[..., Any]:
 
 def measure(*, quick: bool) -> list[Row]:
     """Return the rows of one long invocation, of many short ones, and of memory."""
-    return asyncio.run(_measure(*((5_000, 2_000, 2_000) if quick else (1_000_000, 200_000, 10_000))))
+    return asyncio.run(_measure(*((2_000, 1_000, 1_000) if quick else (1_000_000, 200_000, 10_000))))
 
 
 async def _measure(events: int, invocations: int, idle: int) -> list[Row]:

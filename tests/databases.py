@@ -66,6 +66,11 @@ class Server:
         self._numbers = count()
         self._free: list[str] = []
 
+    @property
+    def programs(self) -> Path:
+        """Where PostgreSQL's programs of the server's version are."""
+        return self._server.bin_path
+
     def url(self, database: str, who: str = "postgres:") -> str:
         """Return the URL of a database for its owner, or for a ``USER:PASSWORD``."""
         return self._server.get_uri(database).replace("postgres:@", f"{who}@", 1)

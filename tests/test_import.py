@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 HEAVY = {
-    "alembic", "bashkit", "click", "dbos", "docstring_parser", "fastapi", "httpx", "httpx2", "jinja2", "jsonschema_rs",
-    "mcp", "opentelemetry.sdk", "psycopg", "pydantic_ai", "re2", "redis", "requests", "rich", "sqlalchemy", "sqlite3",
-    "starlette", "structlog", "typer", "uvicorn", "uvloop", "yaml",
+    "alembic", "bashkit", "click", "dbos", "docstring_parser", "fastapi", "httpx", "httpx2", "jinja2", "joserfc",
+    "jsonschema_rs", "mcp", "opentelemetry", "prometheus_client", "psycopg", "pydantic_ai", "re2", "redis",
+    "requests", "rich", "sqlalchemy", "sqlite3", "starlette", "structlog", "typer", "uvicorn", "uvloop", "yaml",
 }  # fmt: skip
 
 WATCH = """

@@ -18,7 +18,8 @@
     ├── Unauthenticated        401  no API key, or one that is unknown, expired or revoked
     ├── Conflict               409  what is there does not allow it: read-only, archived, under way
     │   ├── Outdated           412  it has been changed since the version that was expected
-    │   └── ApprovalVoid       409  an approval that was used, or is for another call, or for a tool that has changed
+    │   ├── ApprovalVoid       409  an approval that was used, or is for another call, or for a tool that has changed
+    │   └── TurnRunning        409  a session is in a turn, and in one at a time
     ├── NotFound                   404  nothing of that name, here, for this principal
     ├── PermissionDenied           403  a permission is missing, a policy denied, or a snapshot pruned the tool
     │   ├── ApprovalRequired       403  somebody has to approve the call first; ``approval`` is the request's id
@@ -44,6 +45,7 @@
     ├── DeadlineExceeded           504  the call's time was up
     │   └── ConsumerTimeout        504  whoever reads the call's messages took none for too long
     ├── Cancelled                  503  the call was cancelled before it ended
+    │   └── Interrupted            503  the process died that ran it
     ├── StoreError                 503  the database is missing, corrupt, newer, full or busy
     ├── Unreachable                503  a server cannot be reached, or the connection to it broke
     └── ForeignAnswer              502  what answered is not capset, or no version of it that is understood here
@@ -168,6 +170,10 @@ class Outdated(Conflict):
 class ApprovalVoid(Conflict):
     code = "approval_void"
     refusal = True
+
+
+class TurnRunning(Conflict):
+    code = "turn_running"
 
 
 class NotFound(CapsetError):
@@ -340,6 +346,11 @@ class Cancelled(CapsetError):
     code = "cancelled"
     status = 503
     retryable = True
+
+
+class Interrupted(Cancelled):
+    code = "interrupted"
+    retryable = False
 
 
 class StoreError(CapsetError):

@@ -25,6 +25,7 @@ from capset.kernel.hosting.host import SessionHost
 from capset.kernel.hosting.session import HostedSession
 from capset.kernel.in_thread import in_thread
 from capset.kernel.introspection import ToolView, tools_of
+from capset.kernel.observing import Observer
 from capset.kernel.serving import Serving
 from capset.net.client import HttpClient
 from capset.net.resolving import Resolver, system_resolver
@@ -56,6 +57,7 @@ __all__ = [
     "HttpResponse",
     "Limit",
     "ModelStep",
+    "Observer",
     "PublicKey",
     "Resolver",
     "ResourceHandle",

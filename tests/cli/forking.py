@@ -14,12 +14,15 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from functools import cache
+from importlib.metadata import distribution
 from pathlib import Path
 from typing import IO, Any
 
 HERE = Path(__file__).parent
-# What commands load when they need it; no driver, and nothing that a third party registers.
-EARLY = ("capset.cli.app", "capset.cli.process", "capset.stores.sql.schema", "docstring_parser")
+# What commands load when they need it, built-ins too, whose import has no effects; no driver, and nothing that a third
+# party registers.
+BUILT_IN = {one.module for one in distribution("capset").entry_points.select(group="capset.capabilities")}
+EARLY = ("capset.cli.app", "capset.cli.process", "capset.stores.sql.schema", "docstring_parser", *sorted(BUILT_IN))
 DOORS = ("capset.server.app", "capset.server.serving", "capset.server.mcp", "capset.client", "mcp", "uvicorn")
 
 

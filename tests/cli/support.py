@@ -8,10 +8,12 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from typer.testing import CliRunner
+from typer import testing
+from typer.main import get_command
 
 from capset.cli.app import app
 from tests.cli.forking import Warm, warm
@@ -98,9 +100,12 @@ class Command:
 
 def clean_environment(home: Path, **more: str) -> dict[str, str]:
     """Return the caller's environment without capset's settings, and with a home of its own."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("CAPSET_", "PYTHON"))}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("CAPSET_", "OTEL_", "PYTHON"))}
     return {**kept, "HOME": str(home), **more}
 
+
+# Typer makes all commands anew for every run, which takes far longer than most of them.
+testing._get_command = cache(get_command)  # pyright: ignore[reportPrivateImportUsage]
 
 # Before any test has changed the environment.
 ENVIRON = tuple(clean_environment(Path("/")).items())
@@ -111,7 +116,7 @@ Run = Callable[..., Done]
 
 def run_here(*args: str, stdin: str | None = None) -> Done:
     """Run the command in this process, in the current folder."""
-    result = CliRunner().invoke(app, args, input=stdin)
+    result = testing.CliRunner().invoke(app, args, input=stdin)
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
     assert "Traceback" not in result.output
     return Done(result.exit_code, result.stdout, result.stderr)

@@ -82,6 +82,7 @@ def test_a_newer_database_is_refused_and_unchanged(run: Run, tmp_path: Path) -> 
     assert run(*ADD).code == 0
     with sqlite3.connect(tmp_path / "capset.db") as database:
         database.execute("UPDATE alembic_version SET version_num = '9999'")
+        database.execute("UPDATE settings SET value = '9999' WHERE name = 'compatible'")
     database.close()
     for arguments in (ADD, ("audit", "query"), ("audit", "verify")):
         done = run(*arguments)

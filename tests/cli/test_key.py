@@ -108,3 +108,14 @@ def test_a_scope_may_be_written_as_it_is_listed(run: Run) -> None:
     wrong = run("key", "create", "laptop", "--principal", "ada", "--scope", "reed")
     assert wrong.code == 2
     assert "unknown scope 'capset:reed'; there is: capset:read, capset:call, capset:write" in wrong.err
+
+
+@pytest.mark.spec("P16")
+def test_a_key_may_have_a_default_agent(run: Run) -> None:
+    made = run("key", "create", "k", "--principal", "a", "--agent", "foreman", "--json").json
+    assert made["agent"] == "foreman"
+    (listed,) = run("key", "list", "--json").json["items"]
+    assert listed["agent"] == "foreman"
+    done = run("key", "create", "k", "--principal", "a", "--agent", " ")
+    assert done.code == 2
+    assert "an agent is named by its id" in done.said

@@ -18,6 +18,7 @@ import signal
 import socket
 import sys
 import threading
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 
@@ -101,6 +102,10 @@ if __name__ == "__main__":
     sys.path[0] = str(command.parent)
     for name in sys.argv[4:]:
         import_module(name)
+    # Typer makes all commands at every start, which takes longer than most of them: they are made once.
+    typer = import_module("typer.main")
+    vars(typer)["get_command"] = cache(typer.get_command)
+    typer.get_command(import_module("capset.cli.app").app)
     if threading.active_count() > 1:
         raise RuntimeError(f"a fork would lose the threads that an import started: {threading.enumerate()}")
     gc.freeze()  # so that no collection touches, and copies, what all processes share

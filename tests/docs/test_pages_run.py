@@ -23,6 +23,7 @@ PAGES = [
     "sessions",
     "streams",
     "toolkits",
+    "turns",
 ]
 RUN = """
 import ast, asyncio, inspect, sys

@@ -8,7 +8,7 @@ from benchmarks import writers
 from capset import Kernel
 
 PROCESSES = 4
-LOAD = {"sqlite": (64, 4_000), "postgresql": (16, 960)}
+LOAD = {"sqlite": (64, 2_000), "postgresql": (16, 480)}
 """By engine, the tasks of a process and the operations of all. The file is pressed as hard as is promised; on a server
 each turn costs several processes a switch, and what waits for its turn here has 30 seconds on the slowest machine too.
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,14 @@ LEAST = 3
 """Cases of each class."""
 
 
+@cache
+def _listed(file: str) -> dict[str, list[dict[str, Any]]]:
+    return yaml.safe_load((Path(__file__).parent / file).read_text("utf-8"))
+
+
 def attacks(file: str, *classes: str) -> list[Any]:
     """Return the cases of some classes of a list as parameters of a test; each is told its ``class``."""
-    listed: dict[str, list[dict[str, Any]]] = yaml.safe_load((Path(__file__).parent / file).read_text("utf-8"))
+    listed = _listed(file)
     found: list[Any] = []
     for name in classes:
         cases = listed[name]
@@ -27,4 +33,4 @@ def attacks(file: str, *classes: str) -> list[Any]:
 
 def classes_of(file: str) -> set[str]:
     """Return the names of the classes in a list."""
-    return set(yaml.safe_load((Path(__file__).parent / file).read_text("utf-8")))
+    return set(_listed(file))

@@ -8,18 +8,19 @@ import os
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, BinaryIO
 
 import httpx2
 import structlog
 import uvicorn
+from starlette.types import ASGIApp
 
 from capset import Agent, Capability, Context, Kernel, Principal, Progress, Record, Reply, ToolError, tool
 from capset.definitions.capabilities import AnyCapability
 from capset.definitions.tools import AnyTool
 from capset.kernel.registry import Registry
 from capset.server.app import open_app
-from capset.server.caller import Caller
+from capset.server.caller import Caller, Identifies
 from capset.server.gate import Names
 from capset.server.keys import create_key
 from capset.server.limits import Limits
@@ -27,7 +28,7 @@ from capset.server.service import Service
 from capset.server.serving import bind, make_server
 from tests.kernel.support import records_of
 
-ALL_SCOPES = ("capset:read", "capset:call", "capset:write", "capset:audit", "capset:approve")
+ALL_SCOPES = ("capset:read", "capset:call", "capset:write", "capset:audit", "capset:approve", "capset:metrics")
 FILES = ("session_files:read", "session_files:write")
 
 
@@ -200,16 +201,21 @@ async def site(
     limits: Limits | None = None,
     names: Names | None = None,
     anyone: Caller | None = None,
+    tokens: Callable[[Kernel], Identifies] | None = None,
+    log: BinaryIO | None = None,
+    around: Callable[[ASGIApp], ASGIApp] | None = None,
     **kernel_options: Any,
 ) -> AsyncGenerator[Site]:
     """Serve the kit and these capabilities; ``ada`` of ``acme`` has a key for everything but administration."""
     registry = registry_of(*capabilities, agents=agents)
     with structlog.testing.capture_logs():
         async with Kernel(store=store, **kernel_options) as kernel:
-            service = Service(kernel, registry, limits=limits, anyone=anyone)
-            async with open_app(service, names or Names.of("127.0.0.1")) as app:
+            known = None if tokens is None else tokens(kernel)
+            service = Service(kernel, registry, limits=limits, anyone=anyone, tokens=known)
+            async with open_app(service, names or Names.of("127.0.0.1"), log=log) as app:
                 bound = bind("127.0.0.1", 0)
-                server = make_server(app, service.limits, lambda: None)
+                served = around(app) if around else app
+                server = make_server(served, service.limits, lambda: None, service.turns.bell.close)
                 found = Site(kernel, service, registry, bound.getsockname()[1], server)
                 serving = asyncio.ensure_future(server.serve([bound]))
                 try:

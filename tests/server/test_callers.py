@@ -95,7 +95,9 @@ async def test_a_key_that_is_revoked_while_it_is_in_use_opens_a_second_longer_at
 
 
 @pytest.mark.spec("P14")
-@pytest.mark.parametrize("scope", ["capset:read", "capset:call", "capset:write", "capset:audit", "capset:approve"])
+@pytest.mark.parametrize(
+    "scope", ["capset:read", "capset:call", "capset:write", "capset:audit", "capset:approve", "capset:metrics"]
+)
 async def test_a_key_may_ask_only_what_its_scopes_say(shared: Site, scope: str) -> None:
     async with shared.client() as ada:
         session = await make_session(ada)
@@ -121,6 +123,7 @@ async def test_a_key_may_ask_only_what_its_scopes_say(shared: Site, scope: str) 
         "list_records": "audit",
         "approve": "approve",
         "reject": "approve",
+        "metrics": "metrics",
     }
     beside = {
         "capset:audit": (

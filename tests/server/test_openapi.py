@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
+from tests.server.runners import Parrot
 from tests.server.support import ALL_SCOPES, FILES, Site, make_session, registry_of, site
 
 CONFIG = """
@@ -18,12 +19,12 @@ seed = 20260101
 suppress-health-check = ["all"]
 
 [generation]
-max-examples = 6
+max-examples = 4
 database = "none"
 
 [checks]
 # A precondition is looked at before the body (RFC 9110, 13.2), and no schema can say which one holds.
-positive_data_acceptance.expected-statuses = ["2xx", "401", "403", "404", "409", "412"]
+positive_data_acceptance.expected-statuses = ["2xx", "304", "401", "403", "404", "409", "412"]
 negative_data_rejection.expected-statuses = ["400", "401", "403", "404", "405", "409", "412", "415", "422"]
 
 # That no capability stands there twice, once as an id and once as an entry, no schema can say either.
@@ -33,22 +34,15 @@ checks.positive_data_acceptance.expected-statuses = ["2xx", "401", "403", "422"]
 # Making texts of every length, up to 200,000 letters, takes the coverage phase half a minute; fuzzing tries it.
 phases.coverage.enabled = false
 
-# A preview says so instead of refusing it.
+# An answer that goes on for ever is no use to a stranger.
 [[operations]]
-include-name = "POST /v1/agents/preview"
-checks.negative_data_rejection.expected-statuses = ["200", "400", "401", "403", "404", "405", "409", "415", "422"]
-phases.coverage.enabled = false
+include-name = "GET /v1/sessions/{id}/events"
+parameters = { "query.follow" = false }
 
+# Nor what cannot be hashed of an invocation, or kept of a context.
 [[operations]]
-include-name = "POST /v1/agents/{id}/preview"
+include-name = "POST /v1/sessions"
 checks.positive_data_acceptance.expected-statuses = ["2xx", "401", "403", "404", "409", "422"]
-checks.negative_data_rejection.expected-statuses = ["200", "400", "401", "403", "404", "405", "409", "415", "422"]
-phases.coverage.enabled = false
-
-# What is deleted is archived, and can be read: it is still what sessions and records speak of.
-[[operations]]
-include-operation-id = ["get_agent", "list_agent_versions", "get_agent_version", "diff_agent_versions"]
-checks.use_after_free.enabled = false
 
 # What cannot be kept of a context, such as what looks like a secret, no schema can say.
 [[operations]]
@@ -115,7 +109,7 @@ async def test_it_says_which_problems_there_are_and_what_needs_a_key(document: d
             responses = operation["responses"]
             assert {"401", "403", "default"} <= responses.keys(), path
             for status, response in responses.items():
-                if not status.startswith("2"):
+                if status[0] not in "23":
                     assert "application/problem+json" in response["content"], (path, status)
     assert "HTTPValidationError" not in document["components"]["schemas"]
 
@@ -134,21 +128,21 @@ async def test_it_lists_the_capabilities_that_an_agent_can_be_given(document: di
 
 @pytest.mark.spec("P6", "P7", "P8", "P9", "P14", "P15")
 async def test_a_stranger_who_tries_everything_finds_what_was_described(tmp_path: Path) -> None:
-    async with site(store=f"sqlite:///{tmp_path}/capset.db") as here:
+    async with site(store=f"sqlite:///{tmp_path}/capset.db", generator=Parrot()) as here:
         await here.key("stranger", scopes=ALL_SCOPES, permissions=FILES)
         said = await explore(here, tmp_path, CONFIG)
-    assert "Selected: 38/38" in said
+    assert "Selected: 36/36" in said
 
 
 @pytest.mark.spec("P8", "P9", "P11")
 async def test_and_within_a_session_too(tmp_path: Path) -> None:
-    async with site(store=f"sqlite:///{tmp_path}/capset.db") as here:
+    async with site(store=f"sqlite:///{tmp_path}/capset.db", generator=Parrot()) as here:
         await here.key("stranger", scopes=ALL_SCOPES, permissions=FILES)
         async with here.client("stranger") as client:
             session = await make_session(client)
             await client.put(f"/v1/sessions/{session}/files/a/b.txt", content=b"here")
-        of_session = ["get_session", "get_snapshot", "list_transitions", "call_tool"]
-        of_session += ["read_file", "write_file", "delete_file"]
+        of_session = ["get_session", "change_session", "get_snapshot", "get_state", "list_transitions", "call_tool"]
+        of_session += ["send_message", "list_events", "read_file", "write_file", "delete_file"]
         # Which paths name a file, and which tools there are with which arguments, depends on the session.
         statuses = ["2xx", "400", "401", "403", "404", "409", "412", "422"]
         more = f"""
@@ -160,18 +154,18 @@ checks.positive_data_acceptance.expected-statuses = {json.dumps(statuses)}
         chosen = [f"--include-operation-id={name}" for name in of_session]
         said = await explore(here, tmp_path, CONFIG + more, "--phases", "coverage,fuzzing", *chosen)
         tried = {record.outcome for record in await here.records(session=session)}
-    assert "Selected: 7/38" in said
+    assert "Selected: 11/36" in said
     assert tried, "it came as far as the session's tools"
 
 
-async def explore(here: Site, folder: Path, config: str, *more: str) -> str:
-    """Let schemathesis loose, fail with what it finds, and return what it says."""
+async def explore(here: Site, folder: Path, config: str, *more: str, key: str = "stranger") -> str:
+    """Let schemathesis loose by a key, fail with what it finds, and return what it says."""
     (folder / "schemathesis.toml").write_text(config)
     command = Path(sys.executable).with_name("schemathesis")
     process = await asyncio.create_subprocess_exec(
         *(str(command), "--config-file", "schemathesis.toml", "run", f"{here.url}/openapi.json"),
         *("--checks", "all", "--no-color", "--continue-on-failure", "--warnings", "off"),
-        *("--header", f"Authorization: Bearer {here.keys['stranger']}", *more),
+        *("--header", f"Authorization: Bearer {here.keys[key]}", *more),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
         cwd=folder,

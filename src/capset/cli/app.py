@@ -23,6 +23,9 @@ from capset.cli.audit.verify import verify_command
 from capset.cli.call import call_command
 from capset.cli.check import check_command
 from capset.cli.compose import compose_command
+from capset.cli.db.backup import backup_command
+from capset.cli.db.check import check_command as check_db_command
+from capset.cli.db.upgrade import upgrade_command
 from capset.cli.demo import demo_command
 from capset.cli.describe import describe_command
 from capset.cli.diff import diff_command
@@ -46,6 +49,7 @@ app = typer.Typer(
 audit = typer.Typer(help="Read, check, sign and cut the record of every attempt.", no_args_is_help=True)
 agents = typer.Typer(help="List, write, compare and preview the agents that are stored.", no_args_is_help=True)
 approvals = typer.Typer(help="List, approve and reject the calls that somebody has to approve.", no_args_is_help=True)
+db = typer.Typer(help="Upgrade, check and back up a database.", no_args_is_help=True)
 key = typer.Typer(help="Make, list and revoke API keys for the server.", no_args_is_help=True)
 app.command("list")(list_command)
 app.command("describe")(describe_command)
@@ -82,6 +86,10 @@ audit.command("keygen")(keygen_command)
 audit.command("checkpoint")(checkpoint_command)
 audit.command("checkpoints")(checkpoints_command)
 audit.command("prune")(prune_command)
+app.add_typer(db, name="db")
+db.command("upgrade")(upgrade_command)
+db.command("check")(check_db_command)
+db.command("backup")(backup_command)
 app.add_typer(approvals, name="approvals")
 approvals.command("list")(list_approvals_command)
 approvals.command("show")(show_command)

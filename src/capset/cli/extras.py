@@ -17,4 +17,11 @@ def needs_extra(extra: str, *modules: str) -> None:
 
 def missing_modules(*modules: str) -> list[str]:
     """Return those of the modules that are not installed."""
-    return [module for module in modules if find_spec(module) is None]
+    return [module for module in modules if not _is_there(module)]
+
+
+def _is_there(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # of the package that it would be in
+        return False

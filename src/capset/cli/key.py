@@ -37,6 +37,7 @@ def create_command(
     scope: Annotated[
         list[str] | None, typer.Option(help="What it may ask of the API; may be repeated. Else read and call.")
     ] = None,
+    agent: Annotated[str | None, typer.Option(help="The agent that /mcp leads to, by its id or name.")] = None,
     expires: Annotated[str | None, typer.Option(metavar="30d", help="How long it opens: hours or days.")] = None,
     db: Db = None,
     as_json: AsJson = False,
@@ -45,7 +46,7 @@ def create_command(
     settings = load_settings(db=db)
     # By --grant alone: whoever lays a settings file into a folder gives no permissions to keys.
     who = Principal(principal, permissions=grant or (), kind=_kind(kind), org=org)
-    row, key = asyncio.run(_create(settings.db, name, who, _scopes(scope), _lifetime(expires)))
+    row, key = asyncio.run(_create(settings.db, name, who, _scopes(scope), _lifetime(expires), agent))
     if as_json:
         print_json(new_key_shape(row, key).plain())
     else:
@@ -85,10 +86,10 @@ def revoke_command(
 
 
 async def _create(
-    url: str, name: str, who: Principal, scopes: Sequence[str], lifetime: timedelta | None
+    url: str, name: str, who: Principal, scopes: Sequence[str], lifetime: timedelta | None, agent: str | None
 ) -> tuple[KeyRow, str]:
     async with Kernel(store=url) as kernel:
-        return await create_key(kernel, name, who, scopes=scopes, lifetime=lifetime)
+        return await create_key(kernel, name, who, scopes=scopes, lifetime=lifetime, agent=agent)
 
 
 async def _list(url: str) -> tuple[list[KeyRow], str]:

@@ -16,18 +16,23 @@ import typer
 from capset.cli.configured import ConfigFile, load_configuration, make_kernel
 from capset.cli.exits import Exit, guarded
 from capset.cli.extras import needs_extra
+from capset.cli.jwt import JwtAlgorithm, JwtAudience, JwtIssuer, JwtJwks, JwtOrg, JwtOrgClaim, issuer_of
 from capset.cli.options import Db, Env, Grant, Who
 from capset.cli.output import cell, err, verbatim
 from capset.cli.settings import Settings, load_settings
+from capset.cli.telemetry import telemetry
 from capset.definitions.principals import Principal
 from capset.errors import DefinitionError
+from capset.kernel.kernel import Kernel
 from capset.kernel.registry import Registry
 from capset.net.loopback import is_loopback
 
 if TYPE_CHECKING:
     from capset.adapters.config_file import Configuration
+    from capset.server.caller import Identifies
     from capset.server.gate import Names
     from capset.server.service import Service
+    from capset.server.tokens import Issuer
 
 
 @guarded
@@ -43,16 +48,31 @@ def serve_command(
     allow_origin: Annotated[
         list[str] | None, typer.Option(help="An origin from which a browser may call it; may be repeated.")
     ] = None,
+    drain_delay: Annotated[
+        float,
+        typer.Option(
+            min=0,
+            max=3600,
+            help="Seconds to go on after SIGTERM, while /v1/readyz says 503, before requests are refused.",
+        ),
+    ] = 0,
     config: ConfigFile = None,
     principal: Who = None,
     grant: Grant = None,
     env: Env = None,
     db: Db = None,
+    jwt_issuer: JwtIssuer = None,
+    jwt_audience: JwtAudience = None,
+    jwt_jwks: JwtJwks = None,
+    jwt_org_claim: JwtOrgClaim = None,
+    jwt_org: JwtOrg = None,
+    jwt_algorithm: JwtAlgorithm = None,
 ) -> Exit:
     """Serve agents, sessions and calls over REST (/v1) and MCP (/mcp) until SIGINT or SIGTERM.
 
-    Whoever asks needs an API key: capset key create. With --config the file's actions are an agent of its name; SIGHUP
-    has the file read again, and one that is not sound changes nothing.
+    Whoever asks needs an API key (capset key create), or a token of the issuer that --jwt-issuer names.
+    With --config the file's actions are an agent of its name; SIGHUP has the file read again, and one that is not sound
+    changes nothing.
     """
     needs_extra("server", "fastapi", "uvicorn", "httptools", "structlog")
     from capset.server.gate import Names
@@ -64,12 +84,17 @@ def serve_command(
         )
     if not insecure and (principal is not None or grant):
         raise DefinitionError("--principal and --grant are for --insecure: otherwise the API key says who acts")
+    issuer = issuer_of(
+        jwt_issuer, jwt_audience, jwt_jwks, org_claim=jwt_org_claim, org=jwt_org, algorithms=jwt_algorithm
+    )
+    if insecure and issuer is not None:
+        raise DefinitionError("--insecure asks nobody who they are: leave it or the --jwt options out")
     names = Names.of(host, allow_host or (), allow_origin or ())
     installed = Registry.installed()
     configuration = None if config is None else load_configuration(config, installed)
-    served = _Served(installed, configuration)
-    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        runner.run(_serve(settings, host, port, names, served, insecure=insecure))
+    served = _Served(installed, configuration, drain_delay)
+    with telemetry(), asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        runner.run(_serve(settings, host, port, names, served, issuer, insecure=insecure))
     return Exit.DONE
 
 
@@ -87,6 +112,7 @@ class _Served:
 
     installed: Registry
     configuration: Configuration | None
+    drain_delay: float
 
     @property
     def registry(self) -> Registry:
@@ -101,7 +127,9 @@ class _Served:
         return Reloading(service, self.installed, self.configuration, principal).listening()
 
 
-async def _serve(settings: Settings, host: str, port: int, names: Names, served: _Served, *, insecure: bool) -> None:
+async def _serve(
+    settings: Settings, host: str, port: int, names: Names, served: _Served, issuer: Issuer | None, *, insecure: bool
+) -> None:
     from capset.server import logs
     from capset.server.app import open_app
     from capset.server.caller import Caller
@@ -110,22 +138,37 @@ async def _serve(settings: Settings, host: str, port: int, names: Names, served:
 
     registry = served.registry
     anyone = Caller(settings.principal, frozenset({"capset:admin"}), None) if insecure else None
+    known = None if issuer is None else _tokens_of(issuer)
     with bind(host, port) as bound:  # first, so that a taken port makes no database
         address = f"http://{names.written}:{bound.getsockname()[1]}"
 
         def started() -> None:
-            told = f"capset serves {verbatim(address)} [dim](REST /v1, MCP /mcp/agents/ID; Ctrl-C ends it)[/]"
+            told = f"capset serves {verbatim(address)} [dim](REST /v1, MCP /mcp; Ctrl-C ends it)[/]"
             # One line: all that follow are the log's.
-            err().print(f"{told}{_who(settings, insecure=insecure, has_keys=has_keys)}", soft_wrap=True)
+            err().print(f"{told}{_who(settings, issuer, insecure=insecure, has_keys=has_keys)}", soft_wrap=True)
 
         async with make_kernel(settings.db, served.configuration) as kernel:
-            has_keys = bool(await kernel.store.keys.list())
-            service = Service(kernel, registry, env=settings.env, anyone=anyone)
+            has_keys = await kernel.store.keys.any()
+            tokens = None if known is None else known(kernel)
+            service = Service(kernel, registry, env=settings.env, anyone=anyone, tokens=tokens)
             async with open_app(service, names) as app:
                 logs.configure()
                 _settle()
                 with served.reloading(service, settings.principal):
-                    await serve(app, bound, service.limits, started=started)
+                    delay = served.drain_delay
+                    ending = service.turns.bell.close
+                    await serve(
+                        app, bound, service.limits, started=started, draining=service.drain, delay=delay, ending=ending
+                    )
+
+
+def _tokens_of(issuer: Issuer) -> Callable[[Kernel], Identifies]:
+    """Return what knows the issuer's tokens on a kernel yet to come; its keys must be somewhere by now."""
+    from capset.server.jwks import Jwks
+    from capset.server.tokens import Tokens
+
+    jwks = Jwks(issuer.jwks)
+    return lambda kernel: Tokens(kernel, issuer, jwks=jwks)
 
 
 def _settle() -> None:
@@ -135,9 +178,11 @@ def _settle() -> None:
     gc.set_threshold(10_000, 20, 20)
 
 
-def _who(settings: Settings, *, insecure: bool, has_keys: bool) -> str:
+def _who(settings: Settings, issuer: Issuer | None, *, insecure: bool, has_keys: bool) -> str:
     """Say who may come in, where that is not what one would think."""
     if insecure:
         granted = " ".join(sorted(settings.principal.permissions)) or "no permissions"
         return f" [yellow]without keys:[/] everybody is {cell(settings.principal.id)}, with {cell(granted)}"
+    if issuer is not None:
+        return f" [dim]and tokens of {cell(issuer.issuer)}[/]"
     return "" if has_keys else " [yellow]no keys yet:[/] capset key create makes one"

@@ -96,6 +96,15 @@ class Connection:
                 raise self.answers.foreign("answered a call with what is no stream of events")
             yield response
 
+    @asynccontextmanager
+    async def follow(self, path: str, query: Query) -> AsyncGenerator[httpx2.Response]:
+        """Give what is at ``path`` as a stream of events, of which only the head has come."""
+        async with self._sent("GET", path, self._streaming, query=query, headers={"Accept": EVENTS}) as response:
+            await self._refuse(response, safe=True)
+            if media_type_of(response) != EVENTS:
+                raise self.answers.foreign("answered with what is no stream of events")
+            yield response
+
     async def request(
         self,
         method: str,

@@ -2,26 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
+from typing import Any
 
 from capset.client.address import path_of
-from capset.client.connection import Connection, json_bytes
+from capset.client.connection import if_match, json_bytes
 from capset.client.paging import LARGEST, every
+from capset.client.turns import Turns
 from capset.wire.lineage import TransitionsShape
-from capset.wire.sessions import SessionPageShape, SessionShape
+from capset.wire.sessions import SessionPageShape, SessionShape, StateShape
 from capset.wire.snapshots import SnapshotShape
 
 
-class Sessions:
+class Sessions(Turns):
     """``client.sessions``; needs a key with the scope ``capset:call``."""
 
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
+    async def create(
+        self,
+        agent_id: str,
+        *,
+        invocation: Mapping[str, Any] | None = None,  # any JSON
+        context: Mapping[str, Any] | None = None,  # any JSON
+    ) -> SessionShape:
+        """Start a session of an agent, in its present version.
 
-    async def create(self, agent_id: str) -> SessionShape:
-        """Start a session of an agent, in its present version. Raises ``NotFound``; ``Conflict`` if it is archived."""
-        body = json_bytes({"agent_id": agent_id})
+        ``invocation`` says for whom: only its hash is kept. ``context`` is kept and shown, at most 64 KiB of JSON.
+        Raises ``NotFound``; ``Conflict`` if the agent is archived; ``InvalidArguments`` for what cannot be kept.
+        """
+        given = {"agent_id": agent_id, "invocation": invocation, "context": context}
+        body = json_bytes({name: value for name, value in given.items() if value is not None})
         return await self._connection.send(SessionShape, "POST", path_of("sessions"), body)
+
+    async def move(self, id: str, agent_version: int | None = None, *, version: int | None = None) -> SessionShape:
+        """Move a session to a version of its agent: ``None`` for the current one. Its files and its state stay.
+
+        ``version`` is the one that it must be in now. Raises ``NotFound`` for a version that there is not, ``Conflict``
+        for a session that moves by itself or is of an agent without versions, and ``Outdated``.
+        """
+        body, path = json_bytes({"agent_version": agent_version}), path_of("sessions", id)
+        return await self._connection.send(SessionShape, "PATCH", path, body, if_match(version))
+
+    async def state(self, id: str) -> StateShape:
+        """Return what the agent's capabilities expose of their state and resources. Raises ``NotFound``."""
+        return await self._connection.get(StateShape, path_of("sessions", id, "state"))
 
     async def get(self, id: str) -> SessionShape:
         """Return a session. Raises ``NotFound``, for somebody else's too."""

@@ -157,8 +157,19 @@ def envelope_of(
                 dropped=dropped,
             ),
         ),
-        context=None if session_context is None else _plain(session_context),
+        context=None if session_context is None else session_context_of(session_context),
     )
+
+
+def session_context_of(context: Mapping[str, Any]) -> dict[str, Any]:  # JSON data
+    """Return a session context as it is kept. Raises ``InvalidArguments`` for one that is no JSON data, or secret."""
+    kept, dropped = json_safe(context)
+    if dropped:
+        raise InvalidArguments(
+            f"a session context is JSON data without secrets; {dropped[0]!r} is not",
+            hint="leave it out, or give its id",
+        )
+    return kept
 
 
 def _static(composition: Composition) -> StaticPart:
@@ -177,13 +188,3 @@ def _principal(who: Principal) -> WirePrincipal:
 def _tool(name: str, shown: str, installed: Installed) -> WireTool:
     gates = tuple(policy.id for policy in installed.gates)
     return WireTool(name=name, hash=shown, payload=thawed(tool_payload(installed.tool)), policies=gates)
-
-
-def _plain(context: Mapping[str, Any]) -> dict[str, Any]:
-    kept, dropped = json_safe(context)
-    if dropped:
-        raise InvalidArguments(
-            f"a session context is JSON data without secrets; {dropped[0]!r} is not",
-            hint="leave it out, or give its id",
-        )
-    return kept

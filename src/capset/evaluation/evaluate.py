@@ -114,4 +114,5 @@ async def evaluate_again(snapshot: Snapshot, composition: Composition) -> Snapsh
         agent_name=snapshot.agent_name,
         hooks=snapshot.hooks,
     )
-    return replace(again, invocation_hash=snapshot.invocation_hash)
+    again = replace(again, invocation_hash=snapshot.invocation_hash)
+    return again if snapshot.refused is None else again.closed(snapshot.refused)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Final
@@ -43,7 +43,8 @@ class Snapshot:
     that are.
     ``runtime_hash``, ``prompt_hash`` and ``invocation_hash`` are 64 hexadecimal digits, the last ``None`` without an
     invocation. ``toolkits`` say of every dynamic toolkit, by its path, whether it was made. ``env``'s values, the
-    labels and the ``hooks`` of this run are the host's own.
+    labels and the ``hooks`` of this run are the host's own. ``refused`` is why nothing is in play for the principal,
+    whatever else holds.
     """
 
     composition: Composition
@@ -62,6 +63,7 @@ class Snapshot:
     agent_name: str | None
     hooks: Hooks
     policy_mode: PolicyMode
+    refused: str | None
 
     def __init__(
         self,
@@ -81,6 +83,7 @@ class Snapshot:
         agent_name: str | None = None,
         hooks: Hooks = NO_HOOKS,
         policy_mode: PolicyMode = "authoritative",
+        refused: str | None = None,
     ) -> None:
         # One is made for every evaluation, and a frozen dataclass sets its fields one by one, which takes four times as
         # long.
@@ -101,6 +104,21 @@ class Snapshot:
             agent_name=agent_name,
             hooks=hooks,
             policy_mode=policy_mode,
+            refused=refused,
+        )
+
+    def closed(self, reason: str) -> Snapshot:
+        """Return this snapshot with nothing in play, and no word of what was decided, for who is refused as such."""
+        nothing = frozenset(range(len(self.plan.groups)))
+        return replace(
+            self,
+            left_out=nothing,
+            answers=MappingProxyType({}),
+            told=(),
+            runtime_hash=self.plan.runtime_hash(nothing),
+            prompt_hash=self.plan.prompt_hash(()),
+            toolkits=_NONE,
+            refused=reason,
         )
 
     @property
@@ -160,6 +178,8 @@ class Snapshot:
             ) from None
 
     def _verdict(self, group: Group) -> Verdict:
+        if self.refused is not None:
+            return Verdict(False, self.refused)
         if missing := sorted(group.permissions - self.principal.permissions):
             return Verdict(False, f"{self.principal.id} lacks the permission {' and '.join(missing)}")
         return verdict_of(group.gates, self.answers)

@@ -42,11 +42,11 @@ def encoded(value: Any) -> bytes | None:
 
     It must, too, for all that has no canonical form; of what is flat, but for the plainest, it is as fast.
     """
-    if is_flat(value):
-        return to_json(dict(sorted(value.items())))
     kind = cast("type[Any]", type(value))
-    if kind not in _CONTAINERS or _CONTAINERS.isdisjoint(map(type, value.values() if kind is dict else value)):
+    if kind not in _CONTAINERS:
         return None
+    if _CONTAINERS.isdisjoint(map(type, value.values() if kind is dict else value)):
+        return to_json(dict(sorted(value.items()))) if is_flat(value) else None
     try:
         data = _encode(value).encode()
     except (TypeError, ValueError, RecursionError):

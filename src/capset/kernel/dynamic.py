@@ -43,7 +43,7 @@ async def current_place(place: Place, origin: Origin) -> Place:
     Raises ``ContextError`` for a function that fails, and what ``compose`` raises of what it says.
     """
     dynamic = place.snapshot.composition.dynamic
-    if not dynamic:
+    if not dynamic or place.snapshot.refused is not None:
         return place
     if place.data.states:
         await execution_of(origin).load()

@@ -14,6 +14,7 @@ from capset.definitions.records import Outcome
 from capset.definitions.tools import AnyTool
 from capset.errors import CapsetError
 from capset.kernel.channel import Lane
+from capset.kernel.observing import Observer, tell_ended
 from capset.kernel.place import Place
 
 if TYPE_CHECKING:
@@ -129,6 +130,8 @@ class Invocation:
     """What this call's handler has built and read so far."""
     cause: tuple[str, str] | None = None
     """The correlation and the id of what caused this call."""
+    observed: tuple[tuple[Observer, Any], ...] | None = None
+    """Who was told that it began, each with what it keeps of the call; ``None`` where nobody is told of calls."""
 
     def __init__(self, place: Place, road: Road, given: Mapping[str, Any] | Json) -> None:
         world = place.world
@@ -167,3 +170,5 @@ class Invocation:
         world = self.place.world
         self.duration_us = (world.monotonic_ns() - self.started_ns) // 1000
         world.end_call()
+        if self.observed:
+            tell_ended(self)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterable, Mapping
-from contextlib import asynccontextmanager
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterable, Coroutine, Generator, Iterable, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
@@ -30,6 +32,7 @@ from capset.kernel.definition import definition_of
 from capset.kernel.files import SessionFiles
 from capset.kernel.generating import GeneratorRunner
 from capset.kernel.invocation import Roads
+from capset.kernel.observing import Observer, host_observers
 from capset.kernel.pipeline import record_ended
 from capset.kernel.place import Place
 from capset.kernel.quotas import Spending
@@ -37,6 +40,7 @@ from capset.kernel.redacting import redactor_of
 from capset.kernel.secrets import EnvironmentSecrets
 from capset.kernel.serving import Serving
 from capset.kernel.session import Session
+from capset.kernel.stages.authentication import ANONYMOUS
 from capset.kernel.world import World
 from capset.stores.base import AuditLog, SessionRow, Store, make_store
 
@@ -55,6 +59,7 @@ class Kernel:
     ``secrets`` is what ``ctx.secret`` asks, by default the environment; ``generator`` runs the model steps of blocks.
     ``governance`` is what holds for every call; ``workspace`` the one folder of the host's that tools may read.
     ``checkpoints`` signs how far the records have come, and says how long they are kept; none and forever by default.
+    ``observers`` are told of every call; by default calls are traced where the host has set up OpenTelemetry.
     Entering opens it and leaving writes what is still to be written; both raise ``StoreError``.
     """
 
@@ -68,8 +73,10 @@ class Kernel:
         governance: Governance | None = None,
         workspace: str | Path | None = None,
         checkpoints: Checkpoints | None = None,
+        observers: Iterable[Observer] | None = None,
     ) -> None:
         self._checkpoints = checkpoints
+        self._observers = None if observers is None else tuple(observers)
         self._governance = governance or Governance()
         redactor_of(self._governance.redact)  # a pattern that is none is refused now, not once the store is open
         self._workspace = None if workspace is None else _folder(workspace)
@@ -96,6 +103,7 @@ class Kernel:
                 self._workspace,
                 Approvals,
                 record_ended,
+                host_observers() if self._observers is None else self._observers,
             )
         except BaseException:
             await self._store.close()
@@ -138,10 +146,30 @@ class Kernel:
         return self._governance
 
     @property
+    def generator(self) -> GeneratorRunner | None:
+        """What runs the model steps of blocks, if it was given something that does."""
+        return self._generator
+
+    @property
     def abandoned(self) -> int:
         """How many tasks and threads were left behind so far, since they did not end when they were cancelled (K15)."""
         world = self._entered()
         return world.abandoned + world.threads.abandoned
+
+    @property
+    def observers(self) -> tuple[Observer, ...]:
+        """Who is told of every call."""
+        return self._entered().observers
+
+    @contextmanager
+    def observe(self, observer: Observer) -> Generator[None]:
+        """Tell another observer of the calls that begin while this is entered."""
+        world = self._entered()
+        world.observers = (*world.observers, observer)
+        try:
+            yield
+        finally:
+            world.observers = tuple(one for one in world.observers if one is not observer)
 
     def compose(self, root: Block) -> Composition:
         """Return ``compose(root)``, made once for each agent or block that is in use."""
@@ -208,7 +236,10 @@ class Kernel:
         budget: Budget | None = None,
         **labels: Unpack[Labels],
     ) -> Session:
-        """Return the session that ``row`` keeps, as ``open`` does; for hosts that found or made its row themselves."""
+        """Return the session that ``row`` keeps, as ``open`` does; for hosts that found or made its row themselves.
+
+        It is for the invocation whose hash the row keeps, unless ``invocation`` names another for this opening.
+        """
         _check_owner(row, principal)
         if row.agent != agent.name:
             raise NotFound(f"the session {row.id!r} is one of the agent {row.agent!r}, not of {agent.name!r}")
@@ -216,14 +247,19 @@ class Kernel:
         held = self._governance.default_permissions
         who = principal.with_permissions(held) if held else principal
         snapshot = await evaluate(composition, principal=who, env=env, **labels)
+        if row.invocation_hash is not None and labels.get("invocation") is None:
+            snapshot = replace(snapshot, invocation_hash=row.invocation_hash)
         return self.resume(row, snapshot, budget=budget)
 
     def resume(self, row: SessionRow, snapshot: Snapshot, *, budget: Budget | None = None) -> Session:
         """Return the session that ``row`` keeps with a snapshot that is there already, such as a hydrated one.
 
-        Raises ``NotFound`` for a session that is not of the snapshot's principal.
+        Where everybody must be known, nothing is in play for who is not. Raises ``NotFound`` for a session that is not
+        of the snapshot's principal.
         """
         _check_owner(row, snapshot.principal)
+        if self._governance.require_auth and snapshot.principal.kind == "anonymous":
+            snapshot = snapshot.closed(ANONYMOUS)
         world, composition = self._entered(), snapshot.composition
         files = SessionFiles(world, row.id, snapshot.principal.org, composition.mounts)
         is_static = snapshot.plan is plan_of(composition)
@@ -236,6 +272,15 @@ class Kernel:
         if limit < 1:
             raise DefinitionError(f"limit must be a number of invocations, 1 or more; got {limit!r}")
         return Serving(self._entered(), session.ask, messages, limit)
+
+    def spawn(self, work: Coroutine[None, None, None], *, name: str) -> asyncio.Task[None]:
+        """Start work of the host's own, such as a turn. Closing waits for it, then cancels it, as it does with calls.
+
+        What it raises is nobody's but its own: it should raise nothing.
+        """
+        task = self._entered().spawn(work)
+        task.set_name(name)
+        return task
 
     async def find_session(self, session_id: str) -> SessionRow | None:
         """Return what is kept of a session, or ``None``."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Coroutine
 from copy import copy
 from types import MappingProxyType
 
@@ -14,15 +14,20 @@ from capset.evaluation.telling import tell
 from capset.kernel.audit import Ended, outcome_of
 from capset.kernel.emission import shown
 from capset.kernel.invocation import MISSING, Invocation
+from capset.kernel.observing import begin, leave, observed
 
 _log = logging.getLogger("capset.kernel")
 
 
-async def travel(call: Invocation) -> None:
+def travel(call: Invocation) -> Coroutine[None, None, None]:
     """Take one call along its road. Afterwards ``call.error`` is set, or ``call.value`` is the result.
 
     Raises only what is not the call's own: a cancellation from outside, or what ends the interpreter.
     """
+    return observed(call, _travel) if call.place.world.observers else _travel(call)
+
+
+async def _travel(call: Invocation) -> None:
     call.place.world.calls += 1
     try:
         for step in call.road.steps:
@@ -160,7 +165,9 @@ def never_begun(call: Invocation) -> None:
     """Put a call on record that was cancelled before its first step: it is an attempt all the same."""
     if call.outcome is None:
         call.place.world.calls += 1
+        begin(call)
         record_cancelled(call)
+        leave(call)
 
 
 def settle(call: Invocation, task: asyncio.Task[None]) -> None:

@@ -26,6 +26,7 @@ from capset.kernel.duplex import Duplex
 from capset.kernel.dynamic import road_in
 from capset.kernel.exposing import exposed
 from capset.kernel.invocation import Invocation, Road
+from capset.kernel.observing import Observer
 from capset.kernel.pipeline import travel
 from capset.kernel.place import Place
 from capset.kernel.prompting import prompt_of
@@ -69,6 +70,11 @@ class Session:
         Of what is used statically; ``await session.current()`` has what dynamic ``uses`` add, too.
         """
         return self._place.snapshot
+
+    @property
+    def observers(self) -> tuple[Observer, ...]:
+        """Who is told of its calls."""
+        return self._place.world.observers
 
     @property
     def files(self) -> Files:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from capset.kernel.approvals import Approvals
     from capset.kernel.generating import GeneratorRunner
     from capset.kernel.invocation import Invocation
+    from capset.kernel.observing import Observer
 
 _log = logging.getLogger("capset.kernel")
 CLEANUP_SECONDS: Final = 5.0
@@ -49,6 +50,7 @@ class World:
         "locks",
         "mark",
         "monotonic_ns",
+        "observers",
         "quotas",
         "readers",
         "redactor",
@@ -70,6 +72,7 @@ class World:
         workspace: Path | None,
         approvals: Callable[[World], Approvals],
         record: Callable[[Invocation], None],
+        observers: tuple[Observer, ...] = (),
     ) -> None:
         """``approvals`` makes the desk of this world; ``record`` puts a call on record that has ended."""
         self.store = store
@@ -90,6 +93,8 @@ class World:
         self.redactor = redactor_of(governance.redact)
         self._hmac = hmac.new(digest_key, digestmod="sha256")
         self.threads = Threads()
+        self.observers = observers
+        """Who is told of every call."""
         self.calls = 0
         """How many calls and runs of blocks are on their way, in the kernel's tasks or in their callers' own."""
         self.idle: asyncio.Event | None = None

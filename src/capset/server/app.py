@@ -19,10 +19,13 @@ from starlette.types import ASGIApp
 
 from capset.definitions.misfits import misfits_of
 from capset.errors import CapsetError, InternalError
+from capset.kernel.redacting import redactor_of
 from capset.kernel.registry import Registry
 from capset.server.answers import misfit, problem_response
+from capset.server.exposition import Exposition
 from capset.server.gate import Gate, Names
 from capset.server.logs import AccessLog
+from capset.server.metrics import Metrics
 from capset.server.mounting import mounted_mcp
 from capset.server.openapi import describe, methods_by_path
 from capset.server.rest import (
@@ -38,9 +41,13 @@ from capset.server.rest import (
     fingerprints,
     health,
     links,
+    metrics,
     sessions,
+    turns,
 )
+from capset.server.routes import MCP_PATHS, Routes
 from capset.server.service import Service
+from capset.server.telemetry import Telemetry
 from capset.server.visit import Refused, path_of, visit_of
 
 _NOUNS = (
@@ -50,6 +57,7 @@ _NOUNS = (
     agent_previews,
     sessions,
     calls,
+    turns,
     files,
     approvals,
     links,
@@ -57,6 +65,7 @@ _NOUNS = (
     fingerprints,
     audit,
     health,
+    metrics,
 )
 
 
@@ -69,11 +78,28 @@ async def open_app(service: Service, names: Names, *, log: BinaryIO | None = Non
     app = make_api(service.registry)
     app.state.service = service
     access = AccessLog(log or sys.stderr.buffer)
+    tally = Metrics(service)
+    app.state.exposition = Exposition(tally)
+    telemetry = _telemetry(app, service, tally)
     try:
-        async with mounted_mcp(app, service):
-            yield Gate(calls.CallsFirst(app, service), service, names, access)
+        with service.kernel.observe(tally):
+            async with mounted_mcp(app, service):
+                yield Gate(calls.CallsFirst(app, service), service, names, access, telemetry)
     finally:
         access.flush()
+
+
+def _telemetry(app: FastAPI, service: Service, tally: Metrics) -> Telemetry:
+    """Return what the gate tells of requests; where nobody traces calls, nothing of OpenTelemetry is loaded."""
+    routes, kernel = Routes((*app.state.document["paths"], "/openapi.json", *MCP_PATHS)), service.kernel
+    if not kernel.observers:
+        return Telemetry(routes, tally, None)
+    from capset.kernel.tracing import tracing_of
+    from capset.server.tracing import HttpTracing
+
+    tracing = tracing_of(kernel.observers)
+    redactor = redactor_of(kernel.governance.redact)
+    return Telemetry(routes, tally, HttpTracing(tracing, redactor) if tracing else None)
 
 
 def make_api(registry: Registry) -> FastAPI:
@@ -134,7 +160,7 @@ async def _refused(request: Request, error: Exception) -> Response:
     if isinstance(found.__cause__, CapsetError):
         return await _failed(request, found.__cause__)
     is_mcp = path_of(request.scope).startswith("/mcp")
-    missing = "There is no such path" + ("; MCP is at /mcp/agents/ID and /mcp/sessions/ID" if is_mcp else "")
+    missing = "There is no such path" + ("; MCP is at /mcp, /mcp/agents/ID and /mcp/sessions/ID" if is_mcp else "")
     said = {404: ("not_found", missing), 405: ("method_not_allowed", "This path has no such method")}
     code, words = said.get(found.status_code, ("http_error", str(found.detail)))
     response = await _failed(request, Refused(found.status_code, code, words))

@@ -1,9 +1,9 @@
-"""Who asks: found by the API key of a request, before anything else is looked at (spec 4, G1)."""
+"""Who asks: found by the API key or the token of a request, before anything else is looked at (spec 4, G1)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, cast
+from typing import Final, Protocol, cast
 
 from capset.definitions.principals import Principal, PrincipalKind
 from capset.errors import PermissionDenied, Unauthenticated
@@ -13,16 +13,21 @@ from capset.server.recent import Recent
 from capset.stores.base import KeyRow
 
 _MAX_KEY: Final = 200
-_REFUSED: Final = "This needs a valid API key, as the header: Authorization: Bearer KEY"
+REFUSED: Final = "This needs a valid API key or token, as the header: Authorization: Bearer KEY"
+"""What everybody is told who shows none that is valid."""
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """A principal, what it may ask of the API, and the id of its key; ``None`` where none was needed."""
+    """A principal, what it may ask of the API, and the id of its key; ``None`` where none was needed.
+
+    Of who comes by a token, ``key`` is ``jwt:`` and the issuer. ``agent`` is the one that ``/mcp`` leads to.
+    """
 
     principal: Principal
     scopes: frozenset[str]
     key: str | None
+    agent: str | None = None
 
     @property
     def identity(self) -> str:
@@ -40,29 +45,43 @@ class Caller:
             raise PermissionDenied(f"Permission denied: the API key lacks the scope {' or '.join(scopes)}")
 
 
-class Callers:
-    """Knows callers by their keys; with ``anyone``, everybody is that caller."""
+class Identifies(Protocol):
+    """What knows callers by tokens, such as ``capset.server.tokens.Tokens``."""
 
-    def __init__(self, kernel: Kernel, anyone: Caller | None) -> None:
+    async def identify(self, token: str) -> Caller:
+        """Return who sent a token. Raises ``Unauthenticated``."""
+        ...
+
+
+class Callers:
+    """Knows callers by their keys, and by ``tokens`` if they are taken; with ``anyone``, everybody is that caller."""
+
+    def __init__(self, kernel: Kernel, anyone: Caller | None, tokens: Identifies | None = None) -> None:
         self._kernel = kernel
         self._anyone = anyone
+        self._tokens = tokens
         self._known: Recent[str, tuple[KeyRow, Caller] | None] = Recent()
 
     async def identify(self, authorization: str | None) -> Caller:
         """Return who sent this ``Authorization`` header.
 
-        Raises ``Unauthenticated`` for none, and for a key that is unknown, revoked or expired, without saying which.
+        Raises ``Unauthenticated`` for none, and for a key or a token that is unknown, revoked, expired or forged,
+        without saying which.
         """
         if self._anyone is not None:
             return self._anyone
         scheme, _, key = (authorization or "").partition(" ")
         key = key.strip()
-        if scheme.lower() != "bearer" or not key or len(key) > _MAX_KEY:
-            raise Unauthenticated(_REFUSED)
+        if scheme.lower() != "bearer" or not key:
+            raise Unauthenticated(REFUSED)
+        if self._tokens is not None and key.count(".") == 2:  # no key has a dot
+            return await self._tokens.identify(key)
+        if len(key) > _MAX_KEY:
+            raise Unauthenticated(REFUSED)
         digest = digest_of(key)
         found = await self._known.get(digest, lambda: self._find(digest))
         if found is None or not is_valid(found[0], self._kernel.now()):
-            raise Unauthenticated(_REFUSED)
+            raise Unauthenticated(REFUSED)
         return found[1]
 
     async def _find(self, digest: str) -> tuple[KeyRow, Caller] | None:
@@ -71,4 +90,4 @@ class Callers:
             return None
         kind = cast("PrincipalKind", row.principal_kind)  # as it was kept; Principal checks it
         principal = Principal(row.principal, permissions=row.permissions, kind=kind, org=row.org)
-        return row, Caller(principal, frozenset(row.scopes), row.id)
+        return row, Caller(principal, frozenset(row.scopes), row.id, row.agent)

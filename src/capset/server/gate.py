@@ -18,15 +18,12 @@ from capset.server.answers import answer_problem
 from capset.server.body import Gone, read_body, replaying, size_of
 from capset.server.logs import AccessLog
 from capset.server.service import Service
-from capset.server.visit import KEY, Refused, Visit, correlation_of, path_of
+from capset.server.telemetry import Telemetry
+from capset.server.visit import CLIENT_LEFT, KEY, Refused, Visit, correlation_of, path_of
 
 PUBLIC: Final = frozenset({"/v1/healthz", "/v1/readyz"})
 """The paths that need no key."""
 _SAFE: Final = ((b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store"))
-_CLIENT_CLOSED: Final = 499
-"""What the log says of a request whose client left before it was answered."""
-
-
 _log = logging.getLogger("capset.server")
 
 
@@ -61,8 +58,9 @@ class Names:
 class Gate:
     """The outermost ASGI application."""
 
-    def __init__(self, app: ASGIApp, service: Service, names: Names, access: AccessLog) -> None:
+    def __init__(self, app: ASGIApp, service: Service, names: Names, access: AccessLog, telemetry: Telemetry) -> None:
         self._app = app
+        self._telemetry = telemetry
         self._service = service
         self._names = names
         self._limits = service.limits
@@ -80,6 +78,7 @@ class Gate:
         headers = dict(scope["headers"])
         visit = Visit(correlation_of(headers.get(b"x-correlation-id")) or self._service.kernel.new_id(), headers)
         scope[KEY] = visit
+        span = self._telemetry.begin(scope, visit)
         stamp = (b"x-correlation-id", visit.correlation.encode())
 
         async def sent(message: Message) -> None:
@@ -106,6 +105,7 @@ class Gate:
             await self._fail(sent, visit, failure)
         finally:
             self._tell(scope, visit, started)
+            self._telemetry.end(scope, visit, started, span)
         return None
 
     async def _enter(self, scope: Scope, receive: Receive, send: Send, visit: Visit) -> None:
@@ -138,7 +138,7 @@ class Gate:
                 "time": self._service.kernel.now(),
                 "method": scope["method"],
                 "path": scope["path"],
-                "status": visit.status or _CLIENT_CLOSED,
+                "status": visit.status or CLIENT_LEFT,
                 "ms": round((time.perf_counter() - started) * 1000, 2),
                 "correlation": visit.correlation,
                 "principal": caller.principal.id if caller else None,

@@ -14,7 +14,18 @@ from pydantic_core import to_json
 FLUSH_SECONDS: Final = 0.1
 """How long a line of a request may wait to be written."""
 
+
+def _traced(_: object, method: str, line: dict[str, Any]) -> dict[str, Any]:  # plain data
+    """Add the ids of the current span, where calls are traced."""
+    if (trace := sys.modules.get("opentelemetry.trace")) is not None:
+        context = trace.get_current_span().get_span_context()
+        if context.is_valid:
+            line |= {"trace_id": f"{context.trace_id:032x}", "span_id": f"{context.span_id:016x}"}
+    return line
+
+
 _SHARED: Final[list[Any]] = [  # structlog's processors
+    _traced,
     structlog.processors.add_log_level,
     structlog.processors.TimeStamper(fmt="iso", utc=True),
 ]

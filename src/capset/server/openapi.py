@@ -22,9 +22,13 @@ _OF_AGENT: Final = (
 )
 _OF_SESSION: Final = (
     "get_session",
+    "change_session",
     "get_snapshot",
+    "get_state",
     "list_transitions",
     "call_tool",
+    "send_message",
+    "list_events",
     "read_file",
     "write_file",
     "delete_file",

@@ -5,25 +5,36 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
+
+from pydantic_core import to_json
 
 from capset.adapters.stored_agents import Loaded, StoredAgents
 from capset.definitions.agents import Agent
-from capset.errors import Conflict, NotFound
+from capset.definitions.hooks import Hooks
+from capset.errors import Conflict, InvalidArguments, NotFound, Outdated
+from capset.evaluation.capture import session_context_of
+from capset.fingerprint.hashes import invocation_hash
 from capset.kernel.kernel import Kernel
 from capset.kernel.registry import Registry
 from capset.kernel.session import Session
-from capset.server.caller import Caller, Callers
+from capset.server.caller import Caller, Callers, Identifies
 from capset.server.fingerprints import Fingerprints
 from capset.server.limits import Limits
 from capset.server.recent import Recent
-from capset.stores.base import SessionRow
+from capset.server.turns import Turns
+from capset.stores.base import Begun, SessionRow
+
+_MAX_CONTEXT: Final = 64 * 1024
+"""Bytes of JSON that a session's context may have: every look at the session reads it."""
+_TRIES: Final = 20
+"""How often a move is tried again when others move the same session; each time, one of them has succeeded."""
 
 
 class Service:
     """One kernel as a service. ``env`` is what the host says of this environment, in values of its own.
 
-    ``anyone`` is who everybody is where no keys are asked for.
+    ``anyone`` is who everybody is where no keys are asked for; ``tokens`` knows callers by what an issuer says of them.
     """
 
     def __init__(
@@ -34,16 +45,24 @@ class Service:
         env: Mapping[str, Any] | None = None,
         anyone: Caller | None = None,
         limits: Limits | None = None,
+        tokens: Identifies | None = None,
     ) -> None:
         self.kernel = kernel
         self.registry = registry
         self.agents = StoredAgents(kernel, registry)
         self.fingerprints = Fingerprints(kernel, registry, self.agents)
-        self.callers = Callers(kernel, anyone)
+        self.callers = Callers(kernel, anyone, tokens)
         self.limits = limits or Limits()
+        self.is_draining = False
+        """Whether the server was told to end, so that ``/v1/readyz`` says so."""
+        self.turns = Turns(kernel)
         self._env = env or {}
         self._sessions: Recent[tuple[Caller, str], Session] = Recent()
         self._agent_sessions: Recent[tuple[Caller, str], Session] = Recent()
+
+    def drain(self) -> None:
+        """Say from now on that the server is ending."""
+        self.is_draining = True
 
     @property
     def env(self) -> Mapping[str, Any]:
@@ -72,18 +91,56 @@ class Service:
         """Return the caller's session, entered at most a second ago. Raises ``NotFound``, for somebody else's too."""
         return await self._sessions.get((caller, id), lambda: self._enter(caller, id))
 
-    async def new_session(self, caller: Caller, agent_id: str) -> SessionRow:
-        """Make and keep a session of an agent. Raises ``NotFound``, and ``Conflict`` for an agent that is archived."""
+    async def new_session(
+        self,
+        caller: Caller,
+        agent_id: str,
+        *,
+        invocation: Mapping[str, Any] | None = None,  # JSON data
+        context: Mapping[str, Any] | None = None,  # JSON data
+    ) -> SessionRow:
+        """Make and keep a session of an agent, for an ``invocation``, with a ``context``; neither is ever its ``env``.
+
+        Raises ``NotFound``, ``Conflict`` for an agent that is archived, and ``InvalidArguments`` for an invocation that
+        cannot be hashed or a context that cannot be kept.
+        """
+        hashed, kept = invocation_hash(invocation), _context(context)
         row = self._row(caller, await self._active(caller, agent_id))
+        row = replace(row, invocation_hash=hashed, context=kept)
         await self.kernel.store.sessions.create(row)
         return row
+
+    async def move_session(
+        self, caller: Caller, id: str, version: int | None, *, expected: int | None = None
+    ) -> SessionRow:
+        """Move the caller's session to a version of its agent, ``None`` for the current one, and return it.
+
+        What is under way in it ends with the version that it began with. Raises ``NotFound`` for a session or a version
+        that is not there, ``Conflict`` for a session that moves by itself, or whose agent has no versions, and
+        ``Outdated`` where it has another version than the one expected.
+        """
+        for _ in range(_TRIES):
+            row = await self.session_row(caller, id)
+            if expected is not None and row.agent_version != expected:
+                raise Outdated(f"the session {id!r} has the version {row.agent_version} of its agent, not {expected}")
+            loaded = await self._version(row, version)
+            moved = self._row(caller, loaded)
+            if await self.kernel.store.sessions.move(replace(moved, id=id), expected=row.agent_version):
+                self._forget(id)
+                return await self.session_row(caller, id)
+        raise Conflict(f"the session {id!r} is being moved by others all the time; try again later")
+
+    async def begin_turn(self, caller: Caller, row: SessionRow, content: Any, correlation: str) -> Begun:  # any JSON
+        """Begin a turn of the agent of the caller's session; see ``Turns.begin``. It ends with its session."""
+        turn = self.turns.new(row.id, correlation)
+        session = await self._open(caller, row, self.agents.of_session(row), turn.hooks)
+        return await self.turns.begin(row, turn, session, content)
 
     async def delete_session(self, caller: Caller, id: str) -> None:
         """Delete the caller's session with its files; its records stay. Raises ``NotFound``."""
         await self.session_row(caller, id)
         await self.kernel.store.sessions.delete(id)
-        for known in (self._sessions, self._agent_sessions):
-            known.forget(lambda _, session: session.id == id)
+        self._forget(id)
 
     async def agent(self, caller: Caller, id: str) -> Loaded:
         """Return an agent of the caller's organisation. Raises ``NotFound``."""
@@ -108,10 +165,32 @@ class Service:
         kept = await self.kernel.store.sessions.ensure(row)
         return await self._open(caller, kept, loaded.agent)
 
-    async def _open(self, caller: Caller, row: SessionRow, agent: Agent) -> Session:
+    async def _open(self, caller: Caller, row: SessionRow, agent: Agent, hooks: Hooks | None = None) -> Session:
         """Open a session: who acts and in which environment is known here, and never from a request (spec 2, F16)."""
         who = caller.principal
-        return await self.kernel.enter(row, agent, principal=who, env=self._env, agent_id=row.agent_id)
+        return await self.kernel.enter(row, agent, principal=who, env=self._env, agent_id=row.agent_id, hooks=hooks)
+
+    async def _version(self, row: SessionRow, version: int | None) -> Loaded:
+        """Return a session's agent in another version."""
+        if row.door is not None:
+            raise Conflict(
+                f"the session {row.id!r} is that of a door: it moves to its agent's current version by itself"
+            )
+        stored = self.kernel.store.agents
+        agent = None if row.agent_id is None else await stored.get(row.org, row.agent_id)
+        if agent is None:
+            raise Conflict(
+                f"the session {row.id!r} is one of the agent {row.agent!r}, whose versions are not kept here"
+            )
+        if version not in (None, agent.version):
+            agent = await stored.version(row.org, agent.id, version)
+            if agent is None:
+                raise NotFound(f"the agent {row.agent_id!r} has no version {version}")
+        return self.agents.loaded(agent)
+
+    def _forget(self, id: str) -> None:
+        for known in (self._sessions, self._agent_sessions):
+            known.forget(lambda _, session: session.id == id)
 
     async def _active(self, caller: Caller, agent_id: str) -> Loaded:
         loaded = await self.agents.get(caller.principal.org, agent_id)
@@ -122,3 +201,13 @@ class Service:
     def _row(self, caller: Caller, loaded: Loaded) -> SessionRow:
         row = self.kernel.new_session(loaded.agent, caller.principal)
         return replace(row, agent_id=loaded.id, agent_version=loaded.row.version if loaded.row else 1)
+
+
+def _context(given: Mapping[str, Any] | None) -> str | None:
+    """Return a session's context as it is kept. Raises ``InvalidArguments`` for one that cannot be."""
+    if given is None:
+        return None
+    kept = to_json(session_context_of(given))
+    if len(kept) > _MAX_CONTEXT:
+        raise InvalidArguments(f"Invalid context: it has {len(kept)} bytes as JSON, and may have {_MAX_CONTEXT}")
+    return kept.decode()

@@ -40,8 +40,13 @@ def bind(host: str, port: int) -> socket.socket:
     return bound
 
 
-def make_server(app: ASGIApp, limits: Limits, started: Callable[[], None]) -> uvicorn.Server:
-    """Return uvicorn's server, which leaves signals alone; its ``should_exit`` ends it, once requests have finished."""
+def make_server(
+    app: ASGIApp, limits: Limits, started: Callable[[], None], ending: Callable[[], None] | None = None
+) -> uvicorn.Server:
+    """Return uvicorn's server, which leaves signals alone; its ``should_exit`` ends it, once requests have finished.
+
+    ``ending`` is called when it begins to end, for answers that would go on for ever.
+    """
     config = uvicorn.Config(
         app,
         http=protocol_with(limits),
@@ -55,17 +60,40 @@ def make_server(app: ASGIApp, limits: Limits, started: Callable[[], None]) -> uv
         timeout_keep_alive=30,
         timeout_graceful_shutdown=DRAIN_SECONDS,
     )
-    return _Server(config, started)
+    return _Server(config, started, ending)
 
 
-async def serve(app: ASGIApp, bound: socket.socket, limits: Limits, *, started: Callable[[], None]) -> None:
-    """Serve until SIGINT or SIGTERM, then let requests finish. ``started`` is called once requests are taken."""
-    server = make_server(app, limits, started)
+async def serve(
+    app: ASGIApp,
+    bound: socket.socket,
+    limits: Limits,
+    *,
+    started: Callable[[], None],
+    draining: Callable[[], None],
+    delay: float = 0,
+    ending: Callable[[], None] | None = None,
+) -> None:
+    """Serve until SIGINT or SIGTERM, then let requests finish. ``started`` is called once requests are taken.
+
+    ``draining`` is called when it is told to end. After SIGTERM it goes on taking requests for ``delay`` seconds more,
+    so that whoever sends them has time to look away; a second signal ends it at once. ``ending`` is called before it
+    waits for those that are under way.
+    """
+    server = make_server(app, limits, started, ending)
     loop = asyncio.get_running_loop()
+    waiting: list[asyncio.TimerHandle] = []
+
+    def told(number: int) -> None:
+        draining()
+        if number == signal.SIGTERM and delay > 0 and not waiting:
+            waiting.append(loop.call_later(delay, server.handle_exit, number, None))
+        else:
+            server.handle_exit(number, None)
+
     with contextlib.ExitStack() as handlers:
         for number in (signal.SIGINT, signal.SIGTERM):
             with contextlib.suppress(NotImplementedError):  # on Windows, where Ctrl-C ends it with 130
-                loop.add_signal_handler(number, server.handle_exit, number, None)
+                loop.add_signal_handler(number, told, number)
                 handlers.callback(loop.remove_signal_handler, number)
         await server.serve(sockets=[bound])
 
@@ -73,9 +101,10 @@ async def serve(app: ASGIApp, bound: socket.socket, limits: Limits, *, started: 
 class _Server(uvicorn.Server):
     """Leaves signals to ``serve``: uvicorn would raise them again, and end the process before its store is closed."""
 
-    def __init__(self, config: uvicorn.Config, started: Callable[[], None]) -> None:
+    def __init__(self, config: uvicorn.Config, started: Callable[[], None], ending: Callable[[], None] | None) -> None:
         super().__init__(config)
         self._tell = started
+        self._ending = ending
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None]:
@@ -86,3 +115,9 @@ class _Server(uvicorn.Server):
         """Start, and say so."""
         await super().startup(sockets)
         self._tell()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Say that it ends, and let requests finish."""
+        if self._ending is not None:
+            self._ending()
+        await super().shutdown(sockets)

@@ -12,6 +12,8 @@ from capset.errors import CapsetError
 from capset.server.caller import Caller
 
 _CORRELATION: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
+CLIENT_LEFT: Final = 499
+"""What is said of a request whose client left before it was answered."""
 KEY: Final = "capset.visit"
 """Where a visit stands in an ASGI scope."""
 
@@ -33,6 +35,8 @@ class Visit:
     headers: dict[bytes, bytes] = field(repr=False)
     caller: Caller | None = None
     status: int = 0
+    route: str | None = None
+    """The template of the path, if there is such a path."""
     notes: dict[str, str] = field(default_factory=dict[str, str])
     """What the line of the log should have besides."""
 

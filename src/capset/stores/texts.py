@@ -28,3 +28,8 @@ def is_storable(text: str) -> bool:
 def gone(what: str) -> StateError:
     """Return the error for a session that there is not, or not any more; ``what`` names what would have lived in it."""
     return StateError(f"the session of this {what} was deleted", status=404)
+
+
+def over(turn: str) -> StateError:
+    """Return the error for a turn that its session is not in, or not any more."""
+    return StateError(f"the turn {turn!r} is over, or another's", status=409)

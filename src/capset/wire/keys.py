@@ -21,6 +21,7 @@ class KeyShape(Shape):
     created_at: str
     expires_at: str | None = None
     revoked_at: str | None = None
+    agent: str | None = None
 
 
 class KeyPageShape(Shape):

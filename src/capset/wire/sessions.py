@@ -1,25 +1,48 @@
-"""Sessions on the wire (spec 5, P8)."""
+"""Sessions on the wire (spec 5, P8, P11)."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
-from pydantic import ConfigDict, Field
+from pydantic import BeforeValidator, ConfigDict, Field
+from pydantic_core import from_json
 
+from capset.definitions.scopes import Scope
+from capset.errors import StoreError
 from capset.stores.base import SessionRow
 from capset.wire.shapes import Shape
 
 
 class SessionInput(Shape):
-    """Which agent a new session is of: the id of a stored one, or the name of one that is defined in code."""
+    """Which agent a new session is of: the id of a stored one, or the name of one that is defined in code.
+
+    ``invocation`` says for whom it is: only its hash is kept, and stands in the links of the session. ``context`` is
+    kept and stands in their envelopes; it is JSON of any kind but secrets, at most 64 KiB. Policies see neither.
+    """
 
     model_config = ConfigDict(strict=True)
 
     agent_id: Annotated[str, Field(min_length=1, max_length=200)]
+    invocation: dict[str, Any] | None = None
+    context: dict[str, Any] | None = None
+
+
+def _whole(value: object) -> object:
+    """Return 3 for 3.0, which JSON Schema takes for an integer too."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+class SessionPatch(Shape):
+    """To which version of its agent a session is to move; null for the current one."""
+
+    model_config = ConfigDict(strict=True)
+
+    agent_version: Annotated[int, Field(ge=1, le=2**31 - 1), BeforeValidator(_whole)] | None
 
 
 class SessionShape(Shape):
-    """One conversation: whose, with which agent in which version, since when."""
+    """One conversation: whose, with which agent in which version, since when, and what it was made for."""
 
     id: str
     agent: str
@@ -29,6 +52,8 @@ class SessionShape(Shape):
     principal: str
     principal_kind: str
     created_at: str
+    invocation_hash: str | None = None
+    context: dict[str, Any] | None = None
 
 
 class SessionPageShape(Shape):
@@ -38,6 +63,28 @@ class SessionPageShape(Shape):
     next: str | None = None
 
 
+class StateShape(Shape):
+    """What clients may read of a session's data, by scope and name; a scope with nothing to show is left out."""
+
+    session: dict[str, Any] | None = None
+    user: dict[str, Any] | None = None
+    org: dict[str, Any] | None = None
+
+
 def session_shape(row: SessionRow) -> SessionShape:
-    """Return the wire shape of a session."""
-    return SessionShape(**{name: getattr(row, name) for name in SessionShape.model_fields})
+    """Return the wire shape of a session. Raises ``StoreError`` if somebody changed its context."""
+    same = {name: getattr(row, name) for name in SessionShape.model_fields if name != "context"}
+    return SessionShape(**same, context=context_of(row))
+
+
+def context_of(row: SessionRow) -> dict[str, Any] | None:  # JSON data
+    """Return the context that a session was made with. Raises ``StoreError`` if somebody changed it."""
+    try:
+        return None if row.context is None else from_json(row.context)
+    except ValueError:
+        raise StoreError(f"the session {row.id} was changed: its context is not JSON") from None
+
+
+def state_shape(shown: Mapping[Scope, Mapping[str, Any]]) -> StateShape:  # JSON data
+    """Return the wire shape of what a session exposes."""
+    return StateShape.model_validate(shown)

@@ -8,16 +8,17 @@ from typing import Any
 
 import pytest
 
-from capset import Agent, Capability, Context, Json, Kernel, Message, Meta, Principal, tool
+from capset import Agent, Capability, Context, Json, Kernel, Message, Meta, Principal, compose, evaluate, tool
 from capset.definitions.governance import Governance
 from capset.errors import PermissionDenied, Unauthenticated
 from tests.kernel.streams.support import Done, made
 from tests.kernel.support import Desk, read
 
 ran: list[str] = []
+NOBODY = Principal.anonymous()
 
 
-@tool(effect="read")
+@tool(effect="read", instructions="Be careful.")
 async def look(number: int = 0) -> int:
     """Look."""
     ran.append("look")
@@ -105,6 +106,32 @@ async def test_dynamic_uses_are_asked_for_whoever_is_known(store: str) -> None:
     async with gate(Principal("ada"), agent=DYNAMIC, store=store) as here:
         assert await here.session.call(look, 5) == 5
         assert ran == ["uses", "look"]
+
+
+@pytest.mark.spec("G1", "G8", "T2")
+@pytest.mark.parametrize("agent", [STATIC, DYNAMIC], ids=["static", "dynamic"])
+async def test_anonymous_principals_see_no_tool(agent: Agent, store: str) -> None:
+    async with gate(agent=agent, store=store) as here:
+        for snapshot in (here.session.snapshot, await here.session.current()):
+            assert dict(snapshot.tools) == {}
+            assert snapshot.tool_refs == ()
+            assert snapshot.decisions == {}
+            assert snapshot.runtime_hash == (await evaluate(compose(Agent("empty")), principal=NOBODY)).runtime_hash
+            assert not [one for one in snapshot.verdicts.values() if one.in_play]
+            reasons = {one.reason for one in snapshot.verdicts.values()}
+            assert reasons <= {"anonymous principals are refused"}
+            assert "Be careful." not in snapshot.system_text
+        assert ran == []
+
+
+@pytest.mark.spec("G1", "G8")
+async def test_nor_do_they_by_a_snapshot_that_was_made_elsewhere(store: str) -> None:
+    async with gate(store=store) as here:
+        row = await here.kernel.find_session(here.session.id)
+        assert row is not None
+        made_before = await evaluate(compose(STATIC), principal=NOBODY)
+        assert "look" in made_before.tools
+        assert dict(here.kernel.resume(row, made_before).snapshot.tools) == {}
 
 
 @pytest.mark.spec("G1", "G8")

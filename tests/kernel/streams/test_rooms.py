@@ -296,6 +296,7 @@ async def test_a_message_to_another_tool_does_not_get_to_this_processor(stage: S
 
 
 @pytest.mark.spec("K8", "K17")
+@pytest.mark.usefixtures("impatient")
 async def test_nothing_can_be_sent_once_the_kernel_has_closed(stage: Stage) -> None:
     called = counting("process", Log())
     async with stage(called, closes=False) as opened:

@@ -42,7 +42,7 @@ async def test_the_time_blocked_in_emit_is_not_the_tools(stage: Stage, form: str
             found: list[Message] = []
             async for message in messages:
                 found.append(message)
-                await asyncio.sleep(0.15)
+                await asyncio.sleep(0.12)
         assert codes(found) == []
         assert len(found) == 5
 

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import signal
+import time
+from pathlib import Path
+
+import httpx2
 import pytest
 
+from tests.server.running import running
 from tests.server.support import Site, problem, site
 
 
@@ -13,6 +19,32 @@ async def test_it_is_well_and_needs_no_key(shared: Site, path: str) -> None:
     async with shared.client(None) as client:
         response = await client.get(path)
     assert (response.status_code, response.json()) == (200, {"status": "ok"})
+
+
+@pytest.mark.spec("P13")
+async def test_it_is_not_ready_while_it_drains() -> None:
+    async with site() as here, here.client() as client:
+        here.service.drain()
+        said = problem(await client.get("/v1/readyz"), 503, "draining")
+        assert said["retryable"] is True
+        assert (await client.get("/v1/healthz")).status_code == 200
+        assert (await client.get("/v1/agents")).status_code == 200
+
+
+@pytest.mark.spec("P13")
+def test_a_server_that_is_told_to_end_goes_on_for_a_while_and_says_so(tmp_path: Path) -> None:
+    with (
+        running(tmp_path, "--insecure", "--drain-delay", "30") as server,
+        httpx2.Client(base_url=server.url, trust_env=False) as client,
+    ):
+        assert client.get("/v1/readyz").status_code == 200
+        server.process.send_signal(signal.SIGTERM)
+        while (ready := client.get("/v1/readyz")).status_code == 200:
+            time.sleep(0.01)
+        assert (ready.status_code, ready.json()["code"]) == (503, "draining")
+        with httpx2.Client(base_url=server.url, trust_env=False) as another:  # a new connection is taken too
+            assert another.get("/v1/agents").status_code == 200
+    # The second signal ended it, long before its time.
 
 
 @pytest.mark.spec("P13")

@@ -73,10 +73,15 @@ def raw(path: Path) -> Generator[sqlite3.Connection]:
         yield connection
 
 
+def path_of(url: str) -> Path | None:
+    """Return the path of a database in a file, ``None`` for one on a server."""
+    return Path(url.removeprefix("sqlite:///")) if url.startswith("sqlite") else None
+
+
 def run_at(url: str, statement: LiteralString) -> list[tuple[Any, ...]]:
     """Run a statement in a database as anybody could, and return the rows that it gives."""
-    if url.startswith("sqlite"):
-        with raw(Path(url.removeprefix("sqlite:///"))) as file:
+    if (path := path_of(url)) is not None:
+        with raw(path) as file:
             return file.execute(statement).fetchall()
     with connected(url) as connection:
         done = connection.execute(statement)

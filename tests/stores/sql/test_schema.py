@@ -20,7 +20,7 @@ from capset.stores.sql import making, tables
 from capset.stores.sql.schema import HEAD, KNOWN
 from capset.stores.sql.sqlite import SqliteStore, make_engine
 from capset.testing.store_suite.support import entry
-from tests.stores.sql.support import let_go, line_of, make, opened, process, raw
+from tests.stores.sql.support import let_go, line_of, make, opened, opened_at, process, raw, run_at
 
 OPEN = """
 import asyncio, sys
@@ -92,6 +92,9 @@ async def test_a_new_database_is_what_the_migrations_make(tmp_path: Path) -> Non
     for path in (tmp_path / "made.db", tmp_path / "raised.db"):
         with raw(path) as file:
             assert file.execute("SELECT * FROM alembic_version").fetchall() == [(HEAD,)]
+            assert file.execute("SELECT * FROM settings WHERE name = 'compatible'").fetchall() == [
+                ("compatible", "0006")
+            ]
             assert file.execute("SELECT count(*) FROM document_words").fetchall() == [(0,)]
 
 
@@ -112,11 +115,26 @@ async def test_a_database_of_a_newer_version_is_refused_and_left_alone(tmp_path:
         await store.audit.commit(entry("a"))
     with raw(path) as file:
         file.execute("UPDATE alembic_version SET version_num = '9999'")
+        file.execute("UPDATE settings SET value = '9000' WHERE name = 'compatible'")
     with pytest.raises(StoreError, match="made by a newer version of capset") as failure:
         await SqliteStore(str(path)).open()
     assert failure.value.hint == "upgrade capset, or name another database"
     with raw(path) as file:
         assert file.execute("SELECT count(*) FROM records").fetchone() == (1,)
+
+
+@pytest.mark.spec("P30")
+async def test_a_database_of_a_newer_version_is_worked_with_where_that_says_so(empty_url: str) -> None:
+    """A process that is started again while others are of the next version already goes on."""
+    url = empty_url
+    async with opened_at(url) as store:
+        await store.audit.commit(entry("a"))
+    run_at(url, "UPDATE alembic_version SET version_num = '0009'")
+    run_at(url, "INSERT INTO settings VALUES ('compatible', '0008') ON CONFLICT (name) DO UPDATE SET value = '0008'")
+    async with opened_at(url) as store:
+        await store.audit.commit(entry("b"))
+        assert (await store.audit.verify()).checked == 2
+    assert run_at(url, "SELECT version_num FROM alembic_version") == [("0009",)]
 
 
 async def test_a_database_of_another_program_is_refused_and_left_alone(tmp_path: Path) -> None:

@@ -39,7 +39,8 @@ AGENT = AgentRow(
 )
 PUT_AGENT = (
     "INSERT INTO agents (id, org, name, description, system_prompt, instructions, tags, status, version, static_hash,"
-    " created_at, updated_at) VALUES ('agent-1', 'acme', 'scribe', '', '', '[]', '[]', 'active', 1, 'hash', '2026', '2026')"
+    " created_at, updated_at)"
+    " VALUES ('agent-1', 'acme', 'scribe', '', '', '[]', '[]', 'active', 1, 'hash', '2026', '2026')"
 )
 PUT_CAPABILITY = "INSERT INTO agent_capabilities (agent_id, position, capability_id) VALUES (?, ?, ?)"
 STATE = ScopeKey("session", "acme", "s", "notes")

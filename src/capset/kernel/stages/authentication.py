@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from capset.composition.installing import Installed
 from capset.errors import TooManyRefusals, Unauthenticated
 from capset.kernel.invocation import Invocation, Step
+
+ANONYMOUS: Final = "anonymous principals are refused"
+"""Why nothing is in play for them where ``require_auth`` holds, and what their records say."""
 
 
 def authentication(installed: Installed) -> Step:
@@ -21,5 +26,5 @@ def authenticate(call: Invocation) -> None:
         told = f"Rate limit exceeded: too many calls were refused; none is looked at for {left:g} s."
         raise TooManyRefusals(told, retry_after=left)
     if world.governance.require_auth and place.principal.kind == "anonymous":
-        call.decision, call.reason = "deny", "anonymous principals are refused"
+        call.decision, call.reason = "deny", ANONYMOUS
         raise Unauthenticated("Unauthenticated: only known principals may call tools here.")

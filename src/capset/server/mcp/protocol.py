@@ -25,6 +25,7 @@ from capset.errors import CapsetError
 from capset.server.mcp.calling import call_tool
 from capset.server.mcp.exchanges import Exchange
 from capset.server.mcp.listing import list_tools
+from capset.server.mcp.tracing import trace_messages
 
 McpServer: TypeAlias = Server[dict[str, Any]]
 """The SDK's server; what its lifespan yields is not used."""
@@ -71,6 +72,7 @@ def make_server(exchange: Callable[[], Exchange]) -> McpServer:
         # Without it, the SDK would list every tool before each call.
         get_tool_input_schema=input_schema,
     )
+    trace_messages(server, lambda: exchange().session)
     server.middleware.append(_contain)
     server.middleware.append(welcome)
     return server

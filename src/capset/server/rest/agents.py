@@ -11,7 +11,7 @@ from capset.adapters.agent_shapes import detail_of, page_of
 from capset.definitions.names import AGENT
 from capset.server.caller import Caller
 from capset.server.rest.parts import Id, Paged, Reads, Served, StrictRoute, Writes, problems
-from capset.server.rest.tags import IfMatch, expected, tag_of
+from capset.server.rest.tags import UNCHANGED, IfMatch, Unless, expected, is_known, tag_of, unchanged
 from capset.server.service import Service
 from capset.stores.base import AgentRow, AgentStatus
 from capset.wire.agents import AgentDetail, AgentInput, AgentPageShape
@@ -52,10 +52,18 @@ async def list_agents(service: Served, caller: Reads, wanted: Annotated[AgentFil
     )
 
 
-@router.get("/{id}", responses=problems(404, 422), operation_id="get_agent")
-async def get_agent(service: Served, caller: Reads, id: Id, response: Response) -> AgentDetail:
+@router.get(
+    "/{id}", responses={**UNCHANGED, **problems(404, 422)}, operation_id="get_agent", response_model=AgentDetail
+)
+async def get_agent(
+    service: Served, caller: Reads, id: Id, response: Response, unless: Unless = None
+) -> AgentDetail | Response:
     """Return one agent. A capability of it that has gone since is told in its notices."""
-    detail = detail_of(service.kernel, await service.agents.get(caller.principal.org, id))
+    loaded = await service.agents.get(caller.principal.org, id)
+    # What is defined in code has one version, and notices none: both may differ from one start to the next.
+    if loaded.row is not None and not loaded.notices and is_known(loaded.row.version, unless):
+        return unchanged(loaded.row.version)
+    detail = detail_of(service.kernel, loaded)
     response.headers["ETag"] = tag_of(detail.version)
     return detail
 

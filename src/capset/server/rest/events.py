@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterable
 from typing import Any
 
 from pydantic_core import to_json
@@ -49,6 +50,20 @@ class EventStream:
             if beat is not None:
                 beat.cancel()
         return reply
+
+    async def tell(self, parts: AsyncIterable[bytes], receive: Receive, *headers: tuple[bytes, bytes]) -> None:
+        """Answer with parts as they come, each once the one before it was taken. Raises ``Gone`` as ``follow`` does."""
+        beat: asyncio.Task[None] | None = None
+        try:
+            with Watch(receive):
+                await self.start(*headers)
+                beat = asyncio.get_running_loop().create_task(self._beat())
+                async for part in parts:
+                    await self._put(part)
+        finally:
+            if beat is not None:
+                beat.cancel()
+        await self._put(b"", more=False)
 
     async def end(self, result: bytes) -> None:
         """Tell what came of the call, a JSON document, and end the answer."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter
 
 from capset.server.rest.parts import Served, StrictRoute, problems
+from capset.server.visit import Refused
 from capset.wire.health import HealthShape
 
 router = APIRouter(tags=["health"], route_class=StrictRoute)
@@ -18,7 +19,15 @@ async def healthz() -> HealthShape:
 
 @router.get("/readyz", responses={503: problems()[503]}, operation_id="readyz")
 async def readyz(service: Served) -> HealthShape:
-    """Say that calls can be served: what was to be written is written, and the store answers."""
+    """Say that calls can be served: what was to be written is written, the store answers, and the server stays."""
+    if service.is_draining:
+        raise _draining()
     await service.kernel.audit.flush()
     await service.kernel.store.keys.find("")
     return HealthShape(status="ok")
+
+
+def _draining() -> Refused:
+    ending = Refused(503, "draining", "The server is ending: send requests to another")
+    ending.retryable = True
+    return ending

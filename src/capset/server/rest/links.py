@@ -28,6 +28,7 @@ from capset.wire.lineage import (
     kept_link_shape,
     link_shape,
 )
+from capset.wire.sessions import context_of
 
 router = APIRouter(prefix="/links", tags=["links"], route_class=StrictRoute)
 
@@ -52,15 +53,20 @@ async def record_link(
 ) -> KeptLinkShape:
     """Keep what the caller's session has now: a link, its envelope, and how the runtime hash moved since the last link.
 
-    Principal and environment are the server's own knowledge; the body has no say in them.
+    The session's own invocation and context hold where the body has none; members of the body's context come before
+    the session's. Principal and environment are the server's own knowledge; the body has no say in them.
     """
+    row = await service.session_row(caller, given.session_id)
     session = await service.session(caller, given.session_id)
     snapshot = await session.current()
     if given.invocation is not None:
         snapshot = replace(snapshot, invocation_hash=invocation_hash(given.invocation))
+    context = context_of(row)
+    if context is not None or given.context is not None:
+        context = {**(context or {}), **(given.context or {})}
     kept = await keep_turn(
         service.kernel.store,
-        envelope_of(snapshot, session_context=given.context),
+        envelope_of(snapshot, session_context=context),
         session=session.id,
         org=caller.principal.org,
         metadata=given.metadata,

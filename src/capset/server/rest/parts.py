@@ -21,7 +21,7 @@ from capset.server.visit import Refused, caller_of
 from capset.wire.problems import MEDIA_TYPE, Problem
 from capset.wire.shapes import Shape
 
-_bearer: Final = HTTPBearer(auto_error=False, description="An API key, as made by `capset key create`.")
+_bearer: Final = HTTPBearer(auto_error=False, description="An API key, as made by `capset key create`, or a token.")
 _SAYINGS: Final = {
     400: "The request is broken",
     401: "No valid API key",
@@ -33,6 +33,7 @@ _SAYINGS: Final = {
     415: "The body is not of the media type that is needed",
     422: "Something does not fit; every field is listed",
     429: "A limit is used up; Retry-After says for how many seconds, where that is known",
+    501: "This server was given nothing that could do this",
     503: "The store is not available",
 }
 
@@ -69,6 +70,8 @@ Audits = Annotated[Caller, Depends(needs("capset:audit"))]
 Looks = Annotated[Caller, Depends(needs("capset:call", "capset:audit"))]
 """Whoever may see what there is of his own sessions, or of the whole organisation."""
 Approves = Annotated[Caller, Depends(needs("capset:approve"))]
+Measures = Annotated[Caller, Depends(needs("capset:metrics"))]
+"""Whoever watches the server; what he sees is of all organisations."""
 Asks = Annotated[Caller, Depends(needs("capset:call", "capset:approve"))]
 """Whoever may see the requests of his own sessions, or of the whole organisation."""
 Id = Annotated[str, Path(min_length=1, max_length=200)]

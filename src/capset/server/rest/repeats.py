@@ -64,11 +64,19 @@ class Once:
 
         Where a call ran and its outcome is not on record, the key stays taken: nothing vouches for what it did.
         """
-        replies, error = self.service.kernel.store.replies, result.error
+        error = result.error
         if not is_refused(error):
-            await replies.fulfil(self.session, self.key, 200, body.decode())
+            await self.keep(200, body)
         elif error is None or error.refusal or error.retryable:
-            await replies.release(self.session, self.key)
+            await self.release()
+
+    async def keep(self, status: int, body: bytes) -> None:
+        """Keep an answer."""
+        await self.service.kernel.store.replies.fulfil(self.session, self.key, status, body.decode())
+
+    async def release(self) -> None:
+        """Forget the request, which came to nothing, so that it can be made later."""
+        await self.service.kernel.store.replies.release(self.session, self.key)
 
 
 def is_refused(error: CapsetError | None) -> bool:

@@ -1,4 +1,4 @@
-"""``/v1/sessions``: the caller's own conversations (spec 5, P8)."""
+"""``/v1/sessions``: the caller's own conversations (spec 5, P8, P11)."""
 
 from __future__ import annotations
 
@@ -8,9 +8,18 @@ from fastapi import APIRouter, Query, Request, Response
 
 from capset.server import lineage
 from capset.server.rest.parts import Calls, Id, Looks, Paged, Served, StrictRoute, problems
-from capset.stores.base import SessionQuery
+from capset.server.rest.tags import IfMatch, expected, tag_of
+from capset.stores.base import SessionQuery, SessionRow
 from capset.wire.lineage import TransitionsShape, transition_shape
-from capset.wire.sessions import SessionInput, SessionPageShape, SessionShape, session_shape
+from capset.wire.sessions import (
+    SessionInput,
+    SessionPageShape,
+    SessionPatch,
+    SessionShape,
+    StateShape,
+    session_shape,
+    state_shape,
+)
 from capset.wire.snapshots import SnapshotShape, snapshot_shape
 
 router = APIRouter(prefix="/sessions", tags=["sessions"], route_class=StrictRoute)
@@ -26,10 +35,10 @@ class SessionFilter(Paged):
 async def create_session(
     service: Served, caller: Calls, given: SessionInput, request: Request, response: Response
 ) -> SessionShape:
-    """Start a session of an agent. It keeps the agent's present version."""
-    row = await service.new_session(caller, given.agent_id)
+    """Start a session of an agent. It keeps the agent's present version until it is moved."""
+    row = await service.new_session(caller, given.agent_id, invocation=given.invocation, context=given.context)
     response.headers["Location"] = f"{request.scope['root_path']}/v1/sessions/{row.id}"
-    return session_shape(row)
+    return _tagged(row, response)
 
 
 @router.get("", responses=problems(422), operation_id="list_sessions")
@@ -42,9 +51,22 @@ async def list_sessions(service: Served, caller: Calls, wanted: Annotated[Sessio
 
 
 @router.get("/{id}", responses=problems(404, 422), operation_id="get_session")
-async def get_session(service: Served, caller: Calls, id: Id) -> SessionShape:
-    """Return one session."""
-    return session_shape(await service.session_row(caller, id))
+async def get_session(service: Served, caller: Calls, id: Id, response: Response) -> SessionShape:
+    """Return one session. Its entity tag is the version of its agent."""
+    return _tagged(await service.session_row(caller, id), response)
+
+
+@router.patch("/{id}", responses=problems(400, 404, 409, 412, 413, 415, 422), operation_id="change_session")
+async def change_session(
+    service: Served, caller: Calls, id: Id, patch: SessionPatch, response: Response, if_match: IfMatch = None
+) -> SessionShape:
+    """Move a session to another version of its agent. Its files and its state stay.
+
+    One that MCP clients have at ``/mcp/agents`` moves by itself, and one of an agent that is defined in code has no
+    versions: 409.
+    """
+    row = await service.move_session(caller, id, patch.agent_version, expected=expected(if_match))
+    return _tagged(row, response)
 
 
 @router.delete("/{id}", status_code=204, responses=problems(404, 422), operation_id="delete_session")
@@ -60,6 +82,18 @@ async def get_snapshot(service: Served, caller: Calls, id: Id) -> SnapshotShape:
     return snapshot_shape(await session.current(), await session.system_text())
 
 
+@router.get(
+    "/{id}/state",
+    responses=problems(404, 422),
+    operation_id="get_state",
+    response_model_exclude_unset=True,  # a scope with nothing to show is left out; a null is data
+)
+async def get_state(service: Served, caller: Calls, id: Id) -> StateShape:
+    """Return what the agent's capabilities expose of their state and resources, by scope (spec 1, C36)."""
+    session = await service.session(caller, id)
+    return state_shape(await session.exposed())
+
+
 @router.get("/{id}/transitions", responses=problems(404, 422), operation_id="list_transitions")
 async def list_transitions(service: Served, caller: Looks, id: Id) -> TransitionsShape:
     """Return how the runtime hash of a session moved, from link to link.
@@ -68,3 +102,9 @@ async def list_transitions(service: Served, caller: Looks, id: Id) -> Transition
     """
     rows = await lineage.transitions(service, caller, id)
     return TransitionsShape(items=[transition_shape(row) for row in rows])
+
+
+def _tagged(row: SessionRow, response: Response) -> SessionShape:
+    if row.agent_version is not None:
+        response.headers["ETag"] = tag_of(row.agent_version)
+    return session_shape(row)

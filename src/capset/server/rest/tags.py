@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 from fastapi import Header
 from pydantic import WithJsonSchema
+from starlette.responses import Response
 
 from capset.errors import Outdated
 from capset.server.visit import Refused
@@ -22,10 +23,25 @@ IfNoneMatch = Annotated[
     str | None, WithJsonSchema({"type": "string", "enum": ["*"]}), Header(description="Only if there is none: *")
 ]
 
+Unless = Annotated[str | None, Header(alias="If-None-Match", description='Only if it is not this version, such as "3"')]
+"""``If-None-Match`` of what is read: one that the client has need not be sent again."""
+UNCHANGED: Final[dict[int | str, dict[str, Any]]] = {304: {"description": "It is as the client has it"}}
+
 
 def tag_of(version: int) -> str:
     """Return the entity tag of a version."""
     return f'"{version}"'
+
+
+def is_known(version: int, unless: str | None) -> bool:
+    """Whether a client has a version: ``unless`` is ``*``, or has its tag, weak or strong (RFC 9110 §13.1.2)."""
+    given = [one.strip() for one in (unless or "").split(",")]
+    return given == ["*"] or tag_of(version) in [one.removeprefix("W/") for one in given]
+
+
+def unchanged(version: int) -> Response:
+    """Return the answer to who has this version."""
+    return Response(status_code=304, headers={"ETag": tag_of(version)})
 
 
 def expected(if_match: str | None, if_none_match: str | None = None) -> int | None:

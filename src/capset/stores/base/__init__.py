@@ -15,6 +15,7 @@ from capset.stores.base.agents import (
 from capset.stores.base.approvals import ApprovalPage, ApprovalQuery, ApprovalStore
 from capset.stores.base.audit import AuditLog, AuditPage, AuditQuery, Entry, Pruned
 from capset.stores.base.documents import DocumentRow, DocumentStore
+from capset.stores.base.events import KEPT, Begun, EventPage, EventRow, EventStore, NewEvent, TurnRow
 from capset.stores.base.files import FileStore
 from capset.stores.base.keys import KeyRow, KeyStore
 from capset.stores.base.lineage import (
@@ -29,12 +30,14 @@ from capset.stores.base.lineage import (
     TransitionRow,
 )
 from capset.stores.base.replies import ReplyRow, ReplyStore
-from capset.stores.base.sessions import SessionPage, SessionQuery, SessionRow, SessionStore
+from capset.stores.base.sessions import MOVED, SessionPage, SessionQuery, SessionRow, SessionStore
 from capset.stores.base.states import Change, ScopeKey, StateRow, StateStore, StoredScope
 from capset.stores.base.store import GROUP, Store, make_store
 
 __all__ = [
     "GROUP",
+    "KEPT",
+    "MOVED",
     "AgentPage",
     "AgentQuery",
     "AgentRow",
@@ -46,12 +49,16 @@ __all__ = [
     "AuditLog",
     "AuditPage",
     "AuditQuery",
+    "Begun",
     "CapabilityRow",
     "Change",
     "DocumentRow",
     "DocumentStore",
     "Entry",
     "EnvelopeRow",
+    "EventPage",
+    "EventRow",
+    "EventStore",
     "FileStore",
     "KeyRow",
     "KeyStore",
@@ -59,6 +66,7 @@ __all__ = [
     "LinkPage",
     "LinkQuery",
     "LinkRow",
+    "NewEvent",
     "PayloadKind",
     "PayloadRow",
     "Pruned",
@@ -75,6 +83,7 @@ __all__ = [
     "Store",
     "StoredScope",
     "TransitionRow",
+    "TurnRow",
     "VersionPage",
     "VersionQuery",
     "make_store",

@@ -43,6 +43,10 @@ class KeyStore(Protocol):
         """Return every key, newest first."""
         ...
 
+    async def any(self) -> bool:
+        """Whether there is any key, expired and revoked ones too."""
+        ...
+
     async def revoke(self, id: str, now: str) -> KeyRow | None:
         """Revoke a key, unless it is already, and return it as it is now; ``None`` if there is none."""
         ...

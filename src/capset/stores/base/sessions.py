@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
+
+MOVED: Final = ("agent", "definition", "static_hash", "agent_version")
+"""What of a session changes when it moves to another version of its agent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +74,13 @@ class SessionStore(Protocol):
         """Keep a new session with a ``door``, or bring up to date the one that has that door; return what is kept.
 
         The one that is there keeps its id, its files and its time, and takes the agent's definition, hash and version.
+        """
+        ...
+
+    async def move(self, row: SessionRow, *, expected: int | None) -> bool:
+        """Take another version of a session's agent: its ``agent``, ``definition``, ``static_hash``, ``agent_version``.
+
+        Return whether there was such a session and it had the ``agent_version`` that was expected; ``None`` for any.
         """
         ...
 

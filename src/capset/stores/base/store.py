@@ -10,6 +10,7 @@ from capset.stores.base.agents import AgentStore
 from capset.stores.base.approvals import ApprovalStore
 from capset.stores.base.audit import AuditLog
 from capset.stores.base.documents import DocumentStore
+from capset.stores.base.events import EventStore
 from capset.stores.base.files import FileStore
 from capset.stores.base.keys import KeyStore
 from capset.stores.base.lineage import LineageStore
@@ -65,6 +66,11 @@ class Store(Protocol):
         ...
 
     @property
+    def events(self) -> EventStore:
+        """The turns that sessions are in, and what was told of them."""
+        ...
+
+    @property
     def approvals(self) -> ApprovalStore:
         """The requests for approvals, and what became of them."""
         ...
@@ -89,12 +95,13 @@ class Store(Protocol):
 def make_store(url: str) -> Store:
     """Return the store that a URL names, such as ``sqlite:///capset.db`` or ``postgresql://host/db``, not yet opened.
 
-    The scheme is looked up in the entry point group ``capset.stores``. Raises ``DefinitionError`` for a scheme that
-    nothing installed provides.
+    The scheme, up to a ``+``, is looked up in the entry point group ``capset.stores``. Raises ``DefinitionError`` for
+    one that nothing installed provides.
     """
     from importlib.metadata import entry_points  # whose import takes long
 
-    scheme, separator, _ = url.partition("://")
+    named, separator, _ = url.partition("://")
+    scheme = named.partition("+")[0]  # what follows names a driver, as in SQLAlchemy's URLs: the store's business
     found = {point.name: point for point in entry_points(group=GROUP)}
     if not separator or scheme not in found:
         raise DefinitionError(

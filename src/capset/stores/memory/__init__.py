@@ -9,6 +9,7 @@ from capset.stores.memory.approvals import MemoryApprovals
 from capset.stores.memory.audit import MemoryAudit
 from capset.stores.memory.documents import MemoryDocuments
 from capset.stores.memory.door import Door
+from capset.stores.memory.events import MemoryEvents
 from capset.stores.memory.files import MemoryFiles
 from capset.stores.memory.keys import MemoryKeys
 from capset.stores.memory.lineage import MemoryLineage
@@ -33,7 +34,9 @@ class MemoryStore:
         self._states = MemoryStates(self._door, self._files.sessions)
         self._documents = MemoryDocuments(self._door, self._files.sessions)
         self._replies = MemoryReplies(self._door)
-        self._sessions = MemorySessions(self._door, self._files, self._states, self._documents, self._replies)
+        self._events = MemoryEvents(self._door, self._files.sessions)
+        owning = (self._states, self._documents, self._replies, self._events)
+        self._sessions = MemorySessions(self._door, self._files, owning)
         self._agents = MemoryAgents(self._door)
         self._keys = MemoryKeys(self._door)
         self._lineage = MemoryLineage(self._door)
@@ -78,6 +81,11 @@ class MemoryStore:
     def replies(self) -> MemoryReplies:
         """The answers that are kept for requests that may be sent again."""
         return self._replies
+
+    @property
+    def events(self) -> MemoryEvents:
+        """The turns that sessions are in, and what was told of them."""
+        return self._events
 
     @property
     def approvals(self) -> MemoryApprovals:

@@ -35,6 +35,11 @@ class MemoryKeys:
         self._door.check()
         return sorted(self._rows.values(), key=lambda row: row.id, reverse=True)
 
+    async def any(self) -> bool:
+        """Whether there is any key, expired and revoked ones too."""
+        self._door.check()
+        return bool(self._rows)
+
     async def revoke(self, id: str, now: str) -> KeyRow | None:
         """Revoke a key, unless it is already, and return it as it is now; ``None`` if there is none."""
         self._door.check()

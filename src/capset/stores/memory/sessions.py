@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
+from typing import Protocol
 
 from capset.errors import StoreError
-from capset.stores.base import SessionPage, SessionQuery, SessionRow
-from capset.stores.memory.documents import MemoryDocuments
+from capset.stores.base import MOVED, SessionPage, SessionQuery, SessionRow
 from capset.stores.memory.door import Door
 from capset.stores.memory.files import MemoryFiles
-from capset.stores.memory.replies import MemoryReplies
-from capset.stores.memory.states import MemoryStates
+
+
+class Dropping(Protocol):
+    """A part of the store in which something lives in sessions."""
+
+    def drop(self, session: str) -> None:
+        """Forget what lives in a session that is deleted."""
+        ...
 
 
 class MemorySessions:
@@ -20,13 +27,12 @@ class MemorySessions:
         self,
         door: Door,
         files: MemoryFiles,
-        states: MemoryStates,
-        documents: MemoryDocuments,
-        replies: MemoryReplies,
+        owning: Iterable[Dropping],
     ) -> None:
+        """``owning`` are the parts beside the files in which something lives in sessions."""
         self._door = door
         self._files = files
-        self._owning = (files, states, documents, replies)
+        self._owning = (files, *owning)
         self._rows: dict[str, SessionRow] = {}
         self._doors: dict[str, str] = {}
 
@@ -49,6 +55,15 @@ class MemorySessions:
         kept = replace(row, id=there, created_at=self._rows[there].created_at)
         self._rows[there] = kept
         return kept
+
+    async def move(self, row: SessionRow, *, expected: int | None) -> bool:
+        """Take another version of a session's agent, and return whether it had the one that was expected."""
+        self._door.check()
+        there = self._rows.get(row.id)
+        if there is None or expected not in (None, there.agent_version):
+            return False
+        self._rows[row.id] = replace(there, **{name: getattr(row, name) for name in MOVED})
+        return True
 
     async def get(self, id: str) -> SessionRow | None:
         """Return a session, or ``None``."""

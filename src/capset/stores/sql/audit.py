@@ -94,16 +94,7 @@ class SqlAudit:
 
     async def verify(self, keys: Sequence[PublicKey] = (), kept: Sequence[Checkpoint] = ()) -> Verification:
         """Check the whole chain, intents included, and its checkpoints; their signatures by ``keys``."""
-
-        def read(connection: Connection) -> Verification:
-            with (
-                as_they_lie(connection),
-                closing(raw_records(connection, "ORDER BY seq")) as rows,
-                closing(raw_checkpoints(connection)) as own,
-            ):
-                return verify(rows, own, since=first_seq(connection), keys=keys, kept=kept)
-
-        return await self._reader.read(read)
+        return await self._reader.read(lambda connection: verified(connection, keys, kept))
 
     async def checkpoint(self, key: CheckpointKey, *, now: str) -> Checkpoint | None:
         """Sign how far the log has come, and keep that; ``None`` for an empty log. Raises ``StoreError``."""
@@ -141,6 +132,16 @@ class SqlAudit:
         if len(key) != 32:
             raise StoreError("the key of the argument digests is damaged", hint="restore a backup")
         return key
+
+
+def verified(connection: Connection, keys: Sequence[PublicKey], kept: Sequence[Checkpoint]) -> Verification:
+    """Check the whole chain as ``AuditLog.verify`` does, in the transaction that the connection is in."""
+    with (
+        as_they_lie(connection),
+        closing(raw_records(connection, "ORDER BY seq")) as rows,
+        closing(raw_checkpoints(connection)) as own,
+    ):
+        return verify(rows, own, since=first_seq(connection), keys=keys, kept=kept)
 
 
 def _record(row: Any) -> Record:

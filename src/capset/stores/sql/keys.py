@@ -50,6 +50,14 @@ class SqlKeys:
 
         return await self._reader.read(read)
 
+    async def any(self) -> bool:
+        """Whether there is any key, expired and revoked ones too."""
+
+        def read(connection: Connection) -> bool:
+            return connection.execute(select(api_keys.c.id).limit(1)).first() is not None
+
+        return await self._reader.read(read)
+
     async def revoke(self, id: str, now: str) -> KeyRow | None:
         """Revoke a key, unless it is already, and return it as it is now; ``None`` if there is none."""
 

@@ -19,6 +19,8 @@ _STAMP: Final = (
     "CREATE TABLE alembic_version ("
     " version_num VARCHAR(32) NOT NULL, CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num) )"
 )
+_COMPATIBLE: Final = "0006"
+"""The oldest revision whose code works with what is made here; the last migration that has a say writes the same."""
 
 
 def make(connection: Connection, revision: str) -> None:
@@ -26,6 +28,7 @@ def make(connection: Connection, revision: str) -> None:
     for statement in (*_tables(), *FTS5_TABLES, _STAMP):
         connection.exec_driver_sql(statement)
     connection.exec_driver_sql("INSERT INTO alembic_version VALUES (?)", (revision,))
+    connection.exec_driver_sql("INSERT INTO settings VALUES ('compatible', ?)", (_COMPATIBLE,))
 
 
 @cache

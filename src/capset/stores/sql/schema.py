@@ -6,6 +6,7 @@ a server is made once, by the migrations.
 
 from __future__ import annotations
 
+import logging
 from typing import Final
 
 from sqlalchemy import Connection, Engine, inspect
@@ -16,8 +17,16 @@ from capset.stores.sql.making import make
 HEAD: Final = "0008"
 """The revision that this version of capset works with: the last of ``migrations/versions``."""
 
-KNOWN: Final = frozenset({"0001", "0002", "0003", "0004", "0005", "0006", "0007", HEAD})
+ENOUGH: Final = "0007"
+"""The revision that this version can work with; those that follow add indexes, without which it is slower only."""
+
+KNOWN: Final = frozenset({"0001", "0002", "0003", "0004", "0005", "0006", ENOUGH, HEAD})
 """Every revision that this version can raise to ``HEAD``."""
+
+LARGE: Final = 100_000
+"""From so many records on, opening a database on a server makes no indexes: that would stop all its writers."""
+
+_logger = logging.getLogger("capset.stores")
 
 
 def prepare(reading: Engine, writing: Engine, name: str) -> None:
@@ -29,25 +38,33 @@ def prepare(reading: Engine, writing: Engine, name: str) -> None:
     with writing.connect():
         pass  # the first connection makes the file and switches it to WAL
     with reading.connect() as connection:
-        if _revision(connection, name) == HEAD:
+        revision = revision_of(connection, name)
+        if revision == _aim(connection, revision):
+            if revision == ENOUGH:
+                _logger.warning("the database %r lacks indexes: capset db upgrade makes them beside its writers", name)
             return
     with writing.begin() as connection:
-        revision = _revision(connection, name)
+        revision = revision_of(connection, name)
+        aim = _aim(connection, revision)
         if revision is None and connection.dialect.name == "sqlite":
             make(connection, HEAD)
-        elif revision != HEAD:
-            _upgrade(connection)
+        elif revision != aim:
+            raise_to(connection, aim)
 
 
-def _revision(connection: Connection, name: str) -> str | None:
-    """Return the database's revision, ``None`` for an empty one."""
+def revision_of(connection: Connection, name: str) -> str | None:
+    """Return the database's revision, ``None`` for an empty one.
+
+    It may be one that this version does not know, if the newer one that made it says that this one may work with it.
+    Raises ``StoreError`` as ``prepare`` does.
+    """
     tables = inspect(connection).get_table_names()
     if "alembic_version" not in tables:
         if tables:
             raise StoreError(f"the database {name!r} belongs to another program", hint="name one of its own for capset")
         return None
     revision = connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
-    if revision is not None and revision not in KNOWN:
+    if revision is not None and revision not in KNOWN and not ("settings" in tables and _is_compatible(connection)):
         raise StoreError(
             f"the database {name!r} was made by a newer version of capset (its revision is {str(revision)[:40]!r})",
             hint="upgrade capset, or name another database",
@@ -55,10 +72,32 @@ def _revision(connection: Connection, name: str) -> str | None:
     return revision
 
 
-def _upgrade(connection: Connection) -> None:
+def is_large(connection: Connection) -> bool:
+    """Say whether an upgrade must not make indexes while all writers wait; a file's are made in seconds."""
+    if connection.dialect.name == "sqlite":
+        return False
+    # Records are numbered without gaps, and their first and last number cost nothing to find.
+    return connection.exec_driver_sql("SELECT coalesce(max(seq) - min(seq), 0) FROM records").scalar_one() >= LARGE
+
+
+def raise_to(connection: Connection, revision: str) -> None:
+    """Run the migrations up to a revision, within the transaction that the connection is in."""
     from alembic import command
     from alembic.config import Config
 
     config = Config(attributes={"connection": connection})
     config.set_main_option("script_location", "capset.stores.sql:migrations")
-    command.upgrade(config, HEAD)
+    command.upgrade(config, revision)
+
+
+def _aim(connection: Connection, revision: str | None) -> str:
+    """Return the revision that a database is raised to when it is opened: its own if it need not be raised."""
+    if revision is None or revision in KNOWN - {HEAD}:
+        return ENOUGH if revision is not None and is_large(connection) else HEAD
+    return revision
+
+
+def _is_compatible(connection: Connection) -> bool:
+    asked = "SELECT value FROM settings WHERE name = 'compatible'"
+    oldest = connection.exec_driver_sql(asked).scalar()
+    return isinstance(oldest, str) and oldest <= HEAD

@@ -8,7 +8,7 @@ from sqlalchemy import Connection, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from capset.errors import StoreError
-from capset.stores.base import SessionPage, SessionQuery, SessionRow
+from capset.stores.base import MOVED, SessionPage, SessionQuery, SessionRow
 from capset.stores.sql.filerows import Rows
 from capset.stores.sql.reader import Reader
 from capset.stores.sql.tables import replies, sessions
@@ -40,6 +40,13 @@ class SqlSessions:
             return kept
 
         return await self._writer.write(write)
+
+    async def move(self, row: SessionRow, *, expected: int | None) -> bool:
+        """Take another version of a session's agent, and return whether it had the one that was expected."""
+        moved = update(sessions).where(sessions.c.id == row.id).values({name: getattr(row, name) for name in MOVED})
+        if expected is not None:
+            moved = moved.where(sessions.c.agent_version == expected)
+        return await self._writer.write(lambda connection: bool(connection.execute(moved).rowcount))
 
     async def get(self, id: str) -> SessionRow | None:
         """Return a session, or ``None``."""

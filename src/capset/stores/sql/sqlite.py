@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -64,6 +65,18 @@ class SqliteStore(SqlStore):
             raise StoreError(f"the database {self._name!r} is a directory", hint="name a file, such as capset.db in it")
         writing = make_engine(self._path, "IMMEDIATE", busy_seconds=self._busy_seconds)
         return writing, make_engine(self._path, "DEFERRED", busy_seconds=self._busy_seconds)
+
+    def copy_into(self, file: Path) -> None:
+        """Write everything, as it was at one moment, into an empty file that is there."""
+        with (
+            closing(sqlite3.connect(self._path, timeout=self._busy_seconds)) as own,
+            closing(sqlite3.connect(file)) as copy,
+        ):
+            # In one step: a copy that is made in several begins again with each commit of a writer, without end.
+            own.backup(copy)
+            copy.execute("PRAGMA journal_mode = DELETE")  # one file, with none beside it
+            if copy.execute("PRAGMA integrity_check(1)").fetchone() != ("ok",):
+                raise StoreError(f"the database {self._name!r} is damaged", hint="capset db check says where")
 
 
 def make_engine(path: Path, begin: Literal["IMMEDIATE", "DEFERRED"], *, busy_seconds: float = BUSY_SECONDS) -> Engine:

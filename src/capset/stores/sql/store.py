@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from pathlib import Path
 
 from sqlalchemy import Engine
 
@@ -12,10 +14,12 @@ from capset.stores.sql.agents import SqlAgents
 from capset.stores.sql.approvals import SqlApprovals
 from capset.stores.sql.audit import SqlAudit
 from capset.stores.sql.documents import SqlDocuments
+from capset.stores.sql.events import SqlEvents
 from capset.stores.sql.files import SqlFiles
 from capset.stores.sql.keys import SqlKeys
 from capset.stores.sql.leases import Leases
 from capset.stores.sql.lineage import SqlLineage
+from capset.stores.sql.postgres.online import IndexSpec
 from capset.stores.sql.problems import explained
 from capset.stores.sql.reader import Reader
 from capset.stores.sql.recovery import close_interrupted
@@ -44,6 +48,7 @@ class SqlStore(ABC):
         self._agents = SqlAgents(self._writer, self._reader)
         self._keys = SqlKeys(self._writer, self._reader)
         self._replies = SqlReplies(self._writer)
+        self._events = SqlEvents(self._writer, self._reader)
         self._lineage = SqlLineage(self._writer, self._reader)
         self._approvals = SqlApprovals(self._writer, self._reader)
 
@@ -88,6 +93,11 @@ class SqlStore(ABC):
         return self._replies
 
     @property
+    def events(self) -> SqlEvents:
+        """The turns that sessions are in, and what was told of them."""
+        return self._events
+
+    @property
     def approvals(self) -> SqlApprovals:
         """The requests for approvals, and what became of them."""
         return self._approvals
@@ -100,6 +110,22 @@ class SqlStore(ABC):
     @abstractmethod
     def make_engines(self) -> tuple[Engine, Engine]:
         """Return the writer's engine and the readers'. Raises ``StoreError`` if there can be no such database."""
+
+    @abstractmethod
+    def copy_into(self, file: Path) -> None:
+        """Write everything, as it was at one moment, into an empty file that is there. Writers go on meanwhile.
+
+        Raises ``StoreError`` where it cannot be read or written, or what that takes is not installed.
+        """
+
+    def make_beside_writers(self, indexes: Sequence[IndexSpec]) -> bool:
+        """Make indexes while others write, if this engine can, and return whether it can."""
+        return False
+
+    @property
+    def name(self) -> str:
+        """What its user calls the database."""
+        return self._name
 
     async def open(self) -> None:
         """Make ready: create or upgrade what is needed, and close intents whose writer is gone as ``interrupted``."""

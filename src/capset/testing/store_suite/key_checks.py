@@ -20,13 +20,15 @@ _KEY: Final = KeyRow(
     scopes=("capset:read",),
     created_at=NOW,
     expires_at=LATER,
+    agent="id-a",
 )
 
 
 async def a_key_is_found_by_its_digest(make: Make) -> None:
     """As it was given; a second one of an id or a digest is refused."""
     async with opened(make) as store:
-        other = replace(_KEY, id="id-1", digest="1" * 64, org=None, permissions=(), expires_at=None)
+        other = replace(_KEY, id="id-1", digest="1" * 64, org=None, permissions=(), expires_at=None, agent=None)
+        expect(await store.keys.any(), False, "whether there is a key")
         await store.keys.create(_KEY)
         await store.keys.create(other)
         expect(await store.keys.find("0" * 64), _KEY, "the key")
@@ -35,6 +37,7 @@ async def a_key_is_found_by_its_digest(make: Make) -> None:
         for twin in (replace(_KEY, digest="3" * 64), replace(_KEY, id="id-3")):
             await expect_error(StoreError, store.keys.create(twin), "a second key of an id or a digest")
         expect(await store.keys.list(), [other, _KEY], "all keys, newest first")
+        expect(await store.keys.any(), True, "whether there is a key")
 
 
 async def a_key_is_revoked_once(make: Make) -> None:

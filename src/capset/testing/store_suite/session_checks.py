@@ -44,6 +44,24 @@ async def a_door_keeps_one_session(make: Make) -> None:
         expect(await store.sessions.ensure(other), other, "the session of another door")
 
 
+async def a_session_moves_to_another_version_of_its_agent(make: Make) -> None:
+    """Keep what it was made for, and take the agent alone, unless it has another version than was expected."""
+    async with opened(make) as store:
+        made = {"agent_id": "agent-1", "agent_version": 1, "invocation_hash": "4" * 64, "context": '{"ticket":7}'}
+        first = replace(session_row("a"), **made)
+        await store.sessions.create(first)
+        expect(await store.sessions.get("a"), first, "a session with an invocation and a context")
+        agent = {"agent": "other", "definition": '{"name":"other"}', "static_hash": "2" * 64, "agent_version": 2}
+        asked = replace(first, **agent, created_at=LATER, principal="user-2", context=None)
+        expect(await store.sessions.move(asked, expected=3), False, "moving from a version that it has not")
+        expect(await store.sessions.get("a"), first, "the session that was not moved")
+        expect(await store.sessions.move(asked, expected=1), True, "moving a session")
+        expect(await store.sessions.get("a"), replace(first, **agent), "the session that was moved")
+        expect(await store.sessions.move(first, expected=None), True, "moving it from any version")
+        expect(await store.sessions.get("a"), first, "the session that was moved back")
+        expect(await store.sessions.move(session_row("b"), expected=None), False, "moving a session that is not there")
+
+
 async def sessions_are_listed_newest_first_by_org(make: Make) -> None:
     """Page by page, and only those that were asked for."""
     async with opened(make) as store:
@@ -85,6 +103,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     a_session_comes_back_as_it_was_given,
     a_second_session_of_an_id_is_refused,
     a_door_keeps_one_session,
+    a_session_moves_to_another_version_of_its_agent,
     sessions_are_listed_newest_first_by_org,
     a_deleted_session_takes_its_files_with_it,
 )

@@ -149,5 +149,5 @@ async def test_every_read_can_use_an_index(postgres_url: str) -> None:
     assert len(plans) > 12
     assert [plan for plan in plans if "Seq Scan" in plan] == []
     assert "ix_document_words" in plans[4]
-    for name, plan in zip(tables.FILTERS, plans[-7:], strict=False):
+    for name, plan in zip(tables.FILTERS, plans[-len(tables.FILTERS) - 1 :], strict=False):
         assert f"ix_records_{name}" in plan

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import Final
 
 from sqlalchemy import URL, Connection, Engine, make_url
 from sqlalchemy.exc import ArgumentError
 
 from capset.errors import DefinitionError
+from capset.stores.sql.postgres.dumping import dump
 from capset.stores.sql.postgres.engines import locking_engine, reading_engine, writing_engine
 from capset.stores.sql.postgres.locks import SessionLeases
+from capset.stores.sql.postgres.online import IndexSpec, make_indexes
 from capset.stores.sql.postgres.search import WordTable
 from capset.stores.sql.store import SqlStore
 from capset.stores.sql.writer import BOUND, PATIENCE_SECONDS
 
 SCHEMES: Final = ("postgresql", "postgres")
+DRIVER: Final = "psycopg"
+"""The one driver, which a URL may name as SQLAlchemy's do: ``postgresql+psycopg://``."""
 BUSY_SECONDS: Final = 5.0
 """How long a write transaction waits for its turn."""
 _PATIENCE: Final = PATIENCE_SECONDS / BUSY_SECONDS
@@ -25,14 +31,20 @@ _HINT: Final = "write it as postgresql://USER:PASSWORD@HOST:PORT/DATABASE; libpq
 def open_postgres(url: str) -> SqlStore:
     """Return the store in the PostgreSQL database that ``postgresql://…`` or ``postgres://…`` names, not yet opened.
 
-    What the URL leaves out is libpq's to find: a password in ``PGPASSWORD`` or ``~/.pgpass``, a host in ``PGHOST``.
+    ``postgresql+psycopg://…`` is the same. What the URL leaves out is libpq's to find: a password in ``PGPASSWORD`` or
+    ``~/.pgpass``, a host in ``PGHOST``.
     Raises ``DefinitionError`` for a URL that names no database; no error repeats the URL, which may hold a password.
     """
     try:
         parsed = make_url(url)
     except (ArgumentError, ValueError):  # whose text is the URL's
         raise DefinitionError("the store's URL cannot be read", hint=_HINT) from None
-    if parsed.drivername not in SCHEMES or not parsed.database:
+    scheme, _, driver = parsed.drivername.partition("+")
+    if driver not in ("", DRIVER):
+        raise DefinitionError(
+            f"capset has one driver for PostgreSQL, {DRIVER}; got {driver[:40]!r}", hint="leave it out of the URL"
+        )
+    if scheme not in SCHEMES or not parsed.database:
         raise DefinitionError("the store's URL names no PostgreSQL database", hint=_HINT)
     return PostgresStore(parsed)
 
@@ -61,6 +73,15 @@ class PostgresStore(SqlStore):
             ) from None
         writing = writing_engine(self._url, self._name, busy_seconds=self._busy_seconds)
         return writing, reading_engine(self._url, self._name)
+
+    def copy_into(self, file: Path) -> None:
+        """Write everything, as it was at one moment, into an empty file that is there: what ``pg_restore`` reads."""
+        dump(self._url, self._name, file)
+
+    def make_beside_writers(self, indexes: Sequence[IndexSpec]) -> bool:
+        """Make indexes while others write."""
+        make_indexes(self._locking, indexes)
+        return True
 
     @cached_property
     def _locking(self) -> Engine:

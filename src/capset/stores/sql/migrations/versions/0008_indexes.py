@@ -1,21 +1,41 @@
-"""Indexes for lists of large databases (spec 5, P15)."""
+"""Indexes for lists of large databases, and which versions may still work on the database.
+
+They change nothing but speed, so capset works without them: on a large PostgreSQL database they are made beside its
+writers before this runs, by ``postgres.online``, and one that was left unfinished is made anew.
+"""
 
 from __future__ import annotations
 
 import sqlalchemy as sa
 from alembic import op
 
+from capset.stores.sql.postgres.online import invalid_indexes
+
 revision = "0008"
 down_revision = "0007"
 branch_labels = None
 depends_on = None
 
+INDEXES = (
+    ("ix_records_agent", "records", ("agent", "seq"), "phase = 'outcome'"),
+    ("ix_records_time", "records", ("time", "seq"), None),
+    ("ix_approvals_org", "approvals", ("org", "id"), None),
+    ("ix_sessions_whose", "sessions", ("org", "principal", "principal_kind", "agent_id", "id"), None),
+    ("ix_api_keys_org", "api_keys", ("org", "id"), None),
+)
+"""The name of each, its table, its columns, and the condition of a partial one."""
+
 
 def upgrade() -> None:
     """Add indexes; a process of the version before goes on working beside them."""
-    outcome = sa.text("phase = 'outcome'")
-    op.create_index("ix_records_agent", "records", ["agent", "seq"], sqlite_where=outcome, postgresql_where=outcome)
-    op.create_index("ix_records_time", "records", ["time", "seq"])
-    op.create_index("ix_approvals_org", "approvals", ["org", "id"])
-    op.create_index("ix_sessions_whose", "sessions", ["org", "principal", "principal_kind", "agent_id", "id"])
-    op.create_index("ix_api_keys_org", "api_keys", ["org", "id"])
+    is_sqlite = op.get_context().dialect.name == "sqlite"
+    broken = [] if is_sqlite else invalid_indexes(op.get_bind())
+    for name, table, columns, condition in INDEXES:
+        if name in broken:
+            op.drop_index(name)
+        where = None if condition is None else sa.text(condition)
+        op.create_index(
+            name, table, list(columns), sqlite_where=where, postgresql_where=where, if_not_exists=not is_sqlite
+        )
+    # The oldest revision whose code works with this one; code that does not know a revision looks here.
+    op.execute("INSERT INTO settings (name, value) VALUES ('compatible', '0006')")

@@ -1,0 +1,1 @@
+"""``capset db``: what a database needs of whoever runs it."""

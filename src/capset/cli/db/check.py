@@ -1,0 +1,48 @@
+"""``capset db check``: whether a database is whole, and as this version makes it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from capset.cli.db.databases import database_at
+from capset.cli.exits import Exit, ended, guarded
+from capset.cli.options import AsJson, Db
+from capset.cli.output import err, out, print_json, verbatim
+from capset.cli.settings import existing_db, load_settings
+from capset.wire.audit import verification_shape
+from capset.wire.databases import DatabaseCheckShape
+
+
+@guarded
+def check_command(
+    verify: Annotated[bool, typer.Option("--verify", help="Check the chain of all records, too.")] = False,
+    db: Db = None,
+    as_json: AsJson = False,
+) -> Exit:
+    """Check a database and change nothing; the exit code is 3 if something is not as it must be."""
+    from capset.stores.sql.checking import check
+    from capset.stores.sql.schema import HEAD
+
+    found = check(database_at(existing_db(load_settings(db=db).db)), verify=verify)
+    chain = found.verification
+    with ended():
+        if as_json:
+            shape = DatabaseCheckShape(
+                ok=found.ok,
+                revision=found.revision,
+                head=HEAD,
+                problems=list(found.problems),
+                verification=None if chain is None else verification_shape(chain),
+            )
+            print_json(shape.plain())
+        else:
+            for problem in found.problems:
+                err().print(f"[red]problem:[/] {verbatim(problem)}", soft_wrap=True)
+            if chain is not None and not chain.ok:
+                err().print(f"[red]not verified:[/] {verbatim(chain.problem or '')}", soft_wrap=True)
+            if found.ok:
+                records = "" if chain is None else f"; {chain.checked} records, every hash holds"
+                out().print(f"[green]sound:[/] revision {found.revision}{records}")
+    return Exit.DONE if found.ok else Exit.REFUSED

@@ -1,0 +1,81 @@
+"""Traces of ``capset serve``, sent where OpenTelemetry's own variables of the environment say (spec 5, P13)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Final
+
+from capset.cli.extras import needs_extra
+from capset.errors import DefinitionError
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace.export import SpanExporter
+
+_EXPORTER: Final = "OTEL_TRACES_EXPORTER"
+_ENDPOINTS: Final = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+_PROTOCOLS: Final = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
+_PROTOCOL: Final = "http/protobuf"
+
+
+@contextmanager
+def telemetry() -> Generator[None]:
+    """Set the OpenTelemetry SDK up where it was asked for; leaving sends what was not sent yet.
+
+    The SDK reads its own variables: service name, resource, sampler, batches, endpoint, headers. Raises
+    ``DefinitionError`` for an exporter or a protocol that is not there, and where the extra ``otel`` is missing.
+    """
+    names = exporters_of(os.environ)
+    if not names:
+        yield
+        return
+    needs_extra("otel", "opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")
+    from opentelemetry import trace
+    from opentelemetry.sdk.resources import Resource
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+    is_named = os.environ.get("OTEL_SERVICE_NAME") or "service.name=" in os.environ.get("OTEL_RESOURCE_ATTRIBUTES", "")
+    own = {} if is_named else {"service.name": "capset", "service.version": version("capset")}
+    provider = TracerProvider(resource=Resource.create(own), shutdown_on_exit=False)
+    for name in names:
+        provider.add_span_processor(BatchSpanProcessor(_exporter(name)))
+    trace.set_tracer_provider(provider)
+    try:
+        yield
+    finally:
+        provider.shutdown()
+
+
+def exporters_of(environ: Mapping[str, str]) -> list[str]:
+    """Return the exporters that are asked for: ``otlp`` and ``console``; an endpoint alone asks for ``otlp``.
+
+    Raises ``DefinitionError`` for others, and for a protocol that is not ``http/protobuf``.
+    """
+    if environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
+        return []
+    has_endpoint = any(environ.get(name) for name in _ENDPOINTS)
+    asked = environ.get(_EXPORTER, "").strip() or ("otlp" if has_endpoint else "none")
+    names = [name for name in dict.fromkeys(one.strip().lower() for one in asked.split(",")) if name != "none"]
+    for name in names:
+        if name not in ("otlp", "console"):
+            raise DefinitionError(f"{_EXPORTER} is otlp, console or none; got {name!r:.80}")
+    protocol = next((environ[name] for name in _PROTOCOLS if environ.get(name)), _PROTOCOL)
+    if "otlp" in names and protocol != _PROTOCOL:
+        raise DefinitionError(
+            f"traces are sent as {_PROTOCOL}; got {protocol!r:.80}",
+            hint=f"set {_PROTOCOLS[0]}={_PROTOCOL}, and the collector's HTTP endpoint, mostly at port 4318",
+        )
+    return names
+
+
+def _exporter(name: str) -> SpanExporter:
+    if name == "console":
+        from opentelemetry.sdk.trace.export import ConsoleSpanExporter
+
+        return ConsoleSpanExporter()
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+
+    return OTLPSpanExporter()

@@ -1,0 +1,156 @@
+"""The keys of who issues tokens: a JSON Web Key Set, fetched or read from a file, and kept (spec 5, P14)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, cast
+
+from joserfc.errors import JoseError
+from joserfc.jwk import JWKRegistry, Key, KeySet
+from pydantic_core import from_json
+
+from capset.errors import CapsetError, DefinitionError, ToolError
+from capset.net.client import HttpClient
+from capset.net.loopback import is_loopback
+from capset.net.urls import read_url
+
+FRESH_SECONDS: Final = 600.0
+"""How long keys are used before they are fetched again."""
+APART_SECONDS: Final = 60.0
+"""How long after one fetch a key that is not known may cause the next: nobody can drive requests to the issuer."""
+AGAIN_SECONDS: Final = 10.0
+"""How long after a fetch that failed the next is tried."""
+STALE_SECONDS: Final = 24 * 3_600.0
+"""How long keys are used while the issuer cannot be reached."""
+MAX_BYTES: Final = 256 * 1024
+MAX_KEYS: Final = 100
+_TIMEOUT: Final = 5.0
+_KINDS: Final = ("RSA", "EC", "OKP")
+"""The kinds of keys that verify and cannot sign: with a shared secret, whoever checks tokens could make them."""
+_RSA: Final = range(342, 1_367)
+"""How many base64url letters a modulus has: 2,048 to 8,192 bits."""
+_EMPTY: Final = KeySet([])
+_log = logging.getLogger("capset.tokens")
+
+
+class Jwks:
+    """An issuer's keys, from an https URL (http on loopback) or from a file.
+
+    Raises ``DefinitionError`` for another URL, and for a file that cannot be read or has no key to verify with.
+    """
+
+    def __init__(
+        self, source: str, *, client: HttpClient | None = None, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._source = source
+        self._now = monotonic
+        self._lock = asyncio.Lock()
+        self._keys, self._kids = _EMPTY, frozenset[str | None]()
+        self._next = self._fresh_until = self._kept_until = float("-inf")
+        if "://" in source:
+            self._client: HttpClient | None = client or HttpClient(allow=[_checked_host(source)])
+            return
+        self._client = None
+        try:
+            read_keys(self._file())
+        except (OSError, ValueError) as error:
+            raise DefinitionError(f"no keys can be read from {source!r}: {error}") from None
+
+    async def keys(self, kid: str | None) -> KeySet:
+        """Return the keys, empty if none can be had. They are fetched if they are old, or have none of this ``kid``.
+
+        Those who come while a fetch is under way wait for it, unless the key that they need is known.
+        """
+        if self._is_due(kid) and not (self._lock.locked() and kid in self._kids):
+            async with self._lock:
+                if self._is_due(kid):
+                    await self._fetch()
+        return self._keys if self._now() < self._kept_until else _EMPTY
+
+    def _is_due(self, kid: str | None) -> bool:
+        now = self._now()
+        if now < self._next:
+            return False
+        return now >= self._fresh_until or (kid is not None and kid not in self._kids)
+
+    async def _fetch(self) -> None:
+        try:
+            found = read_keys(await self._read())
+        except (CapsetError, OSError, ValueError) as error:
+            self._next = self._now() + AGAIN_SECONDS
+            _log.warning("no keys can be had from %s: %s", self._source, error)
+            return
+        now = self._now()
+        self._keys, self._kids = found, frozenset(key.kid for key in found)
+        self._next, self._fresh_until, self._kept_until = now + APART_SECONDS, now + FRESH_SECONDS, now + STALE_SECONDS
+
+    async def _read(self) -> bytes:
+        if self._client is None:
+            return await asyncio.to_thread(self._file)
+        headers = {"accept": "application/json"}
+        # A redirect could lead from https to http, and from the issuer to anybody.
+        async with self._client.open("GET", self._source, timeout=_TIMEOUT, headers=headers, redirects=0) as answer:
+            if answer.status != 200:
+                raise ValueError(f"the answer has the status {answer.status}")
+            return (await answer.read(MAX_BYTES + 1)).data
+
+    def _file(self) -> bytes:
+        with Path(self._source).open("rb") as file:
+            return file.read(MAX_BYTES + 1)
+
+
+def read_keys(data: bytes) -> KeySet:
+    """Return the keys of a set that verify signatures; one that is malformed does not take the others along.
+
+    Raises ``ValueError`` for what is no set, is too large or has no such key.
+    """
+    if len(data) > MAX_BYTES:
+        raise ValueError(f"there are more than {MAX_BYTES} bytes")
+    parsed = from_json(data)
+    listed: object = cast("dict[str, object]", parsed).get("keys") if isinstance(parsed, dict) else None
+    if not isinstance(listed, list):
+        raise ValueError('expected a JSON Web Key Set: {"keys": […]}')
+    given = cast("list[object]", listed)
+    if len(given) > MAX_KEYS:
+        raise ValueError(f"there are {len(given)} keys, more than {MAX_KEYS}")
+    found: list[Key] = []
+    for number, one in enumerate(given):
+        try:
+            found.append(_key(one))
+        except (JoseError, ValueError, TypeError, KeyError) as error:
+            _log.warning("key %d of a key set is left out: %s", number + 1, error)
+    if not found:
+        raise ValueError("there is no key to verify with")
+    return KeySet(found)
+
+
+def _key(given: object) -> Key:
+    if not isinstance(given, dict):
+        raise ValueError("it is no object")
+    members = cast("dict[str, Any]", given)
+    kind = members.get("kty")
+    if kind not in _KINDS:
+        raise ValueError(f"its kind is none of {', '.join(_KINDS)}")
+    if "d" in members:
+        raise ValueError("it is a private key, which a key set must never show")
+    if kind == "RSA" and len(str(members.get("n"))) not in _RSA:
+        raise ValueError("an RSA key has 2,048 to 8,192 bits")
+    if not isinstance(members.get("kid", ""), str):
+        raise ValueError("its kid is no text")
+    return JWKRegistry.import_key(members)
+
+
+def _checked_host(source: str) -> str:
+    try:
+        url = read_url(source)
+    except ToolError as error:
+        raise DefinitionError(f"the keys of an issuer are at a URL or in a file: {error.message}") from None
+    if url.scheme != "https" and not is_loopback(url.host):
+        raise DefinitionError(
+            f"the keys of an issuer come by https: whoever can change them lets anybody in; got {url}"
+        )
+    return url.authority

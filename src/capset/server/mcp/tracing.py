@@ -1,0 +1,96 @@
+"""The span of one MCP message, by OpenTelemetry's conventions for MCP servers (spec 5, P13).
+
+The SDK makes one of its own for every server. It is taken out: its name is whatever tool a client asks for, it says
+``execute_tool`` where the call's own span says so too, and it goes to the process's provider, whatever the kernel's is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
+from mcp.server.lowlevel import Server
+from mcp.shared.exceptions import MCPError
+from mcp_types import INVALID_PARAMS, CallToolResult
+from opentelemetry.trace import Span, SpanKind, StatusCode, use_span
+from pydantic import ValidationError
+
+from capset.kernel import conventions as names
+from capset.kernel.session import Session
+from capset.kernel.tracing import parent_of, tracing_of
+
+Asked = ServerRequestContext[dict[str, Any], Any]  # its transport's own request may be anything
+
+_KNOWN: Final = frozenset(
+    {
+        *("initialize", "server/discover", "ping", "tools/list", "tools/call"),
+        *("notifications/initialized", "notifications/cancelled", "notifications/progress"),
+    }
+)
+_OTHER: Final = "_OTHER"
+_SDKS_OWN: Final = "OpenTelemetryMiddleware"
+_MAX_ID: Final = 100
+"""Characters of a request's id, which is the client's own word."""
+
+
+def trace_messages(server: Server[dict[str, Any]], session: Callable[[], Session]) -> None:
+    """Give every message a span, where the calls of ``session()`` are traced, instead of the SDK's."""
+    server.middleware[:] = [one for one in server.middleware if type(one).__name__ != _SDKS_OWN]
+    server.middleware.append(_Traced(session))
+
+
+class _Traced:
+    def __init__(self, session: Callable[[], Session]) -> None:
+        self._session = session
+
+    async def __call__(self, ctx: Asked, call_next: CallNext) -> HandlerResult:
+        session = self._session()
+        tracing = tracing_of(session.observers)
+        if tracing is None:
+            return await call_next(ctx)
+        method = ctx.method if ctx.method in _KNOWN else _OTHER
+        tool = _tool_of(ctx, session)
+        given = (ctx.meta or {}).get("traceparent")
+        around, links = parent_of(given if isinstance(given, str) else None)
+        span = tracing.tracer.start_span(
+            f"{method} {tool}" if tool else method, around, SpanKind.SERVER, _attributes(ctx, method, tool), links
+        )
+        with use_span(span, end_on_exit=True, record_exception=False, set_status_on_exception=False):
+            try:
+                result = await call_next(ctx)
+            except BaseException as error:
+                _failed(span, error)
+                raise
+            match result:
+                case CallToolResult(is_error=True) | {"isError": True}:
+                    span.set_attribute(names.ERROR_TYPE, "tool_error")
+                    span.set_status(StatusCode.ERROR)
+                case _:
+                    pass
+            return result
+
+
+def _tool_of(ctx: Asked, session: Session) -> str | None:
+    """Return the name of the tool that a message asks for, if it is one that is known here."""
+    asked = (ctx.params or {}).get("name") if ctx.method == "tools/call" else None
+    return asked if isinstance(asked, str) and asked in session.snapshot.tools else None
+
+
+def _attributes(ctx: Asked, method: str, tool: str | None) -> dict[str, str]:
+    found = {names.MCP_METHOD: method, names.MCP_VERSION: ctx.protocol_version}
+    if ctx.request_id is not None:
+        found[names.JSONRPC_ID] = str(ctx.request_id)[:_MAX_ID].encode(errors="replace").decode()
+    if tool is not None:
+        found[names.TOOL_NAME] = tool
+    return found
+
+
+def _failed(span: Span, error: BaseException) -> None:
+    """Say that a message failed, and by which code; what was said of it may be of the caller's data."""
+    if isinstance(error, MCPError | ValidationError):
+        code = str(error.error.code if isinstance(error, MCPError) else INVALID_PARAMS)
+        span.set_attributes({names.ERROR_TYPE: code, names.RPC_STATUS: code})
+    else:
+        span.set_attribute(names.ERROR_TYPE, type(error).__name__)
+    span.set_status(StatusCode.ERROR)

@@ -1,0 +1,156 @@
+"""``/v1/sessions/{id}/messages`` and ``…/events``: turns of agents, and what is told of them (spec 5, P10)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Header, Query, Request, Response
+from pydantic import WithJsonSchema
+from pydantic_core import from_json, to_json
+from starlette.types import Receive, Scope, Send
+
+from capset.errors import CapsetError
+from capset.server.following import Gap, follow
+from capset.server.limits import Limits
+from capset.server.rest.calls import IdempotencyKey, prefers_events
+from capset.server.rest.events import EventStream
+from capset.server.rest.parts import Asked, Calls, Id, Served, StrictRoute, problems
+from capset.server.rest.repeats import Once
+from capset.server.service import Service
+from capset.server.visit import Refused, visit_of
+from capset.stores.base import EventRow
+from capset.wire.turns import GapShape, TurnInput, TurnShape, event_shape
+
+router = APIRouter(prefix="/sessions", tags=["turns"], route_class=StrictRoute)
+_NUMBER: Final = re.compile("[0-9]{1,15}")
+_FIELDS: Final = {name: {"type": "string"} for name in ("id", "event", "data")}
+_EVENTS: Final[dict[str, Any]] = {"text/event-stream": {"schema": {"type": "object", "properties": _FIELDS}}}
+_RETRY: Final = b"retry: 2000\n\n"
+"""After how many milliseconds a browser comes again by itself."""
+_REPLAYED: Final = (b"idempotent-replayed", b"true")
+
+LastEventId = Annotated[
+    str | None,
+    WithJsonSchema({"type": "string", "pattern": f"^{_NUMBER.pattern}$"}),
+    Header(alias="Last-Event-ID", description="As `after`, and before it: what browsers send when they come again"),
+]
+
+
+class Followed(Asked):
+    """From where on, and whether those that are still to come are waited for."""
+
+    after: Annotated[int, Query(ge=0, lt=10**15, description="The number of the last event that is known")] = 0
+    follow: Annotated[bool, Query(description="`false` ends the answer after the events that there are")] = True
+
+
+@router.post(
+    "/{id}/messages",
+    status_code=202,
+    operation_id="send_message",
+    response_model=TurnShape,
+    responses={
+        200: {"description": "As events: those of this turn, up to its end", "content": _EVENTS},
+        **problems(400, 404, 409, 413, 415, 422, 501),
+        202: {"description": "The turn has begun. It goes on without this client; `events` tells how"},
+    },
+)
+async def send_message(
+    service: Served,
+    caller: Calls,
+    id: Id,
+    given: TurnInput,
+    request: Request,
+    idempotency_key: IdempotencyKey = None,
+) -> Response:
+    """Tell the session's agent something, and begin its turn. A session is in one turn at a time."""
+    row = await service.session_row(caller, id)
+    service.turns.check_runner()
+    once = Once(service, caller, id, idempotency_key, await request.body()) if idempotency_key is not None else None
+    kept = await once.begin() if once is not None else None
+    if kept is not None:
+        body = kept[1]
+    else:
+        visit = visit_of(request.scope)
+        try:
+            begun = await service.begin_turn(caller, row, given.content, visit.correlation)
+        except CapsetError:
+            if once is not None:
+                await once.release()
+            raise
+        visit.notes["turn"] = begun.turn
+        after = begun.last - 1
+        path = f"{request.scope['root_path']}/v1/sessions/{id}/events?after={after}"
+        body = to_json(TurnShape(turn=begun.turn, session=id, after=after, events=path))
+        if once is not None:
+            await once.keep(202, body)
+    headers: list[tuple[bytes, bytes]] = [_REPLAYED] if kept is not None else []
+    if prefers_events(request.headers.get("accept", "")):
+        turn = TurnShape.model_validate(from_json(body))
+        return Events(service, id, turn.after, headers, turn=turn.turn)
+    answer = Response(body, 202, media_type="application/json")
+    answer.raw_headers.extend(headers)
+    return answer
+
+
+@router.get(
+    "/{id}/events",
+    operation_id="list_events",
+    response_class=Response,  # of which FastAPI says no media type
+    responses={
+        200: {
+            "description": "Server-sent events. Each has its number as `id`, its type as `event`, and as `data` "
+            "`{seq, turn, type, at, data}`. An event `gap` `{after, last}` says which are not kept any more.",
+            "content": _EVENTS,
+        },
+        **problems(400, 404, 422),
+    },
+)
+async def list_events(
+    service: Served, caller: Calls, id: Id, wanted: Annotated[Followed, Query()], last_event_id: LastEventId = None
+) -> Response:
+    """Tell what happens in a session's turns: what was told already, and then what comes, until the client leaves."""
+    await service.session_row(caller, id)
+    after = wanted.after
+    if last_event_id is not None:
+        if not _NUMBER.fullmatch(last_event_id):
+            raise Refused(400, "invalid_header", "Last-Event-ID is the id of an event, a number")
+        after = int(last_event_id)
+    return Events(service, id, after, waits=wanted.follow)
+
+
+class Events(Response):
+    """The events of a session, or of one of its turns, as they come."""
+
+    def __init__(
+        self,
+        service: Service,
+        session: str,
+        after: int,
+        more: list[tuple[bytes, bytes]] | None = None,
+        *,
+        turn: str | None = None,
+        waits: bool = True,
+    ) -> None:
+        super().__init__()
+        self._limits: Limits = service.limits
+        self._more = more or []
+        self._rows = follow(service.kernel, service.turns.bell, session, after, turn=turn, waits=waits)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer, at the client's pace. Raises ``Gone`` when it leaves."""
+        async with aclosing(_parts(self._rows)) as parts:
+            await EventStream(send, self._limits).tell(parts, receive, *self._more)
+
+
+async def _parts(rows: AsyncGenerator[EventRow | Gap]) -> AsyncGenerator[bytes]:
+    async with aclosing(rows):
+        yield _RETRY
+        async for row in rows:
+            if isinstance(row, Gap):
+                gap = to_json(GapShape(after=row.after, last=row.last))
+                yield b"id: %d\nevent: gap\ndata: %b\n\n" % (row.last, gap)
+            else:
+                yield b"id: %d\nevent: %b\ndata: %b\n\n" % (row.seq, row.type.encode(), to_json(event_shape(row)))

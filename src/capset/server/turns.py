@@ -1,0 +1,186 @@
+"""Turns of agents: each is its session's and not its connection's, one at a time in a session (spec 5, P10).
+
+A row in the store says who has the turn that a session is in, and until when; its process renews that. One whose
+process has died ends as ``interrupted``, by whoever looks at it next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any, Final
+
+from pydantic_core import from_json, to_json
+
+from capset.clock import iso
+from capset.definitions.hooks import Hooks, ToolExecuted
+from capset.errors import Cancelled, CapsetError, InternalError, InvalidOutput, StateError, TurnRunning
+from capset.kernel.kernel import Kernel
+from capset.kernel.redacting import redactor_of
+from capset.kernel.session import Session
+from capset.server.following import Bell, interrupted
+from capset.server.visit import Refused
+from capset.stores.base import Begun, NewEvent, SessionRow, TurnRow
+from capset.wire.turns import ended_event, executed_event, failed_event, started_event
+
+HELD_SECONDS: Final = 30
+"""How long a turn stays a process's that says nothing: then the process counts as dead."""
+RENEW_SECONDS: Final = 10.0
+"""How often a process says that it is there."""
+BATCH_SECONDS: Final = 0.05
+"""How long an event waits for others that are kept with it."""
+_LAST_TRIES: Final = 5
+"""How often the end of a turn is tried to be kept, where the store is not available."""
+_log = logging.getLogger("capset.server")
+
+
+class Turns:
+    """The turns that this process runs. ``bell`` rings when something of one was kept."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.bell = Bell()
+        self._kernel = kernel
+        self._holder = ""
+        self._redact = redactor_of(kernel.governance.redact)
+
+    def check_runner(self) -> None:
+        """Raise ``Refused`` (501) where nothing here can run an agent's turn."""
+        if self._kernel.generator is None:
+            raise Refused(501, "no_runner", "This server runs no agents: its kernel was given no generator runner")
+
+    async def begin(self, row: SessionRow, turn: Turn, session: Session, content: Any) -> Begun:  # any JSON
+        """Begin a turn of a session, and return its id and the number of its first event; it goes on by itself.
+
+        Raises ``TurnRunning`` while the session is in another, and ``StateError`` (404) where it was deleted.
+        """
+        kernel = self._kernel
+        self._holder = self._holder or kernel.new_id()
+        held = TurnRow(row.id, turn.id, self._holder, _until(kernel))
+        started = started_event(row.agent, row.agent_version, session.snapshot.runtime_hash)
+        begun = await kernel.store.events.begin(held, started, now=kernel.now(), interrupted=interrupted())
+        if begun.turn != turn.id:
+            raise TurnRunning(f"the session {row.id!r} is in the turn {begun.turn!r}: wait for its end")
+        self.bell.ring(row.id)
+        kernel.spawn(turn.run(session, content, self._redact), name=f"capset-turn-{turn.id}")
+        return begun
+
+    def new(self, session: str, correlation: str) -> Turn:
+        """Return a turn that has not begun."""
+        return Turn(self._kernel, self.bell, session, correlation)
+
+
+class Turn:
+    """One turn on its way: what it tells is kept in batches, and each of them says that its process is there."""
+
+    def __init__(self, kernel: Kernel, bell: Bell, session: str, correlation: str) -> None:
+        self.id = kernel.new_id()
+        self._kernel = kernel
+        self._events = kernel.store.events  # a closing kernel gives no store, and lets turns end
+        self._bell = bell
+        self._session = session
+        self._correlation = correlation
+        self._waiting: list[NewEvent] = []
+        self._told = asyncio.Event()
+        self._is_done = False
+        self._is_lost = False
+
+    @property
+    def hooks(self) -> Hooks:
+        """What the session's opening needs for this turn to hear of its calls."""
+        return Hooks(on_tool_executed=self._executed)
+
+    async def run(self, session: Session, content: Any, redact: Callable[[Any], Any] | None) -> None:
+        """Run the agent to its end, whatever that is, and keep what came of it."""
+        keeper = asyncio.get_running_loop().create_task(self._keep(asyncio.current_task()))
+        try:
+            last = await self._outcome(session, content, redact)
+        except asyncio.CancelledError:
+            if not self._is_lost:
+                cut_off = Cancelled("The turn was cut off: the server is closing")
+                cut_off.retryable = False  # it may have had effects
+                await self._end(keeper, failed_event(cut_off, self._correlation))
+            raise
+        finally:
+            if self._is_lost:
+                _log.warning("the turn %s of the session %s is no longer this process's", self.id, self._session)
+        await self._end(keeper, last)
+
+    async def _outcome(self, session: Session, content: Any, redact: Callable[[Any], Any] | None) -> NewEvent:
+        try:
+            output = await session.run(content)
+            try:
+                data = from_json(to_json(output), allow_inf_nan=False)
+            except ValueError:
+                raise InvalidOutput("The agent gave an output that JSON cannot carry.") from None
+            data = data if redact is None else redact(data)
+            given = await session.for_model(self.id, data)
+            return ended_event(given.text, given.file) if given.is_cut else ended_event(data)
+        except CapsetError as error:
+            if redact is not None:
+                error.message = redact(error.message)
+            return failed_event(error, self._correlation)
+        except Exception:
+            _log.exception("a turn failed, correlation %s", self._correlation)
+            return failed_event(InternalError("The turn failed unexpectedly; the log has the details."))
+
+    def _executed(self, told: ToolExecuted) -> None:
+        self._waiting.append(executed_event(told))
+        self._told.set()
+
+    async def _keep(self, running: asyncio.Task[Any] | None) -> None:
+        """Keep what is told, and hold the turn; cancel it where it is no longer this process's."""
+        loop = asyncio.get_running_loop()
+        renewed = loop.time()
+        while not self._is_done:
+            try:
+                async with asyncio.timeout_at(renewed + RENEW_SECONDS):
+                    await self._told.wait()
+            except TimeoutError:
+                pass  # time to say that this process is there
+            await asyncio.sleep(BATCH_SECONDS if not self._is_done else 0)
+            self._told.clear()
+            if self._is_done:
+                return
+            if not self._waiting and loop.time() < renewed + RENEW_SECONDS:
+                continue
+            if await self._append(_until(self._kernel)):
+                renewed = loop.time()
+            elif self._is_lost and running is not None:
+                running.cancel()
+                return
+            else:
+                renewed = loop.time() - RENEW_SECONDS + 1  # the store is away: again in a second
+
+    async def _end(self, keeper: asyncio.Task[None], last: NewEvent) -> None:
+        self._is_done = True
+        self._told.set()
+        await keeper
+        self._waiting.append(last)
+        for _ in range(_LAST_TRIES):
+            if self._is_lost or await self._append(None):
+                return
+            await asyncio.sleep(RENEW_SECONDS / 10)
+        _log.error("the end of the turn %s was not kept: it will count as interrupted", self.id)
+
+    async def _append(self, until: str | None) -> bool:
+        """Keep what waits, and return whether that could be done."""
+        events, self._waiting = self._waiting, []
+        try:
+            await self._events.append(self._session, self.id, events, now=self._now(), until=until)
+        except StateError:  # the session was deleted, or the turn counts as interrupted
+            self._is_lost = True
+            return False
+        except CapsetError as error:
+            _log.error("the store did not keep events of the turn %s: %s", self.id, error.message)
+            self._waiting = events + self._waiting
+            return False
+        self._bell.ring(self._session)
+        return True
+
+    def _now(self) -> str:
+        return self._kernel.now()
+
+
+def _until(kernel: Kernel) -> str:
+    return iso(kernel.clock.time_ns() + HELD_SECONDS * 1_000_000_000)

@@ -1,0 +1,140 @@
+"""``capset serve`` sends its traces where the environment says (spec 5, P13)."""
+
+from __future__ import annotations
+
+import gzip
+import sys
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+from capset.cli.telemetry import exporters_of
+from capset.errors import DefinitionError
+from tests.cli.support import Run
+from tests.server.running import running
+
+pytestmark = pytest.mark.spec("P13")
+ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
+
+
+@dataclass
+class Collector:
+    """Takes traces over HTTP, as an OpenTelemetry collector does."""
+
+    url: str = ""
+    services: set[str] = field(default_factory=set[str])
+    names: list[str] = field(default_factory=list[str])
+
+    def take(self, body: bytes) -> None:
+        """Read one batch."""
+        batch: Any = ExportTraceServiceRequest.FromString(body)
+        for of in batch.resource_spans:
+            told = {one.key: one.value.string_value for one in of.resource.attributes}
+            self.services.add(told["service.name"])
+            self.names += [span.name for scope in of.scope_spans for span in scope.spans]
+
+
+@pytest.fixture
+def collector() -> Generator[Collector]:
+    """Give a collector that runs."""
+    with _collecting() as found:
+        yield found
+
+
+@contextmanager
+def _collecting() -> Generator[Collector]:
+    found = Collector()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["content-length"]))
+            assert self.path == "/v1/traces"
+            found.take(gzip.decompress(body) if self.headers.get("content-encoding") == "gzip" else body)
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        found.url = f"http://127.0.0.1:{server.server_port}"
+        try:
+            yield found
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.mark.parametrize("named", [{}, {"OTEL_SERVICE_NAME": "my-tools"}])
+def test_what_was_not_sent_is_sent_at_the_end(tmp_path: Path, collector: Collector, named: dict[str, str]) -> None:
+    waits = {"OTEL_BSP_SCHEDULE_DELAY": "3600000"}
+    environ = {ENDPOINT: collector.url, **waits, **named}
+    with (
+        running(tmp_path, "--insecure", **environ) as server,
+        httpx2.Client(base_url=server.url, trust_env=False) as client,
+    ):
+        agent = client.post("/v1/agents", json={"name": "adder", "capabilities": ["test_math"]}).json()
+        session = client.post("/v1/sessions", json={"agent_id": agent["id"]}).json()
+        call = {"tool": "add", "arguments": {"a": 2, "b": 3}}
+        assert client.post(f"/v1/sessions/{session['id']}/calls", json=call).status_code == 200
+        assert collector.names == []
+    assert {"POST /v1/sessions/{id}/calls", "execute_tool add", "POST /v1/agents"} <= set(collector.names)
+    assert collector.services == {named.get("OTEL_SERVICE_NAME", "capset")}
+    assert '"trace_id"' in server.log.read_text()
+
+
+def test_without_the_extra_it_says_so(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(ENDPOINT, "http://127.0.0.1:4318")
+    monkeypatch.setitem(sys.modules, "opentelemetry.sdk", None)
+    done = run("serve", "--port", "0")
+    assert done.code == 2
+    assert "needs the extra 'otel'" in done.err
+    assert "pip install 'capset[otel]'" in done.err
+
+
+@pytest.mark.parametrize(
+    ("environ", "said"),
+    [
+        ({"OTEL_TRACES_EXPORTER": "jaeger"}, "OTEL_TRACES_EXPORTER is otlp, console or none; got 'jaeger'"),
+        ({ENDPOINT: "http://x", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, "traces are sent as http/protobuf; got 'grpc'"),
+    ],
+)
+def test_what_cannot_be_sent_is_refused(environ: dict[str, str], said: str) -> None:
+    with pytest.raises(DefinitionError, match=said):
+        exporters_of(environ)
+
+
+@pytest.mark.parametrize(
+    ("environ", "expected"),
+    [
+        ({}, []),
+        ({ENDPOINT: ""}, []),
+        ({ENDPOINT: "http://x"}, ["otlp"]),
+        ({"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://x"}, ["otlp"]),
+        ({"OTEL_TRACES_EXPORTER": "otlp"}, ["otlp"]),
+        ({"OTEL_TRACES_EXPORTER": " Console, otlp,console"}, ["console", "otlp"]),
+        ({ENDPOINT: "http://x", "OTEL_TRACES_EXPORTER": "none"}, []),
+        ({ENDPOINT: "http://x", "OTEL_SDK_DISABLED": "true"}, []),
+        ({"OTEL_TRACES_EXPORTER": "console", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, ["console"]),
+        (
+            {
+                ENDPOINT: "http://x",
+                "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc",
+                "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": "http/protobuf",
+            },
+            ["otlp"],
+        ),
+    ],
+)
+def test_the_environment_says_which_exporters(environ: dict[str, str], expected: list[str]) -> None:
+    assert exporters_of(environ) == expected

@@ -1,0 +1,75 @@
+"""Two organisations on one server, each with everything that one can have, and a secret in all of it."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, closing
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import httpx2
+
+from capset.ext import Governance
+from tests.server.approving import asked, till
+from tests.server.runners import Parrot
+from tests.server.support import Site, make_agent, site
+from tests.server.walk import Belongings
+
+SECRET = "the-treasure-is-under-the-oak"
+NOT_THERE = "01890000-0000-7000-8000-000000000000"
+
+
+@dataclass(frozen=True)
+class Town:
+    """A site where ``ada`` of ``acme`` has things that hold the secret."""
+
+    site: Site
+    database: Path
+    ada: Belongings
+    document: dict[str, Any]
+
+    async def rows(self) -> set[tuple[Any, ...]]:
+        """Return every row of the database but those of the server's own."""
+        await self.site.kernel.audit.flush()
+        with closing(sqlite3.connect(f"file:{self.database}?mode=ro", uri=True)) as connection:
+            names = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+            kept = [name for name in names if name not in ("leases", "writers")]
+            return {(name, *row) for name in kept for row in connection.execute(f"SELECT * FROM {name}")}
+
+
+@asynccontextmanager
+async def a_town(folder: Path, **options: Any) -> AsyncGenerator[Town]:
+    """Serve a town; ``options`` are those of ``site``."""
+    database = folder / "capset.db"
+    governance = Governance(own_approvals=True)
+    store = f"sqlite:///{database}"
+    async with site(till, store=store, governance=governance, generator=Parrot(), **options) as found:
+        async with found.client() as client:
+            ada = await belongings(client, SECRET)
+            document = (await client.get("/openapi.json")).json()
+        yield Town(found, database, ada, document)
+
+
+async def belongings(client: httpx2.AsyncClient, secret: str) -> Belongings:
+    """Make everything that one can have, with a secret in it."""
+    agent = await make_agent(client, "kit", "till", "session_file_system", system_prompt=secret, description=secret)
+    session = (await client.post("/v1/sessions", json={"agent_id": agent["id"]})).json()["id"]
+    made = await client.put(f"/v1/sessions/{session}/files/secret.txt", content=secret.encode())
+    assert made.status_code == 200
+    body = {"tool": "echo", "arguments": {"text": secret}}
+    again = {"Idempotency-Key": "once"}
+    record = (await client.post(f"/v1/sessions/{session}/calls", json=body, headers=again)).json()["record"]
+    link = (await client.post("/v1/links", json={"session_id": session, "context": {"told": secret}})).json()
+    approval, refusal = [await asked(client, session, to=secret) for _ in range(2)]
+    of_session = (session, record, link["id"], link["envelope_id"], approval, refusal)
+    return Belongings(agent["id"], *of_session, agent["static_hash"])
+
+
+def elsewhere(text: str, whose: Belongings) -> str:
+    """Return a text with ids that there are not, where it names what is somebody's."""
+    for one in fields(whose):
+        if one.name not in ("hash", "record"):
+            text = text.replace(getattr(whose, one.name), NOT_THERE)
+    return text.replace(whose.hash, "0" * 64)

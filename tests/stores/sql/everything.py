@@ -1,0 +1,176 @@
+"""Every method of every port of a store, once or more: what the tests of upgrades and of indexes listen to."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Final
+
+from capset.definitions.approvals import ApprovalRow
+from capset.fingerprint.signing import CheckpointKey
+from capset.stores.base import (
+    AgentQuery,
+    AgentRow,
+    ApprovalQuery,
+    AuditQuery,
+    CapabilityRow,
+    DocumentRow,
+    KeyRow,
+    LinkQuery,
+    PayloadRow,
+    RegistrationRow,
+    ReplyRow,
+    ScopeKey,
+    SessionQuery,
+    SessionRow,
+    Store,
+)
+from capset.testing.store_suite.lineage_rows import envelope_row, link_row
+from capset.testing.store_suite.support import LATER, NOW, entry, intent
+
+Filters = tuple[dict[str, Any], ...]
+"""Fields of queries, some together."""
+
+ORG: Final = "acme"
+SESSION: Final = SessionRow("s", "scribe", "{}", "1" * 64, "ada", "user", ORG, NOW, "agent-1", 1)
+AGENT: Final = AgentRow(
+    id="agent-1",
+    org=ORG,
+    name="scribe",
+    description="Keeps notes.",
+    system_prompt="Keep tidy notes.",
+    instructions=("Be brief.",),
+    capabilities=(CapabilityRow("b"), CapabilityRow("a", config={"limit": 5})),
+    tags=("x",),
+    status="active",
+    version=1,
+    static_hash="1" * 64,
+    created_at=NOW,
+    updated_at=NOW,
+)
+KEY: Final = KeyRow("key-1", "laptop", "0" * 64, ORG, "ada", "user", ("a:b",), ("capset:read",), NOW, None)
+APPROVAL: Final = ApprovalRow(
+    id="approval-1",
+    call="call-1",
+    org=ORG,
+    session="s",
+    agent="scribe",
+    principal="user:ada",
+    on_behalf_of=None,
+    tool="save",
+    tool_hash="2" * 64,
+    runtime_hash="3" * 64,
+    arguments="{}",
+    digest="4" * 64,
+    reason="because",
+    policies="[]",
+    created_at=NOW,
+    expires_at=LATER,
+)
+NOTES: Final = ScopeKey("session", ORG, "s", "notes")
+TEXTS: Final = ScopeKey("session", ORG, "s", "texts")
+
+
+async def write_everything(store: Store) -> None:
+    """Write, change and delete by every port, on an empty store."""
+    await store.agents.create(AGENT)
+    await store.agents.replace(replace(AGENT, version=2, capabilities=(CapabilityRow("c"),)))
+    await store.sessions.create(SESSION)
+    door = replace(SESSION, id="d", door="door-1")
+    await store.sessions.ensure(door)
+    await store.sessions.ensure(replace(door, agent_version=2))
+    await store.keys.create(KEY)
+    await store.keys.revoke("key-1", LATER)
+    await store.approvals.create(APPROVAL)
+    await store.approvals.move(replace(APPROVAL, status="approved", decided_by="user:eve", decided_at=NOW), "pending")
+    for request in ("r-1", "r-2"):
+        await store.replies.reserve(ReplyRow("s", request, "5" * 64, NOW), expired=NOW)
+    await store.replies.fulfil("s", "r-1", 200, "{}")
+    await store.replies.release("s", "r-2")
+    await store.files.write("s", "/a/b.txt", b"content", org=ORG, now=NOW)
+    await store.files.write("s", "/a/b.txt", b"another", org=ORG, now=NOW)
+    await store.files.write("s", "/c.txt", b"content", org=ORG, now=NOW)
+    await store.files.delete("s", "/c.txt", recursive=False)
+    await store.states.change(NOTES, lambda _: "1", now=NOW)
+    await store.states.change(NOTES, lambda _: "2", now=NOW)
+    await store.documents.add(TEXTS, DocumentRow("t-1", "Two words", NOW))
+    await store.documents.add(TEXTS, DocumentRow("t-2", "Other words", NOW))
+    await store.documents.delete(TEXTS, "t-2")
+    await store.lineage.register(RegistrationRow("reg-1", ORG, "agent-1", "scribe", "1" * 64, "jcs-1", NOW))
+    payload = PayloadRow(ORG, "6" * 64, "jcs-1", "tool", "{}")
+    await store.lineage.record_turn(link_row("l-1", session="s"), envelope_row("e-1", "l-1"), payloads=[payload])
+    await store.lineage.record_turn(link_row("l-2", session="s", runtime="b"), reason="other tools")
+    await store.audit.commit(intent("call-1", org=ORG, session="s"))
+    await store.audit.commit(entry("call-1", org=ORG, session="s", approval="approval-1", code="x"))
+    await store.audit.commit(entry("call-2", org=ORG))
+    await store.audit.digest_key()
+    await store.audit.checkpoint(CheckpointKey.generate(), now=NOW)
+    await store.sessions.delete("d")
+
+
+async def read_everything(store: Store, *, org: str | None = ORG, time: str = NOW, before: str = "zzzz") -> None:
+    """Ask every question of every list and every detail, with each filter of each; each page is not the first."""
+    await store.agents.get(org, "agent-1")
+    asked: Filters = ({}, {"status": "active"}, {"name": "scribe"})
+    for filters in asked:
+        await store.agents.list(AgentQuery(org, limit=50, before=before, **filters))
+    await store.sessions.get("s")
+    who = {"principal": "ada", "principal_kind": "user"}
+    asked = ({}, {"principal": "ada"}, who, {"agent_id": "agent-1"}, who | {"agent_id": "agent-1"})
+    for filters in asked:
+        await store.sessions.list(SessionQuery(org, limit=50, before=before, **filters))
+    await store.keys.find("0" * 64)
+    await store.approvals.get(org, "approval-1")
+    asked = (
+        {},
+        {"status": "pending"},
+        {"session": "s"},
+        {"status": "approved", "session": "s", "tool_hash": "2" * 64, "digest": "4" * 64},
+    )
+    for filters in asked:
+        await store.approvals.list(ApprovalQuery(org, limit=50, before=before, **filters))
+    await store.approvals.overdue(NOW)
+    await store.files.stat("s", "/a/b.txt")
+    for recursive in (False, True):
+        await store.files.list("s", "/a", recursive=recursive)
+    await store.files.read("s", "/a/b.txt")
+    await store.states.read([NOTES, ScopeKey("user", org, "ada", "notes")])
+    await store.documents.get(TEXTS, "t-1")
+    await store.documents.recent(TEXTS, limit=9, before=before)
+    await store.documents.search(TEXTS, "two wor", limit=9)
+    await store.lineage.latest_registration(org, "agent-1")
+    await store.lineage.link(org, "l-1")
+    await store.lineage.latest_link(org, "s")
+    asked = ({}, {"session": "s"}, {"agent_id": "agent-1"})
+    for filters in asked:
+        await store.lineage.links(LinkQuery(org, limit=50, before=before, **filters))
+    await store.lineage.envelope(org, "e-1")
+    await store.lineage.envelope_of(org, "l-1")
+    await store.lineage.transitions(org, "s")
+    await store.lineage.payload(org, "6" * 64)
+    await read_records(store, org=org, time=time)
+
+
+async def read_records(store: Store, *, org: str | None = ORG, time: str = NOW) -> None:
+    """Ask for records by each filter, alone and within an organisation, and by time."""
+    names: dict[str, Any] = {
+        "id": "call-1",
+        "tool": "save_note",
+        "outcome": "succeeded",
+        "principal": "user-1",
+        "session": "s",
+        "correlation": "correlation-1",
+        "agent": "scribe",
+        "approval": "approval-1",
+        "code": "x",
+    }
+    alone_and_within: Filters = ({}, {"org": org or ""})
+    for of_org in alone_and_within:
+        await store.audit.query(AuditQuery(before=10**9, **of_org))
+        await store.audit.query(AuditQuery(since=time, **of_org))
+        await store.audit.query(AuditQuery(until=time, **of_org))
+        for name, value in names.items():
+            await store.audit.query(AuditQuery(**of_org | {name: value}))
+    await store.audit.span(since=time, until=time)
+    await store.audit.span()
+    await store.audit.read(after=1, limit=100)
+    await store.audit.checkpoints()

@@ -1,0 +1,99 @@
+"""Indexes of a large database are made beside its writers, and by command only (spec 5, P30)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+
+import psycopg
+import pytest
+
+from capset.stores.sql.checking import check
+from capset.stores.sql.schema import HEAD, raise_to
+from capset.stores.sql.upgrading import plan, upgrade
+from capset.testing.store_suite.support import entry
+from tests.databases import Server
+from tests.stores.sql.support import opened_at, run_at, store_at
+from tests.stores.sql.upgrades.eras import engine_at
+
+REVISION = "SELECT version_num FROM alembic_version"
+MAKING = "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND query LIKE 'CREATE INDEX CONCURRENTLY%'"
+INVALID = "UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'ix_records_time'::regclass"
+
+
+@pytest.fixture
+def url(postgres: Server, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Give the URL of a database of revision 0006, in which a few records are many already."""
+    monkeypatch.setattr("capset.stores.sql.schema.LARGE", 2)
+    url = postgres.empty()
+    engine = engine_at(url)
+    with engine.begin() as connection:
+        raise_to(connection, "0006")
+    engine.dispose()
+    return url
+
+
+async def filled(url: str) -> None:
+    async with opened_at(url) as store:  # few records yet
+        for number in range(4):
+            await store.audit.commit(entry(f"call-{number}"))
+    for name in ("ix_records_agent", "ix_records_time", "ix_approvals_org", "ix_sessions_whose", "ix_api_keys_org"):
+        run_at(url, f"DROP INDEX {name}")
+    run_at(url, "UPDATE alembic_version SET version_num = '0007'")
+    run_at(url, "DELETE FROM settings WHERE name = 'compatible'")
+
+
+def until_it_makes(url: str) -> None:
+    ends = time.monotonic() + 30
+    while run_at(url, MAKING) == [(0,)]:
+        assert time.monotonic() < ends
+        time.sleep(0.01)
+
+
+@pytest.mark.spec("P30")
+async def test_opening_leaves_the_indexes_out_and_says_so(url: str, caplog: pytest.LogCaptureFixture) -> None:
+    await filled(url)
+    with caplog.at_level(logging.WARNING):
+        async with opened_at(url) as store:
+            await store.audit.commit(entry("new"))
+    assert "lacks indexes: capset db upgrade makes them" in caplog.text
+    assert run_at(url, REVISION) == [("0007",)]
+    assert check(store_at(url)).problems == (f"it is of revision 0007, not {HEAD}: capset db upgrade raises it",)
+    assert [(step.revision, step.beside_writers) for step in plan(store_at(url)).steps] == [("0008", True)]
+
+
+@pytest.mark.spec("P30")
+async def test_writers_go_on_while_the_indexes_are_made(url: str) -> None:
+    await filled(url)
+    run_at(url, "CREATE INDEX ix_records_time ON records (time, seq)")
+    run_at(url, INVALID)  # as one is left by an upgrade that was stopped
+    with psycopg.connect(url) as reader:
+        reader.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        reader.execute("SELECT count(*) FROM records")  # as a long verification does: what is made waits for it
+        async with opened_at(url) as store:
+            upgrading = asyncio.create_task(asyncio.to_thread(upgrade, store_at(url)))
+            second = asyncio.create_task(asyncio.to_thread(upgrade, store_at(url)))
+            await asyncio.to_thread(until_it_makes, url)
+            for number in range(20):
+                await asyncio.wait_for(store.audit.commit(entry(f"meanwhile-{number}")), 5)
+            assert not upgrading.done()
+            reader.rollback()
+            await asyncio.gather(upgrading, second)
+            assert (await store.audit.verify()).checked == 24
+    assert run_at(url, REVISION) == [(HEAD,)]
+    assert check(store_at(url)).problems == ()
+
+
+@pytest.mark.spec("P30")
+async def test_what_was_left_unfinished_is_made_anew_in_a_small_database_too(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await filled(url)
+    run_at(url, "CREATE INDEX ix_records_time ON records (time, seq)")
+    run_at(url, INVALID)
+    monkeypatch.setattr("capset.stores.sql.schema.LARGE", 100)
+    async with opened_at(url):
+        pass
+    assert run_at(url, REVISION) == [(HEAD,)]
+    assert check(store_at(url)).problems == ()

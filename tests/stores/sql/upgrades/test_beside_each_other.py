@@ -1,0 +1,157 @@
+"""A process of the version before goes on beside one that upgrades the database (spec 5, P30)."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import sqlite3
+import threading
+import time
+from contextlib import closing
+from pathlib import Path
+from typing import Any, Final
+
+import psycopg
+import pytest
+
+from capset.stores.sql.postgres.engines import lock_key
+from capset.stores.sql.schema import HEAD, raise_to
+from capset.stores.sql.tables import metadata
+from capset.testing.store_suite.support import begin
+from tests.stores.sql.everything import read_everything, write_everything
+from tests.stores.sql.support import opened_at, path_of, run_at
+from tests.stores.sql.upgrades.eras import engine_at
+
+STATEMENTS: Final[dict[str, Any]] = json.loads((Path(__file__).parent / "0006.json").read_text(encoding="utf-8"))
+"""What revision 0006's code says of itself, by engine: transactions of statements, parameters and counts of rows."""
+
+
+class Old:
+    """A process of revision 0006: its connection, and all that its code ever says."""
+
+    def __init__(self, url: str) -> None:
+        path = path_of(url)
+        self._statements = STATEMENTS["sqlite" if path else "postgres"]
+        # `connect` opens no transaction by itself, as the store's own connections do not.
+        self._connection: Any = (
+            sqlite3.connect(path, isolation_level=None, timeout=5, check_same_thread=False)
+            if path
+            else psycopg.connect(url, autocommit=True)
+        )
+        self._begin = None if path else "BEGIN"
+        if path:
+            self._connection.execute("PRAGMA foreign_keys = ON")
+        self._tables = [name for (name,) in run_at(url, self._names(is_file=path is not None))]
+
+    @staticmethod
+    def _names(*, is_file: bool) -> Any:
+        if is_file:
+            return "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'document_words%'"
+        return "SELECT tablename FROM pg_tables WHERE schemaname = 'public' AND tablename <> 'document_words'"
+
+    def work(self) -> None:
+        """Do everything once, have the counts be what they were, and clear up."""
+        for transaction in self._statements:
+            if self._begin:
+                self._connection.execute(self._begin)
+            for statement, parameters, count in transaction:
+                done = self._execute(statement, parameters)
+                assert count in (-1, done.rowcount), statement
+            self._connection.execute("COMMIT")
+        order = [table.name for table in reversed(metadata.sorted_tables) if table.name in self._tables]
+        self._connection.execute("BEGIN IMMEDIATE" if self._begin is None else "BEGIN")
+        if self._begin:
+            self._connection.execute("SELECT pg_advisory_xact_lock(%s)", (lock_key("writes"),))
+        for name in order:
+            self._connection.execute(f"DELETE FROM {name}" + (" WHERE name <> 'compatible'" * (name == "settings")))
+        if self._begin:  # the numbers of texts are known to the statements
+            self._connection.execute("SELECT setval(pg_get_serial_sequence('documents', 'number'), 1, false)")
+        self._connection.execute("COMMIT")
+
+    def _execute(self, statement: str, parameters: Any) -> Any:
+        given = from_json(parameters)
+        cursor = self._connection.cursor()
+        if isinstance(given, list) and given and isinstance(given[0], list | dict):
+            cursor.executemany(statement, given)
+            return cursor
+        cursor.execute(statement, given) if given else cursor.execute(statement)
+        if cursor.description is not None:
+            cursor.fetchall()  # or SQLite would go on reading, and stay in the past
+        return cursor
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+def from_json(value: Any) -> Any:
+    if isinstance(value, dict):
+        return (
+            base64.b64decode(value["bytes"])
+            if "bytes" in value
+            else {key: from_json(one) for key, one in value.items()}
+        )
+    return [from_json(one) for one in value] if isinstance(value, list) else value
+
+
+def at_0006(url: str) -> None:
+    engine = engine_at(url)
+    with engine.begin() as connection:
+        raise_to(connection, "0006")
+    engine.dispose()
+
+
+@pytest.mark.spec("P30")
+async def test_all_that_an_old_process_says_holds_before_during_and_after_an_upgrade(empty_url: str) -> None:
+    at_0006(empty_url)
+    ended = threading.Event()
+    rounds = 0
+
+    def work() -> None:
+        nonlocal rounds
+        while not ended.is_set():
+            old.work()
+            rounds += 1
+
+    def more(than: int) -> None:
+        while rounds <= than and not working.done():
+            time.sleep(0.01)
+
+    with closing(Old(empty_url)) as old:
+        working = asyncio.create_task(asyncio.to_thread(work))
+        try:
+            await asyncio.to_thread(more, 1)
+            async with opened_at(empty_url) as store:
+                await asyncio.to_thread(more, rounds + 2)
+                ended.set()
+                await working
+                await write_everything(store)
+                await read_everything(store)
+                assert (await store.audit.verify()).ok
+        finally:
+            ended.set()
+            await asyncio.wait([working])
+    assert run_at(empty_url, "SELECT version_num FROM alembic_version") == [(HEAD,)]
+    assert rounds > 3
+
+
+@pytest.mark.spec("P30")
+async def test_what_an_old_process_deletes_takes_along_what_it_does_not_know(empty_url: str) -> None:
+    at_0006(empty_url)
+    async with opened_at(empty_url) as store:
+        await begin(store, "s")
+        for statement in (
+            "INSERT INTO session_events VALUES ('s', 1, 't', 'turn.started', '{}', '2026')",
+            "INSERT INTO session_turns VALUES ('s', 't', 'h', '2026')",
+        ):
+            run_at(empty_url, statement)
+        (deleting,) = {
+            statement
+            for transaction in STATEMENTS["sqlite" if path_of(empty_url) else "postgres"]
+            for statement, _, _ in transaction
+            if statement.startswith("DELETE FROM sessions")
+        }
+        with closing(Old(empty_url)) as old:
+            old._execute(deleting, ["s"] if path_of(empty_url) else {"id_1": "s"})
+    counts = "(SELECT count(*) FROM session_events), (SELECT count(*) FROM session_turns)"
+    assert run_at(empty_url, "SELECT (SELECT count(*) FROM sessions), " + counts) == [(0, 0, 0)]
