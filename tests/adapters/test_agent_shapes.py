@@ -107,7 +107,7 @@ async def test_a_preview_is_for_whoever_asks(store: str) -> None:
         agents = StoredAgents(kernel, Registry.of([guarded]))
         found = await agents.preview(given("keeper", "guarded"))
         for who, in_play in ((WHO, False), (Principal("bob", permissions={"a:b"}), True)):
-            shape = await shown_preview(kernel, found, principal=who, env={})
+            shape = await shown_preview(kernel, found, author=ADA, principal=who, env={})
             assert shape.snapshot is not None
             assert [one.in_play for one in shape.snapshot.tools] == [in_play]
 

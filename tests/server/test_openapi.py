@@ -35,11 +35,22 @@ checks.positive_data_acceptance.expected-statuses = ["2xx", "401", "403", "422"]
 # Making texts of every length, up to 200,000 letters, takes the coverage phase half a minute; fuzzing tries it.
 phases.coverage.enabled = false
 
-# A preview tells what is wrong with an agent: that is its answer.
+# A preview says so instead of refusing it.
 [[operations]]
 include-name = "POST /v1/agents/preview"
-checks.negative_data_rejection.expected-statuses = ["2xx", "400", "401", "403", "404", "405", "413", "415", "422"]
+checks.negative_data_rejection.expected-statuses = ["200", "400", "401", "403", "404", "405", "409", "413", "415", "422"]
 phases.coverage.enabled = false
+
+[[operations]]
+include-name = "POST /v1/agents/{id}/preview"
+checks.positive_data_acceptance.expected-statuses = ["2xx", "401", "403", "404", "409", "422"]
+checks.negative_data_rejection.expected-statuses = ["200", "400", "401", "403", "404", "405", "409", "413", "415", "422"]
+phases.coverage.enabled = false
+
+# What is deleted is archived, and can be read: it is still what sessions and records speak of.
+[[operations]]
+include-operation-id = ["get_agent", "list_agent_versions", "get_agent_version", "diff_agent_versions"]
+checks.use_after_free.enabled = false
 
 # An answer that goes on for ever is no use to a stranger.
 [[operations]]

@@ -28,9 +28,9 @@ def needs_admin(after: Composition, before: Composition | None) -> tuple[str, ..
     return tuple(name for name, used in _used(after).items() if known.get(name) != used)
 
 
-def check_author(author: Author, needed: tuple[str, ...]) -> None:
-    """Raise ``PermissionDenied``, naming what only an administrator enables, unless the author is one."""
-    if needed and not author.is_admin:
+def check_enabled(needed: tuple[str, ...]) -> None:
+    """Raise ``PermissionDenied``, naming what only an administrator enables, if there is any."""
+    if needed:
         raise PermissionDenied(
             f"Permission denied: only an administrator enables {', '.join(map(repr, needed))}",
             hint="leave it as it is, or ask somebody whose key has the scope capset:admin",

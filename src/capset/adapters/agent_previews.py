@@ -32,7 +32,10 @@ class Preview:
 
 
 def preview_of(given: AgentInput, registry: Registry, before: Composition | None) -> Preview:
-    """Return what would become of an agent that was ``before``, if there was one. It takes up to 0.2 s."""
+    """Return what would become of an agent that was ``before``, if there was one.
+
+    A hundred capabilities with many conflicts take a second.
+    """
     referred = refer(given.entries(), registry, is_new=True)
     context, wrong = context_of(given)
     problems = (*wrong, *(one.field for one in referred.misfits))

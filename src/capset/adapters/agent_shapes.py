@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from capset.adapters.agent_diffs import diff_agents, snapshot_of
+from capset.adapters.agent_guard import Author
 from capset.adapters.agent_previews import Preview
 from capset.adapters.stored_agents import Loaded, StoredAgents
 from capset.definitions.agents import Agent
@@ -96,13 +97,23 @@ async def diff_of(
 
 
 async def shown_preview(
-    kernel: Kernel, found: Preview, *, principal: Principal, env: Mapping[str, Any], id: str | None = None
+    kernel: Kernel,
+    found: Preview,
+    *,
+    author: Author,
+    principal: Principal,
+    env: Mapping[str, Any],
+    id: str | None = None,
 ) -> PreviewShape:
-    """Return a preview with what this principal would have in a session of it."""
+    """Return a preview with what this principal would have in a session of it.
+
+    What only an administrator may write is evaluated for nobody else: that runs policies and makes dynamic toolkits.
+    """
     snapshot, conflicts = None, found.conflicts
-    if found.agent is not None:
+    if found.agent is not None and (author.is_admin or not found.needs_admin):
         try:
             snapshot = await snapshot_of(kernel, found.agent, principal=principal, env=env, agent_id=id)
         except DefinitionError as error:  # what only shows once it is evaluated
             conflicts = (error,)
-    return preview_shape(found.problems, conflicts, found.needs_admin, snapshot)
+    is_valid = found.agent is not None and not conflicts
+    return preview_shape(found.problems, conflicts, found.needs_admin, snapshot, is_valid=is_valid)

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from capset.adapters.agent_entries import Misfit, refer
 from capset.adapters.agent_file import agent_of, make_agent
-from capset.adapters.agent_guard import Author, check_author, needs_admin
+from capset.adapters.agent_guard import Author, check_enabled, needs_admin
 from capset.adapters.agent_previews import Preview, preview_of
 from capset.adapters.agent_rows import definition_of_row, filled, patched, restored, row_of, text_of
 from capset.adapters.reopening import agent_in_code
@@ -139,6 +139,18 @@ class StoredAgents:
             raise _no_version(id, version)
         return self.loaded(row)
 
+    async def check_move(self, row: SessionRow, to: Loaded) -> None:
+        """Raise ``PermissionDenied`` where a session would move to what is of high risk, and was taken from its agent.
+
+        What the session has already, or the agent's present version, counts as enabled (spec 5, P3).
+        """
+        own, present = self.of_session(row), await self.get(row.org, to.id)
+        after = self._kernel.compose(to.agent)
+        needed = set(needs_admin(after, self._composition(own))) & set(
+            needs_admin(after, self._composition(present.agent))
+        )
+        check_enabled(tuple(sorted(needed)))
+
     async def preview(self, given: AgentInput) -> Preview:
         """Return what a new agent would be. Nothing is kept."""
         return await asyncio.to_thread(preview_of, given, self._registry, None)
@@ -200,7 +212,7 @@ class StoredAgents:
         agent = make_agent(given, self._registry, f"agent {given.name!r}", is_new=True)
         composition = self._kernel.compose(agent)
         if not author.is_admin:
-            check_author(author, needs_admin(composition, self._composed(row)))
+            check_enabled(needs_admin(composition, self._composed(row)))
         return replace(
             changed,
             instructions=agent.instructions,
@@ -212,8 +224,11 @@ class StoredAgents:
         """Return what a stored agent is now; ``None`` for one that cannot be composed any more, and a new one."""
         if not row.static_hash:
             return None
+        return self._composition(self._cached(json.dumps(definition_of_row(row)))[0])
+
+    def _composition(self, agent: Agent) -> Composition | None:
         try:
-            return self._kernel.compose(self._cached(json.dumps(definition_of_row(row)))[0])
+            return self._kernel.compose(agent)
         except DefinitionError:
             return None
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from capset.composition.compose import compose
 from capset.definitions.blocks import Block
 from capset.definitions.references import AnyRef
 from capset.errors import DefinitionError
+
+_PASSES: Final = 3
+"""How often what was refused is tried again: a reference may need one that stands behind it, and that another."""
 
 
 def conflicts_of(make: Callable[[Sequence[AnyRef]], Block], refs: Sequence[AnyRef]) -> tuple[DefinitionError, ...]:
@@ -24,18 +28,34 @@ def conflicts_of(make: Callable[[Sequence[AnyRef]], Block], refs: Sequence[AnyRe
         return (own,)
     accepted: list[AnyRef] = []
     left, found = list(refs), list[DefinitionError]()
-    while left:
-        refused, found = list[AnyRef](), list[DefinitionError]()
-        for ref in left:
-            if (conflict := _conflict(make, (*accepted, ref))) is None:
-                accepted.append(ref)
-            else:
-                refused.append(ref)
-                found.append(conflict)
+    for _ in range(_PASSES):
+        refused, found = _sorted_out(make, accepted, left)
         if len(refused) == len(left):
             break
-        left = refused  # one may need another that stands behind it
+        left = refused
     return tuple(found) or (whole,)
+
+
+def _sorted_out(
+    make: Callable[[Sequence[AnyRef]], Block], accepted: list[AnyRef], left: list[AnyRef]
+) -> tuple[list[AnyRef], list[DefinitionError]]:
+    """Accept what goes with what is accepted, many at once where that works; return the rest, and why."""
+    refused, found = list[AnyRef](), list[DefinitionError]()
+    place, step = 0, len(left)
+    while place < len(left):
+        some = left[place : place + step]
+        conflict = _conflict(make, (*accepted, *some))
+        if conflict is not None and len(some) > 1:
+            step = len(some) // 2
+            continue
+        if conflict is None:
+            accepted += some
+            step *= 2
+        else:
+            refused += some
+            found.append(conflict)
+        place += len(some)
+    return refused, found
 
 
 def _conflict(make: Callable[[Sequence[AnyRef]], Block], refs: Sequence[AnyRef]) -> DefinitionError | None:

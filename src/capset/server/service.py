@@ -120,8 +120,9 @@ class Service:
         """Move the caller's session to a version of its agent, ``None`` for the current one, and return it.
 
         What is under way in it ends with the version that it began with. Raises ``NotFound`` for a session or a version
-        that is not there, ``Conflict`` for a session that moves by itself, or whose agent has no versions, and
-        ``Outdated`` where it has another version than the one expected.
+        that is not there, ``Conflict`` for a session that moves by itself, or whose agent has no versions, ``Outdated``
+        where it has another version than the one expected, and ``PermissionDenied``, naming what is of high risk there
+        and in neither the session nor the agent now, to all but administrators.
         """
         for _ in range(_TRIES):
             row = await self.session_row(caller, id)
@@ -129,6 +130,8 @@ class Service:
                 raise Outdated(f"the session {id!r} has the version {row.agent_version} of its agent, not {expected}")
             loaded = await self._version(row, version)
             moved = self._row(caller, loaded)
+            if not caller.has("capset:admin"):
+                await self.agents.check_move(row, loaded)
             if await self.kernel.store.sessions.move(replace(moved, id=id), expected=row.agent_version):
                 self._forget(id)
                 return await self.session_row(caller, id)

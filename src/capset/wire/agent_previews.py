@@ -25,7 +25,7 @@ class PreviewShape(Shape):
 
     ``problems`` are fields that do not fit, and ``conflicts`` all between those that do; with neither, it is ``valid``,
     and ``snapshot`` is what the caller would have in a session of it. ``needs_admin`` names the high-risk capabilities
-    that it enables: only an administrator may write it then.
+    that it enables: only an administrator may write it then, and for anybody else there is no snapshot.
     """
 
     valid: bool
@@ -40,10 +40,12 @@ def preview_shape(
     conflicts: Iterable[DefinitionError],
     needs_admin: Iterable[str],
     snapshot: Snapshot | None,
+    *,
+    is_valid: bool,
 ) -> PreviewShape:
-    """Return the wire shape of a preview; without a snapshot it is not valid."""
+    """Return the wire shape of a preview."""
     return PreviewShape(
-        valid=snapshot is not None,
+        valid=is_valid,
         problems=[FieldShape(path=one.path, expected=one.expected, did_you_mean=one.did_you_mean) for one in problems],
         conflicts=[ConflictShape(code=one.code, message=one.message, hint=one.hint) for one in conflicts],
         needs_admin=list(needs_admin),

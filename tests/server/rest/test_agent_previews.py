@@ -102,11 +102,13 @@ async def test_an_agent_in_code_is_shown_as_it_is(asker: httpx2.AsyncClient) -> 
 async def test_a_preview_names_what_only_an_administrator_enables(shared: Site, asker: httpx2.AsyncClient) -> None:
     given: dict[str, Any] = {"name": "banker", "capabilities": ["vault"]}
     found = (await asker.post("/v1/agents/preview", json=given)).json()
-    assert (found["valid"], found["needs_admin"]) == (True, ["vault"])
+    assert (found["valid"], found["needs_admin"], found["snapshot"]) == (True, ["vault"], None), "nothing of it is run"
     said = problem(await asker.post("/v1/agents", json=given), 403, "permission_denied")
     assert "only an administrator enables 'vault'" in said["detail"]
     await shared.key("boss", principal="boss", scopes=[*ALL_SCOPES, "capset:admin"])
     async with shared.client("boss") as boss:
+        shown = (await boss.post("/v1/agents/preview", json=given)).json()
+        assert (shown["needs_admin"], shown["snapshot"]["capabilities"]) == (["vault"], ["vault"])
         made = (await boss.post("/v1/agents", json=given)).json()
     assert made["author"] == "user:boss"
     url = f"/v1/agents/{made['id']}"

@@ -125,7 +125,9 @@ def preview_command(
         agents, org = place.agents, place.org
         found = await (agents.preview_change(org, agent, change) if given is None else agents.preview(given))
         whose = agent if given is None else None
-        return await shown_preview(place.kernel, found, principal=place.principal, env=place.env, id=whose)
+        return await shown_preview(
+            place.kernel, found, author=place.author, principal=place.principal, env=place.env, id=whose
+        )
 
     found = asked(url, there, here, db=db, org=org, stored=given is None, principal=principal, grant=grant, env=env)
     with ended():

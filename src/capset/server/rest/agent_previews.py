@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Body
 
 from capset.adapters.agent_shapes import shown_preview
+from capset.server.rest.agents import author_of
 from capset.server.rest.parts import Id, Reads, Served, StrictRoute, problems
 from capset.wire.agent_previews import PreviewShape
 from capset.wire.agents import AgentInput
@@ -21,7 +22,9 @@ async def preview_agent(service: Served, caller: Reads, given: AgentInput) -> Pr
     Nothing is kept, and nothing is on record.
     """
     preview = await service.agents.preview(given)
-    return await shown_preview(service.kernel, preview, principal=caller.principal, env=service.env)
+    return await shown_preview(
+        service.kernel, preview, author=author_of(caller), principal=caller.principal, env=service.env
+    )
 
 
 @router.post("/{id}/preview", responses=problems(400, 404, 409, 413, 415, 422), operation_id="preview_agent_change")
@@ -33,4 +36,6 @@ async def preview_agent_change(
 ) -> PreviewShape:
     """Return what a change would make of an agent. Nothing is kept, and nothing is on record."""
     preview = await service.agents.preview_change(caller.principal.org, id, patch)
-    return await shown_preview(service.kernel, preview, principal=caller.principal, env=service.env, id=id)
+    return await shown_preview(
+        service.kernel, preview, author=author_of(caller), principal=caller.principal, env=service.env, id=id
+    )
