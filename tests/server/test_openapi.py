@@ -38,13 +38,13 @@ phases.coverage.enabled = false
 # A preview says so instead of refusing it.
 [[operations]]
 include-name = "POST /v1/agents/preview"
-checks.negative_data_rejection.expected-statuses = ["200", "400", "401", "403", "404", "405", "409", "413", "415", "422"]
+checks.negative_data_rejection.expected-statuses = ["200", "4xx"]
 phases.coverage.enabled = false
 
 [[operations]]
 include-name = "POST /v1/agents/{id}/preview"
 checks.positive_data_acceptance.expected-statuses = ["2xx", "401", "403", "404", "409", "422"]
-checks.negative_data_rejection.expected-statuses = ["200", "400", "401", "403", "404", "405", "409", "413", "415", "422"]
+checks.negative_data_rejection.expected-statuses = ["200", "4xx"]
 phases.coverage.enabled = false
 
 # What is deleted is archived, and can be read: it is still what sessions and records speak of.
