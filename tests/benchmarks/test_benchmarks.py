@@ -39,7 +39,8 @@ def test_the_quick_run_prints_one_json_list_and_saves_it(tmp_path: Path) -> None
     for row in rows:
         assert set(row) == {"name", "value", "unit", "target", "direction", "met", "peers"}
         assert row["direction"] in ("at most", "at least")
-        assert row["value"] > 0
+        # Memory that the process had let go before may serve again.
+        assert row["value"] > 0 or (row["unit"] == "MB" and row["value"] == 0)
         assert row["met"] is (
             row["value"] <= row["target"] if row["direction"] == "at most" else row["value"] >= row["target"]
         )

@@ -180,7 +180,7 @@ async def test_a_client_waits_with_its_body_until_it_is_asked_for(shared: Site) 
         ("DELETE", "/v1/agents", "GET, POST"),
         ("POST", "/v1/agents/some", "DELETE, GET, PATCH"),
         ("PUT", "/v1/sessions", "GET, POST"),
-        ("PATCH", "/v1/sessions/some", "DELETE, GET"),
+        ("PUT", "/v1/sessions/some", "DELETE, GET, PATCH"),
         ("GET", "/v1/sessions/some/calls", "POST"),
         ("POST", "/v1/sessions/some/snapshot", "GET"),
         ("POST", "/v1/sessions/some/files/a", "DELETE, GET, PUT"),

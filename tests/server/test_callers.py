@@ -124,6 +124,7 @@ async def test_a_key_may_ask_only_what_its_scopes_say(shared: Site, scope: str) 
         "approve": "approve",
         "reject": "approve",
         "metrics": "metrics",
+        "check_config": "read",
     }
     beside = {
         "capset:audit": (
