@@ -55,8 +55,11 @@ def plain_of(row: AgentRow) -> dict[str, Any]:  # JSON
 
 
 def restored(row: AgentRow, status: AgentStatus) -> AgentInput:
-    """Return what was written of a version, to be written again with another status."""
-    return AgentInput.model_validate({**plain_of(row), "status": status})
+    """Return what was written of a version, to be written again with another status.
+
+    Raises ``InvalidArguments`` for what does not fit any more.
+    """
+    return _input({**plain_of(row), "status": status})
 
 
 def patched(row: AgentRow, patch: Mapping[str, Any]) -> AgentInput:
@@ -68,10 +71,14 @@ def patched(row: AgentRow, patch: Mapping[str, Any]) -> AgentInput:
     # What there is not cannot be cleared either: it may be a slip of the pen.
     unknown = {name: None for name, value in patch.items() if value is None and name not in there}
     merged = merge_patch(there, patch) | unknown
+    return _input(merged)
+
+
+def _input(given: Mapping[str, Any]) -> AgentInput:
     try:
-        return AgentInput.model_validate(merged)
+        return AgentInput.model_validate(given)
     except ValidationError as error:
-        fields = misfits(error, list(AgentInput.model_fields), merged)
+        fields = misfits(error, list(AgentInput.model_fields), given)
         raise InvalidArguments(f"Invalid agent: {'; '.join(map(str, fields))}", fields=fields) from None
 
 

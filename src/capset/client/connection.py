@@ -115,7 +115,7 @@ class Connection:
         headers: Mapping[str, str] | None = None,
     ) -> httpx2.Response:
         """Return the whole answer. Raises the error that it is, ``Unreachable``, and ``ForeignAnswer``."""
-        safe = method == "GET"
+        safe = method == "GET" or REPEATABLE in (headers or {})
         async with self._sent(method, path, self._usual, query=query, body=body, headers=headers) as response:
             await self._refuse(response, safe=safe)
             with self.answers.named(safe=safe):
@@ -170,7 +170,5 @@ def json_bytes(data: Any) -> bytes:  # any JSON
 
 
 def if_match(version: int | None) -> dict[str, str]:
-    """Return the header that makes a change depend on a version: 0 for that of nothing, ``None`` for any."""
-    if version is None:
-        return {}
-    return {"If-None-Match": "*"} if version == 0 else {"If-Match": f'"{version}"'}
+    """Return the header that makes a change depend on a version; ``None`` for any."""
+    return {} if version is None else {"If-Match": f'"{version}"'}

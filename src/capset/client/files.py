@@ -53,7 +53,7 @@ class Files:
 
         With ``version``, only if the file has just this one, 0 being that of none; else it raises ``VersionMismatch``.
         """
-        headers = {"Content-Type": "application/octet-stream", **if_match(version)}
+        headers = {"Content-Type": "application/octet-stream", **_if_match(version)}
         return await self._connection.send(WrittenShape, "PUT", _path(session, path), content, headers)
 
     async def delete(self, session: str, path: str, *, recursive: bool = False, version: int | None = None) -> None:
@@ -61,9 +61,14 @@ class Files:
 
         Raises ``FileError`` if there is none, and ``VersionMismatch`` as ``write`` does.
         """
-        await self._connection.delete(_path(session, path), query={"recursive": recursive}, headers=if_match(version))
+        await self._connection.delete(_path(session, path), query={"recursive": recursive}, headers=_if_match(version))
 
 
 def _path(session: str, path: str) -> str:
     parts = [segment(part) for part in normalise_path(path).split("/") if part]
     return "/".join([path_of("sessions", session, "files"), *(parts or [""])])
+
+
+def _if_match(version: int | None) -> dict[str, str]:
+    """Return the header that makes a change depend on a file's version: 0 for that of a file that is not there."""
+    return {"If-None-Match": "*"} if version == 0 else if_match(version)

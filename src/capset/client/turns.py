@@ -37,9 +37,9 @@ class Turns:
     ) -> AsyncGenerator[AsyncGenerator[EventShape | GapShape]]:
         """Read the events of a session's turns: ``async with client.sessions.events(id) as events``.
 
-        It begins with the one ``after`` that number, and ends only with the session, unless ``follow`` is false. What
-        is not kept any more is a ``GapShape``. Raises ``NotFound``; ``Unreachable`` where the connection breaks: ask
-        again, ``after`` the last that came.
+        It begins with the one ``after`` that number, and ends with the session or the server, unless ``follow`` is
+        false: ask again, ``after`` the last that came, and ``NotFound`` tells that it was the session. What is not kept
+        any more is a ``GapShape``. Raises ``NotFound``; ``Unreachable`` where the connection breaks.
         """
         query = {"after": after, "follow": "true" if follow else "false"}
         async with (

@@ -80,16 +80,21 @@ class Tracing:
     def ended(self, call: Invocation, kept: Traced) -> None:
         """End the span with what came of the call."""
         span = kept.span
-        if span.is_recording():
-            if call.road.tool is not None and (name := _name_of(call)):
-                span.update_name(f"{names.EXECUTE_TOOL} {name}")  # dynamic uses may have brought the tool since
-            span.set_attributes({name: value for name, value in _attributes(call).items() if value is not None})
-            if call.error is not None:
-                span.set_attribute(names.ERROR_TYPE, call.error.code)
-                span.set_status(StatusCode.ERROR, call.error.message if self._has_content else None)
-            if self._has_content:
-                span.set_attributes(_content(call))
-        span.end()
+        try:
+            if span.is_recording():
+                self._describe(call, span)
+        finally:
+            span.end()
+
+    def _describe(self, call: Invocation, span: Span) -> None:
+        if call.road.tool is not None and (name := _name_of(call)):
+            span.update_name(f"{names.EXECUTE_TOOL} {name}")  # dynamic uses may have brought the tool since
+        span.set_attributes({name: value for name, value in _attributes(call).items() if value is not None})
+        if call.error is not None:
+            span.set_attribute(names.ERROR_TYPE, call.error.code)
+            span.set_status(StatusCode.ERROR, call.error.message if self._has_content else None)
+        if self._has_content:
+            span.set_attributes(_content(call))
 
     def left(self, kept: Traced) -> None:
         """Make the span before it the current one again."""

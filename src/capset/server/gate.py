@@ -78,7 +78,7 @@ class Gate:
         headers = dict(scope["headers"])
         visit = Visit(correlation_of(headers.get(b"x-correlation-id")) or self._service.kernel.new_id(), headers)
         scope[KEY] = visit
-        span = self._telemetry.begin(scope, visit)
+        told = self._telemetry.begin(scope, visit)
         stamp = (b"x-correlation-id", visit.correlation.encode())
 
         async def sent(message: Message) -> None:
@@ -104,8 +104,10 @@ class Gate:
             failure.__cause__ = error
             await self._fail(sent, visit, failure)
         finally:
-            self._tell(scope, visit, started)
-            self._telemetry.end(scope, visit, started, span)
+            try:
+                self._tell(scope, visit, started)
+            finally:
+                self._telemetry.end(scope, visit, started, told)
         return None
 
     async def _enter(self, scope: Scope, receive: Receive, send: Send, visit: Visit) -> None:

@@ -122,7 +122,9 @@ class Turn:
             return failed_event(error, self._correlation)
         except Exception:
             _log.exception("a turn failed, correlation %s", self._correlation)
-            return failed_event(InternalError("The turn failed unexpectedly; the log has the details."))
+            return failed_event(
+                InternalError("The turn failed unexpectedly; the log has the details."), self._correlation
+            )
 
     def _executed(self, told: ToolExecuted) -> None:
         self._waiting.append(executed_event(told))

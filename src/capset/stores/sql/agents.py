@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import groupby
 from typing import Any
 
@@ -75,7 +75,7 @@ class SqlAgents:
             if before is None or not connection.execute(update(agents).where(last).values(_values(row))).rowcount:
                 return False
             if not connection.execute(select(agent_versions.c.version).where(_is(row.id, before.version))).first():
-                _put_version(connection, before)
+                _put_version(connection, replace(before, author=None))  # the column tells the author before
             connection.execute(delete(agent_capabilities).where(agent_capabilities.c.agent_id == row.id))
             _put_capabilities(connection, row)
             _put_version(connection, row)

@@ -38,12 +38,12 @@ def back_up(store: SqlStore, file: Path) -> int:
             store.copy_into(part)
         os.fsync(number)
         size = part.stat().st_size
-        part.rename(file)
     except BaseException:
+        os.close(number)  # first: on Windows nothing that is open can be removed or renamed
         part.unlink(missing_ok=True)
         raise
-    finally:
-        os.close(number)
+    os.close(number)
+    part.rename(file)
     _sync(file.parent)
     return size
 

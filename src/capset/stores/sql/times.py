@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, Select, func, select, text
+from sqlalchemy import ColumnElement, Connection, Select, false, func, select, text
 
 from capset.stores.sql.tables import records
 
@@ -28,8 +28,11 @@ def bounds_of(connection: Connection, since: str | None, until: str | None) -> l
     if since is not None:
         newer = select(_SEQ.label("seq")).where(records.c.time >= since).order_by(records.c.time).limit(FEW).subquery()
         count, first = connection.execute(select(func.count(), func.min(newer.c.seq))).one()
-        # If there are many, a page of the newest is full before one comes to older ones.
-        bounds.append(records.c.seq >= (first or 0 if count < FEW else 0))
+        if not count:
+            return [false()]
+        # If there are many, a page of the newest is mostly full before one comes to older ones.
+        if count < FEW:
+            bounds.append(records.c.seq >= first)
     if until is not None and _has_many(connection, until):
         bounds.append(records.c.seq <= (last_before(connection, until) or 0))
     return bounds
