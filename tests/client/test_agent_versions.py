@@ -29,6 +29,8 @@ async def test_an_agent_goes_forward_and_back(boss: Client) -> None:
     assert not diff.composition.differs
     with pytest.raises(Outdated):
         await boss.agents.rollback(first.id, 1, version=1)
+    with pytest.raises(Outdated):
+        await boss.agents.change(first.id, {"description": "new"}, version=0)
     back = await boss.agents.rollback(first.id, 1, version=2)
     assert (back.version, back.model, back.static_context) == (3, "openai:gpt-9", context)
     for lost in (boss.agents.version(first.id, 9), boss.agents.rollback(first.id, 9), boss.agents.diff(first.id, 9)):

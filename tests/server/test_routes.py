@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from capset.server.routes import Routes
+from capset.server.routes import MCP_PATHS, Routes
 
 ROUTES = Routes(
     [
@@ -15,6 +15,7 @@ ROUTES = Routes(
         "/v1/sessions/{id}/files/{path}",
         "/v1/sessions/{id}/calls",
         "/openapi.json",
+        *MCP_PATHS,
     ]
 )
 
@@ -30,6 +31,9 @@ ROUTES = Routes(
         ("/v1/sessions/s/files/a/b/c.txt", "/v1/sessions/{id}/files/{path}"),
         ("/v1/sessions/s/calls", "/v1/sessions/{id}/calls"),
         ("/openapi.json", "/openapi.json"),
+        ("/mcp", "/mcp"),
+        ("/mcp/agents/a", "/mcp/agents/{id}"),
+        ("/mcp/sessions/s", "/mcp/sessions/{id}"),
         ("/v1/agents/", None),
         ("/v1/agents//preview", None),
         ("/v1/agents/a/b", None),

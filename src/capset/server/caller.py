@@ -84,6 +84,14 @@ class Callers:
             raise Unauthenticated(REFUSED)
         return found[1]
 
+    async def knows(self, authorization: str | None) -> bool:
+        """Whether who sent this header would still be let in: for answers that go on for long."""
+        try:
+            await self.identify(authorization)
+        except Unauthenticated:
+            return False
+        return True
+
     async def _find(self, digest: str) -> tuple[KeyRow, Caller] | None:
         row = await self._kernel.store.keys.find(digest)
         if row is None:

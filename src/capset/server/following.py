@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
@@ -64,16 +64,26 @@ class Bell:
 
 
 async def follow(
-    kernel: Kernel, bell: Bell, session: str, after: int, *, turn: str | None = None, waits: bool = True
+    kernel: Kernel,
+    bell: Bell,
+    session: str,
+    after: int,
+    *,
+    turn: str | None = None,
+    waits: bool = True,
+    may: Callable[[], Awaitable[bool]] | None = None,
 ) -> AsyncGenerator[EventRow | Gap]:
     """Give the events of a session after a number, and then those that come; or of one ``turn``, up to its end.
 
-    Without ``waits`` it ends after those that there are. It ends when the session is deleted, or the server ends.
+    Without ``waits`` it ends after those that there are. It ends when the session is deleted, or the server ends, and
+    once ``may``, which is asked before every look, says that its caller may not read any more.
     """
     events = kernel.store.events
     with bell.heard(session) as rung:
         while True:
             rung.clear()
+            if may is not None and not await may():
+                return
             try:
                 page = await events.read(session, after=after, limit=PAGE)
             except StateError:
@@ -98,11 +108,15 @@ async def follow(
                 continue
             if not waits or bell.is_closed:
                 return
-            try:
-                async with asyncio.timeout(LOOK_SECONDS):
-                    await rung.wait()
-            except TimeoutError:
-                pass  # somebody else may have kept something
+            await _next_look(rung)
+
+
+async def _next_look(rung: asyncio.Event) -> None:
+    try:
+        async with asyncio.timeout(LOOK_SECONDS):
+            await rung.wait()
+    except TimeoutError:
+        pass  # somebody else may have kept something
 
 
 def interrupted() -> NewEvent:

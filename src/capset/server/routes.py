@@ -9,7 +9,7 @@ _ANY: Final = "{}"
 _REST: Final = "{path}"
 _HERE: Final = ""
 """Under which key of a node its template stands: no segment is empty there."""
-MCP_PATHS: Final = ("/mcp/agents/{id}", "/mcp/sessions/{id}")
+MCP_PATHS: Final = ("/mcp", "/mcp/agents/{id}", "/mcp/sessions/{id}")
 
 
 class Routes:

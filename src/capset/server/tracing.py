@@ -27,10 +27,11 @@ class HttpTracing:
 
     def begin(self, scope: Scope, visit: Visit, method: str) -> HttpSpan:
         """Start the span of a request and make it the current one. It has no query, no header, and nobody's name."""
-        path = path_of(scope)[:_MAX_PATH].encode(errors="replace").decode()
+        path = path_of(scope).encode(errors="replace").decode()
+        path = path if self._redactor is None else self._redactor(path)  # whole: a secret may stand where it is cut
         attributes = {
             names.HTTP_METHOD: method,
-            names.URL_PATH: path if self._redactor is None else self._redactor(path),
+            names.URL_PATH: path[:_MAX_PATH],
             names.URL_SCHEME: scope["scheme"],
             names.CORRELATION: visit.correlation,
         }

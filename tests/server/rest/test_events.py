@@ -13,8 +13,10 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from capset import Principal
 from capset.clock import SystemClock
 from capset.server.following import PAGE
+from capset.server.keys import create_key
 from capset.server.turns import HELD_SECONDS
 from capset.stores.base import KEPT, NewEvent, TurnRow
 from tests.databases import require_scheme
@@ -73,6 +75,20 @@ async def test_whoever_comes_again_misses_nothing_and_hears_nothing_twice(asker:
                 await send(asker, session, "more")
             heard += [(await anext(found)).id for _ in range(2)]
     assert heard == list("123456")
+
+
+@pytest.mark.spec("P10", "P14")
+async def test_events_end_for_a_key_that_is_revoked(shared: Site) -> None:
+    row, shared.keys["soon gone"] = await create_key(shared.kernel, "g", Principal("ada", org="acme"))
+    async with shared.client() as client:
+        session = await talked(client, turns=1)
+    async with shared.client("soon gone") as client, following(client, f"/v1/sessions/{session}/events") as found:
+        assert [(await anext(found)).id for _ in range(2)] == ["1", "2"]
+        await shared.kernel.store.keys.revoke(row.id, shared.kernel.now())
+        async with asyncio.timeout(10):
+            assert [one async for one in found] == []
+    async with shared.client() as client:
+        assert len(await events(client, session)) == 2
 
 
 @pytest.mark.spec("P10")

@@ -10,7 +10,20 @@ from capset.stores.base import AgentRow, VersionQuery
 from tests.stores.sql.support import opened_at, run_at
 
 FIRST = AgentRow(
-    "a", "acme", "scribe", "", "", (), (), (), "active", 1, "1" * 64, "2026-01-01T00:00:00Z", "2026-01-01T00:00:00Z"
+    "a",
+    "acme",
+    "scribe",
+    "",
+    "",
+    (),
+    (),
+    (),
+    "active",
+    1,
+    "1" * 64,
+    "2026-01-01T00:00:00Z",
+    "2026-01-01T00:00:00Z",
+    author="user:ada",
 )
 
 
@@ -29,8 +42,9 @@ async def test_what_an_older_process_replaced_is_kept_with_the_next_version(url:
         third = replace(theirs, version=3)
         assert await store.agents.replace(third)
         page = await store.agents.versions(VersionQuery("acme", "a"))
-        assert page.items == (third, theirs, FIRST)
-        assert await store.agents.version("acme", "a", 2) == theirs
+        nobodys = replace(theirs, author=None)  # an older process does not say who
+        assert page.items == (third, nobodys, FIRST)
+        assert await store.agents.version("acme", "a", 2) == nobodys
         assert await store.agents.by_hash("acme", "h2") == third
 
 

@@ -20,7 +20,7 @@ from capset.server.rest.events import EventStream
 from capset.server.rest.parts import Asked, Calls, Id, Served, StrictRoute, problems
 from capset.server.rest.repeats import Once
 from capset.server.service import Service
-from capset.server.visit import Refused, visit_of
+from capset.server.visit import Refused, Visit, visit_of
 from capset.stores.base import EventRow
 from capset.wire.turns import GapShape, TurnInput, TurnShape, event_shape
 
@@ -89,7 +89,7 @@ async def send_message(
     headers: list[tuple[bytes, bytes]] = [_REPLAYED] if kept is not None else []
     if prefers_events(request.headers.get("accept", "")):
         turn = TurnShape.model_validate(from_json(body))
-        return Events(service, id, turn.after, headers, turn=turn.turn)
+        return Events(service, visit_of(request.scope), id, turn.after, headers, turn=turn.turn)
     answer = Response(body, 202, media_type="application/json")
     answer.raw_headers.extend(headers)
     return answer
@@ -109,7 +109,12 @@ async def send_message(
     },
 )
 async def list_events(
-    service: Served, caller: Calls, id: Id, wanted: Annotated[Followed, Query()], last_event_id: LastEventId = None
+    service: Served,
+    caller: Calls,
+    id: Id,
+    wanted: Annotated[Followed, Query()],
+    request: Request,
+    last_event_id: LastEventId = None,
 ) -> Response:
     """Tell what happens in a session's turns: what was told already, and then what comes, until the client leaves."""
     await service.session_row(caller, id)
@@ -118,15 +123,16 @@ async def list_events(
         if not _NUMBER.fullmatch(last_event_id):
             raise Refused(400, "invalid_header", "Last-Event-ID is the id of an event, a number")
         after = int(last_event_id)
-    return Events(service, id, after, waits=wanted.follow)
+    return Events(service, visit_of(request.scope), id, after, waits=wanted.follow)
 
 
 class Events(Response):
-    """The events of a session, or of one of its turns, as they come."""
+    """The events of a session, or of one of its turns, as they come, for as long as its caller's key opens."""
 
     def __init__(
         self,
         service: Service,
+        visit: Visit,
         session: str,
         after: int,
         more: list[tuple[bytes, bytes]] | None = None,
@@ -137,7 +143,12 @@ class Events(Response):
         super().__init__()
         self._limits: Limits = service.limits
         self._more = more or []
-        self._rows = follow(service.kernel, service.turns.bell, session, after, turn=turn, waits=waits)
+        bell, authorization = service.turns.bell, visit.header(b"authorization")
+
+        async def may() -> bool:
+            return await service.callers.knows(authorization)
+
+        self._rows = follow(service.kernel, bell, session, after, turn=turn, waits=waits, may=may)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer, at the client's pace. Raises ``Gone`` when it leaves."""
