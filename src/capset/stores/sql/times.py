@@ -30,9 +30,8 @@ def bounds_of(connection: Connection, since: str | None, until: str | None) -> l
         count, first = connection.execute(select(func.count(), func.min(newer.c.seq))).one()
         if not count:
             return [false()]
-        # If there are many, a page of the newest is mostly full before one comes to older ones.
-        if count < FEW:
-            bounds.append(records.c.seq >= first)
+        # If there are many, a page of the newest is mostly full before one comes to older ones; the last page walks on.
+        bounds.append(records.c.seq >= (first if count < FEW else 0))
     if until is not None and _has_many(connection, until):
         bounds.append(records.c.seq <= (last_before(connection, until) or 0))
     return bounds
