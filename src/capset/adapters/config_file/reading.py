@@ -14,7 +14,7 @@ from capset.adapters.agent_entries import refer
 from capset.adapters.config_file.actions import BUILT_IN, Borrowed, build_action
 from capset.adapters.config_file.configuration import Action, Configuration
 from capset.adapters.config_file.handlers import Handlers, Unloaded
-from capset.adapters.config_file.lines import Lines, lines_of
+from capset.adapters.config_file.lines import Lines, check_members, lines_of
 from capset.adapters.config_file.problems import InvalidConfiguration, Problem
 from capset.adapters.config_file.shapes import AuditShape, ConfigurationShape
 from capset.adapters.config_file.taking import actions_in, check_shape, governance_in, whole_in
@@ -57,6 +57,7 @@ def parsed(path: Path, text: str, handlers: Handlers | Unloaded) -> Reading:
     try:
         lines = lines_of(path.suffix.lower(), text)
         data = parse(path, text)
+        check_members(data)
     except Unparsable as error:
         raise InvalidConfiguration(path, [Problem(error.line, "", error.told)]) from None
     except DefinitionError as error:
