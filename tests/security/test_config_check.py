@@ -72,6 +72,10 @@ async def check(
         "{levels}": "[" * 50_000,
         "{sixties}": "1" + ":1" * 100_000,
         "{digits}": "9" * 200_000,
+        "{dots}": "a." * 130_000 + "a",
+        "{name}": "k" * 131_000,
+        "{zeros}": ",".join("0" * 40_000),
+        "{members}": "\n".join(f"k{n}=1" for n in range(14_000)),
     }
     content = case["content"]
     for name, value in filled.items():

@@ -97,6 +97,9 @@ def test_limits_are_refused_by_their_line_and_their_action(
             None,
             "at most 100,000 values",
         ),
+        ("a.toml", ".".join("a" * 103) + " = 1", None, "at most 100 levels"),
+        ("a.json", '{"a":' * 101 + "1" + "}" * 101, None, "at most 100 levels"),
+        ("a.json", f'{{"{"k" * 1_001}": 1}}', None, "at most 1,000 letters"),
     ],
 )
 def test_a_file_that_says_nothing_sound_is_refused_by_its_line(

@@ -42,6 +42,16 @@ async def test_a_sound_one_is_told_as_it_would_be_served(asker: httpx2.AsyncClie
 
 
 @pytest.mark.spec("P12", "G28")
+async def test_a_path_that_is_not_followed_is_a_warning(asker: httpx2.AsyncClient) -> None:
+    content = "workspace: ./data\naudit:\n  key: ./audit.key\nactions: []\n"
+    said = (await asker.post("/v1/config/check", json={"content": content, "format": "yaml"})).json()
+    assert said["valid"], said
+    told = {(one["line"], one["path"]): one["message"] for one in said["warnings"]}
+    assert told.keys() == {(1, "workspace"), (3, "audit.key")}
+    assert all("was not checked" in message for message in told.values())
+
+
+@pytest.mark.spec("P12", "G28")
 async def test_everything_that_is_wrong_is_told_with_its_line(asker: httpx2.AsyncClient) -> None:
     said = (await asker.post("/v1/config/check", json={"content": WRONG, "format": "yaml"})).json()
     assert said["valid"] is False

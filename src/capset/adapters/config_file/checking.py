@@ -24,10 +24,11 @@ def check_text(text: str, format: Format, registry: Registry) -> ConfigCheckShap
     """Return everything that is wrong with a configuration, and what it would serve if that is nothing."""
     handlers = Unloaded()
     try:
-        found = parsed(Path(f"{_NAME}.{format}"), text, handlers).read(registry)
+        reading = parsed(Path(f"{_NAME}.{format}"), text, handlers)
+        found = reading.read(registry)
     except InvalidConfiguration as error:
         return told_of_problems(error.problems)
-    return told_of(found, unseen=handlers.taken)
+    return told_of(found, unseen=handlers.taken, unfollowed=reading.unfollowed())
 
 
 def told_of_problems(problems: Iterable[Problem]) -> ConfigCheckShape:
@@ -35,9 +36,14 @@ def told_of_problems(problems: Iterable[Problem]) -> ConfigCheckShape:
     return ConfigCheckShape(valid=False, problems=[_problem(one) for one in problems], warnings=[])
 
 
-def told_of(found: Configuration, *, unseen: Collection[str] = ()) -> ConfigCheckShape:
-    """Return what is said of a sound configuration; ``unseen`` are the handlers that were not loaded."""
-    warnings = [_problem(one) for one in found.warnings]
+def told_of(
+    found: Configuration, *, unseen: Collection[str] = (), unfollowed: Iterable[Problem] = ()
+) -> ConfigCheckShape:
+    """Return what is said of a sound configuration.
+
+    ``unseen`` are the handlers that were not loaded, ``unfollowed`` the warnings of other paths.
+    """
+    warnings = [_problem(one) for one in (*found.warnings, *unfollowed)]
     warnings += [_unseen(one) for one in found.actions.values() if one.source in unseen]
     return ConfigCheckShape(
         valid=True,

@@ -11,7 +11,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from capset.errors import DefinitionError
 
@@ -21,19 +21,51 @@ if TYPE_CHECKING:
 MAX_VALUES: Final = 100_000
 """How many values a file may come to. YAML can say a value once and mean it very often."""
 MAX_LEVELS: Final = 100
+MAX_NAME: Final = 1_000
+"""How many letters the name of a member has. Whatever is wrong below it is told with it, each time."""
+MAX_LETTERS: Final = 4_194_304
+"""How many letters the paths of a file come to that lines are kept for."""
 _SPACE: Final = re.compile(r"[ \t\r\n]*")
 _SCALAR: Final = json.JSONDecoder()
 _KEY: Final = r"""(?:[A-Za-z0-9_-]+|"(?:[^"\\]|\\.)*"|'[^']*')"""
 _DOTTED: Final = rf"{_KEY}(?:[ \t]*\.[ \t]*{_KEY})*"
 _HEADER: Final = re.compile(rf"[ \t]*(\[\[?)[ \t]*({_DOTTED})[ \t]*\]")
 _MEMBER: Final = re.compile(rf"[ \t]*({_DOTTED})[ \t]*=(.*)")
+_PART: Final = r"""(?:[A-Za-z0-9_-]++|"(?:[^"\\\n]++|\\.)*+"?|'[^'\n]*+'?)"""
+_TOKEN: Final = re.compile(
+    r'''"""(?:[^"\\]++|\\.|"(?!""))*+"{0,5}'''
+    r"""|'''(?:[^']++|'(?!''))*+'{0,5}"""
+    r"|\#[^\n]*+"
+    rf"|(?P<key>{_PART}(?:[ \t]*+\.[ \t]*+{_PART})*+)"
+    r"|[\[\]{},\n]",
+    re.DOTALL,
+)
+"""Texts of several lines, comments, keys (and values like them), and what opens, parts and closes. None backtracks."""
 
 
 class Lines:
     """Lines by path, from 1; of what has none, that of what it stands in."""
 
-    def __init__(self, found: Mapping[str, int]) -> None:
-        self._found = found
+    def __init__(self) -> None:
+        self._found: dict[str, int] = {}
+        self._left = MAX_LETTERS
+
+    def note(self, above: str | None, name: str, line: int) -> str | None:
+        """Note the line of a member, the first time, and return its path; ``None`` if it, or ``above``, is too much."""
+        path = self.join(above, name)
+        if path is None or path in self._found:
+            return path
+        if len(path) > self._left:
+            return None
+        self._left -= len(path)
+        self._found[path] = line
+        return path
+
+    def join(self, above: str | None, name: str) -> str | None:
+        """Return the path of a member; ``None`` if no line could be kept for it."""
+        if above is None or len(above) + len(name) >= self._left:
+            return None
+        return f"{above}.{name}" if above else name
 
     def of(self, path: str) -> int:
         """Return the line of a member, or of the nearest one above it that is known."""
@@ -45,60 +77,78 @@ class Lines:
 def lines_of(suffix: str, text: str) -> Lines:
     """Return the lines of a file that ends in ``suffix``; of one that cannot be parsed, those that could be found.
 
-    Raises ``DefinitionError`` for YAML that means more than ``MAX_VALUES`` values, or more than ``MAX_LEVELS`` levels.
+    Raises ``DefinitionError`` for YAML that means more than ``MAX_VALUES`` values, and for YAML and TOML of more than
+    ``MAX_LEVELS`` levels.
     """
-    return Lines(_READERS[suffix](text))
+    lines = Lines()
+    _READERS[suffix](text, lines)
+    return lines
 
 
-def _of_yaml(text: str) -> dict[str, int]:
+def check_members(data: object) -> None:
+    """Check how deep the data of a file is, and how long its names are. Raises ``DefinitionError``.
+
+    YAML has been read by ``lines_of`` before: data that holds itself has no end.
+    """
+    level: list[object] = [data]
+    for _ in range(MAX_LEVELS + 1):
+        inner: list[object] = []
+        for one in level:
+            if isinstance(one, dict):
+                members = cast("dict[object, object]", one)
+                if any(isinstance(name, str) and len(name) > MAX_NAME for name in members):
+                    raise DefinitionError(f"the name of a member has at most {MAX_NAME:,} letters")
+                inner.extend(members.values())
+            elif isinstance(one, list):
+                inner.extend(cast("list[object]", one))
+        level = inner
+    if level:
+        raise _too_deep()
+
+
+def _too_deep() -> DefinitionError:
+    return DefinitionError(f"a file may have at most {MAX_LEVELS} levels")
+
+
+def _of_yaml(text: str, lines: Lines) -> None:
     # Only YAML files pay for the parser.
     import yaml
 
-    found: dict[str, int] = {}
-    left = [MAX_VALUES]
     with suppress(yaml.YAMLError, RecursionError):  # told when it is parsed
         root = yaml.compose(text, yaml.SafeLoader)
         if root is not None:
-            _walk(root, "", found, left, 0)
-    return found
+            _walk(root, "", lines, [MAX_VALUES], 0)
 
 
-def _walk(node: Node, path: str, found: dict[str, int], left: list[int], level: int) -> None:
+def _walk(node: Node, path: str | None, lines: Lines, left: list[int], level: int) -> None:
     import yaml
 
     left[0] -= 1
     if left[0] < 0:
         raise DefinitionError(f"a file may say at most {MAX_VALUES:,} values, each as often as it is repeated")
     if level > MAX_LEVELS:
-        raise DefinitionError(f"a file may have at most {MAX_LEVELS} levels")
+        raise _too_deep()
     if isinstance(node, yaml.SequenceNode):
         for at, item in enumerate(node.value):
-            inner = _join(path, str(at))
-            found.setdefault(inner, item.start_mark.line + 1)
-            _walk(item, inner, found, left, level + 1)
+            _walk(item, lines.note(path, str(at), item.start_mark.line + 1), lines, left, level + 1)
     elif isinstance(node, yaml.MappingNode):
         for key, value in node.value:
             if key.tag == "tag:yaml.org,2002:merge":
                 for one in value.value if isinstance(value, yaml.SequenceNode) else [value]:
-                    _walk(one, path, found, left, level + 1)
+                    _walk(one, path, lines, left, level + 1)
             elif isinstance(key, yaml.ScalarNode):
-                inner = _join(path, str(key.value))
-                found.setdefault(inner, key.start_mark.line + 1)
-                _walk(value, inner, found, left, level + 1)
+                inner = lines.note(path, str(key.value), key.start_mark.line + 1)
+                _walk(value, inner, lines, left, level + 1)
 
 
-def _of_json(text: str) -> dict[str, int]:
-    found: dict[str, int] = {}
+def _of_json(text: str, lines: Lines) -> None:
     starts = [at for at, letter in enumerate(text) if letter == "\n"]
 
     def after(at: int) -> int:
         space = _SPACE.match(text, at)
         return space.end() if space else at
 
-    def note(path: str, at: int) -> None:
-        found[path] = bisect_right(starts, at) + 1
-
-    def value(at: int, path: str) -> int:
+    def value(at: int, path: str | None) -> int:
         """Return where a value ends that begins at ``at``."""
         if text[at] not in "{[":
             return _SCALAR.raw_decode(text, at)[1]
@@ -110,47 +160,63 @@ def _of_json(text: str) -> dict[str, int]:
             if is_object:
                 name, at = _SCALAR.raw_decode(text, at)
                 at = after(text.index(":", at) + 1)
-            note(_join(path, str(name)), start)
-            at = after(value(at, _join(path, str(name))))
+            at = after(value(at, lines.note(path, str(name), bisect_right(starts, start) + 1)))
             at, index = after(at + 1) if text[at] == "," else at, index + 1
         return at + 1
 
     with suppress(ValueError, IndexError, RecursionError):  # told when it is parsed
         value(after(0), "")
-    return found
 
 
-def _of_toml(text: str) -> dict[str, int]:
-    found: dict[str, int] = {}
+def _of_toml(text: str, lines: Lines) -> None:
+    _check_toml_levels(text)
     counts: dict[str, int] = {}
-    table, closing = "", None
+    table: str | None = ""
+    closing = None
     for number, line in enumerate(text.splitlines(), start=1):
         if closing is not None:  # inside a text of several lines
             closing = None if line.count(closing) % 2 else closing
             continue
         if header := _HEADER.match(line):
             *above, last = _names(header[2])
-            table = ""
+            table = "" if len(above) < MAX_LEVELS else None  # deeper only behind what is not TOML
             for name in above:
-                table = _within(_join(table, name), counts)
-            table = _join(table, last)
-            if header[1] == "[[":
+                table = _within(lines.join(table, name), counts, lines)
+            table = lines.join(table, last)
+            if header[1] == "[[" and table is not None:
                 counts[table] = counts.get(table, -1) + 1
-                found.setdefault(table, number)
-            table = _within(table, counts)
-            found.setdefault(table, number)
+                lines.note("", table, number)
+            table = _within(table, counts, lines)
+            table = None if table is None else lines.note("", table, number)
         elif member := _MEMBER.match(line):
             path = table
             for name in _names(member[1]):
-                path = _join(path, name)
-                found.setdefault(path, number)
+                path = lines.note(path, name, number)
             closing = next((quotes for quotes in ('"""', "'''") if member[2].count(quotes) % 2), None)
-    return found
 
 
-def _within(path: str, counts: Mapping[str, int]) -> str:
+def _check_toml_levels(text: str) -> None:
+    """Refuse dotted keys, and tables in each other, of too many levels: the parser's time grows with their square."""
+    above: list[int] = []
+    levels = key = 0
+    for token in _TOKEN.finditer(text):
+        first = token[0][0]
+        if token["key"] is not None:
+            key = sum(1 for _ in re.finditer(_PART, token[0]))
+        elif first in "[{":
+            above.append(max(key, 1))
+            levels, key = levels + above[-1], 0
+        elif first in "]}" and above:
+            levels -= above.pop()
+        elif first in ",\n":
+            key = 0
+        if levels + key > MAX_LEVELS + 2:  # what holds a header is counted too
+            raise _too_deep()
+
+
+def _within(path: str | None, counts: Mapping[str, int], lines: Lines) -> str | None:
     """Return the path of a table, or of the last one so far of an array of tables."""
-    return _join(path, str(counts[path])) if path in counts else path
+    return lines.join(path, str(counts[path])) if path is not None and path in counts else path
 
 
 def _names(dotted: str) -> Iterator[str]:
@@ -158,11 +224,7 @@ def _names(dotted: str) -> Iterator[str]:
         yield name[1:-1] if name[0] in "\"'" else name
 
 
-def _join(path: str, name: str) -> str:
-    return f"{path}.{name}" if path else name
-
-
-_READERS: Final[Mapping[str, Callable[[str], dict[str, int]]]] = {
+_READERS: Final[Mapping[str, Callable[[str, Lines], None]]] = {
     ".yaml": _of_yaml,
     ".yml": _of_yaml,
     ".json": _of_json,

@@ -14,7 +14,7 @@ from capset.adapters.agent_entries import refer
 from capset.adapters.config_file.actions import BUILT_IN, Borrowed, build_action
 from capset.adapters.config_file.configuration import Action, Configuration
 from capset.adapters.config_file.handlers import Handlers, Unloaded
-from capset.adapters.config_file.lines import Lines, lines_of
+from capset.adapters.config_file.lines import Lines, check_members, lines_of
 from capset.adapters.config_file.problems import InvalidConfiguration, Problem
 from capset.adapters.config_file.shapes import AuditShape, ConfigurationShape
 from capset.adapters.config_file.taking import actions_in, check_shape, governance_in, whole_in
@@ -40,6 +40,10 @@ from capset.wire.agents import CapabilityEntry
 T = TypeVar("T")
 _OF_MODELS: Final = re.compile(r" or instance of \w+")
 """What pydantic says besides of an object, in words of the code."""
+_UNFOLLOWED: Final = {
+    "workspace": "the folder is not looked at here: whether it is there was not checked",
+    "audit.key": "the file of the key is not read here: whether it is there, and holds a key, was not checked",
+}
 _UNNAMED: Final = re.compile(r"[^A-Za-z0-9 _.-]+")
 
 
@@ -57,6 +61,7 @@ def parsed(path: Path, text: str, handlers: Handlers | Unloaded) -> Reading:
     try:
         lines = lines_of(path.suffix.lower(), text)
         data = parse(path, text)
+        check_members(data)
     except Unparsable as error:
         raise InvalidConfiguration(path, [Problem(error.line, "", error.told)]) from None
     except DefinitionError as error:
@@ -88,6 +93,16 @@ class Reading:
         except BaseException:
             self._handlers.forget()
             raise
+
+    def unfollowed(self) -> list[Problem]:
+        """Return a warning for each path of a sound file that is not followed where handlers are ``Unloaded``."""
+        rest = whole_in(self._data)
+        given = {"workspace": rest.workspace, "audit.key": rest.audit}
+        return [
+            Problem(self._lines.of(path), path, told)
+            for path, told in _UNFOLLOWED.items()
+            if given[path] is not None and isinstance(self._handlers, Unloaded)
+        ]
 
     def _read(self, registry: Registry) -> Configuration:
         for one in check_shape(self._data):

@@ -22,7 +22,8 @@ router = APIRouter(prefix="/config", tags=["configuration"], route_class=StrictR
 async def check_config(service: Served, caller: Reads, given: ConfigInput) -> ConfigCheckShape:
     """Check the text of a configuration file, as `capset check` does, but without loading its handlers.
 
-    Nothing is kept, no code is imported and no path is followed; a sound one has a warning for each handler.
+    Nothing is kept, no code is imported and no path is followed; a sound one has a warning for each handler, for
+    `workspace` and for `audit.key`.
     """
     async with service.checks:
         return await asyncio.to_thread(check_text, given.content, given.format, service.registry)
