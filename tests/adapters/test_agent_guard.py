@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from pydantic import BaseModel
 
 from capset import Agent, Capability, Kernel, Preset, Registry, compose
 from capset.adapters.agent_guard import Author, needs_admin
 from capset.adapters.stored_agents import StoredAgents
+from capset.composition.compose import Composition
 from capset.errors import DefinitionError, PermissionDenied
 from capset.flows import Generator, as_tool
 from capset.stores.base import AgentQuery, VersionQuery
@@ -16,7 +19,8 @@ from capset.wire.agents import AgentInput, CapabilityEntry
 
 class Reach(BaseModel):
     dsn: str = "here"
-    limit: int = 1
+    limit: int | float | bool = 1
+    more: dict[str, int] = {}
 
 
 vault = Capability(
@@ -103,6 +107,16 @@ def test_equal_uses_need_nobody() -> None:
     assert needs_admin(second, first) == ("vault",)
     assert needs_admin(first, None) == ("vault",)
     assert needs_admin(compose(Agent("c", uses=[lamp])), first) == ()
+
+
+@pytest.mark.spec("P3")
+def test_what_python_takes_for_equal_is_another_config() -> None:
+    def used(**config: Any) -> Composition:
+        return compose(Agent("a", uses=[vault.with_config(Reach(**config))]))
+
+    for other in (True, 1.0):
+        assert needs_admin(used(limit=other), used(limit=1)) == ("vault",)
+    assert needs_admin(used(more={"a": 1, "b": 2}), used(more={"b": 2, "a": 1})) == ()
 
 
 @pytest.mark.spec("P3")

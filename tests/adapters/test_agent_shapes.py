@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import time
+import weakref
 from dataclasses import replace
+from threading import Lock
 
 import pytest
+from pydantic import BaseModel, field_validator
 
 from capset import Agent, Capability, Kernel, Principal, Registry, tool
 from capset.adapters.agent_guard import Author
@@ -13,7 +18,7 @@ from capset.adapters.agent_shapes import diff_of, page_of, shown_preview
 from capset.adapters.stored_agents import StoredAgents
 from capset.errors import NotFound
 from capset.stores.base import CapabilityRow
-from capset.wire.agents import AgentInput
+from capset.wire.agents import AgentInput, CapabilityEntry
 
 ADA = Author("user:ada")
 WHO = Principal("ada", org="acme")
@@ -68,7 +73,7 @@ async def test_a_version_that_cannot_be_composed_any_more_is_still_compared_as_i
         first = await agents.create("acme", given("keeper", "eyes"), author=ADA)
         both = (CapabilityRow("eyes"), CapabilityRow("other_eyes"))
         await kernel.store.agents.replace(replace(first, version=2, capabilities=both))
-        found = await diff_of(kernel, agents, first.id, 1, None, principal=WHO, env={})
+        found = await diff_of(kernel, agents, first.id, 1, None, author=ADA, principal=WHO, env={})
         assert (found.before, found.after, found.composition) == (1, 2, None)
         assert [one.path for one in found.fields] == ["capabilities[other_eyes]"]
         (notice,) = found.notices
@@ -76,12 +81,12 @@ async def test_a_version_that_cannot_be_composed_any_more_is_still_compared_as_i
         assert "look" in notice
         assert found.plain()["composition"] is None
         gone = StoredAgents(kernel, Registry.of([other_eyes]))
-        found = await diff_of(kernel, gone, first.id, 1, 2, principal=WHO, env={})
+        found = await diff_of(kernel, gone, first.id, 1, 2, author=ADA, principal=WHO, env={})
         assert found.composition is not None
         assert [one.name for one in found.composition.tools.came] == ["look"]
         assert all("'eyes' is gone" in notice for notice in found.notices)
         with pytest.raises(NotFound):
-            await diff_of(kernel, agents, first.id, 1, 2, principal=Principal("eve", org="evil"), env={})
+            await diff_of(kernel, agents, first.id, 1, 2, author=ADA, principal=Principal("eve", org="evil"), env={})
 
 
 @pytest.mark.spec("P5")
@@ -91,9 +96,9 @@ async def test_large_numbers_are_told_apart(store: str) -> None:
         row = await agents.create("acme", AgentInput(name="keeper", static_context={"big": 2**70}), author=ADA)
         await agents.change("acme", row.id, {"tags": ["x"]}, author=ADA)
         await agents.change("acme", row.id, {"static_context": {"big": 2**70 + 1}}, author=ADA)
-        found = await diff_of(kernel, agents, row.id, 1, 2, principal=WHO, env={})
+        found = await diff_of(kernel, agents, row.id, 1, 2, author=ADA, principal=WHO, env={})
         assert [one.path for one in found.fields] == ["tags[0]"]
-        found = await diff_of(kernel, agents, row.id, 1, 3, principal=WHO, env={})
+        found = await diff_of(kernel, agents, row.id, 1, 3, author=ADA, principal=WHO, env={})
         assert [(one.path, one.kind) for one in found.fields] == [
             ("static_context.big", "changed"),
             ("tags[0]", "added"),
@@ -110,6 +115,49 @@ async def test_a_preview_is_for_whoever_asks(store: str) -> None:
             shape = await shown_preview(kernel, found, author=ADA, principal=who, env={})
             assert shape.snapshot is not None
             assert [one.in_play for one in shape.snapshot.tools] == [in_play]
+
+
+@pytest.mark.spec("P7", "P15")
+async def test_two_previews_are_worked_out_at_once() -> None:
+    running, most, lock = 0, 0, Lock()
+
+    class Slow(BaseModel):
+        size: int
+
+        @field_validator("size")
+        @classmethod
+        def _wait(cls, size: int) -> int:
+            nonlocal running, most
+            with lock:
+                running += 1
+                most = max(most, running)
+            time.sleep(0.02)
+            with lock:
+                running -= 1
+            return size
+
+    async with Kernel(store="memory://") as kernel:
+        agents = StoredAgents(kernel, Registry.of([Capability("slow", config=Slow)]))
+        entry = CapabilityEntry(id="slow", config={"size": 1})
+        wanted = AgentInput(name="keeper", capabilities=[entry])
+        found = await asyncio.gather(*(agents.preview(wanted) for _ in range(6)))
+        assert [one.problems for one in found] == [()] * 6
+        assert most == 2
+
+
+@pytest.mark.spec("P7")
+async def test_a_preview_leaves_nothing_behind() -> None:
+    async with Kernel(store="memory://") as kernel:
+        agents = StoredAgents(kernel, REGISTRY)
+        seen: list[weakref.ref[Agent]] = []
+        for _ in range(10):
+            found = await agents.preview(given("keeper", "eyes"))
+            await shown_preview(kernel, found, author=ADA, principal=WHO, env={})
+            assert found.agent is not None
+            seen.append(weakref.ref(found.agent))
+            del found
+        gc.collect()
+        assert sum(one() is not None for one in seen) <= 2, "an idle thread holds its last result"
 
 
 async def _peek() -> str:

@@ -6,16 +6,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from capset.adapters.agent_guard import Author, needs_admin
 from capset.adapters.agent_rows import plain_of
 from capset.adapters.stored_agents import Loaded
-from capset.definitions.agents import Agent
+from capset.composition.compose import Composition
 from capset.definitions.principals import Principal
 from capset.errors import DefinitionError
 from capset.evaluation.capture import envelope_of
 from capset.evaluation.comparison import diff_sides
 from capset.evaluation.differences import Diff
 from capset.evaluation.sides import Side, side_of
-from capset.evaluation.snapshot import Snapshot
 from capset.fingerprint.changes import Change, compare, compare_named
 from capset.kernel.kernel import Kernel
 
@@ -24,7 +24,8 @@ from capset.kernel.kernel import Kernel
 class AgentDiff:
     """Two versions compared: ``changes`` of what was written, and ``composed`` of what comes of it for one principal.
 
-    ``composed`` is ``None`` where one of them cannot be composed any more; ``notices`` say why, and what has gone.
+    ``composed`` is ``None`` where one of them cannot be composed any more, or only an administrator may have it
+    evaluated; ``notices`` say why, and what has gone.
     """
 
     before: int
@@ -34,33 +35,38 @@ class AgentDiff:
     notices: tuple[str, ...]
 
 
-async def snapshot_of(
+async def diff_agents(
     kernel: Kernel,
-    agent: Agent,
+    before: Loaded,
+    after: Loaded,
     *,
+    present: Loaded,
+    author: Author,
     principal: Principal,
     env: Mapping[str, Any],
-    agent_id: str | None = None,
-) -> Snapshot:
-    """Return what a new session of an agent would have, without one. Raises what ``compose`` and ``evaluate`` raise."""
-    row = kernel.new_session(agent, principal)
-    return (await kernel.enter(row, agent, principal=principal, env=env, agent_id=agent_id)).snapshot
-
-
-async def diff_agents(
-    kernel: Kernel, before: Loaded, after: Loaded, *, principal: Principal, env: Mapping[str, Any]
 ) -> AgentDiff:
-    """Compare two versions of one agent, as they are for this principal in this environment today."""
+    """Compare two versions of one agent, as they are for this principal in this environment today.
+
+    One with something of high risk that the ``present`` version has not is evaluated for administrators alone: that
+    runs policies and makes dynamic toolkits.
+    """
     notices: list[str] = []
     sides: list[Side] = []
+    enabled = None if author.is_admin else _composed(kernel, present)
     for one in (before, after):
         where = f"version {_version(one)}: "
+        told = one.notices
         try:
-            snapshot = await snapshot_of(kernel, one.agent, principal=principal, env=env, agent_id=one.id)
-            sides.append(side_of(envelope_of(snapshot)))
-            notices += [where + notice for notice in one.notices]
+            composition = kernel.compose(one.agent)
+            if not author.is_admin and (needed := needs_admin(composition, enabled)):
+                names = ", ".join(map(repr, needed))
+                told = (*told, f"not evaluated, since only an administrator enables {names}")
+            else:
+                snapshot = await kernel.evaluate(composition, principal=principal, env=env, agent_id=one.id)
+                sides.append(side_of(envelope_of(snapshot)))
         except DefinitionError as error:
-            notices += [where + notice for notice in dict.fromkeys((*one.notices, error.message))]
+            told = dict.fromkeys((*told, error.message))
+        notices += [where + notice for notice in told]
     composed = diff_sides(*sides) if len(sides) == 2 else None
     written = [{} if one.row is None else plain_of(one.row) for one in (before, after)]
     return AgentDiff(_version(before), _version(after), tuple(changes_of(*written)), composed, tuple(notices))
@@ -85,6 +91,13 @@ def _compared(name: str, before: Any, after: Any) -> Iterator[Change]:
 
 def _id_of(entry: Any) -> str | None:  # an id, or an entry with one
     return entry if isinstance(entry, str) else entry["id"]
+
+
+def _composed(kernel: Kernel, one: Loaded) -> Composition | None:
+    try:
+        return kernel.compose(one.agent)
+    except DefinitionError:
+        return None  # then nothing of it counts as enabled
 
 
 def _version(one: Loaded) -> int:

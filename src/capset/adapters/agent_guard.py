@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import Any
+
+from pydantic_core import to_json
 
 from capset.composition.compose import Composition
 from capset.errors import PermissionDenied
@@ -44,8 +47,19 @@ def _used(composition: Composition) -> dict[str, list[Any]]:
     while pending:
         for one in (current := pending.pop()).chosen:
             if one.capability.risk == "high":
-                way = (one.presets, one.config, dict(one.names), one.prefix, one.is_base)
+                way = (one.presets, one.config, _text_of(one.config), dict(one.names), one.prefix, one.is_base)
                 found.setdefault(one.capability.name, []).append(way)
         pending += [child for child in current.children.values() if child not in seen]
         seen.update(current.children.values())
     return found
+
+
+def _text_of(config: Any) -> str:
+    """Return a config as JSON text, since Python takes 1, 1.0 and True for equal.
+
+    It is compared beside the config and not in its place: a secret's text is the same as any other's.
+    """
+    try:
+        return json.dumps(json.loads(to_json(config, round_trip=True, serialize_unknown=True)), sort_keys=True)
+    except ValueError:  # a serialiser of the model's own refuses it
+        return repr(config)

@@ -6,10 +6,11 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-from capset.adapters.agent_diffs import diff_agents, snapshot_of
+from capset.adapters.agent_diffs import diff_agents
 from capset.adapters.agent_guard import Author
 from capset.adapters.agent_previews import Preview
 from capset.adapters.stored_agents import Loaded, StoredAgents
+from capset.composition.compose import compose
 from capset.definitions.agents import Agent
 from capset.definitions.principals import Principal
 from capset.errors import DefinitionError
@@ -86,13 +87,15 @@ async def diff_of(
     before: int,
     after: int | None,
     *,
+    author: Author,
     principal: Principal,
     env: Mapping[str, Any],
 ) -> AgentDiffShape:
     """Compare two versions of an agent of the principal's org, the present one by default. Raises ``NotFound``."""
     one = await agents.at(principal.org, id, before)
-    other = await (agents.get(principal.org, id) if after is None else agents.at(principal.org, id, after))
-    found = await diff_agents(kernel, one, other, principal=principal, env=env)
+    present = await agents.get(principal.org, id)
+    other = present if after is None else await agents.at(principal.org, id, after)
+    found = await diff_agents(kernel, one, other, present=present, author=author, principal=principal, env=env)
     return agent_diff_shape(found.before, found.after, found.changes, found.composed, found.notices)
 
 
@@ -112,7 +115,8 @@ async def shown_preview(
     snapshot, conflicts = None, found.conflicts
     if found.agent is not None and (author.is_admin or not found.needs_admin):
         try:
-            snapshot = await snapshot_of(kernel, found.agent, principal=principal, env=env, agent_id=id)
+            # Not the kernel's own compose: it would keep each of these for sessions that there never are.
+            snapshot = await kernel.evaluate(compose(found.agent), principal=principal, env=env, agent_id=id)
         except DefinitionError as error:  # what only shows once it is evaluated
             conflicts = (error,)
     is_valid = found.agent is not None and not conflicts

@@ -24,6 +24,8 @@ from capset.stores.base import AgentRow, SessionRow
 from capset.wire.agents import AgentInput, AgentShape
 
 _CACHED: Final = 1_000
+_PREVIEWS: Final = 2
+"""How many previews are worked out at once; each keeps one of the threads busy that stores read with."""
 _TRIES: Final = 20
 """How often a change is tried again when others change the same agent; each time, one of them has succeeded."""
 
@@ -49,6 +51,7 @@ class StoredAgents:
         self._registry = registry
         # One object for one definition, so that the kernel composes it once.
         self._cached = lru_cache(_CACHED)(self._load)
+        self._previews = asyncio.Semaphore(_PREVIEWS)
 
     @property
     def defined(self) -> tuple[Agent, ...]:
@@ -153,7 +156,7 @@ class StoredAgents:
 
     async def preview(self, given: AgentInput) -> Preview:
         """Return what a new agent would be. Nothing is kept."""
-        return await asyncio.to_thread(preview_of, given, self._registry, None)
+        return await self._previewed(given, None)
 
     async def preview_change(
         self,
@@ -172,7 +175,11 @@ class StoredAgents:
         if loaded.row is None:
             return Preview(loaded.agent)
         given = patched(loaded.row, patch)
-        return await asyncio.to_thread(preview_of, given, self._registry, self._composed(loaded.row))
+        return await self._previewed(given, self._composed(loaded.row))
+
+    async def _previewed(self, given: AgentInput, before: Composition | None) -> Preview:
+        async with self._previews:
+            return await asyncio.to_thread(preview_of, given, self._registry, before)
 
     async def _write(
         self,

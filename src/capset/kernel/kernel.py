@@ -243,13 +243,21 @@ class Kernel:
         _check_owner(row, principal)
         if row.agent != agent.name:
             raise NotFound(f"the session {row.id!r} is one of the agent {row.agent!r}, not of {agent.name!r}")
-        composition = self.compose(agent)
-        held = self._governance.default_permissions
-        who = principal.with_permissions(held) if held else principal
-        snapshot = await evaluate(composition, principal=who, env=env, **labels)
+        snapshot = await self._evaluated(self.compose(agent), principal, env, labels)
         if row.invocation_hash is not None and labels.get("invocation") is None:
             snapshot = replace(snapshot, invocation_hash=row.invocation_hash)
         return self.resume(row, snapshot, budget=budget)
+
+    async def evaluate(
+        self,
+        composition: Composition,
+        *,
+        principal: Principal,
+        env: Mapping[str, Any] | None = None,
+        **labels: Unpack[Labels],
+    ) -> Snapshot:
+        """Return what a new session would have, without one, and kept nowhere. Raises what ``evaluate`` raises."""
+        return self._known(await self._evaluated(composition, principal, env, labels))
 
     def resume(self, row: SessionRow, snapshot: Snapshot, *, budget: Budget | None = None) -> Session:
         """Return the session that ``row`` keeps with a snapshot that is there already, such as a hydrated one.
@@ -258,8 +266,7 @@ class Kernel:
         of the snapshot's principal.
         """
         _check_owner(row, snapshot.principal)
-        if self._governance.require_auth and snapshot.principal.kind == "anonymous":
-            snapshot = snapshot.closed(ANONYMOUS)
+        snapshot = self._known(snapshot)
         world, composition = self._entered(), snapshot.composition
         files = SessionFiles(world, row.id, snapshot.principal.org, composition.mounts)
         is_static = snapshot.plan is plan_of(composition)
@@ -300,6 +307,19 @@ class Kernel:
             created_at=self.now(),
             on_behalf_of=principal.on_behalf_of,
         )
+
+    async def _evaluated(
+        self, composition: Composition, principal: Principal, env: Mapping[str, Any] | None, labels: Labels
+    ) -> Snapshot:
+        held = self._governance.default_permissions
+        who = principal.with_permissions(held) if held else principal
+        return await evaluate(composition, principal=who, env=env, **labels)
+
+    def _known(self, snapshot: Snapshot) -> Snapshot:
+        """Return a snapshot with nothing in play for who is not known, where everybody must be."""
+        if self._governance.require_auth and snapshot.principal.kind == "anonymous":
+            return snapshot.closed(ANONYMOUS)
+        return snapshot
 
     def _entered(self) -> World:
         if self._world is None:

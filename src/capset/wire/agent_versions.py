@@ -59,8 +59,8 @@ class AgentDiffShape(Shape):
     """Two versions of an agent compared.
 
     ``fields`` are those that were written otherwise, whether a hash covers them or not; ``composition`` is what comes
-    of it for whoever asks, ``null`` where one of the two cannot be composed any more. ``notices`` say why, and what
-    has gone of each.
+    of it for whoever asks, ``null`` where one of the two cannot be composed any more, or has something of high risk
+    that the present version has not and an administrator does not ask. ``notices`` say why, and what has gone of each.
     """
 
     before: int

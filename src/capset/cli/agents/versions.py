@@ -82,7 +82,9 @@ def diff_command(
         return await client.agents.diff(id, before, after)
 
     async def here(place: Here) -> AgentDiffShape:
-        return await diff_of(place.kernel, place.agents, id, before, after, principal=place.principal, env=place.env)
+        return await diff_of(
+            place.kernel, place.agents, id, before, after, author=place.author, principal=place.principal, env=place.env
+        )
 
     found = asked(url, there, here, db=db, org=org, principal=principal, grant=grant, env=env)
     with ended():

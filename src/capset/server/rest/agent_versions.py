@@ -78,6 +78,7 @@ async def diff_agent_versions(
         id,
         wanted.before,
         wanted.after,
+        author=author_of(caller),
         principal=caller.principal,
         env=service.env,
     )
