@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, ConfigDict, Field
+from pydantic import ConfigDict, Field
 from pydantic_core import from_json
 
 from capset.definitions.scopes import Scope
 from capset.errors import StoreError
 from capset.stores.base import SessionRow
+from capset.wire.agent_versions import Version
 from capset.wire.shapes import Shape
 
 
@@ -28,17 +29,12 @@ class SessionInput(Shape):
     context: dict[str, Any] | None = None
 
 
-def _whole(value: object) -> object:
-    """Return 3 for 3.0, which JSON Schema takes for an integer too."""
-    return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
 class SessionPatch(Shape):
     """To which version of its agent a session is to move; null for the current one."""
 
     model_config = ConfigDict(strict=True)
 
-    agent_version: Annotated[int, Field(ge=1, le=2**31 - 1), BeforeValidator(_whole)] | None
+    agent_version: Version | None
 
 
 class SessionShape(Shape):
