@@ -24,6 +24,7 @@ EXPECTED = {
         "Testing",
         dict.fromkeys(("add", "subtract", "multiply", "divide"), ("read", NONE)),
     ),
+    "test_weather": ("cloud-sun", "Testing", dict.fromkeys(("get_weather", "get_forecast"), ("read", NONE))),
     "session_file_system": (
         "folder",
         "File Operations",

@@ -21,6 +21,7 @@ from capset.builtin.session_file_system import session_file_system
 from capset.builtin.stateless_todo_list import stateless_todo_list
 from capset.builtin.syscall import syscall
 from capset.builtin.test_math import test_math
+from capset.builtin.test_weather import test_weather
 from capset.testing import capability_suite
 from capset.testing.capability_suite import Arguments, Check, Example
 from tests.builtin.memory.support import MemoryCapability, remember
@@ -63,6 +64,10 @@ EXAMPLES: dict[Capability[Any, Any], Examples] = {
     noop: {},
     current_time: {"get_current_time": [{}, {"timezone": "Europe/Paris", "format": "unix"}, {"format": "human"}]},
     test_math: dict.fromkeys(("add", "subtract", "multiply", "divide"), NUMBERS),
+    test_weather: {
+        "get_weather": [{"city": "Paris"}, {"city": "São Paulo", "unit": "fahrenheit"}],
+        "get_forecast": [{"city": "Oslo"}, {"city": "東京", "days": 7, "unit": "fahrenheit"}],
+    },
     syscall: {
         "Syscall_Describe": [{"names": ["*"]}, {"names": ["Syscall.Ping", "nothing"]}],
         "Syscall_Ping": [{"data": None}, {"data": {"a": [1, 2.5, True, "ß"]}}],

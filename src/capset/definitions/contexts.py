@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol
 
@@ -83,6 +84,11 @@ class Context(Protocol):
     @property
     def correlation(self) -> str:
         """The id that ties this call to whatever caused it."""
+        ...
+
+    @property
+    def now(self) -> datetime:
+        """The time by the kernel's clock, aware, in UTC: that of records, and of tests that set it."""
         ...
 
     @property
