@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -58,6 +59,27 @@ class Files(Protocol):
         """Delete a file or directory and return how many entries went; 0 if there was none.
 
         A full directory needs ``recursive``; ``/`` is emptied and stays. ``version`` is as for ``write``.
+        """
+        ...
+
+    async def move(self, source: str, target: str, *, overwrite: bool = False, version: int | None = None) -> FileStat:
+        """Move a file, or a directory with all below it, and return what is at ``target`` now; its parents are made.
+
+        It is as if each entry were written anew and deleted where it was: ``modified_at`` is now, and ``version`` is
+        higher than any that the entry or a file at its new path has had; ``created_at`` is kept. ``version`` given is
+        as for ``write``, that of the source.
+
+        Raises ``FileError`` if there is nothing at ``source`` (404), something at ``target`` (409) unless both are
+        files and ``overwrite`` is true, for ``/``, for a target in the source itself, for what is read-only or holds
+        it, and for a path that would be too long or too deep.
+        """
+        ...
+
+    async def read_many(self, paths: Sequence[str]) -> Sequence[tuple[FileStat, bytes]]:
+        """Return those of ``paths`` that are files, with their content, in the order given and as of one moment.
+
+        The others, such as what was deleted since it was listed, are left out. All of it is in memory at once: ask for
+        as much as the sizes in a listing allow.
         """
         ...
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
@@ -94,6 +94,33 @@ class SessionFiles:
             if place in self._folders:
                 raise FileError(f"{place!r} holds read-only files and cannot be deleted")
         return await self._world.store.files.delete(self._session, place, recursive=recursive, version=version)
+
+    async def move(self, source: str, target: str, *, overwrite: bool = False, version: int | None = None) -> FileStat:
+        """Move a file, or a directory with all below it, and return what is at ``target`` now; its parents are made.
+
+        What is mounted cannot be moved or replaced, nor a directory that holds it.
+        """
+        places = before, after = normalise_path(source), normalise_path(target)
+        self._refuse_mounted(*(one for place in places for one in (place, *_folders(place))))
+        if before in self._folders and before != "/":
+            raise FileError(f"{before!r} holds read-only files and cannot be moved")
+        if after in self._folders and before not in (after, "/"):
+            raise FileError(f"there is a directory {after!r} already", code="file_exists", status=409)
+        files, now = self._world.store.files, iso(self._world.clock.time_ns())
+        return await files.move(self._session, before, after, overwrite=overwrite, now=now, version=version)
+
+    async def read_many(self, paths: Sequence[str]) -> Sequence[tuple[FileStat, bytes]]:
+        """Return those of ``paths`` that are files, with their content, in the order given."""
+        places = [normalise_path(path) for path in paths]
+        stored = [place for place in places if not (self._mounted(place) or self._is_covered(place))]
+        found: dict[str, tuple[FileStat, bytes]] = {}
+        if stored:
+            read = await self._world.store.files.read_many(self._session, stored)
+            found = {stat.path: (stat, content) for stat, content in read}
+        for place in places:
+            if (content := self._mounts.get(place)) is not None:
+                found[place] = (self._file(place, content), content)
+        return [found[place] for place in places if place in found]
 
     def _mounted(self, place: str) -> FileStat | None:
         if (content := self._mounts.get(place)) is not None:

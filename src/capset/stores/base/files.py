@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from capset.definitions.files import FileStat
@@ -38,4 +39,14 @@ class FileStore(Protocol):
 
     async def delete(self, session: str, path: str, *, recursive: bool, version: int | None = None) -> int:
         """Delete and return how many entries went. ``version`` is as for ``write``."""
+        ...
+
+    async def move(
+        self, session: str, source: str, target: str, *, overwrite: bool, now: str, version: int | None = None
+    ) -> FileStat:
+        """Move a file or a whole directory, and return what is at ``target`` now. ``version`` is the source's."""
+        ...
+
+    async def read_many(self, session: str, paths: Sequence[str]) -> Sequence[tuple[FileStat, bytes]]:
+        """Return those of ``paths`` that are files, with their content, in the order given."""
         ...

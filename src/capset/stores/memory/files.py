@@ -64,6 +64,26 @@ class MemoryFiles:
                 self._blobs.let_go(tree.orgs.pop(node.stat.path), node.digest)
         return len(gone)
 
+    async def move(
+        self, session: str, source: str, target: str, *, overwrite: bool, now: str, version: int | None = None
+    ) -> FileStat:
+        """Move a file or a whole directory, and return what is at ``target`` now.
+
+        Raises ``FileError`` as ``filetree.move`` says.
+        """
+        tree = self._tree(session)
+        org = tree.orgs.get(target)
+        stat, old = filetree.move(tree, source, target, overwrite=overwrite, now=now, version=version)
+        if old and old.digest:
+            self._blobs.let_go(org, old.digest)
+        return stat
+
+    async def read_many(self, session: str, paths: Sequence[str]) -> Sequence[tuple[FileStat, bytes]]:
+        """Return those of ``paths`` that are files, with their content, in the order given."""
+        tree = self._tree(session)
+        found = [node for path in paths if (node := tree.get(path))]
+        return [(node.stat, self._blobs.get(tree.orgs[node.stat.path], node.digest)) for node in found if node.digest]
+
     def drop(self, session: str) -> None:
         """Forget a session that is deleted, and its files."""
         self.sessions.discard(session)
@@ -113,6 +133,17 @@ class Tree:
             self._children.pop(path, None)
             if siblings := self._children.get(parent_of(path)):
                 siblings.discard(path)
+
+    def move(self, source: str, target: str, *, version: int, now: str) -> None:
+        """Put the row at ``source``, and all below it, to ``target``."""
+        nodes = [self._nodes[source], *self.descendants(source)]
+        orgs = {node.stat.path: self.orgs.pop(node.stat.path) for node in nodes if node.digest}
+        self.remove([node.stat.path for node in nodes])
+        for node in nodes:
+            new = filetree.moved(node, source, target, version=version, now=now)
+            self.put(new)
+            if node.digest:
+                self.orgs[new.stat.path] = orgs[node.stat.path]
 
 
 class Blobs:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
-from sqlalchemy import ColumnElement, Connection, RowMapping, delete, exists, insert, select, update
+from sqlalchemy import ColumnElement, Connection, RowMapping, delete, exists, func, insert, literal, select, update
 
 from capset.definitions.files import FileStat, parent_of
 from capset.stores.filetree import Node
@@ -54,10 +54,8 @@ class Rows:
         return self._select(files.c.parent == path)
 
     def descendants(self, path: str) -> Sequence[Node]:
-        """Return all rows below a directory: a range of paths, since ``0`` is the character after ``/``."""
-        if path == "/":
-            return self._select(files.c.path > "/")
-        return self._select((files.c.path > f"{path}/") & (files.c.path < f"{path}0"))
+        """Return all rows below a directory."""
+        return self._select(_below(path))
 
     def remove(self, paths: Sequence[str]) -> None:
         """Remove the rows at these paths."""
@@ -65,6 +63,18 @@ class Rows:
             at = files.c.path.in_(paths[start : start + _CHUNK])
             self._free(at)
             self._connection.execute(delete(files).where(self._session, at))
+
+    def move(self, source: str, target: str, *, version: int, now: str) -> None:
+        """Put the row at ``source``, and all below it, to ``target``: two statements, however much is below it."""
+        new = {"version": version, "modified_at": now}
+        at = update(files).where(self._session, files.c.path == source)
+        self._connection.execute(at.values(path=target, parent=parent_of(target), **new))
+        # Their parents lie at the source or below it. The engine measures the prefix, since it knows how texts lie.
+        place, holder = (
+            literal(target) + func.substr(column, func.length(source) + 1) for column in (files.c.path, files.c.parent)
+        )
+        below = update(files).where(self._session, _below(source))
+        self._connection.execute(below.values(path=place, parent=holder, **new))
 
     def remove_all(self) -> None:
         """Remove every row, with the content that nobody else refers to."""
@@ -78,6 +88,16 @@ class Rows:
         of = (files.c.org == blobs.c.org) & (files.c.digest == blobs.c.digest)
         asked = select(blobs.c.content).select_from(files.join(blobs, of))
         return self._connection.execute(asked.where(self._session, files.c.path == path)).scalar_one()
+
+    def contents(self, paths: Sequence[str]) -> Mapping[str, tuple[FileStat, bytes]]:
+        """Return those of these paths that are files, with their content."""
+        of = (files.c.org == blobs.c.org) & (files.c.digest == blobs.c.digest)
+        asked = select(files, blobs.c.content).select_from(files.join(blobs, of)).where(self._session)
+        found: dict[str, tuple[FileStat, bytes]] = {}
+        for start in range(0, len(paths), _CHUNK):
+            rows = self._connection.execute(asked.where(files.c.path.in_(paths[start : start + _CHUNK]))).mappings()
+            found |= {row["path"]: (_node(row).stat, row["content"]) for row in rows}
+        return found
 
     def keep(self, digest: str, content: bytes) -> None:
         """Keep content within the org, unless it is there."""
@@ -100,6 +120,13 @@ class Rows:
     def _select(self, at: ColumnElement[bool]) -> list[Node]:
         found = self._connection.execute(select(files).where(self._session, at)).mappings()
         return [_node(row) for row in found]
+
+
+def _below(path: str) -> ColumnElement[bool]:
+    """Return what holds of the paths below one: a range of them, since ``0`` is the character after ``/``."""
+    if path == "/":
+        return files.c.path > "/"
+    return (files.c.path > f"{path}/") & (files.c.path < f"{path}0")
 
 
 def _node(row: RowMapping) -> Node:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from collections.abc import Sequence
 from typing import Final
 
 from sqlalchemy import Connection, select
@@ -77,6 +78,28 @@ class SqlFiles:
             return len(gone)
 
         return await self._writer.write(write)
+
+    async def move(
+        self, session: str, source: str, target: str, *, overwrite: bool, now: str, version: int | None = None
+    ) -> FileStat:
+        """Move a file or a whole directory, and return what is at ``target`` now.
+
+        Raises ``FileError`` as ``filetree.move`` says.
+        """
+
+        def write(connection: Connection) -> FileStat:
+            rows = Rows(connection, session)
+            stat, _ = filetree.move(rows, source, target, overwrite=overwrite, now=now, version=version)
+            rows.let_go()
+            return stat
+
+        return await self._writer.write(write)
+
+    async def read_many(self, session: str, paths: Sequence[str]) -> Sequence[tuple[FileStat, bytes]]:
+        """Return those of ``paths`` that are files, with their content, in the order given."""
+        asked = tuple(paths)
+        found = await self._reader.read(lambda connection: Rows(connection, session).contents(asked))
+        return [found[path] for path in asked if path in found]
 
 
 async def _sha256(content: bytes) -> str:
