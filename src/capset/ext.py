@@ -12,7 +12,7 @@ from capset.definitions.retries import Retry
 from capset.definitions.roles import Roles
 from capset.definitions.schema_tools import schema_tool
 from capset.definitions.secrets import Secrets
-from capset.errors import FileError, StateError, TransientError
+from capset.errors import FileError, StateError, TransientError, VersionMismatch
 from capset.fingerprint.checkpoints import Checkpoint
 from capset.fingerprint.signing import CheckpointKey, PublicKey
 from capset.kernel.actions import ActionRegistry, ActionResult, ExecutionContext
@@ -76,6 +76,7 @@ __all__ = [
     "TurnEnded",
     "TurnFailed",
     "TurnStarted",
+    "VersionMismatch",
     "in_thread",
     "normalise_path",
     "schema_tool",

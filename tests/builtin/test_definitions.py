@@ -31,6 +31,8 @@ EXPECTED = {
         {
             "read_file": ("read", READ),
             "write_file": ("write", WRITE),
+            "edit_file": ("write", READ | WRITE),
+            "move_file": ("write", WRITE),
             "list_directory": ("read", READ),
             "grep_files": ("read", READ),
             "delete_file": ("destructive", WRITE),

@@ -77,11 +77,20 @@ EXAMPLES: dict[Capability[Any, Any], Examples] = {
     session_file_system: {
         "read_file": [
             with_files(path="/in/notes.txt", offset=1, limit=1),
+            with_files(path="/in/notes.txt", offset=1, limit=5, unit="characters"),
             with_files(path="/in/photo.bin"),
         ],
         "write_file": [
             {"path": "/out/a.txt", "content": "new"},
-            {"path": "/out/b", "content": "AAEC", "encoding": "base64"},
+            {"path": "/out/b", "content": "AAEC", "encoding": "base64", "version": 0},
+        ],
+        "edit_file": [
+            with_files(path="/in/notes.txt", old_text="two", new_text="2"),
+            with_files(path="/in/notes.txt", old_text="two", new_text="", replace_all=True),
+        ],
+        "move_file": [
+            with_files(source="/in/notes.txt", target="/out/notes.txt"),
+            with_files(source="/in/notes.txt", target="/in/photo.bin", overwrite=True),
         ],
         "list_directory": [{}, with_files(path="/in", recursive=True)],
         "grep_files": [with_files(pattern="t[a-z]+", path_pattern="*.txt", context_lines=1, max_matches=1)],

@@ -102,6 +102,14 @@ class Context(Protocol):
         ...
 
     @property
+    def result_bytes(self) -> int:
+        """How many bytes of a result, as JSON, a model is given. A tool that can give parts keeps its own below (G26).
+
+        It is the same for every caller, so that a call gives the same through every door.
+        """
+        ...
+
+    @property
     def workspace(self) -> Path | None:
         """The one folder of the host's that tools may read, resolved; ``None`` where the kernel has none."""
         ...

@@ -99,6 +99,11 @@ class CallContext:
         return self._origin.place.files
 
     @property
+    def result_bytes(self) -> int:
+        """How many bytes of a result, as JSON, a model is given."""
+        return self._origin.place.world.governance.result_bytes
+
+    @property
     def workspace(self) -> Path | None:
         """The one folder of the host's that tools may read, resolved; ``None`` where the kernel has none."""
         return self._origin.place.world.workspace
