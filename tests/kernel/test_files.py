@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from capset import Agent, Capability, Context, Kernel, Principal, tool
-from capset.errors import FileError
+from capset.definitions.governance import Governance
+from capset.errors import FileError, QuotaExceeded
 from tests.kernel.support import opened
 
 
@@ -114,3 +115,21 @@ async def test_many_files_are_read_with_what_is_mounted_and_without_what_it_cove
             assert list(await over.files.read_many(["/docs"])) == []
             with pytest.raises(FileError, match="absolute"):
                 await over.files.read_many(["a"])
+
+
+@pytest.mark.spec("C18", "P25")
+async def test_what_is_mounted_is_outside_the_quota(store: str) -> None:
+    agent = Agent("one", files={"/docs/guide": "x" * 100, "/docs/raw": "x" * 100})
+    governance = Governance(file_bytes=10, session_bytes=10, session_files=1)
+    async with opened(agent, store=store, governance=governance) as desk:
+        files = desk.session.files
+        await files.write("/docs/own", b"x" * 10)
+        with pytest.raises(QuotaExceeded, match="has 1 files, this needs 1 more, and the limit is 1"):
+            await files.write("/docs/new", b"")
+        with pytest.raises(QuotaExceeded, match="'/docs/own' would be 11 bytes long, and a file is at most 10"):
+            await files.write("/docs/own", b"x" * 11)
+        with pytest.raises(QuotaExceeded, match="has 1 directories, this needs 1 more"):
+            await files.move("/docs/own", "/new/own")
+        stat = await files.stat("/docs/guide")
+        assert stat is not None
+        assert (stat.version, stat.is_readonly) == (0, True)

@@ -6,15 +6,50 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from capset.errors import FileError
+from capset.errors import DefinitionError, FileError
 
 MAX_PATH_BYTES: Final = 1024
 MAX_LEVELS: Final = 64
+FILE_BYTES: Final = 100_000_000
+"""How long a file is at most, unless it is said: 100 MB (spec 5, P25)."""
+SESSION_BYTES: Final = 500_000_000
+"""How long the files of a session are together at most, unless it is said: 500 MB."""
+SESSION_FILES: Final = 10_000
+"""How many files a session has at most, unless it is said."""
+LARGEST_FILE_BYTES: Final = 500_000_000
+"""How long a file may be by whatever quota: half of what SQLite and PostgreSQL hold in one value."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileQuota:
+    """How much may be kept in the files of one session (spec 5, P25). MB are decimal.
+
+    A session has as many directories as it may have files, beside them: a file can make 63 of them. Content counts in
+    full for every file that has it, though the store keeps it once. What is mounted does not count.
+
+    Raises ``DefinitionError`` for what is no whole number, 0 or more, and for ``file_bytes`` above 500 MB.
+    """
+
+    file_bytes: int = FILE_BYTES
+    session_bytes: int = SESSION_BYTES
+    session_files: int = SESSION_FILES
+
+    def __post_init__(self) -> None:
+        for name in ("file_bytes", "session_bytes", "session_files"):
+            value: object = getattr(self, name)
+            if type(value) is not int or value < 0:
+                raise DefinitionError(f"{name} is a whole number, 0 or more; got {value!r:.40}")
+        if self.file_bytes > LARGEST_FILE_BYTES:
+            raise DefinitionError(f"file_bytes is at most {LARGEST_FILE_BYTES:,}; got {self.file_bytes:,}")
 
 
 @dataclass(frozen=True, slots=True)
 class FileStat:
-    """What is known of one file or directory. Times are ISO 8601 UTC; ``version`` grows by one with every write."""
+    """What is known of one file or directory. Times are ISO 8601 UTC.
+
+    ``version`` grows by one with every write. What is new begins one above all that was deleted or moved away in its
+    session, so that a path and a version never stand for two contents.
+    """
 
     path: str
     is_directory: bool
@@ -45,6 +80,7 @@ class Files(Protocol):
         """Create or replace a file, with its parents; return it and whether it is new.
 
         With ``version``, only if the file has just this one, 0 being that of none; else it raises ``VersionMismatch``.
+        Raises ``QuotaExceeded`` for more than a ``FileQuota`` allows; what makes nothing grow is always taken.
         """
         ...
 
@@ -65,8 +101,8 @@ class Files(Protocol):
     async def move(self, source: str, target: str, *, overwrite: bool = False, version: int | None = None) -> FileStat:
         """Move a file, or a directory with all below it, and return what is at ``target`` now; its parents are made.
 
-        It is as if each entry were written anew and deleted where it was: ``modified_at`` is now, and ``version`` is
-        higher than any that the entry or a file at its new path has had; ``created_at`` is kept. ``version`` given is
+        Each entry's ``created_at`` is kept; all else is as if it were deleted where it was and then written anew:
+        ``modified_at`` is now, and ``version`` that of a new file, or of a replaced one the next. ``version`` given is
         as for ``write``, that of the source.
 
         Raises ``FileError`` if there is nothing at ``source`` (404), something at ``target`` (409) unless both are

@@ -13,7 +13,7 @@ from capset.errors import FileError
 from capset.kernel.world import World
 
 _NEVER: Final = "1970-01-01T00:00:00.000000Z"
-"""The time of what was there from the beginning."""
+"""The time of what was there from the beginning; its version is 0, which nothing has that was written."""
 
 
 class SessionFiles:
@@ -54,13 +54,14 @@ class SessionFiles:
         """Create or replace a file, with its parents; return it and whether it is new.
 
         With ``version``, only if the file has just this one, 0 being that of none; else it raises ``VersionMismatch``.
+        Raises ``QuotaExceeded`` for more than the kernel's governance allows.
         """
         place, now = normalise_path(path), iso(self._world.clock.time_ns())
         if place in self._folders:
             raise FileError(f"{place!r} is a directory")
         self._refuse_mounted(place, *_folders(place))
-        files = self._world.store.files
-        return await files.write(self._session, place, content, org=self._org, now=now, version=version)
+        files, quota = self._world.store.files, self._world.governance.file_quota
+        return await files.write(self._session, place, content, org=self._org, now=now, version=version, quota=quota)
 
     async def list(self, path: str = "/", *, recursive: bool = False) -> list[FileStat]:
         """Return a directory's entries, directories first, then by name; all below it, by path, when recursive."""
@@ -106,8 +107,11 @@ class SessionFiles:
             raise FileError(f"{before!r} holds read-only files and cannot be moved")
         if after in self._folders and before not in (after, "/"):
             raise FileError(f"there is a directory {after!r} already", code="file_exists", status=409)
-        files, now = self._world.store.files, iso(self._world.clock.time_ns())
-        return await files.move(self._session, before, after, overwrite=overwrite, now=now, version=version)
+        files, quota = self._world.store.files, self._world.governance.file_quota
+        now = iso(self._world.clock.time_ns())
+        return await files.move(
+            self._session, before, after, overwrite=overwrite, now=now, version=version, quota=quota
+        )
 
     async def read_many(self, paths: Sequence[str]) -> Sequence[tuple[FileStat, bytes]]:
         """Return those of ``paths`` that are files, with their content, in the order given."""
@@ -134,7 +138,7 @@ class SessionFiles:
         return any(folder in self._mounts for folder in _folders(place))
 
     def _file(self, place: str, content: bytes) -> FileStat:
-        return FileStat(place, False, len(content), 1, _NEVER, _NEVER, is_readonly=True)
+        return FileStat(place, False, len(content), 0, _NEVER, _NEVER, is_readonly=True)
 
     def _refuse_mounted(self, *places: str) -> None:
         for place in places:

@@ -1,7 +1,8 @@
 """The rules of a session's files, once for every store: pure functions over the rows of one session (spec 5, P22–P25).
 
 Paths arrive normalised. Every function checks everything before it changes anything, so that a store without
-transactions is never left half done. ``/`` is always there and has no row.
+transactions is never left half done. ``/`` is always there and is no row of these; with it is kept how far the versions
+have come of what is there no more.
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
-from capset.definitions.files import MAX_LEVELS, MAX_PATH_BYTES, FileStat, parent_of
+from capset.definitions.files import MAX_LEVELS, MAX_PATH_BYTES, FileQuota, FileStat, parent_of
 from capset.errors import FileError, VersionMismatch
+from capset.stores.base.files import STANDARD
+from capset.stores.fileroom import Growth, Usage, check_room
 
 ROOT: Final = FileStat(
     path="/",
@@ -49,6 +52,18 @@ class Rows(Protocol):
 
     def descendants(self, path: str) -> Sequence[Node]:
         """Return all rows below a directory, in any order."""
+        ...
+
+    def usage(self) -> Usage:
+        """Return what there is in all."""
+        ...
+
+    def gone(self) -> int:
+        """Return the highest version of all that went; 0 if nothing did."""
+        ...
+
+    def went(self, version: int) -> None:
+        """Keep that something went that had this version."""
         ...
 
     def remove(self, paths: Sequence[str]) -> None:
@@ -98,12 +113,20 @@ def listing(rows: Rows, path: str, *, recursive: bool) -> list[FileStat]:
 
 
 def write(
-    rows: Rows, path: str, *, digest: str, size: int, now: str, version: int | None = None
+    rows: Rows,
+    path: str,
+    *,
+    digest: str,
+    size: int,
+    now: str,
+    version: int | None = None,
+    quota: FileQuota = STANDARD,
 ) -> tuple[FileStat, Node | None]:
     """Create or replace a file, with its parents. Return it, and the row that it replaced.
 
-    Raises ``FileError`` if ``path`` is a directory or read-only, or a parent is a file or read-only, and
-    ``VersionMismatch`` if the file has another version than the one expected, 0 where there is none.
+    Raises ``FileError`` if ``path`` is a directory or read-only, or a parent is a file or read-only,
+    ``VersionMismatch`` if the file has another version than the one expected, 0 where there is none, and
+    ``QuotaExceeded`` where there is no room.
     """
     if path == "/":
         raise FileError("'/' is a directory, not a file")
@@ -114,9 +137,10 @@ def write(
             raise FileError(f"{path!r} is a directory, not a file")
         _refuse_readonly("write", path, old)
     _check_version(path, old, version)
-    for parent in missing:
-        rows.put(Node(FileStat(parent, True, 0, 1, now, now), None))
-    version, created_at = (old.stat.version + 1, old.stat.created_at) if old else (1, now)
+    check_room(quota, Growth(path, size, old.stat.size_bytes if old else None, len(missing)), rows.usage)
+    first = rows.gone() + 1 if missing or not old else 0
+    _make(rows, missing, first, now)
+    version, created_at = (old.stat.version + 1, old.stat.created_at) if old else (first, now)
     new = FileStat(path, False, size, version, created_at, now)
     rows.put(Node(new, digest))
     return new, old
@@ -141,11 +165,20 @@ def delete(rows: Rows, path: str, *, recursive: bool, version: int | None = None
     for node in (*above, *gone):
         _refuse_readonly("delete", path, node)
     rows.remove([node.stat.path for node in gone])
+    if gone:
+        rows.went(max(node.stat.version for node in gone))
     return gone
 
 
 def move(
-    rows: Rows, source: str, target: str, *, overwrite: bool, now: str, version: int | None = None
+    rows: Rows,
+    source: str,
+    target: str,
+    *,
+    overwrite: bool,
+    now: str,
+    version: int | None = None,
+    quota: FileQuota = STANDARD,
 ) -> tuple[FileStat, Node | None]:
     """Move a file or a whole directory. Return what is at ``target`` now, and the row of the file that it replaced.
 
@@ -171,13 +204,15 @@ def move(
         _refuse_readonly("overwrite", target, old)
     for node in below:
         _refuse_unfit(source, target, f"{target}{node.stat.path[len(source) :]}")
-    for parent in missing:
-        rows.put(Node(FileStat(parent, True, 0, 1, now, now), None))
+    check_room(quota, Growth(target, directories=len(missing)), rows.usage)
+    rows.went(max(node.stat.version for node in (top, *below)))
+    first = rows.gone() + 1
+    _make(rows, missing, first, now)
     if old:
         rows.remove([target])
-    newest = max(node.stat.version for node in (top, *below, *([old] if old else [])))
-    rows.move(source, target, version=newest + 1, now=now)
-    return moved(top, source, target, version=newest + 1, now=now).stat, old
+    new = moved(top, source, target, version=old.stat.version + 1 if old else first, now=now)
+    rows.move(source, target, version=new.stat.version, now=now)
+    return new.stat, old
 
 
 def moved(node: Node, source: str, target: str, *, version: int, now: str) -> Node:
@@ -198,6 +233,11 @@ def _missing_parents(rows: Rows, verb: str, path: str) -> Sequence[str]:
             raise FileError(f"cannot {verb} {path!r}: {parent!r} is a file, not a directory")
         _refuse_readonly(verb, path, node)
     return missing
+
+
+def _make(rows: Rows, directories: Sequence[str], version: int, now: str) -> None:
+    for path in directories:
+        rows.put(Node(FileStat(path, True, 0, version, now, now), None))
 
 
 def _taken(path: str, *, is_file: bool, both: bool) -> FileError:
