@@ -14,6 +14,7 @@ from capset import Agent, Capability, compose
 
 READ, WRITE = frozenset({"session_files:read"}), frozenset({"session_files:write"})
 KEEP, FIND = frozenset({"memory:write"}), frozenset({"memory:read"})
+RESEARCH = frozenset({"research:write"})
 NONE = frozenset[str]()
 MEMORY = {"remember": ("write", KEEP), "recall": ("read", FIND), "forget": ("destructive", KEEP)}
 EXPECTED = {
@@ -50,6 +51,16 @@ EXPECTED = {
     "http": ("globe", "Network", {"http_get": ("read", frozenset({"http:read"}))}),
     "memory": ("brain", "Memory", MEMORY),
     "memory:user": ("brain", "Memory", MEMORY),
+    "research": (
+        "search",
+        "AI",
+        {
+            "research_note": ("write", RESEARCH),
+            "research_fetch": ("write", RESEARCH | {"http:read"}),
+            "research_search": ("read", RESEARCH),
+            "research_report": ("read", RESEARCH),
+        },
+    ),
     "email": ("mail", "Communication", {"email_send": ("external", frozenset({"email:send"}))}),
 }
 WITHOUT_INSTRUCTIONS = {"noop", "current_time"}
