@@ -102,7 +102,7 @@ def test_numbers_in_brackets_are_citations_where_they_look_like_it(text: str, nu
     [
         ([1], 0, r"there is no source \[1\]; none is gathered yet: research_fetch one first"),
         ([2, 1], 1, r"there is no source \[2\]; there is \[1\] alone"),
-        ([9, 0, 3], 3, r"there is no source \[0\]\[9\]; there is \[1\] to \[3\]"),
+        ([9, 0, 3], 3, r"there is no source \[0\]\[9\]; there are \[1\] to \[3\]"),
     ],
 )
 def test_a_number_that_no_source_has_is_refused(numbers: list[int], count: int, message: str) -> None:

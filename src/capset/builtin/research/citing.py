@@ -32,7 +32,7 @@ def check_known(numbers: Iterable[int], known: Sequence[Source]) -> None:
         return
     there = "none is gathered yet: research_fetch one first"
     if known:
-        there = "there is " + ("[1] alone" if len(known) == 1 else f"[1] to [{len(known)}]")
+        there = "there is [1] alone" if len(known) == 1 else f"there are [1] to [{len(known)}]"
     raise ToolError(f"there is no source {citation(unknown)}; {there}", code="unknown_source")
 
 
