@@ -171,12 +171,13 @@ class Tree:
     def move(self, source: str, target: str, *, version: int, now: str) -> None:
         """Put the row at ``source``, and all below it, to ``target``."""
         nodes = [self._nodes[source], *self.descendants(source)]
-        orgs = {node.stat.path: self.orgs.pop(node.stat.path) for node in nodes if node.digest}
-        self.remove([node.stat.path for node in nodes])
+        paths = [node.stat.path for node in nodes]
+        orgs = {path: self.orgs.pop(path) for path in paths if path in self.orgs}
+        self.remove(paths)
         for node in nodes:
             new = filetree.moved(node, source, target, version=version, now=now)
             self.put(new)
-            if node.digest:
+            if node.stat.path in orgs:
                 self.orgs[new.stat.path] = orgs[node.stat.path]
 
     def _count(self, node: Node | None, sign: int) -> None:
