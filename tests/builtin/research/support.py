@@ -24,6 +24,12 @@ async def stored_texts(ctx: Context) -> list[str]:
     return [one.text for one in await ctx.documents(texts).recent(1_000)][::-1]
 
 
+@tool
+async def leave_behind(ctx: Context, text: str) -> None:
+    """Keep a text that nothing names, as a process does that dies at the wrong moment."""
+    await ctx.documents(texts).add(text)
+
+
 @tool(effect="read")
 async def every_source(ctx: Context) -> list[Source]:
     """Return the sources as code of other capabilities has them."""
@@ -87,7 +93,7 @@ async def study(
     async with server({"/tea": TEA, "/coffee": COFFEE, **{f"/{name}": page for name, page in pages.items()}}) as made:
         allowed = web_fetch.with_config(WebFetchConfig(allow=(f"127.0.0.1:{made.port}",)))
         uses = [allowed, research.with_config(config)]
-        agent = Agent("scholar", uses=uses, tools=[stored_texts, every_source])
+        agent = Agent("scholar", uses=uses, tools=[stored_texts, every_source, leave_behind])
         async with (
             Kernel(store, clock=clock) as kernel,
             kernel.open(agent, principal=Principal("ada", permissions=permissions)) as session,

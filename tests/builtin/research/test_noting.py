@@ -10,7 +10,7 @@ import pytest
 from capset import ToolError
 from capset.builtin.research import ResearchConfig
 from capset.errors import InvalidArguments, PermissionDenied
-from tests.builtin.research.support import study
+from tests.builtin.research.support import leave_behind, study
 
 REPORT = """\
 # How hot?
@@ -93,6 +93,14 @@ async def test_search_finds_notes_and_passages_with_what_to_cite() -> None:
         assert await here.search("brewed", limit=2) == hits[:2]
         assert (await here.search("brewed green"))[0]["citation"] == "[1]"
         assert await here.search("unheard of") == []
+
+
+async def test_a_text_that_a_crash_left_behind_is_never_found() -> None:
+    async with study() as here:
+        await here.session.call(leave_behind, text="Nobody's tea is brewed.")
+        await here.fetch("/tea")
+        assert [hit["citation"] for hit in await here.search("nobody tea brewed")] == ["[1]"]
+        assert "Nobody" not in (await here.report())["report"]
 
 
 @pytest.mark.spec("P18")
