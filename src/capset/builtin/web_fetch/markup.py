@@ -74,12 +74,16 @@ def after_aside(html: str, at: int) -> int:
     return end + 1 if end >= 0 else len(html)
 
 
-def code_of(html: str, first: int, last: int, end: int) -> str:
-    """Return what stands in a ``<pre>`` whose tag and content end where it is said, without the markup in it."""
-    lead = html[first : min(last, first + 1_000)] + html[last : min(end, last + 1_000)].partition(">")[0]
-    language = _LANGUAGE.search(lead)
+def language_of(html: str, first: int, last: int) -> str | None:
+    """Return the language that a ``<pre>``, or a ``<code>`` at its beginning, says by its class."""
+    lead = html[first : min(last, first + 1_000)] + html[last : last + 1_000].partition(">")[0]
+    found = _LANGUAGE.search(lead)
+    return found[1] if found else None
+
+
+def code_of(html: str, at: int, end: int, language: str | None) -> str:
+    """Return a part of a page as code: without the markup in it, and with its white space."""
     parts: list[str] = []
-    at = last
     while match := MARKUP.search(html, at, end):
         parts.append(html[at : match.start()])
         if match[1] is None and match[3] is None:
@@ -90,4 +94,4 @@ def code_of(html: str, first: int, last: int, end: int) -> str:
                 parts.append("\n")
     parts.append(html[at:end])
     text = "".join(parts).replace("<", "&lt;")
-    return f'<pre><code class="language-{language[1]}">{text}</code></pre>' if language else f"<pre>{text}</pre>"
+    return f'<pre><code class="language-{language}">{text}</code></pre>' if language else f"<pre>{text}</pre>"

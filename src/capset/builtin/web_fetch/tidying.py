@@ -8,7 +8,7 @@ here, in one pass whose time grows with the length of the page.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Final
 
 from capset.builtin.web_fetch.elements import CELLS, EMPHASIS, ENDS, RAW, UNREAD, WRAPPERS, WRITTEN
@@ -19,6 +19,7 @@ from capset.builtin.web_fetch.markup import (
     attributes,
     code_of,
     is_hidden,
+    language_of,
     number_of,
     quoted,
     says_hidden,
@@ -26,8 +27,8 @@ from capset.builtin.web_fetch.markup import (
 from capset.builtin.web_fetch.stack import NOTHING, Element, Open
 from capset.builtin.web_fetch.tables import Columns
 
-MAX_TAGS: Final = 200_000
-"""How many elements of a page are converted."""
+MAX_TAGS: Final = 300_000
+"""How many tags of a page are read, and how many parts, tags and texts, are written for them."""
 
 PIECE_TAGS: Final = 4_000
 PIECE_CHARACTERS: Final = 128_000
@@ -44,7 +45,7 @@ _CELLS: Final = {name: Element(f"<{name}>", f"</{name}>") for name in CELLS}
 
 
 class TooLargeError(Exception):
-    """The page has more elements than are converted."""
+    """The page has more tags than are read."""
 
 
 class Page:
@@ -57,33 +58,28 @@ class Page:
         """The open tables; None for one that only lays out others, whose cells are read as blocks."""
         self._endings: dict[str, re.Pattern[str]] = {}
         self._endless: set[str] = set()
+        self._code: tuple[int, int, int] | None = None
+        """Of code that is to be read: where its attributes begin, itself, and its end."""
 
     def pieces(self) -> Iterator[str]:
         """Yield the page as pieces of well-formed HTML, to be converted one by one.
 
         Raises:
-            TooLargeError: after the last piece, when the page has more than ``MAX_TAGS`` elements.
+            TooLargeError: after the last piece, when the page has more than ``MAX_TAGS``.
         """
         html, size, search, opened = self._html, len(self._html), MARKUP.search, self._open
-        out, names, tables, written_as = opened.out, opened.names, self._tables, WRITTEN
+        out, written_as = opened.out, WRITTEN
         at = began = written = 0
-        while True:
+        for _ in range(MAX_TAGS):
             match = search(html, at)
             upto = match.start() if match else size
-            while upto - at > PIECE_CHARACTERS:
-                middle = at + PIECE_CHARACTERS
-                space = max(html.rfind(" ", at, middle), html.rfind("\n", at, middle))
-                self._text(html[at : (middle := space if space > at else middle)])
-                yield opened.cut()
-                at = began = middle
+            if upto - at > PIECE_CHARACTERS:
+                at = began = yield from self._cut_text(at, upto)
             if upto > at:
-                text = html[at:upto]
-                if tables or "<" in text:
-                    self._text(text)
-                else:
-                    out.append(text)
+                self._text(html[at:upto])
             if match is None:
-                break
+                yield opened.cut()
+                return
             start, inner, end = match.groups()
             if end:
                 at = match.end()
@@ -94,17 +90,46 @@ class Page:
             elif start:
                 name = start if start in written_as else start.lower()
                 at = self._start(name, match) if inner is None else self._whole(name, inner, match)
+                if self._code:
+                    at = began = yield from self._cut_code(*self._code)
             else:
                 at = after_aside(html, upto)
-            if len(out) > PIECE_TAGS or at - began > PIECE_CHARACTERS:
-                large = len(out) > 3 * PIECE_TAGS or at - began > 3 * PIECE_CHARACTERS
-                if large or WRAPPERS.issuperset(names):
-                    written += len(out)
-                    yield opened.cut()
-                    began = at
-                    if written > MAX_TAGS:
-                        raise TooLargeError
+            if (len(out) > PIECE_TAGS or at - began > PIECE_CHARACTERS) and self._may_cut(at - began):
+                written += len(out)
+                yield opened.cut()
+                began = at
+                if written > MAX_TAGS:
+                    break
         yield opened.cut()
+        raise TooLargeError
+
+    def _may_cut(self, read: int) -> bool:
+        """Return whether a piece that is large enough may end here, after so many characters."""
+        opened = self._open
+        large = len(opened.out) > 3 * PIECE_TAGS or read > 3 * PIECE_CHARACTERS
+        return large or WRAPPERS.issuperset(opened.names)
+
+    def _cut_text(self, at: int, upto: int) -> Generator[str, None, int]:
+        """Yield pieces of a long text; return where the last one ended."""
+        while upto - at > PIECE_CHARACTERS:
+            middle = at + PIECE_CHARACTERS
+            space = max(self._html.rfind(" ", at, middle), self._html.rfind("\n", at, middle))
+            self._text(self._html[at : (middle := space if space > at else middle)])
+            yield self._open.cut()
+            at = middle
+        return at
+
+    def _cut_code(self, first: int, at: int, end: int) -> Generator[str, None, int]:
+        """Write code, in pieces if it is long; return where to read on."""
+        self._code = None
+        language = language_of(self._html, first, at)
+        while end - at > PIECE_CHARACTERS:
+            upto = self._html.rfind("\n", at, at + PIECE_CHARACTERS) + 1 or at + PIECE_CHARACTERS
+            self._open.out.append(code_of(self._html, at, upto, language))
+            yield self._open.cut()
+            at = upto
+        self._open.out.append(code_of(self._html, at, end, language))
+        return end
 
     def _text(self, text: str) -> None:
         if self._tables and not text.isspace():
@@ -165,7 +190,7 @@ class Page:
         if name == "a":
             self._link(attributes(self._html, first, end))
         elif name == "pre":
-            return self._code(first, end)
+            self._preformatted(first, end)
         elif name == "img":
             self._image(attributes(self._html, first, end))
         elif name == "ol":
@@ -230,13 +255,11 @@ class Page:
         text = quoted(" ".join(found.get("alt", "").split()))
         self._open.out.append(f'<img src="{quoted(address)}" alt="{text}">' if address else text)
 
-    def _code(self, first: int, end: int) -> int:
-        beyond = self._beyond("pre", end)
-        if beyond is None:
+    def _preformatted(self, first: int, end: int) -> None:
+        if beyond := self._beyond("pre", end):
+            self._code = first, end, beyond[0]
+        else:
             self._open.push("pre", _BLOCK)
-            return end
-        self._open.out.append(code_of(self._html, first, end, beyond[0]))
-        return beyond[1]
 
     def _beyond(self, name: str, at: int) -> tuple[int, int] | None:
         """Return from where to where the end of an element stands in which none is looked for; None without one."""
