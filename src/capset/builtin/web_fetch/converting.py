@@ -52,4 +52,5 @@ def _convert(piece: str, options: ConversionOptions) -> str:
 
 def _tidied(text: str) -> str:
     """Return a text without white space at the ends of its lines, and with no more than one empty line in a row."""
-    return _NEWLINES.sub("\n\n", "\n".join([line.rstrip() for line in text.split("\n")])).strip("\n")
+    text = "\n".join([line.rstrip() for line in text.split("\n")])
+    return (_NEWLINES.sub("\n\n", text) if "\n\n\n" in text else text).strip("\n")
