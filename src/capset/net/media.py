@@ -69,10 +69,17 @@ def codec_named(label: str) -> str | None:
     return _codecs().get(re.sub("[^a-z0-9]", "", label[:40].lower()))
 
 
-def codec_of(content_type: str) -> str | None:
-    """Return the codec of the ``charset`` that a header's value says, if it says one that is known."""
+def codec_of(content_type: str, beginning: bytes = b"") -> str | None:
+    """Return the codec of the ``charset`` that a header's value says, if it says one that is known.
+
+    Of UTF-16 and UTF-32 the ``beginning`` of the text tells the order of bytes; without a mark there the little end
+    comes first.
+    """
     said = _CHARSET.search(content_type)
-    return codec_named(said[1]) if said else None
+    codec = codec_named(said[1]) if said else None
+    if codec in ("utf-16", "utf-32") and not beginning.startswith((b"\xff\xfe", b"\xfe\xff", b"\0\0\xfe\xff")):
+        return f"{codec}-le"
+    return codec
 
 
 def every_codec() -> tuple[str, ...]:

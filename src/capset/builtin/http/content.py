@@ -45,7 +45,7 @@ def content_of(data: bytes, content_type: str, *, is_cut: bool) -> Content:
 
 def _text(data: bytes, media_type: str, content_type: str, *, is_cut: bool) -> str | None:
     if is_text(media_type):
-        decoder = codecs.getincrementaldecoder(codec_of(content_type) or _UTF_8)("replace")
+        decoder = codecs.getincrementaldecoder(codec_of(content_type, data[:4]) or _UTF_8)("replace")
         return decoder.decode(data, final=not is_cut)  # a cut may go through a letter
     if media_type not in _UNKNOWN or b"\0" in data:
         return None

@@ -20,9 +20,7 @@ _FALLBACK: Final = "cp1252"
 _UTF_8: Final = "utf-8-sig"
 _MARKS: Final = (
     (b"\xef\xbb\xbf", _UTF_8),
-    (b"\xff\xfe\0\0", "utf-32"),
-    (b"\0\0\xfe\xff", "utf-32"),
-    (b"\xff\xfe", "utf-16"),
+    (b"\xff\xfe", "utf-16"),  # and UTF-32, which read so has the same letters with NULs between them
     (b"\xfe\xff", "utf-16"),
 )
 _XML_16: Final = ((b"<\0?\0x\0", "utf-16-le"), (b"\0<\0?\0x", "utf-16-be"))
@@ -68,11 +66,11 @@ def _codec(data: bytearray, content_type: str, *, is_marked_up: bool, is_cut: bo
     for mark, codec in _MARKS:
         if data.startswith(mark):
             return codec
-    said = codec_of(content_type)
-    if said is not None and (said != _UTF_8 or _may_be_utf8(data)):
+    said = codec_of(content_type, bytes(data[:4]))
+    if said is not None and (said != _UTF_8 or _may_be_utf8(data, is_cut=is_cut)):
         return said
     said = said_inside(bytes(data[:_PRESCAN])) if is_marked_up else None
-    if said is not None and (said != _UTF_8 or _may_be_utf8(data)):
+    if said is not None and (said != _UTF_8 or _may_be_utf8(data, is_cut=is_cut)):
         return said
     return _UTF_8 if _is_utf8(data, is_cut=is_cut) else _guessed(data)
 
@@ -113,13 +111,14 @@ def _possible(label: str) -> str | None:
     return _UTF_8 if codec and codec.startswith(("utf-16", "utf-32")) else codec
 
 
-def _may_be_utf8(data: bytearray) -> bool:
+def _may_be_utf8(data: bytearray, *, is_cut: bool) -> bool:
     """Whether more letters beyond ASCII are right than wrong as UTF-8: one wrong byte does not make it another."""
     first = _NOT_ASCII.search(data)
     if first is None:
         return True
-    sample = bytes(data[first.start() : first.start() + _LOOKED_AT])
-    text, _ = codecs.utf_8_decode(sample, "replace", False)
+    end = first.start() + _LOOKED_AT
+    sample = bytes(data[first.start() : end])
+    text, _ = codecs.utf_8_decode(sample, "replace", end >= len(data) and not is_cut)
     wrong = text.count("\ufffd") - sample.count("\ufffd".encode())
     beyond = len(text) - len(text.encode("ascii", "ignore"))
     return wrong <= beyond - wrong

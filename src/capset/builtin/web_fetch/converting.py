@@ -24,19 +24,20 @@ _NEWLINES: Final = re.compile(r"\n{3,}")
 
 def converted(html: str, base: str, options: ConversionOptions) -> str:
     """Convert a page; ``base`` is its address. What ends in ``CUT`` is its beginning only."""
-    parts: list[str] = []
+    made = bytearray()  # in UTF-8, since one wide letter would make four bytes of every letter of a text
     length = 0
     try:
         for piece in Page(html, Links(base)).pieces():
             if part := _tidied(_convert(piece, options)):
-                parts.append(part)
+                made += b"\n\n" if made else b""
                 length += len(part) + 2
                 if length > MAX_CONVERTED:
-                    parts[-1] = part[: MAX_CONVERTED - length] + CUT
+                    made += (part[: MAX_CONVERTED - length] + CUT).encode()
                     break
+                made += part.encode()
     except TooLargeError:
-        parts.append(CUT.lstrip())
-    return "\n\n".join(parts)
+        made += (CUT if made else CUT.lstrip()).encode()
+    return made.decode()
 
 
 def _convert(piece: str, options: ConversionOptions) -> str:
@@ -52,4 +53,5 @@ def _convert(piece: str, options: ConversionOptions) -> str:
 
 def _tidied(text: str) -> str:
     """Return a text without white space at the ends of its lines, and with no more than one empty line in a row."""
-    return _NEWLINES.sub("\n\n", "\n".join([line.rstrip() for line in text.split("\n")])).strip("\n")
+    text = "\n".join([line.rstrip() for line in text.split("\n")])
+    return (_NEWLINES.sub("\n\n", text) if "\n\n\n" in text else text).strip("\n")

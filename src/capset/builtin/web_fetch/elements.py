@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from capset.builtin.web_fetch.stack import Element
+
 UNREAD: Final = frozenset({
     "script", "style", "template", "svg", "iframe", "object", "applet", "audio", "video", "canvas", "select",
     "datalist", "textarea", "title", "noembed", "noframes", "annotation", "annotation-xml",
@@ -22,25 +24,25 @@ WRAPPERS: Final = frozenset({
 })  # fmt: skip
 """They break the text, and mean nothing else."""
 
-_SAME: Final = frozenset({
+EMPHASIS: Final = frozenset({
+    "b", "strong", "i", "em", "s", "strike", "del", "code", "tt", "kbd", "samp", "mark", "q", "a",
+})  # fmt: skip
+"""They run through a line, so they may overlap with others in careless markup."""
+
+_SAME: Final = HEADINGS | {
     "p", "ul", "dl", "dt", "dd", "li", "blockquote", "figcaption", "details", "summary",
     "b", "strong", "i", "em", "s", "del", "code", "kbd", "samp", "mark", "q",
-})  # fmt: skip
+}  # fmt: skip
 
-WRITTEN: Final[Mapping[str, tuple[str, str]]] = {
-    **{name: (f"<{name}>", f"</{name}>") for name in _SAME | HEADINGS},
-    **dict.fromkeys(WRAPPERS, ("<div>", "</div>")),
-    "menu": ("<ul>", "</ul>"),
-    "dir": ("<ul>", "</ul>"),
-    "strike": ("<s>", "</s>"),
-    "tt": ("<code>", "</code>"),
+WRITTEN: Final[Mapping[str, Element]] = {
+    **{name: Element(f"<{name}>", f"</{name}>", droppable=name in EMPHASIS | HEADINGS) for name in _SAME},
+    **dict.fromkeys(WRAPPERS, Element("<div>", "</div>")),
+    "menu": Element("<ul>", "</ul>"),
+    "dir": Element("<ul>", "</ul>"),
+    "strike": Element("<s>", "</s>", droppable=True),
+    "tt": Element("<code>", "</code>", droppable=True),
 }
-"""What is written for an element, at its start and at its end; for one that is not here, nothing."""
-
-EMPHASIS: Final = frozenset(
-    {"b", "strong", "i", "em", "s", "strike", "del", "code", "tt", "kbd", "samp", "mark", "q", "a"}
-)
-"""They run through a line, so they may overlap with others in careless markup."""
+"""What is written for an element; for one that is not here, nothing."""
 
 BLOCKS: Final = WRAPPERS | HEADINGS | {
     "p", "ul", "ol", "menu", "dir", "dl", "dt", "dd", "li", "blockquote", "pre", "table", "details",

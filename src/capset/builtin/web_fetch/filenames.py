@@ -15,7 +15,7 @@ _PARAMETER: Final = re.compile(r';\s*([^\s;="]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"?|(
 _EXTENDED: Final = re.compile(r"([^']{1,40})'[^']*'(.*)", re.DOTALL)
 _FILE: Final = re.compile(r".*[^.]\.(?=[A-Za-z0-9]*[A-Za-z])[A-Za-z0-9]{1,10}", re.DOTALL)
 # Control characters and invisible ones, which make a name look like another; surrogates, and ends of lines.
-_INVISIBLE: Final = frozenset(("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"))
+_INVISIBLE: Final = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))
 
 
 def filename_of(disposition: str, url: str) -> str | None:

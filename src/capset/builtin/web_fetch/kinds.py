@@ -16,10 +16,10 @@ _SAYS_NOTHING: Final = frozenset(
     ("", "*/*", "application/octet-stream", "binary/octet-stream", "application/unknown", "unknown/unknown")
 )
 _LOOKS_LIKE_HTML: Final = re.compile(
-    rb"\s*(?:<!--|(?:<!doctype\s+html|<(?:html|head|body|title|meta|script|style|iframe|table|div|font|h1|p|a|b|br))[\s>/])",
+    rb"(?:\xef\xbb\xbf)?\s*(?:<!--|(?:<!doctype\s+html|<(?:html|head|body|title|meta|script|style|iframe|table|div|font|h1|p|a|b|br))[\s>/])",
     re.IGNORECASE,
 )
-_MARKS: Final = (b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff", b"\0\0\xfe\xff")
+_MARKS: Final = (b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")
 """Byte order marks: what begins with one is text."""
 _MAGIC: Final = re.compile(
     rb"\x89PNG\r\n|\xff\xd8\xff|GIF8[79]a|RIFF.{4}(?:WEBP|WAVE|AVI )|II\*\0|MM\0\*|\x00\x00\x01\x00"  # pictures
@@ -44,15 +44,14 @@ def kind_by_type(media_type: str) -> Kind | None:
 
 def kind_by_look(sample: bytes, media_type: str) -> Kind:
     """Return what the first ``SAMPLE`` bytes of a body look like."""
-    if sample.startswith(_MARKS):
-        return "text"
-    if _MAGIC.match(sample):
-        return "binary"
-    if media_type == "text/plain":  # believed, as far as it can be
-        return "binary" if b"\0" in sample and not _is_utf8(sample) else "text"
-    if _NO_TEXT.search(sample):
-        return "binary"
-    return "html" if _LOOKS_LIKE_HTML.match(sample) else "text"
+    if not sample.startswith(_MARKS):
+        if _MAGIC.match(sample):
+            return "binary"
+        if media_type == "text/plain":  # believed, as far as it can be
+            return "binary" if b"\0" in sample and not _is_utf8(sample) else "text"
+        if _NO_TEXT.search(sample):
+            return "binary"
+    return "html" if media_type != "text/plain" and _LOOKS_LIKE_HTML.match(sample) else "text"
 
 
 def _is_utf8(sample: bytes) -> bool:

@@ -10,7 +10,7 @@ def markdown_of(html: str, base: str) -> str:
 
     Links are absolute, and those to ``javascript:``, ``data:`` and the like are left as their text. There are at most
     two newlines in a row, in code blocks too, and no white space at the end of a line. No markup makes it fail. Of a
-    page with more than ``tidying.MAX_TAGS`` elements, or longer than ``converting.MAX_CONVERTED``, it is the
+    page with more than ``tidying.MAX_TAGS`` tags, or longer than ``converting.MAX_CONVERTED``, it is the
     beginning, followed by ``converting.CUT``.
     """
     from html_to_markdown import ConversionOptions

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from html import unescape
 from typing import Final
 
+_NAME: Final = r"[a-zA-Z][^\s/>]{0,31}+"
 MARKUP: Final = re.compile(
-    r"""<(?:(/?)([a-zA-Z][^\s/>]{0,31}+)((?:[^>=]++|=\s*+(?:"[^"]*+"|'[^']*+')?+)*+)(?:>|\Z)|[!?]|/[^a-zA-Z])"""
+    rf"""<(?:({_NAME})(?:[^>=]++|=\s*+(?:"[^"]*+"|'[^']*+')?+)*+(?:>(?:([^<]*+)</\1>)?+|\Z)"""
+    rf"""|/({_NAME})[^>]*+(?:>|\Z)|[!?]|/[^a-zA-Z])"""
 )
-"""A tag, with whether it ends an element, its name and its attributes; or the beginning of something like a comment.
+"""The start of an element, with its name, and with what is in it if that is text alone; or an end, with the name; or
+the beginning of something like a comment.
 
 A tag that the page ends within is one too, so that no second look beyond it is needed.
 """
@@ -21,7 +25,7 @@ _MAX_ATTRIBUTES: Final = 16_000
 _COMMENT_END: Final = re.compile(r"--!?>")
 _UNDISPLAYED: Final = re.compile(r"display\s*+:\s*+none", re.IGNORECASE)
 _LANGUAGE: Final = re.compile(r"""[\s"'=]lang(?:uage)?-([A-Za-z0-9_+#.-]{1,32}+)""")
-_LINE_END: Final = re.compile(r"br(?![^\s/])", re.IGNORECASE)
+_LINE_END: Final = re.compile(r"br", re.IGNORECASE)
 _QUOTED: Final = str.maketrans({"&": "&amp;", '"': "&quot;", "<": "&lt;", ">": "&gt;"})
 
 
@@ -34,7 +38,9 @@ def attributes(html: str, first: int, last: int) -> dict[str, str]:
     """Return the attributes of a tag, their values with entities resolved; the first of a name counts."""
     found: dict[str, str] = {}
     for match in _ATTRIBUTE.finditer(html, first, min(last, first + _MAX_ATTRIBUTES)):
-        found.setdefault(match[1].lower(), unescape(match[2] or match[3] or match[4] or ""))
+        name, double, single, bare = match.groups("")
+        value = double or single or bare
+        found.setdefault(name.lower(), unescape(value) if "&" in value else value)
     return found
 
 
@@ -43,7 +49,11 @@ def is_hidden(html: str, first: int, last: int) -> bool:
     last = min(last, first + _MAX_ATTRIBUTES)
     if html.find("hidden", first, last) < 0 and html.find("none", first, last) < 0:
         return False
-    found = attributes(html, first, last)
+    return says_hidden(attributes(html, first, last))
+
+
+def says_hidden(found: Mapping[str, str]) -> bool:
+    """Return whether an element with these attributes is not displayed."""
     return "hidden" in found or _UNDISPLAYED.search(found.get("style", "")) is not None
 
 
@@ -64,20 +74,24 @@ def after_aside(html: str, at: int) -> int:
     return end + 1 if end >= 0 else len(html)
 
 
-def code_of(html: str, first: int, last: int, end: int) -> str:
-    """Return what stands in a ``<pre>`` whose attributes begin and end as said, without the markup in it."""
-    lead = html[first : min(last, first + 1_000)] + html[last + 1 : min(end, last + 1_000)].partition(">")[0]
-    language = _LANGUAGE.search(lead)
+def language_of(html: str, first: int, last: int) -> str | None:
+    """Return the language that a ``<pre>``, or a ``<code>`` at its beginning, says by its class."""
+    lead = html[first : min(last, first + 1_000)] + html[last : last + 1_000].partition(">")[0]
+    found = _LANGUAGE.search(lead)
+    return found[1] if found else None
+
+
+def code_of(html: str, at: int, end: int, language: str | None) -> str:
+    """Return a part of a page as code: without the markup in it, and with its white space."""
     parts: list[str] = []
-    at = last + 1
     while match := MARKUP.search(html, at, end):
         parts.append(html[at : match.start()])
-        if match[2] is None:
+        if match[1] is None and match[3] is None:
             at = min(after_aside(html, match.start()), end)
-            continue
-        if _LINE_END.fullmatch(match[2]):
-            parts.append("\n")
-        at = match.end()
+        else:
+            at = match.end() if match[2] is None else match.start(2)
+            if _LINE_END.fullmatch(match[1] or ""):
+                parts.append("\n")
     parts.append(html[at:end])
     text = "".join(parts).replace("<", "&lt;")
-    return f'<pre><code class="language-{language[1]}">{text}</code></pre>' if language else f"<pre>{text}</pre>"
+    return f'<pre><code class="language-{language}">{text}</code></pre>' if language else f"<pre>{text}</pre>"
