@@ -145,7 +145,7 @@ async def test_a_generator_s_model_is_given_what_others_are() -> None:
         assert (await desk.session.files.read(f"/results/{records[1].id}.txt"))[1] == b"o" * 5_000
 
 
-@pytest.mark.spec("G26", "P25")
+@pytest.mark.spec("G26", "P25", "T26")
 async def test_a_result_that_has_no_room_is_cut_and_says_why(store: str) -> None:
     agent = Agent("tester", uses=[Capability("kit", tools=[lines])])
     governance = Governance(result_bytes=CAP, session_bytes=CAP)
