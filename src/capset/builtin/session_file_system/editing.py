@@ -82,7 +82,7 @@ def replaced(path: str, data: bytes, old: str, new: str, every: bool) -> tuple[b
         raise ToolError(f"{path!r} does not hold old_text; {_hint(text, old)}", code="text_not_found")
     if not every and text.find(old, first + 1) >= 0:
         raise ToolError(
-            f"old_text stands in {path!r} more than once, {_where(text, old)}; add what stands around the one that you "
+            f"old_text stands in {path!r} {_where(text, old)}; add what stands around the one that you "
             "mean, or pass replace_all",
             code="text_ambiguous",
         )
