@@ -228,6 +228,17 @@ async def test_what_is_as_long_as_the_cap_is_whole_and_no_letter_is_halved(size:
     assert (found["content"], found["size"], found["truncated"]) == (content, size, size < 4)
 
 
+@pytest.mark.spec("P27")
+async def test_html_that_would_take_too_much_memory_is_converted_in_part() -> None:
+    page = (b"<!--" + b"x" * 10_000 + b"-->" + "<p>😀".encode()) * 700
+    async with site(answer(body=page, content_type="text/html"), body=FOR_EVER) as it:
+        found = await it.answered(as_markdown=True)
+    assert (found["size"], found["truncated"]) == (len(page), True)
+    assert found["content"].startswith("😀\n\n😀")
+    assert found["content"].endswith("[..the rest of the page is too large to convert...]")
+    assert 500 < found["content"].count("😀") < 700
+
+
 BROKEN: dict[str, tuple[bytes, str]] = {
     "shorter than it says": (head(HTML, "Content-Length: 10") + b"half", "half" + DID_NOT_ARRIVE),
     "nothing of what it says": (head(HTML, "Content-Length: 10"), DID_NOT_ARRIVE),

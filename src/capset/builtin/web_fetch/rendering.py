@@ -13,6 +13,9 @@ from capset.builtin.web_fetch.page import Format
 from capset.builtin.web_fetch.reading import Reading
 from capset.builtin.web_fetch.text import text_of
 
+_WIDE: Final = re.compile(rb"[\xf0-\xf4]")
+_MOST_WIDE: Final = 6_000_000
+"""How many bytes of HTML are converted where one letter makes the text four times as large in memory."""
 _MARKED_UP: Final = re.compile(r"text/html|[^/]+/(?:[^/]+\+)?xml")
 
 
@@ -38,14 +41,19 @@ def rendered(reading: Reading, content_type: str, media_type: str, base: str, wa
     """
     is_marked_up = reading.kind == "html" or _MARKED_UP.fullmatch(media_type) is not None
     converts = reading.kind == "html" and wanted != "raw"
+    is_too_wide = converts and len(reading.data) > _MOST_WIDE and _WIDE.search(reading.data) is not None
+    if is_too_wide:
+        del reading.data[_MOST_WIDE:]
     text = text_in(
         reading.data,
         content_type,
         is_marked_up=is_marked_up,
-        is_cut=reading.cut is not None,
+        is_cut=is_too_wide or reading.cut is not None,
         ending="" if converts else ending,
     )
     if not converts:
         return Rendered(text, "raw", bool(ending))
     text = markdown_of(text, base) if wanted == "markdown" else text_of(text, base)
+    if is_too_wide and not text.endswith(CUT):
+        text += CUT
     return Rendered(text + ending, wanted, bool(ending) or text.endswith(CUT))
