@@ -66,10 +66,10 @@ def test_a_quota_is_a_whole_number(name: str, value: Any) -> None:
 
 
 @pytest.mark.spec("P25")
-def test_a_file_is_no_longer_than_a_database_holds() -> None:
-    assert Governance(file_bytes=500_000_000, session_files=0).file_quota == FileQuota(500_000_000, session_files=0)
-    with pytest.raises(DefinitionError, match="file_bytes is at most 500,000,000; got 500,000,001"):
-        Governance(file_bytes=500_000_001)
+def test_a_file_is_no_longer_than_writers_can_wait_for() -> None:
+    assert Governance(file_bytes=100_000_000, session_files=0).file_quota == FileQuota(session_files=0)
+    with pytest.raises(DefinitionError, match="file_bytes is at most 100,000,000; got 100,000,001"):
+        Governance(file_bytes=100_000_001)
 
 
 @pytest.mark.parametrize("seconds", [0, -1, 366 * 86_400 + 1, math.inf, math.nan, True, "1h", None])

@@ -11,13 +11,11 @@ from capset.errors import DefinitionError, FileError
 MAX_PATH_BYTES: Final = 1024
 MAX_LEVELS: Final = 64
 FILE_BYTES: Final = 100_000_000
-"""How long a file is at most, unless it is said: 100 MB (spec 5, P25)."""
+"""How long a file is at most: 100 MB (spec 5, P25). All writers of a database wait while one is written."""
 SESSION_BYTES: Final = 500_000_000
 """How long the files of a session are together at most, unless it is said: 500 MB."""
 SESSION_FILES: Final = 10_000
 """How many files a session has at most, unless it is said."""
-LARGEST_FILE_BYTES: Final = 500_000_000
-"""How long a file may be by whatever quota: half of what SQLite and PostgreSQL hold in one value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +25,7 @@ class FileQuota:
     A session has as many directories as it may have files, beside them: a file can make 63 of them. Content counts in
     full for every file that has it, though the store keeps it once. What is mounted does not count.
 
-    Raises ``DefinitionError`` for what is no whole number, 0 or more, and for ``file_bytes`` above 500 MB.
+    Raises ``DefinitionError`` for what is no whole number, 0 or more, and for ``file_bytes`` above 100 MB.
     """
 
     file_bytes: int = FILE_BYTES
@@ -39,8 +37,8 @@ class FileQuota:
             value: object = getattr(self, name)
             if type(value) is not int or value < 0:
                 raise DefinitionError(f"{name} is a whole number, 0 or more; got {value!r:.40}")
-        if self.file_bytes > LARGEST_FILE_BYTES:
-            raise DefinitionError(f"file_bytes is at most {LARGEST_FILE_BYTES:,}; got {self.file_bytes:,}")
+        if self.file_bytes > FILE_BYTES:
+            raise DefinitionError(f"file_bytes is at most {FILE_BYTES:,}; got {self.file_bytes:,}")
 
 
 @dataclass(frozen=True, slots=True)

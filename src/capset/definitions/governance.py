@@ -36,7 +36,7 @@ class Governance:
         own_approvals: whether somebody may approve what they asked for themselves (G17).
         approver: somebody who is asked at once; others can answer all the same.
         refusals: how many calls of a principal may be refused before no more are looked at (G15); ``None`` for any.
-        file_bytes: how long a file of a session is at most, up to 500 MB (spec 5, P25).
+        file_bytes: how long a file of a session is at most, 100 MB or less (spec 5, P25).
         session_bytes: how long the files of a session are together at most.
         session_files: how many files a session has at most, and how many directories beside them.
 
