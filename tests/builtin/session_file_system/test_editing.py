@@ -13,9 +13,11 @@ from capset import Agent, Kernel, Principal
 from capset.builtin.session_file_system import session_file_system
 from capset.builtin.session_file_system.editing import edit_file, replaced
 from capset.builtin.session_file_system.reading import INLINE_BYTES
-from capset.errors import FileError, InvalidArguments, PermissionDenied, ToolError, VersionMismatch
+from capset.definitions.governance import Governance
+from capset.errors import FileError, InvalidArguments, PermissionDenied, QuotaExceeded, ToolError, VersionMismatch
 from tests.builtin.session_file_system.support import meddled
 from tests.builtin.support import FILES, session_of
+from tests.kernel.support import opened
 
 POEM = b"\xef\xbb\xbfA rose is\na rose\n\tis a r\xc3\xb6se.\n\nNot a tulip"
 texts = st.text(alphabet="ab \n\r", max_size=30)
@@ -221,3 +223,14 @@ async def test_editing_needs_both_permissions_since_its_errors_tell_what_there_i
         await session.files.write("/a", b"a")
         with pytest.raises(PermissionDenied, match=missing):
             await session.call(edit_file, path="/a", old_text="a", new_text="b")
+
+
+@pytest.mark.spec("P25")
+async def test_an_edit_for_which_there_is_no_room_changes_nothing() -> None:
+    agent = Agent("tester", uses=[session_file_system])
+    async with opened(agent, permissions=FILES, governance=Governance(file_bytes=10)) as desk:
+        await desk.session.files.write("/a", b"12345678")
+        with pytest.raises(QuotaExceeded):
+            await desk.session.call(edit_file, path="/a", old_text="8", new_text="8910")
+        assert (await desk.session.files.read("/a"))[1] == b"12345678"
+        assert (await desk.session.call(edit_file, path="/a", old_text="8", new_text="890"))["size_bytes"] == 10
