@@ -63,7 +63,7 @@ faults: $(SETUP) ## kill processes at random moments, and check what they left (
 	@scripts/install_for_tests.sh
 	@CAPSET_KILLS=$(or $(KILLS),200) CAPSET_SEED=$(or $(SEED),1) $(BIN)/pytest -q -s -n 0 tests/faults/test_random_kills.py
 
-scale: $(SETUP) ## ask 10,000 agents, 100,000 sessions and 1,000,000 records everything, on both engines
+scale: $(SETUP) ## ask 10,000 agents, 100,000 sessions, 1,000,000 records and 1,000,000 files everything, on both engines
 	@CAPSET_SCALE=full $(BIN)/pytest -q -n 0 --durations=6 tests/stores/scale
 
 clean: ## remove everything that was built

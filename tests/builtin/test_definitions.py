@@ -14,6 +14,7 @@ from capset import Agent, Capability, compose
 
 READ, WRITE = frozenset({"session_files:read"}), frozenset({"session_files:write"})
 KEEP, FIND = frozenset({"memory:write"}), frozenset({"memory:read"})
+RESEARCH = frozenset({"research:write"})
 NONE = frozenset[str]()
 MEMORY = {"remember": ("write", KEEP), "recall": ("read", FIND), "forget": ("destructive", KEEP)}
 EXPECTED = {
@@ -24,12 +25,15 @@ EXPECTED = {
         "Testing",
         dict.fromkeys(("add", "subtract", "multiply", "divide"), ("read", NONE)),
     ),
+    "test_weather": ("cloud-sun", "Testing", dict.fromkeys(("get_weather", "get_forecast"), ("read", NONE))),
     "session_file_system": (
         "folder",
         "File Operations",
         {
             "read_file": ("read", READ),
             "write_file": ("write", WRITE),
+            "edit_file": ("write", READ | WRITE),
+            "move_file": ("write", WRITE),
             "list_directory": ("read", READ),
             "grep_files": ("read", READ),
             "delete_file": ("destructive", WRITE),
@@ -47,6 +51,16 @@ EXPECTED = {
     "http": ("globe", "Network", {"http_get": ("read", frozenset({"http:read"}))}),
     "memory": ("brain", "Memory", MEMORY),
     "memory:user": ("brain", "Memory", MEMORY),
+    "research": (
+        "search",
+        "AI",
+        {
+            "research_note": ("write", RESEARCH),
+            "research_fetch": ("write", RESEARCH | {"http:read"}),
+            "research_search": ("read", RESEARCH),
+            "research_report": ("read", RESEARCH),
+        },
+    ),
     "email": ("mail", "Communication", {"email_send": ("external", frozenset({"email:send"}))}),
 }
 WITHOUT_INSTRUCTIONS = {"noop", "current_time"}

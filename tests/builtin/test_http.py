@@ -82,6 +82,7 @@ async def test_a_body_of_json_is_its_value() -> None:
         ("text/csv", b"7", "7"),
         ("text/plain", b"7", "7"),
         ("text/plain; charset=ISO-8859-1", b"\xfc", "ü"),
+        ("text/plain; charset=utf-16", "ü".encode("utf-16-le"), "ü"),
         ("text/plain; charset=unicode_escape", b"\\u00fc", "\\u00fc"),
         ("text/plain; charset=windows-9999", b"\xc3\xbc", "ü"),
         ("text/plain", b"\xfc", "\ufffd"),

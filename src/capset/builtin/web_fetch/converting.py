@@ -1,0 +1,57 @@
+"""HTML to text that is read: by the library, piece by piece, within bounds."""
+
+from __future__ import annotations
+
+import re
+from html import unescape
+from typing import TYPE_CHECKING, Final
+
+from capset.builtin.web_fetch.links import Links
+from capset.builtin.web_fetch.tidying import Page, TooLargeError
+
+if TYPE_CHECKING:
+    from html_to_markdown import ConversionOptions
+
+MAX_CONVERTED: Final = 4_000_000
+"""How long a converted page may become, in characters."""
+
+CUT: Final = "\n\n[..the rest of the page is too large to convert...]"
+"""Stands at the end of what was not converted as a whole."""
+
+_TAG: Final = re.compile(r"<[^>]*+>")
+_NEWLINES: Final = re.compile(r"\n{3,}")
+
+
+def converted(html: str, base: str, options: ConversionOptions) -> str:
+    """Convert a page; ``base`` is its address. What ends in ``CUT`` is its beginning only."""
+    made = bytearray()  # in UTF-8, since one wide letter would make four bytes of every letter of a text
+    length = 0
+    try:
+        for piece in Page(html, Links(base)).pieces():
+            if part := _tidied(_convert(piece, options)):
+                made += b"\n\n" if made else b""
+                length += len(part) + 2
+                if length > MAX_CONVERTED:
+                    made += (part[: MAX_CONVERTED - length] + CUT).encode()
+                    break
+                made += part.encode()
+    except TooLargeError:
+        made += (CUT if made else CUT.lstrip()).encode()
+    return made.decode()
+
+
+def _convert(piece: str, options: ConversionOptions) -> str:
+    from html_to_markdown import ConversionError, convert
+
+    # The library refuses half a pair of surrogates, and what looks binary to it.
+    clean = piece if piece.isascii() else piece.encode("utf-8", "replace").decode()
+    try:
+        return convert(clean.replace("\0", "\ufffd"), options).content or ""
+    except ConversionError:
+        return unescape(_TAG.sub(" ", clean))  # a mistake of the library's costs the form of a piece, not the page
+
+
+def _tidied(text: str) -> str:
+    """Return a text without white space at the ends of its lines, and with no more than one empty line in a row."""
+    text = "\n".join([line.rstrip() for line in text.split("\n")])
+    return (_NEWLINES.sub("\n\n", text) if "\n\n\n" in text else text).strip("\n")

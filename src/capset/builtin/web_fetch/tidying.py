@@ -1,0 +1,274 @@
+"""A page in pieces that a converter can take: small, well-formed, not deep, and only with what will be read.
+
+The page is somebody else's and may mean harm. Parsers of HTML need time that grows with the square of the length of
+markup that is crooked enough, and memory of hundreds of times its size; so what reaches the converter is written anew
+here, in one pass whose time grows with the length of the page.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator, Iterator
+from typing import Final
+
+from capset.builtin.web_fetch.elements import CELLS, EMPHASIS, ENDS, RAW, UNREAD, WRAPPERS, WRITTEN
+from capset.builtin.web_fetch.links import Links
+from capset.builtin.web_fetch.markup import (
+    MARKUP,
+    after_aside,
+    attributes,
+    code_of,
+    is_hidden,
+    language_of,
+    number_of,
+    quoted,
+    says_hidden,
+)
+from capset.builtin.web_fetch.stack import NOTHING, Element, Open
+from capset.builtin.web_fetch.tables import Columns
+
+MAX_TAGS: Final = 300_000
+"""How many tags of a page are read, and how many parts, tags and texts, are written for them."""
+
+PIECE_TAGS: Final = 4_000
+PIECE_CHARACTERS: Final = 128_000
+"""A piece ends between two blocks once it is as large; inside of one, at three times that."""
+
+_TABLE: Final = re.compile(r"<(/?)table(?=[\s/>])", re.IGNORECASE)
+_PARTS: Final = frozenset({"table", "tr", "td", "th", "thead", "tbody", "tfoot", "caption", "colgroup", "col"})
+_ROWS: Final = frozenset({"table", "tr"})
+_SPECIAL: Final = frozenset({"a", "base", "br", "hr", "img", "ol", "pre"})
+_BLOCK: Final = Element("<div>", "</div>")
+_HIDDEN: Final = Element("<div hidden>", "</div>")
+_ROW: Final = Element("<tr>", "</tr>")
+_CELLS: Final = {name: Element(f"<{name}>", f"</{name}>") for name in CELLS}
+
+
+class TooLargeError(Exception):
+    """The page has more tags than are read."""
+
+
+class Page:
+    """One page, read once from its beginning to its end."""
+
+    def __init__(self, html: str, links: Links) -> None:
+        self._html, self._links = html, links
+        self._open = Open()
+        self._tables: list[Columns | None] = []
+        """The open tables; None for one that only lays out others, whose cells are read as blocks."""
+        self._endings: dict[str, re.Pattern[str]] = {}
+        self._endless: set[str] = set()
+        self._code: tuple[int, int, int] | None = None
+        """Of code that is to be read: where its attributes begin, itself, and its end."""
+
+    def pieces(self) -> Iterator[str]:
+        """Yield the page as pieces of well-formed HTML, to be converted one by one.
+
+        Raises:
+            TooLargeError: after the last piece, when the page has more than ``MAX_TAGS``.
+        """
+        html, size, search, opened = self._html, len(self._html), MARKUP.search, self._open
+        out, written_as = opened.out, WRITTEN
+        at = began = written = 0
+        for _ in range(MAX_TAGS):
+            match = search(html, at)
+            upto = match.start() if match else size
+            if upto - at > PIECE_CHARACTERS:
+                at = began = yield from self._cut_text(at, upto)
+            if upto > at:
+                self._text(html[at:upto])
+            if match is None:
+                yield opened.cut()
+                return
+            start, inner, end = match.groups()
+            if end:
+                at = match.end()
+                if end in written_as:
+                    opened.end(end, again=end in EMPHASIS)
+                else:
+                    self._end(end.lower())
+            elif start:
+                name = start if start in written_as else start.lower()
+                at = self._start(name, match) if inner is None else self._whole(name, inner, match)
+                if self._code:
+                    at = began = yield from self._cut_code(*self._code)
+            else:
+                at = after_aside(html, upto)
+            if (len(out) > PIECE_TAGS or at - began > PIECE_CHARACTERS) and self._may_cut(at - began):
+                written += len(out)
+                yield opened.cut()
+                began = at
+                if written > MAX_TAGS:
+                    break
+        yield opened.cut()
+        raise TooLargeError
+
+    def _may_cut(self, read: int) -> bool:
+        """Return whether a piece that is large enough may end here, after so many characters."""
+        opened = self._open
+        large = len(opened.out) > 3 * PIECE_TAGS or read > 3 * PIECE_CHARACTERS
+        return large or WRAPPERS.issuperset(opened.names)
+
+    def _cut_text(self, at: int, upto: int) -> Generator[str, None, int]:
+        """Yield pieces of a long text; return where the last one ended."""
+        while upto - at > PIECE_CHARACTERS:
+            middle = at + PIECE_CHARACTERS
+            space = max(self._html.rfind(" ", at, middle), self._html.rfind("\n", at, middle))
+            self._text(self._html[at : (middle := space if space > at else middle)])
+            yield self._open.cut()
+            at = middle
+        return at
+
+    def _cut_code(self, first: int, at: int, end: int) -> Generator[str, None, int]:
+        """Write code, in pieces if it is long; return where to read on."""
+        self._code = None
+        language = language_of(self._html, first, at)
+        while end - at > PIECE_CHARACTERS:
+            upto = self._html.rfind("\n", at, at + PIECE_CHARACTERS) + 1 or at + PIECE_CHARACTERS
+            self._open.out.append(code_of(self._html, at, upto, language))
+            yield self._open.cut()
+            at = upto
+        self._open.out.append(code_of(self._html, at, end, language))
+        return end
+
+    def _text(self, text: str) -> None:
+        if self._tables and not text.isspace():
+            self._into_cell()
+        # What is no markup to us is to be none to the converter.
+        self._open.out.append(text.replace("<", "&lt;") if "<" in text else text)
+
+    def _whole(self, name: str, text: str, match: re.Match[str]) -> int:
+        """Read an element that has nothing but text in it, in one go if it is simple; return where to read on."""
+        element = WRITTEN.get(name) or _CELLS.get(name)
+        first, last = match.end(1), match.start(2)
+        if element is None or len(text) > PIECE_CHARACTERS or (last - first > 1 and is_hidden(self._html, first, last)):
+            return self._start(name, match)
+        opened = self._open
+        if rule := ENDS.get(name):
+            opened.end_nearest(*rule)
+        if self._tables:
+            if name in CELLS:
+                return self._start(name, match)
+            self._into_cell()
+        if text or not element.droppable:
+            doubled = element.droppable and name in opened.names
+            opened.out.append(text if doubled else f"{element.start}{text}{element.end}")
+        return match.end()
+
+    def _start(self, name: str, match: re.Match[str]) -> int:
+        """Read the start of an element; return where to read on."""
+        opened, names = self._open, self._open.names
+        if rule := ENDS.get(name):
+            opened.end_nearest(*rule)
+        first, end = match.end(1), match.end() if match[2] is None else match.start(2)
+        if element := WRITTEN.get(name):
+            if self._tables:
+                self._into_cell()
+            if end - first > 1 and is_hidden(self._html, first, end):
+                element = _HIDDEN
+            elif name in EMPHASIS and name in names:
+                element = NOTHING
+            opened.push(name, element)
+        elif name in UNREAD:
+            beyond = self._beyond(name, end)
+            return beyond[1] if beyond else len(self._html) if name in RAW else end
+        elif name in _PARTS:
+            self._part(name, first, end)
+        elif name in _SPECIAL:
+            return self._special(name, first, end)
+        elif name in names:
+            opened.push(name, NOTHING)
+        return end
+
+    def _special(self, name: str, first: int, end: int) -> int:
+        """Read the start of an element whose attributes matter; return where to read on."""
+        if name == "base":
+            self._links.rebase(attributes(self._html, first, end).get("href", ""))
+            return end
+        if self._tables:
+            self._into_cell()
+        if name == "a":
+            self._link(attributes(self._html, first, end))
+        elif name == "pre":
+            self._preformatted(first, end)
+        elif name == "img":
+            self._image(attributes(self._html, first, end))
+        elif name == "ol":
+            start = number_of(self._html, first, end, "start", most=999_999_999)
+            self._open.push(name, Element(f'<ol start="{start}">', "</ol>"))
+        else:
+            self._open.out.append(f"<{name}>")
+        return end
+
+    def _end(self, name: str) -> None:
+        if name in CELLS and self._tables and (table := self._tables[-1]) and table.full:
+            return  # what is in further cells belongs to the last one
+        self._open.end(name, again=name in EMPHASIS)
+        if name == "table":
+            del self._tables[self._open.names.count("table") :]
+
+    def _part(self, name: str, first: int, end: int) -> None:
+        opened, tables = self._open, self._tables
+        if name == "table":
+            following = _TABLE.search(self._html, end)
+            lays_out = following is not None and not following[1]
+            if opened.push(name, _BLOCK if lays_out else Element("<table>", "</table>")):
+                tables.append(None if lays_out else Columns())
+        elif not tables or tables[-1] is None:
+            opened.push(name, _BLOCK)
+        elif name == "tr":
+            self._row(tables[-1])
+        elif name in CELLS:
+            self._cell(tables[-1], name, first, end)
+        elif name == "caption":
+            opened.push(name, Element("<caption>", "</caption>"))
+
+    def _row(self, table: Columns) -> None:
+        if self._open.push("tr", _ROW):
+            table.next_row()
+
+    def _cell(self, table: Columns, name: str, first: int, last: int) -> None:
+        if self._open.names[-1] == "table":
+            self._row(table)
+        if table.full:
+            self._open.out.append(" ")
+            return
+        wide = number_of(self._html, first, last, "colspan", most=1_000)
+        high = number_of(self._html, first, last, "rowspan", most=1_000)
+        before, after = table.place(wide, high)
+        self._open.out += ["<td></td>"] * before
+        self._open.push(name, Element(f"<{name}>", f"</{name}>" + "<td></td>" * after) if after else _CELLS[name])
+
+    def _into_cell(self) -> None:
+        """See to it that what stands in a table stands in a cell of it."""
+        if (table := self._tables[-1]) is not None and self._open.names[-1] in _ROWS:
+            self._cell(table, "td", 0, 0)
+
+    def _link(self, found: dict[str, str]) -> None:
+        address = self._links.link(found["href"]) if "href" in found and "code" not in self._open.names else None
+        hidden = says_hidden(found)
+        element = Element(f'<a href="{quoted(address)}">', "</a>", droppable=True) if address else NOTHING
+        self._open.push("a", _HIDDEN if hidden else element)
+
+    def _image(self, found: dict[str, str]) -> None:
+        address = self._links.resource(found.get("src", ""))
+        text = quoted(" ".join(found.get("alt", "").split()))
+        self._open.out.append(f'<img src="{quoted(address)}" alt="{text}">' if address else text)
+
+    def _preformatted(self, first: int, end: int) -> None:
+        if beyond := self._beyond("pre", end):
+            self._code = first, end, beyond[0]
+        else:
+            self._open.push("pre", _BLOCK)
+
+    def _beyond(self, name: str, at: int) -> tuple[int, int] | None:
+        """Return from where to where the end of an element stands in which none is looked for; None without one."""
+        if name in self._endless:
+            return None
+        ending = self._endings.get(name)
+        if ending is None:
+            ending = self._endings[name] = re.compile(f"</{name}(?=[\\s/>])[^>]*+(?:>|\\Z)", re.IGNORECASE)
+        if found := ending.search(self._html, at):
+            return found.span()
+        self._endless.add(name)
+        return None
