@@ -27,6 +27,7 @@ class Rows:
         self._content = content
         self._session = files.c.session == session
         self._own = {"session": session, "org": org}
+        self._gone: list[int] | None = None  # the version of the root's row, if there is one, once it was asked for
         self._freed: set[tuple[str, str]] = set()  # by org and digest: what a row referred to and refers to no more
 
     def get(self, path: str) -> Node | None:
@@ -52,9 +53,9 @@ class Rows:
         if node.digest is not None:
             self._keep(node.digest)
         at = files.c.path == stat.path
-        self._free(at)
-        if not self._connection.execute(update(files).where(self._session, at).values(values)).rowcount:
-            self._connection.execute(insert(files).values(values))
+        there = self._free(at)
+        change = update(files).where(self._session, at) if there else insert(files)
+        self._connection.execute(change.values(values))
 
     def children(self, path: str) -> Sequence[Node]:
         """Return the rows directly below a directory."""
@@ -85,11 +86,14 @@ class Rows:
         elif root < version:
             at = files.c.path == "/"
             self._connection.execute(update(files).where(self._session, at).values(version=version))
+        self._gone = [max(root or 0, version)]
 
     def _root(self) -> int | None:
-        """Return what the row of ``/`` says, which nobody's parent is: the highest version of all that went."""
-        asked = select(files.c.version).where(self._session, files.c.path == "/")
-        return self._connection.execute(asked).scalar_one_or_none()
+        """Return what the row of ``/`` says, which is nobody's child: the highest version of all that went."""
+        if self._gone is None:
+            asked = select(files.c.version).where(self._session, files.c.path == "/")
+            self._gone = list(self._connection.execute(asked).scalars())
+        return self._gone[0] if self._gone else None
 
     def remove(self, paths: Sequence[str]) -> None:
         """Remove the rows at these paths."""
@@ -150,9 +154,11 @@ class Rows:
         if self._connection.execute(there).first() is None:
             self._connection.execute(insert(blobs).values(**key, size=len(self._content), content=self._content))
 
-    def _free(self, at: ColumnElement[bool]) -> None:
-        asked = select(files.c.org, files.c.digest).where(self._session, at, files.c.digest.is_not(None))
-        self._freed.update((row.org, row.digest) for row in self._connection.execute(asked))
+    def _free(self, at: ColumnElement[bool]) -> int:
+        """Note the content that rows refer to now, and return how many rows there are."""
+        found = self._connection.execute(select(files.c.org, files.c.digest).where(self._session, at)).all()
+        self._freed.update((row.org, row.digest) for row in found if row.digest is not None)
+        return len(found)
 
     def _select(self, at: ColumnElement[bool]) -> list[Node]:
         found = self._connection.execute(select(files).where(self._session, at)).mappings()
