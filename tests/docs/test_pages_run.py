@@ -25,6 +25,7 @@ PAGES = [
     "toolkits",
     "turns",
 ]
+OF_CAPABILITIES = sorted((ROOT / "docs" / "capabilities").glob("*.md"))
 RUN = """
 import ast, asyncio, inspect, sys
 code = compile(sys.stdin.read(), sys.argv[1], "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
@@ -39,11 +40,20 @@ if inspect.iscoroutine(found):
 
 @pytest.mark.parametrize("page", PAGES)
 def test_a_page_runs_and_prints_what_it_says(page: str, tmp_path: Path) -> None:
-    program = "\n".join(blocks(ROOT / "docs" / "guide" / f"{page}.md"))
+    run(ROOT / "docs" / "guide" / f"{page}.md", tmp_path)
+
+
+@pytest.mark.parametrize("page", OF_CAPABILITIES, ids=lambda page: page.stem)
+def test_the_page_of_a_capability_does_too(page: Path, tmp_path: Path) -> None:
+    run(page, tmp_path)
+
+
+def run(page: Path, folder: Path) -> None:
+    program = "\n".join(blocks(page))
     done = subprocess.run(
-        [sys.executable, "-X", "utf8", "-c", RUN, page],
+        [sys.executable, "-X", "utf8", "-c", RUN, page.stem],
         input=program,
-        cwd=tmp_path,
+        cwd=folder,
         env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
         capture_output=True,
         encoding="utf-8",

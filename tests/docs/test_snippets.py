@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted([ROOT / "README.md", *(ROOT / "docs" / "guide").glob("*.md")])
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("guide/*.md"), *(ROOT / "docs").glob("capabilities/*.md")])
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 

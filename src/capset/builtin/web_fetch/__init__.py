@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from capset import Capability, Context, DefinitionError, tool
+from capset import Capability, Context, DefinitionError, Preset, tool
 from capset.builtin.web_fetch.fetching import Method, WebFetch
 from capset.builtin.web_fetch.page import WebPage
 from capset.ext import HttpClient, Resolver, system_resolver
@@ -116,7 +116,7 @@ def web_fetch_over(
         icon="globe",
         category="Network",
         risk="medium",
-        tools=[fetch],
+        presets={"tools": Preset(tools=[fetch])},  # what only needs the helper switches it off
         helpers=helpers,
         config=WebFetchConfig,
     )
