@@ -23,6 +23,7 @@ from benchmarks import (
     governed_call,
     import_cpu,
     observed_call,
+    pages,
     registered,
     rest_call,
     state,
@@ -34,11 +35,19 @@ MEASURES = {
     module.__name__.removeprefix("benchmarks."): module.measure
     for module in (
         *(governed_call, observed_call, durable, registered, import_cpu, compose),
-        *(fingerprints, evaluating, streams, state, rest_call),
+        *(fingerprints, evaluating, streams, state, rest_call, pages),
     )
 }
 
-PACKAGES = ("pydantic", "pydantic-ai-slim", "fastmcp", "langchain-core", "openai-agents")
+PACKAGES = (
+    "pydantic",
+    "pydantic-ai-slim",
+    "fastmcp",
+    "langchain-core",
+    "openai-agents",
+    "html-to-markdown",
+    "markdownify",
+)
 """Whose versions a saved result names."""
 
 

@@ -143,12 +143,12 @@ class Page:
         first, last = match.end(1), match.start(2)
         if element is None or len(text) > PIECE_CHARACTERS or (last - first > 1 and is_hidden(self._html, first, last)):
             return self._start(name, match)
+        if self._tables and name in CELLS:
+            return self._start(name, match)
         opened = self._open
         if rule := ENDS.get(name):
             opened.end_nearest(*rule)
         if self._tables:
-            if name in CELLS:
-                return self._start(name, match)
             self._into_cell()
         if text or not element.droppable:
             doubled = element.droppable and name in opened.names
@@ -158,9 +158,12 @@ class Page:
     def _start(self, name: str, match: re.Match[str]) -> int:
         """Read the start of an element; return where to read on."""
         opened, names = self._open, self._open.names
+        first, end = match.end(1), match.end() if match[2] is None else match.start(2)
+        if name in CELLS and self._row_is_full():
+            opened.out.append(" ")  # what is in further cells belongs to the last one
+            return end
         if rule := ENDS.get(name):
             opened.end_nearest(*rule)
-        first, end = match.end(1), match.end() if match[2] is None else match.start(2)
         if element := WRITTEN.get(name):
             if self._tables:
                 self._into_cell()
@@ -201,8 +204,8 @@ class Page:
         return end
 
     def _end(self, name: str) -> None:
-        if name in CELLS and self._tables and (table := self._tables[-1]) and table.full:
-            return  # what is in further cells belongs to the last one
+        if name in CELLS and self._row_is_full():
+            return
         self._open.end(name, again=name in EMPHASIS)
         if name == "table":
             del self._tables[self._open.names.count("table") :]
@@ -230,14 +233,14 @@ class Page:
     def _cell(self, table: Columns, name: str, first: int, last: int) -> None:
         if self._open.names[-1] == "table":
             self._row(table)
-        if table.full:
-            self._open.out.append(" ")
-            return
         wide = number_of(self._html, first, last, "colspan", most=1_000)
         high = number_of(self._html, first, last, "rowspan", most=1_000)
         before, after = table.place(wide, high)
-        self._open.out += ["<td></td>"] * before
+        self._open.out += ["<td></td>"] * before + [""] * after  # what comes after is written later, and counts already
         self._open.push(name, Element(f"<{name}>", f"</{name}>" + "<td></td>" * after) if after else _CELLS[name])
+
+    def _row_is_full(self) -> bool:
+        return bool(self._tables) and (table := self._tables[-1]) is not None and table.full
 
     def _into_cell(self) -> None:
         """See to it that what stands in a table stands in a cell of it."""
