@@ -49,6 +49,7 @@ EXPECTED = {
     "database": ("database", "Data", {"db_query": ("read", frozenset({"database:read"}))}),
     "files": ("file-text", "File Operations", {"file_read": ("read", frozenset({"file:read"}))}),
     "http": ("globe", "Network", {"http_get": ("read", frozenset({"http:read"}))}),
+    "web_fetch": ("globe", "Network", {"web_fetch": ("read", frozenset({"http:read"}))}),
     "memory": ("brain", "Memory", MEMORY),
     "memory:user": ("brain", "Memory", MEMORY),
     "research": (
@@ -63,7 +64,7 @@ EXPECTED = {
     ),
     "email": ("mail", "Communication", {"email_send": ("external", frozenset({"email:send"}))}),
 }
-WITHOUT_INSTRUCTIONS = {"noop", "current_time"}
+WITHOUT_INSTRUCTIONS = {"noop", "current_time", "web_fetch"}
 
 
 PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text("utf-8"))["project"]
@@ -122,6 +123,6 @@ def test_loading_them_loads_no_library_that_only_some_need() -> None:
     code = (
         "import sys; from importlib import import_module\n"
         f"for point in {list(POINTS.values())}: import_module(point.partition(':')[0])\n"
-        "assert not {'re2', 'httpcore2', 'httpx2', 'brotli', 'aiosmtplib'} & set(sys.modules)"
+        "assert not {'re2', 'httpcore2', 'httpx2', 'brotli', 'aiosmtplib', 'html_to_markdown', 'charset_normalizer'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import ssl
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,8 +15,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from capset import ToolError
+from capset.errors import TransientError
 from capset.net.client import HttpClient
-from tests.net.support import PUBLIC, Bottle, Names, answer, fetched, redirect, server
+from tests.net.support import PUBLIC, Asked, Bottle, Names, answer, fetched, redirect, server
 
 
 class Tls:
@@ -98,3 +100,22 @@ async def test_a_server_that_speaks_no_tls_is_told(tls: Tls) -> None:
         with pytest.raises(ToolError, match="does not speak TLS") as refused:
             await fetched(HttpClient(allow=["127.0.0.1"], tls=tls.client), f"https://127.0.0.1:{port}/")
     assert refused.value.code == "tls_failed"
+
+
+@pytest.mark.parametrize("said", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\nhalf"], ids=["before", "within"])
+@pytest.mark.parametrize(
+    "broken", [b"\x17\x03\x03\x00\x20" + b"x" * 32, b"plain text"], ids=["a wrong record", "no record"]
+)
+async def test_tls_that_breaks_after_its_handshake_is_told(tls: Tls, said: bytes, broken: bytes) -> None:
+    async def page(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        writer.write(said)
+        await writer.drain()
+        os.write(writer.get_extra_info("socket").fileno(), broken)
+        await asyncio.sleep(5)
+
+    names = Names({"shop.example": [[PUBLIC]]})
+    async with server({"/": page}, tls.server) as site:
+        client = HttpClient(resolver=names, network=Bottle(site.port), tls=tls.client)
+        with pytest.raises(TransientError) as told:
+            await fetched(client, "https://shop.example/")
+    assert told.value.code == "unreachable"

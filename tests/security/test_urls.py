@@ -1,4 +1,4 @@
-"""No URL, name or redirect leads ``http_get`` elsewhere, and each refusal is on record (spec 4, G29).
+"""No URL, name or redirect leads ``http_get`` or ``web_fetch`` elsewhere, and each refusal is on record (spec 4, G29).
 
 What is tried stands in ``urls.yaml``, by classes; where a class has no end, a generator here makes up more of it.
 """
@@ -6,7 +6,7 @@ What is tried stands in ``urls.yaml``, by classes; where a class has no end, a g
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +17,9 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from capset.builtin.http import HttpConfig, http_over
+from capset.builtin.http import HttpConfig, http, http_over
+from capset.builtin.web_fetch import WebFetchConfig, web_fetch, web_fetch_over
+from capset.definitions.capabilities import AnyCapability
 from capset.testing import Desk, session_for
 from tests.net.support import PUBLIC, Asked, Bottle, Names, Server, answer, redirect, server
 
@@ -34,10 +36,30 @@ def cases(kind: str) -> list[Any]:
     ]
 
 
+@dataclass(frozen=True)
+class Door:
+    """A tool that asks URLs, and how its capability is made."""
+
+    capability: str
+    tool: str
+    over: Callable[[Names, Bottle], AnyCapability]
+    config: type[HttpConfig | WebFetchConfig]
+
+
+HTTP = Door("http", "http_get", http_over, HttpConfig)
+DOORS = (HTTP, Door("web_fetch", "web_fetch", web_fetch_over, WebFetchConfig))
+
+
+@pytest.fixture(params=DOORS, ids=lambda door: door.tool)
+def door(request: pytest.FixtureRequest) -> Door:
+    return request.param
+
+
 @dataclass
 class Trap:
-    """A session that may use ``http``; a server that must not be asked, and what was connected to."""
+    """A session that may use ``http`` or ``web_fetch``; a server that must not be asked, and what was connected to."""
 
+    door: Door
     desk: Desk
     site: Server
     names: Names
@@ -46,22 +68,23 @@ class Trap:
     async def refused(self, url: str, code: str) -> None:
         """Ask for a URL: it is refused with this code, in the answer and on record."""
         session = self.desk.session
-        result = await session.try_message(session.message("http_get", {"url": url}))
+        result = await session.try_message(session.message(self.door.tool, {"url": url}))
         assert result.error is not None, f"{url!r} was answered: {result.data}"
         assert (getattr(result.error, "code", None), result.success) == (code, False)
-        (record,) = [one for one in await self.desk.records(tool="http_get") if one.id == result.record]
-        assert (record.outcome, record.code, record.capability) == ("failed", code, "http")
+        (record,) = [one for one in await self.desk.records(tool=self.door.tool) if one.id == result.record]
+        assert (record.outcome, record.code, record.capability) == ("failed", code, self.door.capability)
 
 
 @asynccontextmanager
-async def trap(*, names: dict[str, list[list[str]]] | None = None, allow: tuple[str, ...] = ()) -> AsyncGenerator[Trap]:
-    resolver = Names(names or {})
+async def trap(
+    door: Door = HTTP, *, names: dict[str, list[list[str]]] | None = None, allow: tuple[str, ...] = ()
+) -> AsyncGenerator[Trap]:
+    resolver = Names({host: list(answers) for host, answers in (names or {}).items()})  # which uses them up
     async with server() as site:
         bottle = Bottle(site.port)
-        capability = http_over(resolver, bottle)
-        config = HttpConfig(allow=allow)
-        async with session_for(capability, permissions=["http:read"], config=config) as desk:
-            yield Trap(desk, site, resolver, bottle)
+        config = door.config(allow=allow)
+        async with session_for(door.over(resolver, bottle), permissions=["http:read"], config=config) as desk:
+            yield Trap(door, desk, site, resolver, bottle)
 
 
 def test_each_class_has_at_least_three_cases() -> None:
@@ -72,8 +95,8 @@ def test_each_class_has_at_least_three_cases() -> None:
 
 @pytest.mark.spec("G29", "G19", "T10")
 @pytest.mark.parametrize(("url", "code"), cases("urls"))
-async def test_no_url_leads_there(url: str, code: str) -> None:
-    async with trap() as it:
+async def test_no_url_leads_there(door: Door, url: str, code: str) -> None:
+    async with trap(door) as it:
         await it.refused(url, code)
         assert it.bottle.dialled == []
         assert it.names.asked == [], "it is refused before anybody is asked for it"
@@ -81,16 +104,16 @@ async def test_no_url_leads_there(url: str, code: str) -> None:
 
 @pytest.mark.spec("G29", "G19")
 @pytest.mark.parametrize(("answers", "code"), cases("names"))
-async def test_no_name_leads_there(answers: list[list[str]], code: str) -> None:
-    async with trap(names={"evil.example": answers}) as it:
+async def test_no_name_leads_there(door: Door, answers: list[list[str]], code: str) -> None:
+    async with trap(door, names={"evil.example": answers}) as it:
         await it.refused("http://evil.example/", code)
         assert (it.bottle.dialled, it.names.asked) == ([], ["evil.example"])
 
 
 @pytest.mark.spec("G29", "G19")
 @pytest.mark.parametrize(("answers", "code"), cases("rebinding"))
-async def test_no_name_changes_its_mind(answers: list[list[str]], code: str) -> None:
-    async with trap(names={"evil.example": answers}) as it:
+async def test_no_name_changes_its_mind(door: Door, answers: list[list[str]], code: str) -> None:
+    async with trap(door, names={"evil.example": answers}) as it:
         it.site.pages["/"] = redirect("/secret")
         it.site.pages["/secret"] = answer(body=b"secret")
         await it.refused("http://evil.example/", code)
@@ -102,7 +125,7 @@ async def test_no_name_changes_its_mind(answers: list[list[str]], code: str) -> 
 @pytest.mark.spec("G29", "G19")
 @pytest.mark.parametrize(("location", "code"), cases("redirects"))
 @pytest.mark.parametrize("first", ["a public host", "an allowed host"])
-async def test_no_redirect_leads_there(first: str, location: str, code: str) -> None:
+async def test_no_redirect_leads_there(door: Door, first: str, location: str, code: str) -> None:
     """From a public host, and from an internal one that is allowed, which no address is refused for."""
     names = {
         "public.example": [[PUBLIC] if first == "a public host" else ["127.0.0.1"]],
@@ -110,7 +133,8 @@ async def test_no_redirect_leads_there(first: str, location: str, code: str) -> 
         "internal.example": [["10.0.0.1"]],
         "localhost": [["127.0.0.1", "::1"]],
     }
-    async with trap(names=names, allow=() if first == "a public host" else ("public.example",)) as it, server() as goal:
+    allow = () if first == "a public host" else ("public.example",)
+    async with trap(door, names=names, allow=allow) as it, server() as goal:
 
         async def onwards(asked: Asked, writer: asyncio.StreamWriter) -> None:
             writer.write(redirect(asked.target.partition("?")[2]))
@@ -124,11 +148,12 @@ async def test_no_redirect_leads_there(first: str, location: str, code: str) -> 
 
 
 @pytest.mark.spec("G29")
-async def test_a_real_name_of_this_machine_is_refused_and_on_record() -> None:
+async def test_a_real_name_of_this_machine_is_refused_and_on_record(door: Door) -> None:
     """With the resolver and the connections that are really used."""
     async with server({"/": answer(body=b"secret")}) as site:
-        async with session_for(http_over(), permissions=["http:read"]) as desk:
-            it = Trap(desk, site, Names({}), Bottle(0))
+        capability = {"http": http, "web_fetch": web_fetch}[door.capability]
+        async with session_for(capability, permissions=["http:read"]) as desk:
+            it = Trap(door, desk, site, Names({}), Bottle(0))
             for url in (site.url(), site.url(host="localhost"), site.url(host="[::ffff:127.0.0.1]")):
                 await it.refused(url, "address_refused")
         assert site.asked == []

@@ -114,11 +114,18 @@ def _unknown(host: str) -> ToolError:
     return ToolError(f"The host {host!r} is unknown: no address belongs to it.", code="unknown_host", status=502)
 
 
+def _broken(host: str) -> TransientError:
+    broken = f"The connection to {host!r} broke off, or what came over it is no HTTP."
+    return TransientError(broken, code="unreachable")
+
+
 @contextmanager
 def told(host: str) -> Generator[None]:
     """Say what went wrong in words that are safe to show, as ``ToolError`` or ``TransientError``."""
     try:
         yield
+    except ssl.SSLError:  # after the handshake, where httpcore says nothing else for it
+        raise _broken(host) from None
     except (httpcore2.NetworkError, httpcore2.TimeoutException, httpcore2.ProtocolError) as error:
         cause = error.__cause__
         if isinstance(cause, ssl.SSLCertVerificationError):
@@ -131,6 +138,5 @@ def told(host: str) -> Generator[None]:
         elif isinstance(error, httpcore2.ConnectError | httpcore2.ConnectTimeout):
             raise TransientError(f"The host {host!r} cannot be reached.", code="unreachable") from None
         else:
-            broken = f"The connection to {host!r} broke off, or what came over it is no HTTP."
-            raise TransientError(broken, code="unreachable") from None
+            raise _broken(host) from None
         raise ToolError(f"The host {host!r} cannot be asked safely: {why}.", code="tls_failed", status=502) from None

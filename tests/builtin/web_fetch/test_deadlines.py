@@ -48,7 +48,7 @@ SILENT: dict[str, Page] = {
 }
 
 
-@pytest.mark.spec("P26")
+@pytest.mark.spec("P26", "T27")
 @pytest.mark.parametrize("page", SILENT.values(), ids=SILENT)
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
 async def test_a_server_that_does_not_answer_is_given_up(page: Page, method: str) -> None:
@@ -153,7 +153,7 @@ STALLED: dict[str, tuple[Page, str]] = {
 }
 
 
-@pytest.mark.spec("P26")
+@pytest.mark.spec("P26", "T27")
 @pytest.mark.parametrize("page", STALLED)
 async def test_of_a_body_that_stalls_there_is_what_came(page: str) -> None:
     stalled, text = STALLED[page]

@@ -80,7 +80,7 @@ async def measure() -> AsyncGenerator[Any]:
         yield measured
 
 
-@pytest.mark.spec("P27")
+@pytest.mark.spec("P27", "T27")
 @pytest.mark.parametrize("case", CASES)
 async def test_a_fetch_takes_little_memory(case: str, measure: Any) -> None:
     make, arguments = CASES[case]
