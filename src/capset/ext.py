@@ -11,6 +11,7 @@ from capset.definitions.resources import Documents
 from capset.definitions.retries import Retry
 from capset.definitions.roles import Roles
 from capset.definitions.schema_tools import schema_tool
+from capset.definitions.schemas import digested
 from capset.definitions.secrets import Secrets
 from capset.errors import FileError, StateError, TransientError
 from capset.fingerprint.checkpoints import Checkpoint
@@ -27,6 +28,7 @@ from capset.kernel.in_thread import in_thread
 from capset.kernel.introspection import ToolView, tools_of
 from capset.kernel.observing import Observer
 from capset.kernel.serving import Serving
+from capset.kernel.turns import turn
 from capset.net.client import HttpClient
 from capset.net.resolving import Resolver, system_resolver
 from capset.net.response import HttpResponse
@@ -76,9 +78,11 @@ __all__ = [
     "TurnEnded",
     "TurnFailed",
     "TurnStarted",
+    "digested",
     "in_thread",
     "normalise_path",
     "schema_tool",
     "system_resolver",
     "tools_of",
+    "turn",
 ]
