@@ -48,6 +48,7 @@ EXPECTED = {
     "memory": ("brain", "Memory", MEMORY),
     "memory:user": ("brain", "Memory", MEMORY),
     "email": ("mail", "Communication", {"email_send": ("external", frozenset({"email:send"}))}),
+    "sandbox": ("box", "Execution", {"execute_code": ("destructive", frozenset({"sandbox:execute"}))}),
 }
 WITHOUT_INSTRUCTIONS = {"noop", "current_time"}
 
@@ -108,6 +109,6 @@ def test_loading_them_loads_no_library_that_only_some_need() -> None:
     code = (
         "import sys; from importlib import import_module\n"
         f"for point in {list(POINTS.values())}: import_module(point.partition(':')[0])\n"
-        "assert not {'re2', 'httpcore2', 'httpx2', 'brotli', 'aiosmtplib'} & set(sys.modules)"
+        "assert not {'re2', 'httpcore2', 'httpx2', 'brotli', 'aiosmtplib', 'pydantic_monty', 'bashkit'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
