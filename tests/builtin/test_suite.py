@@ -17,6 +17,7 @@ from capset.builtin.database import DatabaseConfig, DatabaseConnection, database
 from capset.builtin.files import FilesConfig, files
 from capset.builtin.memory import MemoryConfig, memory, memory_for, memory_user
 from capset.builtin.noop import noop
+from capset.builtin.sandbox import sandbox
 from capset.builtin.session_file_system import session_file_system
 from capset.builtin.stateless_todo_list import stateless_todo_list
 from capset.builtin.syscall import syscall
@@ -96,6 +97,14 @@ EXAMPLES: dict[Capability[Any, Any], Examples] = {
         "grep_files": [with_files(pattern="t[a-z]+", path_pattern="*.txt", context_lines=1, max_matches=1)],
         "delete_file": [{"path": "/nothing"}, with_files(path="/in", recursive=True)],
         "stat_file": [{"path": "/"}, with_files(path="/in/notes.txt")],
+    },
+    sandbox: {
+        "execute_code": [
+            {"language": "python", "code": "sum(range(10))"},
+            {"language": "python", "code": "open('/out.txt', 'w').write('Grüße')\n1 / 0"},
+            {"language": "bash", "code": "echo hi > /out.txt; ls /; exit 3"},
+            with_files(language="bash", code="rm /in/photo.bin; sort -r /in/notes.txt > /in/sorted.txt"),
+        ]
     },
     memory: about(memory),
     memory_user: about(memory_user),
