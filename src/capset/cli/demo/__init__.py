@@ -51,7 +51,7 @@ def demo_command(
 
 
 async def _run(console: Console, sources: list[Path], folder: Path) -> DemoShape:
-    async with open_demo(_store(folder)) as demo:
+    async with open_demo(_store(folder), console) as demo:
         show_session(console, demo.session, folder)
         console.rule("[bold]1. Import[/]", align="left")
         imported = await import_folders(demo.session.files, sources)
@@ -59,7 +59,7 @@ async def _run(console: Console, sources: list[Path], folder: Path) -> DemoShape
             err().print(f"[yellow]skipped[/] {cell(skipped)}", soft_wrap=True)
         console.print(f"{imported.files} files, {imported.size_bytes:,} bytes in the session's files")
         console.rule("[bold]2. Governed calls[/]", align="left")
-        await demo.run(console)
+        await demo.run()
         console.rule("[bold]3. The record[/]", align="left")
         done = await _conclude(console, demo, imported, folder)
     console.rule("[bold]4. The same through a server's doors[/]", align="left")
@@ -89,7 +89,7 @@ async def _conclude(console: Console, demo: Demo, imported: Imported, folder: Pa
         (folder / "report.md").write_text(demo.report, encoding="utf-8")
         console.print(f"[green]exported:[/] {verbatim(str(folder / 'report.md'))}", soft_wrap=True)
     console.print(f"look again with: capset audit query --db {verbatim(str(folder / 'capset.db'))}", soft_wrap=True)
-    _show_surprises(demo.surprises)
+    _show_surprises(demo.calls.surprises)
     return DemoShape(
         folder=str(folder),
         report=str(folder / "report.md") if demo.report else None,
@@ -98,7 +98,7 @@ async def _conclude(console: Console, demo: Demo, imported: Imported, folder: Pa
         skipped=imported.skipped,
         records=audit_page_shape(page),
         verification=verification_shape(verification),
-        surprises=demo.surprises,
+        surprises=demo.calls.surprises,
     )
 
 
