@@ -28,6 +28,7 @@ from capset.kernel.introspection import ToolView, tools_of
 from capset.kernel.observing import Observer
 from capset.kernel.serving import Serving
 from capset.net.client import HttpClient
+from capset.net.media import codec_named, codec_of, every_codec, is_text, media_type_of
 from capset.net.resolving import Resolver, system_resolver
 from capset.net.response import HttpResponse
 
@@ -76,7 +77,12 @@ __all__ = [
     "TurnEnded",
     "TurnFailed",
     "TurnStarted",
+    "codec_named",
+    "codec_of",
+    "every_codec",
     "in_thread",
+    "is_text",
+    "media_type_of",
     "normalise_path",
     "schema_tool",
     "system_resolver",

@@ -6,7 +6,9 @@ import asyncio
 import gzip
 import os
 import time
+from typing import Any
 
+import httpcore2
 import pytest
 
 from capset import ToolError
@@ -188,19 +190,48 @@ async def test_a_hop_has_a_deadline_of_its_own() -> None:
         b"",
         b"SSH-2.0-OpenSSH\r\n",
         b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf",
-        b"HTTP/1.1 200 OK\r\nX: " + b"x" * 200_000,
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nno size\r\n",
         b"HTTP/1.1 101 Switching\r\nUpgrade: x\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nxy",
         answer(body=gzip.compress(b"hello", mtime=0)[:-4], content_encoding="gzip"),
     ],
-    ids=["nothing", "ssh", "half", "headers", "chunks", "upgrade", "lengths", "gzip"],
+    ids=["nothing", "ssh", "half", "chunks", "upgrade", "lengths", "gzip"],
 )
 async def test_what_breaks_off_or_is_no_http_is_told(said: bytes) -> None:
     async with server({"/": said}) as site:
         with pytest.raises(TransientError) as told:
             await fetched(LOCAL, site.url())
     assert told.value.code == "unreachable"
+
+
+@pytest.mark.parametrize(
+    "headers", [b"X: " + b"x" * 1_000_000, b"X: x\r\n" * 200_000, b"X: x\r\n " + b"x\r\n " * 200_000]
+)
+async def test_headers_without_end_are_told(headers: bytes) -> None:
+    async with server({"/": b"HTTP/1.1 200 OK\r\n" + headers}) as site:
+        with pytest.raises(ToolError, match="more than 100 KiB") as told:
+            await fetched(LOCAL, site.url())
+    assert told.value.code == "headers_too_long"
+
+
+async def test_no_address_of_a_name_takes_the_time_of_the_others() -> None:
+    class Slow(Bottle):
+        async def connect_tcp(
+            self, host: str, port: int, timeout: float | None = None, *rest: Any, **named: Any
+        ) -> Any:
+            if host != PUBLIC:
+                self.dialled.append((host, port))
+                assert timeout is not None
+                await asyncio.sleep(timeout)
+                raise httpcore2.ConnectTimeout
+            return await super().connect_tcp(host, port, timeout, **named)
+
+    async with server({"/": answer(body=b"hello")}) as site:
+        bottle = Slow(site.port)
+        client = HttpClient(resolver=Names({"shop.example": [["8.8.8.8", "8.8.4.4", PUBLIC]]}), network=bottle)
+        async with client.open("GET", "http://shop.example/", timeout=None, hop_timeout=1) as response:
+            assert (await response.read(10)).data == b"hello"
+    assert bottle.dialled == [("8.8.8.8", 80), ("8.8.4.4", 80), (PUBLIC, 80)]
 
 
 async def test_nobody_at_a_port_is_told() -> None:

@@ -89,6 +89,15 @@ def test_a_window_of_zstd_that_is_too_large_is_refused() -> None:
         decoded("zstd", [coded])
 
 
+@pytest.mark.spec("P27")
+@pytest.mark.parametrize("frame", [zstd.compress(b""), b"\x50\x2a\x4d\x18\0\0\0\0"], ids=["empty", "skippable"])
+def test_frames_of_zstd_without_end_are_refused(frame: bytes) -> None:
+    with pytest.raises(ToolError, match="not encoded as it says"):
+        decoded("zstd", [frame * 5_000])
+    many = zstd.compress(b"x" * 2_000)
+    assert len(decoded("zstd", [many * 5_000])) == 10_000_000
+
+
 @pytest.mark.parametrize("coding", ["gzip, gzip", "compress", "br, gzip", "x" * 200])
 def test_other_codings_and_layers_are_refused(coding: str) -> None:
     with pytest.raises(ToolError, match="cannot be undone") as refused:

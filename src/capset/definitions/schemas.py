@@ -18,6 +18,7 @@ from pydantic_core import SchemaError, from_json, to_json
 from pydantic_core.core_schema import WithDefaultSchema
 from typing_extensions import TypedDict
 
+from capset.definitions.long_texts import has_long_text, without_copies
 from capset.errors import DefinitionError
 
 _SCALAR_TYPES: Final = frozenset({"string", "integer", "number", "boolean", "null"})
@@ -80,6 +81,7 @@ class Schema:
     __slots__ = (
         "_has_numbers",
         "_to_json",
+        "_to_python",
         "annotation",
         "check",
         "check_json",
@@ -100,6 +102,7 @@ class Schema:
         rules: _Rules = {"strict": True, "extra": "forbid"} if closed else {"strict": True}
         self.annotation = annotation
         self._to_json = adapter.serializer.to_json
+        self._to_python = adapter.serializer.to_python
         self.check = partial(adapter.validator.validate_python, **rules)
         self.check_json = partial(adapter.validator.validate_json, **rules)
         self.json_schema = json_schema
@@ -120,6 +123,8 @@ class Schema:
         """
         if self._has_numbers and not is_finite(value):
             raise ValueError("JSON has no NaN and no infinities")
+        if has_long_text(value):
+            return without_copies(self._to_python(value, mode="json", warnings="error"))
         return from_json(self._to_json(value, warnings="error"))
 
     def text(self, value: Any) -> str:

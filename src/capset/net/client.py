@@ -58,7 +58,7 @@ class HttpClient:
         method: Method,
         url: str,
         *,
-        timeout: float,
+        timeout: float | None,
         headers: Mapping[str, str] | None = None,
         hop_timeout: float | None = None,
         redirects: int = REDIRECTS,
@@ -68,14 +68,15 @@ class HttpClient:
         Args:
             method: ``GET`` or ``HEAD``, which redirects keep.
             url: absolute, http or https.
-            timeout: seconds that all may take, the block included.
+            timeout: seconds that all may take, the block included; ``None`` for whoever bounds each hop and the body.
             headers: what is sent beside the client's own; see ``checked_headers``.
-            hop_timeout: seconds until each hop's answer has begun, name resolution and TLS included.
+            hop_timeout: seconds until each hop's answer has begun, which is when its headers are there; name
+                resolution and TLS are included.
             redirects: how many are followed at most.
 
         Raises ``ToolError``: ``url_refused``, ``header_refused``, ``address_refused`` before anything is sent to where
-        it would lead; ``unknown_host``, ``tls_failed``, ``too_many_redirects``, ``not_installed``. Raises
-        ``TransientError`` for ``timeout`` and ``unreachable``.
+        it would lead; ``unknown_host``, ``tls_failed``, ``too_many_redirects``, ``headers_too_long``,
+        ``not_installed``. Raises ``TransientError`` for ``timeout`` and ``unreachable``.
         """
         here, sent = read_url(url), checked_headers(headers or {})
         scope = asyncio.timeout(timeout)
@@ -92,7 +93,7 @@ class HttpClient:
                         sent = for_another_origin(sent)
                     here = there
         except TimeoutError:
-            if not scope.expired():
+            if timeout is None or not scope.expired():
                 raise
             raise _late(f"The answer was not there within {timeout:g} s.") from None
         raise ToolError(f"There were more than {redirects} redirects.", code="too_many_redirects", status=502)
@@ -114,7 +115,7 @@ class HttpClient:
                 status=501,
             ) from None
         below = self._network or cast("httpcore2.AsyncNetworkBackend", httpcore2.AnyIOBackend())
-        network = CheckedNetwork(self._resolver, self._allowed, below)
+        network = CheckedNetwork(self._resolver, self._allowed, below, seconds)
         tls = (self._tls or usual_tls()) if url.scheme == "https" else None
         where = httpcore2.URL(scheme=url.scheme, host=url.host, port=url.port, target=url.target)
         request = httpcore2.Request(method, where, headers=_headers(url, headers))

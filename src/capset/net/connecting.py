@@ -19,19 +19,29 @@ _TRIED: Final = 4
 """How many addresses of one name are tried; all are checked."""
 _SECONDS: Final = 3.0
 """How long a connection to one address may take, where there are others."""
+_TOO_LONG: Final = 431
+"""What h11 would answer where a line, or the headers, never end; it reads 100 KiB of them."""
 
 
 class CheckedNetwork(httpcore2.AsyncNetworkBackend):
     """Resolves a name, checks every address, and connects to one of those: the name is not looked up again.
 
     It stands where the connection is made, so nothing lies between the check and the use. TLS is spoken with the name
-    all the same, since httpcore asks for it with the host of the URL.
+    all the same, since httpcore asks for it with the host of the URL. Where there are ``seconds`` for all of it, no
+    address gets more of them than the others.
     """
 
-    def __init__(self, resolver: Resolver, allowed: Allowed, below: httpcore2.AsyncNetworkBackend) -> None:
+    def __init__(
+        self,
+        resolver: Resolver,
+        allowed: Allowed,
+        below: httpcore2.AsyncNetworkBackend,
+        seconds: float | None = None,
+    ) -> None:
         self._resolver = resolver
         self._allowed = allowed
         self._below = below
+        self._seconds = seconds
         self._streams: list[httpcore2.AsyncNetworkStream] = []
 
     async def connect_tcp(
@@ -47,9 +57,10 @@ class CheckedNetwork(httpcore2.AsyncNetworkBackend):
         Raises ``ToolError`` (``address_refused``) if any address of the host is one that it may not lead to.
         """
         *others, last = await self._checked(host, port)
+        each = _SECONDS if self._seconds is None else min(_SECONDS, self._seconds / (len(others) + 1))
         for address in others:
             try:
-                return await self._connected(address, port, min(_SECONDS, timeout or _SECONDS), socket_options)
+                return await self._connected(address, port, min(each, timeout or each), socket_options)
             except (httpcore2.ConnectError, httpcore2.ConnectTimeout):
                 continue
         return await self._connected(last, port, timeout, socket_options)
@@ -114,6 +125,9 @@ def told(host: str) -> Generator[None]:
             why = f"its certificate is not to be trusted: {cause.verify_message}"
         elif isinstance(cause, ssl.SSLError):
             why = "it does not speak TLS as is needed"
+        elif getattr(cause, "error_status_hint", None) == _TOO_LONG:
+            long = f"The host {host!r} sent headers, or a line between them, of more than 100 KiB."
+            raise ToolError(long, code="headers_too_long", status=502) from None
         elif isinstance(error, httpcore2.ConnectError | httpcore2.ConnectTimeout):
             raise TransientError(f"The host {host!r} cannot be reached.", code="unreachable") from None
         else:

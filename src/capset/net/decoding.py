@@ -17,6 +17,9 @@ PIECE: Final = 65_536
 _ZSTD: Final = "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
 _WINDOW_BITS: Final = 23
 """The largest window of zstd in HTTP, 8 MB (RFC 9659)."""
+_FRAMES: Final = 1_000
+"""How many frames of zstd there may be, beside one for each KiB in them: beginning one takes time, and empty ones
+would take it without end."""
 
 
 class Decoder(Protocol):
@@ -140,16 +143,21 @@ class _Zstd:
         self._inner = self._new()
         self._error = zstd.ZstdError
         self._begun = False
+        self._frames = _FRAMES * 1_024
 
     def decode(self, data: bytes) -> Iterator[bytes]:
         try:
             while data or not (self._inner.needs_input or self._inner.eof):
                 if self._inner.eof:
+                    self._frames -= 1_024
+                    if self._frames < 0:
+                        raise _broken()
                     self._inner = self._new()
                 self._begun = True
                 piece = self._inner.decompress(data, PIECE)
                 data = self._inner.unused_data if self._inner.eof else b""
                 if piece:
+                    self._frames += len(piece)
                     yield piece
                 elif not data:
                     return

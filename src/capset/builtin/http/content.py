@@ -11,20 +11,12 @@ from typing import Final
 from pydantic import JsonValue
 from pydantic_core import from_json
 
+from capset.ext import codec_of, is_text, media_type_of
+
 _JSON: Final = re.compile(r"application/json|[^/]+/[^/]+\+json")
-_TEXT: Final = re.compile(
-    r"text/.*|[^/]+/[^/]+\+(?:json|xml|yaml)"
-    r"|application/(?:json|xml|(?:x-)?(?:javascript|ndjson|yaml)|ecmascript|toml|sql|graphql|x-www-form-urlencoded)"
-)
 _UNKNOWN: Final = frozenset({"", "application/octet-stream", "text/plain"})
 """Types that say little: what looks like JSON is taken for it."""
-_CHARSET: Final = re.compile(r';\s*charset\s*=\s*"?([^\s;"]{1,40})', re.IGNORECASE)
-# Python knows codings beside these that are none of texts, or take long.
-_CODINGS: Final = re.compile(
-    r"utf-?16(?:le|be)?|utf-?32(?:le|be)?|us-ascii|ascii|latin-?1|iso-?8859-\d{1,2}|windows-\d{3,4}|cp\d{3,4}"
-    r"|koi8-[ru]|shift[_-]jis|euc-(?:jp|kr)|iso-2022-(?:jp|kr)|gb(?:2312|k|18030)|big5|tis-620"
-)
-_USUAL: Final = "utf-8-sig"
+_UTF_8: Final = "utf-8-sig"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +32,7 @@ def content_of(data: bytes, content_type: str, *, is_cut: bool) -> Content:
 
     A body that says it is JSON and is not, or was cut, is text.
     """
-    media_type = content_type.partition(";")[0].strip().lower()
+    media_type = media_type_of(content_type)
     text = _text(data, media_type, content_type, is_cut=is_cut)
     if text is None:
         kind = f"of the type {media_type}" if media_type else "of no known type"
@@ -52,26 +44,15 @@ def content_of(data: bytes, content_type: str, *, is_cut: bool) -> Content:
 
 
 def _text(data: bytes, media_type: str, content_type: str, *, is_cut: bool) -> str | None:
-    if _TEXT.fullmatch(media_type):
-        decoder = codecs.getincrementaldecoder(_coding(content_type))("replace")
+    if is_text(media_type):
+        decoder = codecs.getincrementaldecoder(codec_of(content_type) or _UTF_8)("replace")
         return decoder.decode(data, final=not is_cut)  # a cut may go through a letter
     if media_type not in _UNKNOWN or b"\0" in data:
         return None
     try:
-        return codecs.getincrementaldecoder(_USUAL)().decode(data, final=not is_cut)
+        return codecs.getincrementaldecoder(_UTF_8)().decode(data, final=not is_cut)
     except UnicodeDecodeError:
         return None
-
-
-def _coding(content_type: str) -> str:
-    said = _CHARSET.search(content_type)
-    name = said[1].lower() if said else ""
-    if not _CODINGS.fullmatch(name):
-        return _USUAL
-    try:
-        return codecs.lookup(name).name
-    except LookupError:
-        return _USUAL
 
 
 def _value(text: str) -> JsonValue:

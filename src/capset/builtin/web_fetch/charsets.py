@@ -1,0 +1,174 @@
+"""Bytes to text, in the charset that a browser would find, and beyond that by how they look (spec 5, P27)."""
+
+from __future__ import annotations
+
+import codecs
+import re
+from typing import Final
+
+from capset.ext import codec_named, codec_of, every_codec
+
+_PRESCAN: Final = 1_024
+_LOOKED_AT: Final = 65_536
+"""How many bytes tell whether text is in UTF-8."""
+_GUESSED_BY: Final = 6_144
+"""How many bytes a charset is guessed by at most, all of them from texts that have more than ASCII."""
+_FEW: Final = 10
+"""So few letters beyond ASCII, among others, tell nothing."""
+_OF_TWO_BYTES: Final = frozenset(("cp932", "euc_jp", "iso2022_jp", "iso2022_kr", "cp949", "gb18030", "big5hkscs"))
+_FALLBACK: Final = "cp1252"
+_UTF_8: Final = "utf-8-sig"
+_MARKS: Final = (
+    (b"\xef\xbb\xbf", _UTF_8),
+    (b"\xff\xfe\0\0", "utf-32"),
+    (b"\0\0\xfe\xff", "utf-32"),
+    (b"\xff\xfe", "utf-16"),
+    (b"\xfe\xff", "utf-16"),
+)
+_XML_16: Final = ((b"<\0?\0x\0", "utf-16-le"), (b"\0<\0?\0x", "utf-16-be"))
+_TAG: Final = re.compile(r"<!--(?:.*?-->|.*)|<(/?[A-Za-z][^\s>/]*)|<[!/?][^>]*>?", re.DOTALL)
+_ATTRIBUTE: Final = re.compile(r"""[\s/]*([^\s/>=][^\s/>=]*)(?:\s*=\s*(?:"([^"]*)"?|'([^']*)'?|([^\s>"'][^\s>]*)))?""")
+_IN_CONTENT: Final = re.compile(r"""charset\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s;"']+))""", re.IGNORECASE)
+_IN_XML: Final = re.compile(r"""<\?xml\s[^>]*?\bencoding\s*=\s*["']([^"']*)["']""")
+_NOT_ASCII: Final = re.compile(rb"[\x80-\xff]")
+_RUN: Final = re.compile(rb"[\x80-\xff][^<>]{0,%d}" % (_GUESSED_BY - 1))
+_ASCII_CONTROLS: Final = bytes(one for one in (*range(0x20), 0x7F) if one not in b"\t\n\r")
+_PART: Final = re.compile(rb"(?:[\xc2-\xf4]|[\xe0-\xf4][\x80-\xbf]|[\xf0-\xf4][\x80-\xbf]{2})\Z")
+"""The beginning of a letter in UTF-8."""
+_HAS_CONTROLS: Final = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+_CONTROLS: Final = {**dict.fromkeys(_ASCII_CONTROLS), **dict.fromkeys(range(0x80, 0xA0))}
+_NOT_OVER_ASCII: Final = re.compile(r"utf-(?:16|32)|iso2022")
+
+
+def text_in(data: bytearray, content_type: str, *, is_marked_up: bool, is_cut: bool, ending: str = "") -> str:
+    """Return the text, without the control characters that no text needs; ``data`` is emptied on the way.
+
+    The charset is that of a byte order mark, else of ``Content-Type``, else what the markup says in its first 1,024
+    bytes, else UTF-8 if it can be that, else a guess. What does not fit becomes U+FFFD. Never raises.
+
+    Args:
+        data: the bytes.
+        content_type: the header's value, or an empty text.
+        is_marked_up: whether it is HTML or XML, which may say its charset itself.
+        is_cut: whether the bytes may end within a letter.
+        ending: ASCII that the text ends with beside; put there now it does not need the memory of another text.
+    """
+    codec = _codec(data, content_type, is_marked_up=is_marked_up, is_cut=is_cut)
+    is_over_ascii = not _NOT_OVER_ASCII.match(codec)
+    if is_over_ascii and _HAS_CONTROLS.search(data):
+        data[:] = data.translate(None, _ASCII_CONTROLS)
+    if codec == _UTF_8:
+        return _from_utf8(data, is_cut=is_cut, ending=ending)
+    text = codecs.getincrementaldecoder(codec)("replace").decode(data, final=not is_cut)
+    data.clear()
+    return (text if is_over_ascii else text.translate(_CONTROLS)) + ending
+
+
+def _codec(data: bytearray, content_type: str, *, is_marked_up: bool, is_cut: bool) -> str:
+    for mark, codec in _MARKS:
+        if data.startswith(mark):
+            return codec
+    said = codec_of(content_type)
+    if said is not None and (said != _UTF_8 or _may_be_utf8(data)):
+        return said
+    said = said_inside(bytes(data[:_PRESCAN])) if is_marked_up else None
+    if said is not None and (said != _UTF_8 or _may_be_utf8(data)):
+        return said
+    return _UTF_8 if _is_utf8(data, is_cut=is_cut) else _guessed(data)
+
+
+def said_inside(beginning: bytes) -> str | None:
+    """Return the codec that HTML or XML names in its beginning (html.spec.whatwg.org, prescan a byte stream)."""
+    for mark, codec in _XML_16:
+        if beginning.startswith(mark):
+            return codec
+    text, at = beginning.decode("latin-1"), 0
+    while match := _TAG.search(text, at):
+        at = match.end()
+        if match[1] is None:
+            continue
+        found: dict[str, str] = {}
+        while attribute := _ATTRIBUTE.match(text, at):
+            at = attribute.end()
+            found.setdefault(attribute[1].lower(), attribute[2] or attribute[3] or attribute[4] or "")
+        codec = _of_meta(found) if match[1].lower() == "meta" else None
+        if codec is not None:
+            return codec
+    declared = _IN_XML.match(text)
+    return _possible(declared[1]) if declared else None
+
+
+def _of_meta(attributes: dict[str, str]) -> str | None:
+    if "charset" in attributes:
+        return _possible(attributes["charset"])
+    if attributes.get("http-equiv", "").lower() != "content-type":
+        return None
+    said = _IN_CONTENT.search(attributes.get("content", ""))
+    return _possible(said[1] or said[2] or said[3] or "") if said else None
+
+
+def _possible(label: str) -> str | None:
+    """Return the codec of a name; what could be read as ASCII to get there is not UTF-16, whatever it says."""
+    codec = codec_named(label)
+    return _UTF_8 if codec and codec.startswith(("utf-16", "utf-32")) else codec
+
+
+def _may_be_utf8(data: bytearray) -> bool:
+    """Whether more letters beyond ASCII are right than wrong as UTF-8: one wrong byte does not make it another."""
+    first = _NOT_ASCII.search(data)
+    if first is None:
+        return True
+    sample = bytes(data[first.start() : first.start() + _LOOKED_AT])
+    text, _ = codecs.utf_8_decode(sample, "replace", False)
+    wrong = text.count("\ufffd") - sample.count("\ufffd".encode())
+    beyond = len(text) - len(text.encode("ascii", "ignore"))
+    return wrong <= beyond - wrong
+
+
+def _is_utf8(data: bytearray, *, is_cut: bool) -> bool:
+    """Whether all of it is; piece by piece, so that the text is not there twice."""
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    try:
+        for at in range(0, len(data), _LOOKED_AT):
+            decoder.decode(bytes(data[at : at + _LOOKED_AT]))
+        decoder.decode(b"", final=not is_cut)
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _guessed(data: bytearray) -> str:
+    from charset_normalizer import from_bytes
+
+    runs, length = list[bytes](), 0
+    for run in _RUN.finditer(data):
+        runs.append(_whole_words(run[0]))
+        length += len(runs[-1])
+        if length >= _GUESSED_BY:
+            break
+    sample = b"\n".join(runs)
+    beyond = len(_NOT_ASCII.findall(sample))
+    is_mostly_ascii = beyond < len(sample) / 2  # as it is in alphabets derived from the Latin one
+    if is_mostly_ascii and beyond < _FEW:
+        return _FALLBACK
+    left_out = _OF_TWO_BYTES if is_mostly_ascii else frozenset[str]()
+    possible = [codec for codec in every_codec() if not codec.startswith("utf") and codec not in left_out]
+    best = from_bytes(sample, cp_isolation=possible).best()
+    return best.encoding if best is not None else _FALLBACK
+
+
+def _whole_words(run: bytes) -> bytes:
+    """Return a run of text up to where it is surely not within a letter, if it was cut."""
+    end = max(run.rfind(b" "), run.rfind(b"\n"))
+    return run[:end] if len(run) >= _GUESSED_BY and end > 0 else run
+
+
+def _from_utf8(data: bytearray, *, is_cut: bool, ending: str) -> str:
+    if data.startswith(codecs.BOM_UTF8):
+        del data[: len(codecs.BOM_UTF8)]
+    if is_cut and (part := _PART.search(data, max(len(data) - 3, 0))):
+        del data[part.start() :]
+    data += ending.encode()
+    text = data.decode(errors="replace")
+    data.clear()
+    return text

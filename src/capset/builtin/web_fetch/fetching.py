@@ -1,0 +1,107 @@
+"""Fetching: one URL in, what is known of it and its text out (spec 5, P26, P27)."""
+
+from __future__ import annotations
+
+import re
+from typing import Final, Literal
+
+from capset import Context
+from capset.builtin.web_fetch.filenames import filename_of
+from capset.builtin.web_fetch.page import WebPage, suffix_of
+from capset.builtin.web_fetch.reading import Reading, read_body
+from capset.builtin.web_fetch.rendering import rendered
+from capset.ext import HttpClient, HttpResponse, TransientError, in_thread, media_type_of
+
+Method = Literal["GET", "HEAD"]
+_LENGTH: Final = re.compile(r"[0-9]{1,18}")
+_SHOWN: Final = re.compile(r"[\x20-\x7e]{1,255}")
+"""What of a header is passed on: servers write no more into those that are of use."""
+
+
+class WebFetch:
+    """Fetches URLs for the code of other capabilities, by ``ctx.use(web_fetch)``.
+
+    Args:
+        ctx: of the call that it is used in; conversions run in its threads.
+        client: what asks.
+        max_bytes: how many bytes of a body are read.
+        redirects: how many redirects are followed.
+        first_byte: seconds in which each hop's answer must begin.
+        body: seconds in which the body must be there.
+    """
+
+    def __init__(
+        self, ctx: Context, client: HttpClient, *, max_bytes: int, redirects: int, first_byte: float, body: float
+    ) -> None:
+        self._ctx = ctx
+        self._client = client
+        self._max_bytes = max_bytes
+        self._redirects = redirects
+        self._first_byte = first_byte
+        self._body = body
+
+    async def fetch(
+        self, url: str, *, method: Method = "GET", as_markdown: bool = False, as_text: bool = False
+    ) -> WebPage:
+        """Ask for a URL and return what came, as the tool ``web_fetch`` does.
+
+        Raises ``ToolError``: ``url_refused``, ``address_refused``, ``unknown_host``, ``tls_failed``,
+        ``too_many_redirects``, ``headers_too_long``, ``bad_encoding``, ``not_installed``; ``TransientError`` for
+        ``timeout`` and ``unreachable``.
+        """
+        reading: Reading | None = None
+        try:
+            async with self._client.open(
+                method, url, timeout=None, hop_timeout=self._first_byte, redirects=self._redirects
+            ) as response:
+                content_type = response.header("content-type") or ""
+                media_type = media_type_of(content_type)
+                if method == "GET":
+                    reading = await read_body(response, media_type, limit=self._max_bytes, seconds=self._body)
+        except TransientError as error:
+            if error.code != "timeout":
+                raise
+            raise _no_answer(self._first_byte) from None
+        page = _about(url, response)
+        if reading is None:
+            return page
+        if reading.kind == "binary":
+            kind = f"of the type {media_type}" if media_type else "of no known type"
+            page["error"] = f"Binary content is not supported: this is {kind}, and only text can be fetched."
+            if page["size"] is None and reading.is_whole:
+                page["size"] = len(reading.data)
+            return page
+        page["size"] = len(reading.data)
+        wanted = "markdown" if as_markdown else "text" if as_text else "raw"
+        ending = suffix_of(reading.cut, self._max_bytes)
+        made = await in_thread(
+            self._ctx, lambda: rendered(reading, content_type, media_type, response.url, wanted, ending)
+        )
+        page["content"], page["format"], page["truncated"] = made.text, made.format, made.is_cut
+        return page
+
+
+def _about(url: str, response: HttpResponse) -> WebPage:
+    length = (response.header("content-length") or "").strip()
+    page = WebPage(
+        url=url,
+        status_code=response.status,
+        content_type=_shown(response.header("content-type")),
+        size=int(length) if _LENGTH.fullmatch(length) else None,
+        format="raw",
+        truncated=False,
+    )
+    if (modified := _shown(response.header("last-modified"))) is not None:
+        page["last_modified"] = modified
+    if (filename := filename_of(response.header("content-disposition") or "", response.url)) is not None:
+        page["filename"] = filename
+    return page
+
+
+def _shown(value: str | None) -> str | None:
+    return value if value is not None and _SHOWN.fullmatch(value) else None
+
+
+def _no_answer(seconds: float) -> TransientError:
+    unit = "second" if seconds == 1 else "seconds"
+    return TransientError(f"server did not respond within {seconds:g} {unit}", code="timeout", status=504)

@@ -1,0 +1,94 @@
+"""What a ``Content-Type`` says: whether it is text, and in which charset."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cache
+from typing import Final
+
+_TYPE: Final = re.compile(r"[!#$%&'*+.^_`|~0-9a-z-]{1,127}/[!#$%&'*+.^_`|~0-9a-z-]{1,127}")
+_TEXT: Final = re.compile(
+    r"text/.*|[^/]+/[^/]+\+(?:json|xml|yaml)"
+    r"|application/(?:json|xml|(?:x-)?(?:javascript|ndjson|yaml)|ecmascript|toml|sql|graphql|x-www-form-urlencoded"
+    r"|rtf|typescript|x-(?:httpd-php|latex|perl|python|ruby|sh|subrip|tex))"
+)
+_CHARSET: Final = re.compile(r';\s*charset\s*=\s*["\']?\s*([^\s;"\']{1,40})', re.IGNORECASE)
+UTF_8: Final = "utf-8-sig"
+"""The codec of UTF-8, with a byte order mark or without."""
+# The names that the Web knows (encoding.spec.whatwg.org), less what is no letter or digit in them; Latin 1 is
+# windows-1252 there, and GB 2312 all of GB 18030. Python knows others beside these: no charsets, or slow ones.
+_NAMES: Final = {
+    UTF_8: "utf8 unicode11utf8 unicode20utf8",
+    "utf-16": "utf16 unicode ucs2 csunicode iso10646ucs2",
+    "utf-16-le": "utf16le unicodefeff",
+    "utf-16-be": "utf16be unicodefffe",
+    "utf-32": "utf32",
+    "utf-32-le": "utf32le",
+    "utf-32-be": "utf32be",
+    "cp1252": "iso88591 iso885911987 latin1 l1 isoir100 csisolatin1 ibm819 cp819 ascii usascii ansix341968",
+    "cp1254": "iso88599 iso885991989 latin5 l5 isoir148 csisolatin5",
+    "cp866": "ibm866 cp866 866 csibm866",
+    "cp874": "windows874 dos874 cp874 tis620 iso885911",
+    "iso8859-2": "latin2 l2 isoir101 csisolatin2 iso885921987",
+    "iso8859-3": "latin3 l3 isoir109 csisolatin3",
+    "iso8859-4": "latin4 l4 isoir110 csisolatin4",
+    "iso8859-5": "cyrillic isoir144 csisolatincyrillic",
+    "iso8859-6": "arabic asmo708 ecma114 isoir127 csisolatinarabic iso88596e iso88596i",
+    "iso8859-7": "greek greek8 ecma118 elot928 isoir126 csisolatingreek suneugreek iso885971987",
+    "iso8859-8": "hebrew visual logical isoir138 csisolatinhebrew iso88598e iso88598i",
+    "iso8859-10": "latin6 l6 isoir157 csisolatin6",
+    "iso8859-15": "latin9 l9 csisolatin9",
+    "koi8-r": "koi8r koi8 koi cskoi8r",
+    "koi8-u": "koi8u koi8ru",
+    "mac_roman": "macintosh mac xmacroman csmacintosh",
+    "mac_cyrillic": "xmaccyrillic xmacukrainian",
+    "cp932": "shiftjis xsjis sjis mskanji windows31j ms932 csshiftjis",
+    "euc_jp": "eucjp xeucjp cseucpkdfmtjapanese",
+    "iso2022_jp": "iso2022jp csiso2022jp",
+    "iso2022_kr": "iso2022kr",
+    "cp949": "euckr cseuckr korean ksc56011987 ksc56011989 ksc5601 windows949 cp949 isoir149",
+    "gb18030": "gb18030 gbk xgbk gb2312 gb231280 csgb2312 chinese csiso58gb231280 isoir58 cp936",
+    "big5hkscs": "big5 big5hkscs cnbig5 csbig5 xxbig5 cp950",
+}
+
+
+def media_type_of(content_type: str) -> str:
+    """Return the type and subtype of a header's value, in lower case; the empty text where there is none."""
+    media_type = content_type.partition(";")[0].strip().lower()
+    return media_type if _TYPE.fullmatch(media_type) else ""
+
+
+def is_text(media_type: str) -> bool:
+    """Whether what has this type, in lower case, is text by it."""
+    return _TEXT.fullmatch(media_type) is not None
+
+
+def codec_named(label: str) -> str | None:
+    """Return the codec of Python's for a charset, by any of the names that the Web has for it; ``None`` for others."""
+    return _codecs().get(re.sub("[^a-z0-9]", "", label[:40].lower()))
+
+
+def codec_of(content_type: str) -> str | None:
+    """Return the codec of the ``charset`` that a header's value says, if it says one that is known."""
+    said = _CHARSET.search(content_type)
+    return codec_named(said[1]) if said else None
+
+
+def every_codec() -> tuple[str, ...]:
+    """Return the codecs that ``codec_named`` can give."""
+    return tuple(dict.fromkeys(_codecs().values()))
+
+
+@cache
+def _codecs() -> dict[str, str]:
+    return dict(_named())
+
+
+def _named() -> Iterator[tuple[str, str]]:
+    for codec, names in _NAMES.items():
+        yield from ((name, codec) for name in names.split())
+    for part in (2, 3, 4, 5, 6, 7, 8, 10, 13, 14, 15, 16):
+        yield f"iso8859{part}", f"iso8859-{part}"
+    for page in range(1250, 1259):
+        yield from ((f"{maker}{page}", f"cp{page}") for maker in ("windows", "cp", "xcp"))

@@ -1,0 +1,60 @@
+"""What a Content-Type says, in the many ways that servers say it."""
+
+from __future__ import annotations
+
+import codecs
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from capset.net.media import codec_named, codec_of, every_codec, is_text, media_type_of
+
+
+@pytest.mark.spec("P27")
+@pytest.mark.parametrize(
+    ("content_type", "codec"),
+    [
+        ("text/html; charset=utf-8", "utf-8-sig"),
+        ('text/html;charset="UTF8"', "utf-8-sig"),
+        ("text/html; a=b; Charset = 'ISO-8859-1'", "cp1252"),
+        ("text/html; charset=us-ascii", "cp1252"),
+        ("text/html; charset=GB2312", "gb18030"),
+        ("text/html; charset=windows-1251", "cp1251"),
+        ("text/html; charset=ISO_8859-15", "iso8859-15"),
+        ("text/html; charset=Shift_JIS; x=y", "cp932"),
+        ("text/html; charset=utf-7", None),
+        ("text/html; charset=unicode_escape", None),
+        ("text/html; charset=rot13", None),
+        ("text/html; charset=", None),
+        ("text/html; charset", None),
+        ("text/html", None),
+        ("", None),
+    ],
+)
+def test_the_charset_is_known_by_its_names_on_the_web(content_type: str, codec: str | None) -> None:
+    assert codec_of(content_type) == codec
+
+
+@given(st.text(max_size=60) | st.builds("text/html; charset={}".format, st.text(max_size=60)))
+def test_nothing_that_is_said_fails(said: str) -> None:
+    assert codec_of(said) in (None, *every_codec())
+    assert codec_named(said) in (None, *every_codec())
+    media_type = media_type_of(said)
+    assert media_type == "" or media_type.count("/") == 1
+    is_text(media_type)
+
+
+def test_every_codec_is_one_of_texts() -> None:
+    for name in every_codec():
+        assert codecs.lookup(name)._is_text_encoding
+
+
+@pytest.mark.parametrize("said", ["text/x-rust", "application/ld+json", "image/svg+xml", "application/x-sh"])
+def test_texts(said: str) -> None:
+    assert is_text(media_type_of(said.upper() + " ; q=1"))
+
+
+@pytest.mark.parametrize("said", ["image/png", "application/octet-stream", "text", "", "a/b/c", "application/pdf"])
+def test_no_texts(said: str) -> None:
+    assert not is_text(media_type_of(said))
