@@ -35,8 +35,8 @@ _WIND: Final[dict[Condition, tuple[int, int]]] = {"fog": (0, 8), "thunderstorm":
 
 class _Day(TypedDict):
     date: Annotated[str, Field(description="The day, ISO 8601, UTC.")]
-    condition: Condition
-    humidity_percent: int
+    condition: Annotated[Condition, Field(description="What the sky does for the most part of the day.")]
+    humidity_percent: Annotated[int, Field(description="Relative humidity of the air.")]
     wind_kmh: Annotated[int, Field(description="Kilometres an hour, on the average of the day.")]
     precipitation_mm: Annotated[float, Field(description="Rain, or snow as water; 0 where it stays dry.")]
 
@@ -44,7 +44,7 @@ class _Day(TypedDict):
 class Weather(_Day):
     city: Annotated[str, Field(description="The city as it was named.")]
     temperature: Annotated[float, Field(description="The temperature now, in `unit`.")]
-    unit: Unit
+    unit: Annotated[Unit, Field(description="What `temperature` is in.")]
 
 
 class ForecastDay(_Day):

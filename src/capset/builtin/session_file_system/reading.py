@@ -39,11 +39,11 @@ class FileContent(_File):
 
 
 class DirectoryEntry(TypedDict):
-    path: str
-    name: str
-    is_directory: bool
-    is_readonly: bool
-    size_bytes: int
+    path: Annotated[str, Field(description="The entry's path.")]
+    name: Annotated[str, Field(description="The last part of the path.")]
+    is_directory: Annotated[bool, Field(description="Whether it is a directory, and not a file.")]
+    is_readonly: Annotated[bool, Field(description="Whether it can be read only, as what a capability brings.")]
+    size_bytes: Annotated[int, Field(description="The file's size; 0 for a directory.")]
     modified_at: Annotated[str, Field(description="ISO 8601, UTC.")]
 
 
@@ -60,9 +60,11 @@ class FileStatus(TypedDict):
     path: Annotated[str, Field(description="The normalised path.")]
     name: Annotated[str, Field(description="The last part of the path.")]
     exists: Annotated[bool, Field(description="Whether there is anything; if not, no other field follows.")]
-    is_directory: NotRequired[bool]
-    is_readonly: NotRequired[bool]
-    size_bytes: NotRequired[int]
+    is_directory: NotRequired[Annotated[bool, Field(description="Whether it is a directory, and not a file.")]]
+    is_readonly: NotRequired[
+        Annotated[bool, Field(description="Whether it can be read only, as what a capability brings.")]
+    ]
+    size_bytes: NotRequired[Annotated[int, Field(description="The file's size; 0 for a directory.")]]
     version: NotRequired[Annotated[int, Field(description="Of a file: each write makes it grow.")]]
     created_at: NotRequired[Annotated[str, Field(description="ISO 8601, UTC.")]]
     modified_at: NotRequired[Annotated[str, Field(description="ISO 8601, UTC.")]]
