@@ -7,7 +7,9 @@ from hashlib import sha256
 from importlib.util import find_spec
 
 import pytest
+from pydantic import ValidationError
 
+from capset.builtin.sandbox import SandboxConfig
 from capset.errors import InvalidArguments, PermissionDenied, ToolError
 from tests.builtin.sandbox.support import box, execute_code, run
 
@@ -102,3 +104,36 @@ async def test_without_the_extra_it_says_what_is_missing(monkeypatch: pytest.Mon
     assert isinstance(result.error, ToolError)
     assert (result.error.code, result.error.status) == ("not_installed", 501)
     assert "capset[sandbox]" in result.error.message
+
+
+@pytest.mark.spec("P18")
+async def test_what_is_too_long_is_cut_between_characters_and_the_run_goes_on() -> None:
+    async with box(output_bytes=1_000) as desk:
+        printed = await run(desk.session, "python", "print('€' * 400)\nopen('/a', 'w').write('1')\n'v' * 5000")
+        raised = await run(desk.session, "python", "raise ValueError('€' * 400)")
+        echoed = await run(desk.session, "bash", "seq 1 500; echo 1 > /b; seq 1 500 >&2")
+        assert sorted(one.path for one in await desk.session.files.list()) == ["/a", "/b"]
+    assert printed["stdout"] == "€" * 333
+    assert printed["value"] == "'" + "v" * 999
+    assert len(str(raised["error"]).encode()) <= 1_000
+    assert len(echoed["stdout"]) == len(echoed["stderr"]) == 1_000
+    assert all(one["truncated"] and one["stopped"] is None for one in (printed, raised, echoed))
+
+
+@pytest.mark.spec("P18")
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("seconds", (0, 301, float("nan"))),
+        ("memory_bytes", (1 << 20, 1 << 40)),
+        ("output_bytes", (10, 1 << 30)),
+        ("max_files", (0, 100_000)),
+        ("max_bytes", (0, 1 << 40)),
+        ("network", (True,)),
+    ],
+)
+def test_every_limit_has_a_highest_value(name: str, values: tuple[float, ...]) -> None:
+    for value in values:
+        with pytest.raises(ValidationError):
+            SandboxConfig.model_validate({name: value})
+    assert SandboxConfig().limits["seconds"] == 10

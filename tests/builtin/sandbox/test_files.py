@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import PurePosixPath
 
 import pytest
 
 from capset import Agent, Capability, Kernel, Principal, ToolError
 from capset.builtin.sandbox import sandbox
-from tests.builtin.sandbox.support import ALL, box, execute_code, run, texts
+from tests.builtin.sandbox.support import ALL, box, execute_code, run, running, texts, until
 
 WORK = {
     "python": """
@@ -84,9 +85,9 @@ async def test_what_somebody_else_changed_meanwhile_stays_theirs(changed: str) -
         files = desk.session.files
         await files.write("/shared", b"before")
         await files.write("/mine", b"before")
-        code = "import time\ntime.sleep(1.5)\nfor p in ('/shared', '/mine', '/fresh'): open(p, 'w').write('code')"
+        code = "import time\ntime.sleep(1)\nfor p in ('/shared', '/mine', '/fresh'): open(p, 'w').write('code')"
         work = asyncio.create_task(run(desk.session, "python", code))
-        await asyncio.sleep(1)
+        await until(lambda: running(os.getpid()))  # so that it has seen the files
         if changed == "write":
             await files.write("/shared", b"theirs")
         elif changed == "delete":
@@ -106,15 +107,15 @@ async def test_what_somebody_else_changed_meanwhile_stays_theirs(changed: str) -
 async def test_a_file_that_was_changed_is_not_deleted_either() -> None:
     async with box() as desk:
         await desk.session.files.write("/shared", b"before")
-        work = asyncio.create_task(run(desk.session, "bash", "sleep 1.5; rm /shared"))
-        await asyncio.sleep(1)
+        work = asyncio.create_task(run(desk.session, "bash", "sleep 1; rm /shared"))
+        await until(lambda: running(os.getpid()))  # so that it has seen the files
         await desk.session.files.write("/shared", b"theirs")
         result = await work
         assert await texts(desk.session) == {"/shared": "theirs"}
     assert [one["path"] for one in result["files"]["not_kept"]] == ["/shared"]
 
 
-@pytest.mark.spec("P18", "G10", "T26")
+@pytest.mark.spec("P18", "G10", "T30")
 @pytest.mark.parametrize("language", WORK)
 async def test_running_code_is_no_way_around_the_permissions_of_files(language: str) -> None:
     show = {"python": "import os\nprint(os.listdir('/'))", "bash": "ls / | grep -v -e bin"}[language]
@@ -172,6 +173,20 @@ async def test_what_a_path_cannot_be_is_named_and_the_rest_is_kept() -> None:
     reasons = {PurePosixPath(one["path"]).name[0]: one["reason"] for one in result["files"]["not_kept"]}
     assert "1024 bytes" in reasons["x"]
     assert "64 levels" in reasons["f"]
+
+
+@pytest.mark.spec("P18")
+@pytest.mark.parametrize("language", WORK)
+async def test_files_where_a_system_has_directories_are_no_obstacle(language: str) -> None:
+    there = {path: path for path in ("/tmp", "/home", "/usr/q", "/bin/x/y", "/proc/x", "/dev/fd/3")}
+    code = {"python": "open('/new', 'w').write('1')", "bash": "printf 1 > /new"}[language]
+    async with box() as desk:
+        for path in there:
+            await desk.session.files.write(path, path.encode())
+        result = await run(desk.session, language, code)
+        assert await texts(desk.session) == {**there, "/new": "1"}
+    assert result["files"]["created"] == ["/new"]
+    assert [one["path"] for one in result["files"]["not_shown"]] == ([] if language == "python" else ["/home", "/tmp"])
 
 
 @pytest.mark.spec("P18")

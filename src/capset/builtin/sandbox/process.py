@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from selectors import EVENT_READ, EVENT_WRITE, DefaultSelector
 from threading import Lock
-from time import monotonic, sleep
+from time import monotonic
 from typing import IO, Final, cast
 
 from capset.builtin.sandbox.child import frames
@@ -26,7 +26,6 @@ _REST_SECONDS: Final = 20.0
 """How long a child may take to hand over files once the code has ended."""
 _TERM_SECONDS: Final = 0.5
 _STEP: Final = 0.1
-_PAUSE: Final = 0.005
 _CHUNK: Final = 1 << 16
 _STDERR: Final = 4_096
 _SLACK: Final = 1 << 20
@@ -64,8 +63,9 @@ class Run:
         self._process: subprocess.Popen[bytes] | None = None
         self._lock = Lock()
         self._is_stopped = False
+        self._steps: set[bytes] = set()
         limits = order["limits"]
-        self._allowed = 4 * limits["output_bytes"] * 6 + limits["max_bytes"] + 4_096 * limits["max_files"] + _SLACK
+        self._allowed = 4 * limits["output_bytes"] * 6 + limits["max_bytes"] + 12_288 * limits["max_files"] + _SLACK
         self._outcome = Outcome()
 
     def stop(self) -> None:
@@ -82,7 +82,7 @@ class Run:
                 outcome.stopped = "time"
                 return outcome
             self._process = subprocess.Popen(  # noqa: S603  # the interpreter of this very process
-                [sys.executable, "-I", "-B", _CHILD],
+                [sys.executable, "-I", _CHILD],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -162,6 +162,10 @@ class Run:
 
     def _frame(self, kind: bytes, payload: bytes) -> None:
         outcome = self._outcome
+        if kind in (frames.STARTED, frames.ENDED):
+            if kind in self._steps:
+                raise ValueError("code starts and ends once")
+            self._steps.add(kind)
         if kind == frames.STARTED:
             self._deadline = monotonic() + self._order["limits"]["seconds"] + _GRACE_SECONDS
         elif kind == frames.ENDED:
@@ -190,12 +194,14 @@ class Run:
             self._process = None
 
     def _wait(self, process: subprocess.Popen[bytes], seconds: float) -> None:
-        """Wait for the child's end, without taking its status: its number must not be another's yet."""
+        """Wait until the child has closed its end: its status is not taken yet, so that its number stays its own."""
         end = monotonic() + seconds
-        while monotonic() < end:
-            if os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
-                return
-            sleep(_PAUSE)
+        with DefaultSelector() as selector:
+            stdout = cast("IO[bytes]", process.stdout).fileno()
+            selector.register(stdout, EVENT_READ)
+            while selector.select(max(end - monotonic(), 0)) and os.read(stdout, _CHUNK):
+                if monotonic() >= end:
+                    return
 
     def _kill(self, number: signal.Signals) -> None:
         """Send a signal to the child's own group; under the lock, so that its number is still its own."""

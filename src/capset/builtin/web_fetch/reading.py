@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Final, Literal
 
 from capset import ToolError
 from capset.builtin.web_fetch.kinds import SAMPLE, Kind, kind_by_look, kind_by_type
@@ -13,6 +13,8 @@ from capset.ext import HttpResponse, TransientError
 
 Cut = Literal["time", "size", "broken", "coding"]
 """Why a body is not whole: its time was up, it is too large, its connection broke off, or its coding is broken."""
+_AT_ONCE: Final = 256
+"""After so many pieces others have their turn, and the deadline its say: tiny ones come thousands at a time."""
 
 
 @dataclass(slots=True)
@@ -30,7 +32,7 @@ async def read_body(response: HttpResponse, media_type: str, *, limit: int, seco
 
     Raises ``ToolError`` (``bad_encoding``) where nothing of the body can be decoded.
     """
-    data, kind, cut = bytearray(), kind_by_type(media_type), None
+    data, kind, cut, pieces = bytearray(), kind_by_type(media_type), None, 0
     if kind == "binary":
         return Reading("binary", is_whole=False)
     scope = asyncio.timeout(seconds)
@@ -46,6 +48,9 @@ async def read_body(response: HttpResponse, media_type: str, *, limit: int, seco
                     del data[limit:]
                     cut = "size"
                     break
+                pieces += 1
+                if pieces % _AT_ONCE == 0:
+                    await asyncio.sleep(0)
     except TimeoutError:
         if not scope.expired():
             raise

@@ -62,12 +62,19 @@ async def _run(console: Console, sources: list[Path], folder: Path) -> DemoShape
         console.rule("[bold]2. Governed calls[/]", align="left")
         await demo.run()
         console.rule("[bold]3. The web, with its sources, and a sandbox[/]", align="left")
-        reading = Reading([line for line in demo.report.splitlines() if line][1:], demo.sizes)
-        research = await read_the_web(console, demo.kernel, demo.calls, reading)
+        research = await _read(console, demo)
         console.rule("[bold]4. The record[/]", align="left")
         done = await _conclude(console, demo, imported, folder, research)
     console.rule("[bold]5. The same through a server's doors[/]", align="left")
     return await _serve(console, done, sources)
+
+
+async def _read(console: Console, demo: Demo) -> str | None:
+    if not demo.report:
+        console.print("there is no report to be read")
+        return None
+    lines = [line for line in demo.report.splitlines() if line]
+    return await read_the_web(console, demo.kernel, demo.calls, Reading(lines[1:], demo.sizes))
 
 
 async def _serve(console: Console, done: DemoShape, sources: list[Path]) -> DemoShape:

@@ -1,4 +1,4 @@
-"""Where the child process begins; it is run by its path, with ``python -I -B``.
+"""Where the child process begins; it is run by its path, with ``python -I``.
 
 The packages above are given without their code: all of capset would take longer to load than most code runs.
 """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Iterator, Mapping
-from typing import BinaryIO, Final, Literal, TypedDict, cast
+from typing import BinaryIO, Final, Literal, TypedDict, cast, get_args
 
 STARTED: Final = b"S"
 """The code runs from now on."""
@@ -56,6 +56,19 @@ class Ending(TypedDict):
     not_kept: dict[str, str]
 
 
+_TYPES: Final[Mapping[str, tuple[type, ...]]] = {
+    "exit_code": (int, type(None)),
+    "value": (str, type(None)),
+    "error": (str, type(None)),
+    "stopped": (str, type(None)),
+    "truncated": (bool,),
+    "deleted": (list,),
+    "removed": (list,),
+    "not_shown": (dict,),
+    "not_kept": (dict,),
+}
+
+
 def request(order: Order, contents: Mapping[str, bytes]) -> Iterator[bytes]:
     """Return the parts of a request; the contents are in the order of ``order["files"]``."""
     head = json.dumps(order).encode()
@@ -90,9 +103,22 @@ def unpacked_file(payload: bytes) -> tuple[str, bytes]:
 def read_ending(payload: bytes) -> Ending:
     """Return the ``Ending`` in a ``DONE`` frame. Raises ``ValueError`` for what is none."""
     found: object = json.loads(payload)
-    if not isinstance(found, dict) or found.keys() != Ending.__annotations__.keys():
+    members = cast("dict[str, object]", found) if isinstance(found, dict) else {}
+    if members.keys() != _TYPES.keys() or not all(_is_of(members[name], kinds) for name, kinds in _TYPES.items()):
         raise ValueError("the last frame is no ending")
-    return cast("Ending", found)
+    if members["stopped"] not in (None, *get_args(Stopped)):
+        raise ValueError("the last frame names a limit that there is not")
+    return cast("Ending", members)
+
+
+def _is_of(value: object, kinds: tuple[type, ...]) -> bool:
+    """Whether a value is of one of some types; lists and objects hold texts only."""
+    kind, inner = type(value), list[object]()
+    if isinstance(value, list):
+        inner = cast("list[object]", value)
+    elif isinstance(value, dict):
+        inner = [*cast("dict[str, object]", value).values()]
+    return kind in kinds and all(isinstance(one, str) for one in inner)
 
 
 def _exactly(stream: BinaryIO, size: int) -> bytes:

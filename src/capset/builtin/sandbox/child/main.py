@@ -25,9 +25,6 @@ def main() -> None:
     """Do what stdin asks for, and say on stdout what came of it."""
     out = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever a library prints is no frame
-    for limit in (resource.RLIMIT_CORE, resource.RLIMIT_FSIZE):
-        resource.setrlimit(limit, (0, 0))
-    resource.setrlimit(resource.RLIMIT_NOFILE, (_OPEN_FILES, _OPEN_FILES))
     source = os.fdopen(0, "rb")
     order, contents = read_request(source)
     Thread(target=_end_with_parent, args=(source,), daemon=True).start()
@@ -123,8 +120,11 @@ def _ending(ended: Ended, printer: Printer) -> Ending:
 
 
 def _bound(limits: Limits) -> None:
-    """Bound what this process, and every one that it starts, may take; once the libraries are loaded."""
-    seconds = int(limits["seconds"]) + 2
+    """Bound what this process, and every one that it starts, may take; once the libraries are loaded, and kept."""
+    for limit in (resource.RLIMIT_CORE, resource.RLIMIT_FSIZE):
+        resource.setrlimit(limit, (0, 0))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (_OPEN_FILES, _OPEN_FILES))
+    seconds = 2 * int(limits["seconds"]) + 2  # of all threads together: whoever waits has the better clock
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
     if sys.platform == "linux":  # elsewhere addresses cannot be bounded
         with open("/proc/self/statm") as sizes:  # noqa: PTH123  # to load pathlib takes longer than all the rest

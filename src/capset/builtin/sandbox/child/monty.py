@@ -22,9 +22,11 @@ from capset.builtin.sandbox.child.frames import Limits, Stopped
 from capset.builtin.sandbox.child.running import Ended, Printer
 from capset.builtin.sandbox.child.tree import Tree, TreeFull
 
-_SUSPENSIONS: Final = 10_000_000
+_SUSPENSIONS: Final = 1 << 40
 """How often the code may ask for a file or the time; what bounds it is the time that it has."""
 _ENTROPY: Final = 1 << 20
+_TIME: Final = ("TimeoutError: feed time limit exceeded", "TimeoutError: sleep limit exceeded")
+_MEMORY: Final = ("MemoryError: memory limit exceeded", "MemoryError: the worker exceeded its memory limit")
 
 
 class TreeAccess(AbstractOS):
@@ -129,6 +131,7 @@ class TreeAccess(AbstractOS):
 def run_python(code: str, tree: Tree, limits: Limits, printer: Printer) -> Ended:
     """Run code and return how it ended; ``value`` is the ``repr`` of what its last line is, if that is not ``None``."""
     access = TreeAccess(tree)
+    is_gone = False
     seconds = limits["seconds"]
     try:
         with (
@@ -153,23 +156,26 @@ def run_python(code: str, tree: Tree, limits: Limits, printer: Printer) -> Ended
             try:
                 value: Any = session.feed_run(code, print_callback=printed, os=access, cwd="/")
             finally:
+                is_gone = session.worker_pid is None
                 printer.end()
     except (MontyRuntimeError, MontySyntaxError) as error:
-        words = error.display()
-        return Ended(1, error=words, stopped=_limit(str(error), is_full=access.is_full))
+        stopped = _limit(access, printer, str(error)) or ("crash" if is_gone else None)
+        return Ended(1, error=error.display(), stopped=stopped)
     except MontyCrashedError as error:
-        stopped: Stopped = "output" if printer.is_over else "time" if error.timed_out else "crash"
+        stopped = _limit(access, printer) or ("time" if error.timed_out else "crash")
         return Ended(None, stopped=stopped)
-    return Ended(0, value=None if value is None else _shown(value), stopped="files" if access.is_full else None)
+    return Ended(0, value=None if value is None else _shown(value), stopped=_limit(access, printer))
 
 
-def _limit(words: str, *, is_full: bool) -> Stopped | None:
-    """Return the limit that an exception stands for. The interpreter's own words are at the beginning."""
-    if words.startswith(("TimeoutError: feed time limit exceeded", "TimeoutError: sleep limit exceeded")):
+def _limit(access: TreeAccess, printer: Printer, words: str = "") -> Stopped | None:
+    """Return the limit that was hit. An exception that stands for one begins with the interpreter's own words."""
+    if printer.is_over:
+        return "output"
+    if words.startswith(_TIME):
         return "time"
-    if words.startswith("MemoryError: memory limit exceeded"):
+    if words.startswith(_MEMORY):
         return "memory"
-    return "files" if is_full else None
+    return "files" if access.is_full else None
 
 
 def _shown(value: object) -> str:

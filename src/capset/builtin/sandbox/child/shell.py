@@ -66,7 +66,10 @@ class Shell:
         return Ended(result.exit_code, error=result.error, stopped=_limit(result.error or ""))
 
     def left(self) -> Left:
-        """Return the files as they are now. Links and pipes are named: a session's files have none."""
+        """Return the files as they are now. Links and pipes are named: a session's files have none.
+
+        Raises ``OverflowError`` where there are more of them, or larger ones, than a run may have.
+        """
         left, size = Left({}, {}, set()), 0
         for path, kind in self._walk():
             if kind == "directory":
@@ -75,11 +78,10 @@ class Shell:
                 continue
             if kind != "file":
                 left.not_kept[path] = f"it is no regular file, but a {kind}"
-                continue
-            content = self._fs.read_file(path)
-            left.files[path] = content
-            size += len(content)
-            if len(left.files) > self._limits["max_files"] or size > self._limits["max_bytes"]:
+            else:
+                left.files[path] = self._fs.read_file(path)
+                size += len(left.files[path])
+            if len(left.files) + len(left.not_kept) > self._limits["max_files"] or size > self._limits["max_bytes"]:
                 raise OverflowError("too many files, or too large")
         return left
 

@@ -6,6 +6,8 @@ from pathlib import PurePosixPath
 from typing import Final
 
 ROOT: Final = PurePosixPath("/")
+MAX_PATH: Final = 4_096
+"""Characters of a path, the longest that a run may make; far fewer are kept."""
 _FOLDERS: Final = 10_000
 _TMP: Final = PurePosixPath("/tmp")  # noqa: S108  # a path in the sandbox
 
@@ -29,7 +31,8 @@ class Tree:
             self.folders[place.parent].add(place.name)
             self._left -= len(content)
             self._places -= 1
-        self.mkdir(_TMP, exist_ok=True)
+        if _TMP not in self.files:
+            self.mkdir(_TMP, exist_ok=True)
 
     def exists(self, path: PurePosixPath) -> bool:
         return path in self.files or path in self.folders
@@ -58,6 +61,7 @@ class Tree:
             self._check_missing(path)
         found = self.files.get(path)
         grows = len(data) - (0 if append or found is None else len(found))
+        _check_length(path)
         if grows > self._left or (found is None and self._places < 1):
             raise TreeFull(f"[Errno 28] No space left on device: {str(path)!r}")
         if found is None:
@@ -81,6 +85,7 @@ class Tree:
             if not parents:
                 self._check_missing(path.parent)
             self.mkdir(path.parent, parents=True, exist_ok=True)
+        _check_length(path)
         if len(self.folders) > _FOLDERS:
             raise TreeFull(f"[Errno 28] No space left on device: {str(path)!r}")
         self.folders[path] = set()
@@ -101,6 +106,7 @@ class Tree:
     def rename(self, path: PurePosixPath, target: PurePosixPath) -> None:
         if not self.exists(path) or target.parent not in self.folders:
             raise FileNotFoundError(f"[Errno 2] No such file or directory: {str(path)!r} -> {str(target)!r}")
+        _check_length(target)
         if path == target:
             return
         if path in target.parents:
@@ -124,6 +130,11 @@ class Tree:
     def _check_missing(self, path: PurePosixPath) -> None:
         if not self.exists(path):
             raise FileNotFoundError(f"[Errno 2] No such file or directory: {str(path)!r}")
+
+
+def _check_length(path: PurePosixPath) -> None:
+    if len(str(path)) > MAX_PATH:
+        raise OSError(f"[Errno 36] File name too long: {str(path)[:80]!r}…")
 
 
 def _moved(path: PurePosixPath, old: PurePosixPath, new: PurePosixPath) -> PurePosixPath:
