@@ -16,7 +16,7 @@ unexport VIRTUAL_ENV
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve test check format bench examples docs conformance faults scale clean
+.PHONY: help setup demo serve test fuzz check format bench examples docs conformance faults scale clean
 
 help: ## show this list
 	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 22
@@ -32,7 +32,11 @@ serve: $(SETUP) ## serve REST and MCP on this machine, without keys (PORT=8000)
 
 test: $(SETUP) ## run the tests, on all cores (ARGS="-k name" to choose)
 	@scripts/install_for_tests.sh
-	@$(BIN)/pytest -n auto --dist worksteal $(ARGS)
+	@$(BIN)/pytest -n auto --dist worksteal -m "not fuzz" $(ARGS)
+
+fuzz: $(SETUP) ## send generated requests to whole servers, by what the OpenAPI document says
+	@scripts/install_for_tests.sh
+	@$(BIN)/pytest -n auto -m fuzz $(ARGS)
 
 check: $(SETUP) ## lint, format, types, floors, module size, spec ids
 	@$(BIN)/ruff check
@@ -63,7 +67,7 @@ faults: $(SETUP) ## kill processes at random moments, and check what they left (
 	@scripts/install_for_tests.sh
 	@CAPSET_KILLS=$(or $(KILLS),200) CAPSET_SEED=$(or $(SEED),1) $(BIN)/pytest -q -s -n 0 tests/faults/test_random_kills.py
 
-scale: $(SETUP) ## ask 10,000 agents, 100,000 sessions and 1,000,000 records everything, on both engines
+scale: $(SETUP) ## ask 10,000 agents, 100,000 sessions, 1,000,000 records and 1,000,000 files everything, on both engines
 	@CAPSET_SCALE=full $(BIN)/pytest -q -n 0 --durations=6 tests/stores/scale
 
 clean: ## remove everything that was built

@@ -32,7 +32,8 @@
     ├── ToolError                  400  raised by handlers: the model reads the message word for word
     │   ├── TransientError         503  it may work when it is tried again (spec 4, G25)
     │   ├── FileError              400  a file operation that cannot be done as asked; 404 where there is no such file
-    │   │   └── VersionMismatch    412  the file is not in the version that was expected
+    │   │   ├── VersionMismatch    412  the file is not in the version that was expected
+    │   │   └── QuotaExceeded      413  the file, or the session's files together, would be more than may be kept
     │   └── StateError             400  state or a resource that cannot be had or written; 404 where its scope is not
     │       ├── ConcurrentModificationError  409  others changed the value, again and again, until the time was up
     │       └── StoredValueMisfit  500  what is stored does not fit its type any more; it is kept as it is
@@ -282,6 +283,11 @@ class FileError(ToolError):
 class VersionMismatch(FileError):
     code = "version_mismatch"
     status = 412
+
+
+class QuotaExceeded(FileError):
+    code = "quota_exceeded"
+    status = 413
 
 
 class StateError(ToolError):

@@ -11,8 +11,9 @@ from capset.definitions.resources import Documents
 from capset.definitions.retries import Retry
 from capset.definitions.roles import Roles
 from capset.definitions.schema_tools import schema_tool
+from capset.definitions.schemas import digested
 from capset.definitions.secrets import Secrets
-from capset.errors import FileError, StateError, TransientError
+from capset.errors import FileError, StateError, TransientError, VersionMismatch
 from capset.fingerprint.checkpoints import Checkpoint
 from capset.fingerprint.signing import CheckpointKey, PublicKey
 from capset.kernel.actions import ActionRegistry, ActionResult, ExecutionContext
@@ -27,6 +28,7 @@ from capset.kernel.in_thread import in_thread
 from capset.kernel.introspection import ToolView, tools_of
 from capset.kernel.observing import Observer
 from capset.kernel.serving import Serving
+from capset.kernel.turns import turn
 from capset.net.client import HttpClient
 from capset.net.media import codec_named, codec_of, every_codec, is_text, media_type_of
 from capset.net.resolving import Resolver, system_resolver
@@ -77,8 +79,10 @@ __all__ = [
     "TurnEnded",
     "TurnFailed",
     "TurnStarted",
+    "VersionMismatch",
     "codec_named",
     "codec_of",
+    "digested",
     "every_codec",
     "in_thread",
     "is_text",
@@ -87,4 +91,5 @@ __all__ = [
     "schema_tool",
     "system_resolver",
     "tools_of",
+    "turn",
 ]

@@ -10,11 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from capset import Agent, Context, Kernel, Principal, tool
 from capset.builtin.current_time import current_time, formatted, get_current_time, suggestions, zones
 from capset.errors import InvalidArguments, ToolError
+from capset.testing import FakeClock
 from tests.builtin.support import send, session_of
 
 SUMMER = datetime(2024, 7, 6, 9, 5, 3, 999_999, tzinfo=UTC)
+SUMMER_NS = 1_720_256_703_999_999_000
 
 
 @pytest.mark.spec("P19")
@@ -128,3 +131,19 @@ async def test_other_arguments_are_refused(arguments: dict[str, Any]) -> None:
             await session.call(get_current_time, **arguments)
     assert message.kind == "error"
     assert [field.path for field in refused.value.fields] == list(arguments)
+
+
+@pytest.mark.spec("P19")
+async def test_the_time_is_that_of_the_kernel_s_clock_to_the_microsecond() -> None:
+    @tool(effect="read")
+    async def exactly(ctx: Context) -> datetime:
+        """Return the time as a handler sees it."""
+        return ctx.now
+
+    clock = FakeClock(SUMMER_NS)
+    agent = Agent("tester", uses=[current_time], tools=[exactly])
+    async with Kernel("memory://", clock=clock) as kernel, kernel.open(agent, principal=Principal("ada")) as session:
+        assert (await session.call(get_current_time, timezone="Asia/Kolkata"))["time"] == "2024-07-06T14:35:03+05:30"
+        assert await session.call(exactly) == SUMMER
+        clock.advance(0.000001)
+        assert await session.call(exactly) == SUMMER + timedelta(microseconds=1)

@@ -14,6 +14,7 @@ from capset import Agent, Capability, compose
 
 READ, WRITE = frozenset({"session_files:read"}), frozenset({"session_files:write"})
 KEEP, FIND = frozenset({"memory:write"}), frozenset({"memory:read"})
+RESEARCH = frozenset({"research:write"})
 NONE = frozenset[str]()
 MEMORY = {"remember": ("write", KEEP), "recall": ("read", FIND), "forget": ("destructive", KEEP)}
 EXPECTED = {
@@ -24,12 +25,15 @@ EXPECTED = {
         "Testing",
         dict.fromkeys(("add", "subtract", "multiply", "divide"), ("read", NONE)),
     ),
+    "test_weather": ("cloud-sun", "Testing", dict.fromkeys(("get_weather", "get_forecast"), ("read", NONE))),
     "session_file_system": (
         "folder",
         "File Operations",
         {
             "read_file": ("read", READ),
             "write_file": ("write", WRITE),
+            "edit_file": ("write", READ | WRITE),
+            "move_file": ("write", WRITE),
             "list_directory": ("read", READ),
             "grep_files": ("read", READ),
             "delete_file": ("destructive", WRITE),
@@ -48,7 +52,18 @@ EXPECTED = {
     "web_fetch": ("globe", "Network", {"web_fetch": ("read", frozenset({"http:read"}))}),
     "memory": ("brain", "Memory", MEMORY),
     "memory:user": ("brain", "Memory", MEMORY),
+    "research": (
+        "search",
+        "AI",
+        {
+            "research_note": ("write", RESEARCH),
+            "research_fetch": ("write", RESEARCH | {"http:read"}),
+            "research_search": ("read", RESEARCH),
+            "research_report": ("read", RESEARCH),
+        },
+    ),
     "email": ("mail", "Communication", {"email_send": ("external", frozenset({"email:send"}))}),
+    "sandbox": ("box", "Execution", {"execute_code": ("destructive", frozenset({"sandbox:execute"}))}),
 }
 WITHOUT_INSTRUCTIONS = {"noop", "current_time", "web_fetch"}
 
@@ -109,6 +124,7 @@ def test_loading_them_loads_no_library_that_only_some_need() -> None:
     code = (
         "import sys; from importlib import import_module\n"
         f"for point in {list(POINTS.values())}: import_module(point.partition(':')[0])\n"
-        "assert not {'re2', 'httpcore2', 'httpx2', 'brotli', 'aiosmtplib', 'html_to_markdown', 'charset_normalizer'} & set(sys.modules)"
+        "heavy = {'re2', 'httpcore2', 'httpx2', 'brotli', 'aiosmtplib', 'html_to_markdown', 'charset_normalizer'}\n"
+        "assert not (heavy | {'pydantic_monty', 'bashkit'}) & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -17,10 +17,12 @@ from capset.builtin.database import DatabaseConfig, DatabaseConnection, database
 from capset.builtin.files import FilesConfig, files
 from capset.builtin.memory import MemoryConfig, memory, memory_for, memory_user
 from capset.builtin.noop import noop
+from capset.builtin.sandbox import sandbox
 from capset.builtin.session_file_system import session_file_system
 from capset.builtin.stateless_todo_list import stateless_todo_list
 from capset.builtin.syscall import syscall
 from capset.builtin.test_math import test_math
+from capset.builtin.test_weather import test_weather
 from capset.testing import capability_suite
 from capset.testing.capability_suite import Arguments, Check, Example
 from tests.builtin.memory.support import MemoryCapability, remember
@@ -63,6 +65,10 @@ EXAMPLES: dict[Capability[Any, Any], Examples] = {
     noop: {},
     current_time: {"get_current_time": [{}, {"timezone": "Europe/Paris", "format": "unix"}, {"format": "human"}]},
     test_math: dict.fromkeys(("add", "subtract", "multiply", "divide"), NUMBERS),
+    test_weather: {
+        "get_weather": [{"city": "Paris"}, {"city": "São Paulo", "unit": "fahrenheit"}],
+        "get_forecast": [{"city": "Oslo"}, {"city": "東京", "days": 7, "unit": "fahrenheit"}],
+    },
     syscall: {
         "Syscall_Describe": [{"names": ["*"]}, {"names": ["Syscall.Ping", "nothing"]}],
         "Syscall_Ping": [{"data": None}, {"data": {"a": [1, 2.5, True, "ß"]}}],
@@ -72,16 +78,33 @@ EXAMPLES: dict[Capability[Any, Any], Examples] = {
     session_file_system: {
         "read_file": [
             with_files(path="/in/notes.txt", offset=1, limit=1),
+            with_files(path="/in/notes.txt", offset=1, limit=5, unit="characters"),
             with_files(path="/in/photo.bin"),
         ],
         "write_file": [
             {"path": "/out/a.txt", "content": "new"},
-            {"path": "/out/b", "content": "AAEC", "encoding": "base64"},
+            {"path": "/out/b", "content": "AAEC", "encoding": "base64", "version": 0},
+        ],
+        "edit_file": [
+            with_files(path="/in/notes.txt", old_text="two", new_text="2"),
+            with_files(path="/in/notes.txt", old_text="two", new_text="", replace_all=True),
+        ],
+        "move_file": [
+            with_files(source="/in/notes.txt", target="/out/notes.txt"),
+            with_files(source="/in/notes.txt", target="/in/photo.bin", overwrite=True),
         ],
         "list_directory": [{}, with_files(path="/in", recursive=True)],
         "grep_files": [with_files(pattern="t[a-z]+", path_pattern="*.txt", context_lines=1, max_matches=1)],
         "delete_file": [{"path": "/nothing"}, with_files(path="/in", recursive=True)],
         "stat_file": [{"path": "/"}, with_files(path="/in/notes.txt")],
+    },
+    sandbox: {
+        "execute_code": [
+            {"language": "python", "code": "sum(range(10))"},
+            {"language": "python", "code": "open('/out.txt', 'w').write('Grüße')\n1 / 0"},
+            {"language": "bash", "code": "echo hi > /out.txt; ls /; exit 3"},
+            with_files(language="bash", code="rm /in/photo.bin; sort -r /in/notes.txt > /in/sorted.txt"),
+        ]
     },
     memory: about(memory),
     memory_user: about(memory_user),

@@ -38,10 +38,12 @@ def test_by_itself_it_reads_real_files_and_proves_what_it_did(capset: Command) -
         assert said in done.out
     records = records_of(capset)
     codes = [record["code"] for record in records if record["code"]]
-    assert sorted(map(str, codes)) == ["invalid_arguments", "permission_denied"], "one 422, one 403"
-    assert len(records) >= 14, "a dozen calls, and two that are refused"
+    refusals = ["address_refused", "invalid_arguments", "permission_denied"]
+    assert sorted(map(str, codes)) == refusals, "an address of the cloud's, one 422, one 403"
+    assert len(records) >= 25, "two dozen calls, and three that are refused"
     assert {str(record["tool"]) for record in records} >= {
         *("list_directory", "stat_file", "grep_files", "read_file", "write_file", "add", "divide", "write_todos"),
+        *("web_fetch", "research_fetch", "research_note", "research_search", "research_report", "execute_code"),
     }
     for record in records:
         assert str(record["tool"]) in done.out
@@ -51,6 +53,9 @@ def test_by_itself_it_reads_real_files_and_proves_what_it_did(capset: Command) -
     report = (capset.folder / "capset-demo" / "report.md").read_text(encoding="utf-8")
     assert report.startswith("# What is in these files")
     assert "The word *hash* stands in" in report
+    research = (capset.folder / "capset-demo" / "research.md").read_text(encoding="utf-8")
+    assert research.startswith("# What was read and checked\n\n- The report adds up the largest files. [1]")
+    assert "Added up again" in research
     (capset.folder / "texts").mkdir()
     assert demo(capset, "texts").out.startswith("librarian with"), "once more, beside the first"
     assert (capset.folder / "capset-demo-2" / "report.md").is_file()
@@ -182,6 +187,7 @@ def test_as_json_it_is_one_object_that_says_what_was_done(capset: Command) -> No
     (capset.folder / "texts" / "a.txt").write_text("a hash\n")
     shape = demo(capset, "texts", "--json").json
     assert (shape["folder"], shape["report"]) == ("capset-demo", "capset-demo/report.md")
+    assert shape["research"] == "capset-demo/research.md"
     assert (shape["files"], shape["size_bytes"], shape["skipped"], shape["surprises"]) == (1, 7, [], [])
     assert shape["verification"]["ok"] is True
     assert shape["records"]["items"] == records_of(capset)
@@ -220,3 +226,12 @@ def test_folders_that_cannot_be_used_are_refused_before_anything_is_made(capset:
         assert (done.code, done.out) == (2, "")
         assert told in done.said
     assert not (capset.folder / "capset-demo").exists()
+
+
+def test_without_the_extras_of_a_part_it_does_the_others_and_says_so(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("capset.cli.demo.reading.missing_modules", lambda *_: ["bashkit"])
+    Path("empty").mkdir()
+    done = run("demo", "empty", "--json")
+    assert done.code == 0
+    assert "research" not in done.json
+    assert "skipped: this takes pip install 'capset[web,sandbox]' (bashkit)" in done.err

@@ -30,7 +30,7 @@ def test_where_nothing_changed(run: Run, then: Path) -> None:
     done = run("replay", "then.json", "--agent", "a.json", "--exit-code")
     assert done.code == 0
     lines = done.out.splitlines()
-    assert lines[0] == "librarian as seen by ada: 10 tools then, 10 now"
+    assert lines[0] == "librarian as seen by ada: 12 tools then, 12 now"
     for line in ("= add", "= takes the envelope", "env that was not kept", "  db_password"):
         assert line in lines
     assert "hunter2" not in done.out

@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 
 from capset import DefinitionError
+from capset.definitions.files import FileQuota
 from capset.definitions.governance import Governance
 from capset.definitions.limits import Limit
 from capset.definitions.roles import Roles
 
 
-@pytest.mark.spec("G8", "G15", "G17", "G26")
+@pytest.mark.spec("G8", "G15", "G17", "G26", "P25")
 def test_unless_it_is_said_nobody_may_anything_and_everything_is_on_record() -> None:
     governance = Governance()
     assert governance.default_permissions == frozenset()
@@ -25,6 +26,7 @@ def test_unless_it_is_said_nobody_may_anything_and_everything_is_on_record() -> 
     assert governance.own_approvals is False
     assert governance.approver is None
     assert governance.refusals == Limit(600, "1m")
+    assert governance.file_quota == FileQuota(100_000_000, 500_000_000, 10_000)
 
 
 def test_it_is_a_value() -> None:
@@ -53,6 +55,21 @@ def test_flags_are_true_or_false(name: str, value: Any) -> None:
 def test_result_bytes_are_a_whole_number_that_leaves_room_to_say_what_was_cut(size: Any) -> None:
     with pytest.raises(DefinitionError, match="result_bytes is a whole number, 1,024 or more; got"):
         Governance(result_bytes=size)
+
+
+@pytest.mark.spec("P25")
+@pytest.mark.parametrize("name", ["file_bytes", "session_bytes", "session_files"])
+@pytest.mark.parametrize("value", [-1, 1.0, True, "100MB", None])
+def test_a_quota_is_a_whole_number(name: str, value: Any) -> None:
+    with pytest.raises(DefinitionError, match=f"{name} is a whole number, 0 or more; got"):
+        Governance(**{name: value})
+
+
+@pytest.mark.spec("P25")
+def test_a_file_is_no_longer_than_writers_can_wait_for() -> None:
+    assert Governance(file_bytes=100_000_000, session_files=0).file_quota == FileQuota(session_files=0)
+    with pytest.raises(DefinitionError, match="file_bytes is at most 100,000,000; got 100,000,001"):
+        Governance(file_bytes=100_000_001)
 
 
 @pytest.mark.parametrize("seconds", [0, -1, 366 * 86_400 + 1, math.inf, math.nan, True, "1h", None])

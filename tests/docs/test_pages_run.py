@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.test_snippets import ROOT, blocks
+from tests.docs.test_snippets import CAPABILITIES, ROOT, blocks
 
-PAGES = [
+GUIDE = [
     "agents",
     "approvals",
     "audit",
@@ -25,7 +25,7 @@ PAGES = [
     "toolkits",
     "turns",
 ]
-OF_CAPABILITIES = sorted((ROOT / "docs" / "capabilities").glob("*.md"))
+PAGES = [*(ROOT / "docs" / "guide" / f"{name}.md" for name in GUIDE), *(page for page in CAPABILITIES if blocks(page))]
 RUN = """
 import ast, asyncio, inspect, sys
 code = compile(sys.stdin.read(), sys.argv[1], "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
@@ -38,22 +38,13 @@ if inspect.iscoroutine(found):
 """
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_a_page_runs_and_prints_what_it_says(page: str, tmp_path: Path) -> None:
-    run(ROOT / "docs" / "guide" / f"{page}.md", tmp_path)
-
-
-@pytest.mark.parametrize("page", OF_CAPABILITIES, ids=lambda page: page.stem)
-def test_the_page_of_a_capability_does_too(page: Path, tmp_path: Path) -> None:
-    run(page, tmp_path)
-
-
-def run(page: Path, folder: Path) -> None:
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_a_page_runs_and_prints_what_it_says(page: Path, tmp_path: Path) -> None:
     program = "\n".join(blocks(page))
     done = subprocess.run(
         [sys.executable, "-X", "utf8", "-c", RUN, page.stem],
         input=program,
-        cwd=folder,
+        cwd=tmp_path,
         env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
         capture_output=True,
         encoding="utf-8",

@@ -143,3 +143,16 @@ async def test_a_generator_s_model_is_given_what_others_are() -> None:
         assert (failed.error.code, failed.record) == ("wailing", records[1].id)
         assert short.data == ["line 0"]
         assert (await desk.session.files.read(f"/results/{records[1].id}.txt"))[1] == b"o" * 5_000
+
+
+@pytest.mark.spec("G26", "P25", "T26")
+async def test_a_result_that_has_no_room_is_cut_and_says_why(store: str) -> None:
+    agent = Agent("tester", uses=[Capability("kit", tools=[lines])])
+    governance = Governance(result_bytes=CAP, session_bytes=CAP)
+    async with opened(agent, store=store, governance=governance) as desk:
+        told = await desk.session.for_model(RECORD, "x" * 5_000)
+        assert (told.is_cut, told.file) == (True, None)
+        assert "the whole was not kept: there is no room for '/results/" in told.text
+        assert "the session has 0 bytes of files, this needs 5,000 more, and the limit is 1,024" in told.text
+        assert len(told.text.encode()) <= CAP
+        assert await desk.session.files.list("/") == []

@@ -124,6 +124,10 @@ async def test_no_path_of_one_session_leads_to_anothers_files(path: str, tries: 
                 await other.files.read(attempt)
             with pytest.raises((ToolError, InvalidArguments)):
                 await other.call(peek, attempt)
+            with pytest.raises(FileError):
+                await other.files.move(attempt, "/taken", overwrite=True)
+            with contextlib.suppress(FileError):
+                assert list(await other.files.read_many([attempt])) == []
             with contextlib.suppress(FileError):
                 assert await other.files.delete(attempt, recursive=True) == 0
         assert await other.files.list("/", recursive=True) == []
@@ -149,11 +153,15 @@ async def test_sessions_on_sqlite_are_apart_too(tmp_path_factory: pytest.TempPat
 @pytest.mark.spec("P25")
 @pytest.mark.parametrize("letter", [*"%_*?[]'\"\\;-", *string.whitespace])
 async def test_no_letter_is_a_pattern(letter: str, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """What is listed or deleted below a directory is below that directory, and not below one that is like it."""
+    """What is listed, moved or deleted below a directory is below that, and not below one that is like it."""
     async with two_sessions(f"sqlite:///{tmp_path_factory.mktemp('letters')}/capset.db") as (one, _):
         for name in (f"/{letter}/x", "/aa/x", "/a/x", f"/{letter}{letter}/x"):
             await one.files.write(name, b"")
         listed = [stat.path for stat in await one.files.list(f"/{letter}", recursive=True)]
         assert listed == [f"/{letter}/x"]
-        assert await one.files.delete(f"/{letter}", recursive=True) == 2
+        await one.files.move(f"/{letter}", f"/moved/{letter}")
+        listed = [stat.path for stat in await one.files.list("/moved", recursive=True) if not stat.is_directory]
+        assert listed == [f"/moved/{letter}/x"]
+        assert await one.files.delete(f"/moved/{letter}", recursive=True) == 2
+        assert await one.files.delete("/moved") == 1
         assert len(await one.files.list("/", recursive=True)) == 6

@@ -1,4 +1,4 @@
-"""The rules of files that no port can reach yet: what is read-only (spec 5, P23)."""
+"""The rules of files that no port can reach yet: what is read-only, and that a refusal changes nothing (P22–P25)."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from capset.definitions.files import FileStat
-from capset.errors import FileError
+from capset.definitions.files import FileQuota, FileStat
+from capset.errors import FileError, QuotaExceeded
 from capset.stores import filetree
+from capset.stores.fileroom import Usage
 from capset.stores.filetree import Node
 from capset.stores.memory.files import Tree
 
@@ -73,3 +74,35 @@ def test_the_replaced_row_comes_back() -> None:
     stat, old = filetree.write(rows, "/a/d", digest="1" * 64, size=2, now="later")
     assert old == Node(FileStat("/a/d", False, 1, 1, "now", "now"), "0" * 64)
     assert stat == FileStat("/a/d", False, 2, 2, "now", "later")
+
+
+@pytest.mark.spec("P22", "P23")
+@pytest.mark.parametrize(
+    ("readonly", "source", "target", "verb"),
+    [
+        ("/a/b/c", "/a/b/c", "/new", "move '/a/b/c'"),
+        ("/a/b/c", "/a/b", "/new", "move '/a/b'"),
+        ("/a/b/c", "/a", "/new", "move '/a'"),
+        ("/a", "/a/d", "/new", "move '/a/d'"),
+        ("/a/b", "/a/d", "/a/b/new", "move to '/a/b/new'"),
+        ("/a/b", "/a/d", "/a/b/new/deep", "move to '/a/b/new/deep'"),
+        ("/a/b/c", "/a/d", "/a/b/c", "overwrite '/a/b/c'"),
+    ],
+)
+def test_nothing_readonly_is_moved_or_moved_to(readonly: str, source: str, target: str, verb: str) -> None:
+    rows = tree(readonly=readonly)
+    with pytest.raises(FileError, match=f"cannot {verb}: '{readonly}' is read-only"):
+        filetree.move(rows, source, target, overwrite=True, now="later")
+    assert paths(rows) == ALL
+    assert rows.gone() == 0
+
+
+@pytest.mark.spec("P25")
+def test_a_refused_write_or_move_changes_nothing() -> None:
+    rows, full = tree(readonly="/a/b"), FileQuota(session_files=2)
+    with pytest.raises(QuotaExceeded):
+        filetree.write(rows, "/x/y/z", digest="1" * 64, size=2, now="later", quota=full)
+    with pytest.raises(QuotaExceeded):
+        filetree.move(rows, "/a/d", "/x/y/z", overwrite=False, now="later", quota=full)
+    assert paths(rows) == ALL
+    assert (rows.gone(), rows.usage()) == (0, Usage(2, 2, 2))

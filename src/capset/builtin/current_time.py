@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from capset import Capability, ToolError, tool
+from capset import Capability, Context, ToolError, tool
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 Format = Literal["iso8601", "unix", "human"]
@@ -33,7 +33,7 @@ class CurrentTime(TypedDict):
 
 
 @tool(effect="read", permissions=())
-async def get_current_time(timezone: str = "UTC", format: Format = "iso8601") -> CurrentTime:
+async def get_current_time(ctx: Context, timezone: str = "UTC", format: Format = "iso8601") -> CurrentTime:
     """Get the current date and time.
 
     Use it whenever an answer depends on today's date or the time of day: you cannot know either by yourself.
@@ -43,7 +43,7 @@ async def get_current_time(timezone: str = "UTC", format: Format = "iso8601") ->
         format: iso8601 with the zone's offset, unix for whole seconds since 1970 as an integer, or human
             for text to show to a person.
     """
-    return CurrentTime(time=formatted(datetime.now(zone(timezone)), format), timezone=timezone, format=format)
+    return CurrentTime(time=formatted(ctx.now.astimezone(zone(timezone)), format), timezone=timezone, format=format)
 
 
 def zone(name: str) -> ZoneInfo:

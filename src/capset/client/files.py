@@ -49,9 +49,10 @@ class Files:
                 return self._connection.answers.parsed(FolderShape, await response.aread())
 
     async def write(self, session: str, path: str, content: bytes, *, version: int | None = None) -> WrittenShape:
-        """Create or replace a file, with its parents. At most 100,000,000 bytes.
+        """Create or replace a file, with its parents. It has at most as many bytes as the server allows.
 
         With ``version``, only if the file has just this one, 0 being that of none; else it raises ``VersionMismatch``.
+        Raises ``QuotaExceeded`` where the session has no room for it.
         """
         headers = {"Content-Type": "application/octet-stream", **_if_match(version)}
         return await self._connection.send(WrittenShape, "PUT", _path(session, path), content, headers)

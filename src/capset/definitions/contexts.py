@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol
 
@@ -86,6 +87,11 @@ class Context(Protocol):
         ...
 
     @property
+    def now(self) -> datetime:
+        """The time by the kernel's clock, aware, in UTC: that of records, and of tests that set it."""
+        ...
+
+    @property
     def env(self) -> Mapping[str, Any]:
         """What the host said of this environment; its values are the host's own."""
         ...
@@ -93,6 +99,14 @@ class Context(Protocol):
     @property
     def files(self) -> Files:
         """The session's files."""
+        ...
+
+    @property
+    def result_bytes(self) -> int:
+        """How many bytes of a result, as JSON, a model is given. A tool that can give parts keeps its own below (G26).
+
+        It is the same for every caller, so that a call gives the same through every door.
+        """
         ...
 
     @property

@@ -2,18 +2,52 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from capset.errors import FileError
+from capset.errors import DefinitionError, FileError
 
 MAX_PATH_BYTES: Final = 1024
 MAX_LEVELS: Final = 64
+FILE_BYTES: Final = 100_000_000
+"""How long a file is at most: 100 MB (spec 5, P25). All writers of a database wait while one is written."""
+SESSION_BYTES: Final = 500_000_000
+"""How long the files of a session are together at most, unless it is said: 500 MB."""
+SESSION_FILES: Final = 10_000
+"""How many files a session has at most, unless it is said."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileQuota:
+    """How much may be kept in the files of one session (spec 5, P25). MB are decimal.
+
+    A session has as many directories as it may have files, beside them: a file can make 63 of them. Content counts in
+    full for every file that has it, though the store keeps it once. What is mounted does not count.
+
+    Raises ``DefinitionError`` for what is no whole number, 0 or more, and for ``file_bytes`` above 100 MB.
+    """
+
+    file_bytes: int = FILE_BYTES
+    session_bytes: int = SESSION_BYTES
+    session_files: int = SESSION_FILES
+
+    def __post_init__(self) -> None:
+        for name in ("file_bytes", "session_bytes", "session_files"):
+            value: object = getattr(self, name)
+            if type(value) is not int or value < 0:
+                raise DefinitionError(f"{name} is a whole number, 0 or more; got {value!r:.40}")
+        if self.file_bytes > FILE_BYTES:
+            raise DefinitionError(f"file_bytes is at most {FILE_BYTES:,}; got {self.file_bytes:,}")
 
 
 @dataclass(frozen=True, slots=True)
 class FileStat:
-    """What is known of one file or directory. Times are ISO 8601 UTC; ``version`` grows by one with every write."""
+    """What is known of one file or directory. Times are ISO 8601 UTC.
+
+    ``version`` grows by one with every write. What is new begins one above all that was deleted or moved away in its
+    session, so that a path and a version never stand for two contents.
+    """
 
     path: str
     is_directory: bool
@@ -44,6 +78,7 @@ class Files(Protocol):
         """Create or replace a file, with its parents; return it and whether it is new.
 
         With ``version``, only if the file has just this one, 0 being that of none; else it raises ``VersionMismatch``.
+        Raises ``QuotaExceeded`` for more than a ``FileQuota`` allows; what makes nothing grow is always taken.
         """
         ...
 
@@ -58,6 +93,27 @@ class Files(Protocol):
         """Delete a file or directory and return how many entries went; 0 if there was none.
 
         A full directory needs ``recursive``; ``/`` is emptied and stays. ``version`` is as for ``write``.
+        """
+        ...
+
+    async def move(self, source: str, target: str, *, overwrite: bool = False, version: int | None = None) -> FileStat:
+        """Move a file, or a directory with all below it, and return what is at ``target`` now; its parents are made.
+
+        Each entry's ``created_at`` is kept; all else is as if it were deleted where it was and then written anew:
+        ``modified_at`` is now, and ``version`` that of a new file, or of a replaced one the next. ``version`` given is
+        as for ``write``, that of the source.
+
+        Raises ``FileError`` if there is nothing at ``source`` (404), something at ``target`` (409) unless both are
+        files and ``overwrite`` is true, for ``/``, for a target in the source itself, for what is read-only or holds
+        it, and for a path that would be too long or too deep.
+        """
+        ...
+
+    async def read_many(self, paths: Sequence[str]) -> Sequence[tuple[FileStat, bytes]]:
+        """Return those of ``paths`` that are files, with their content, in the order given and as of one moment.
+
+        The others, such as what was deleted since it was listed, are left out. All of it is in memory at once: ask for
+        as much as the sizes in a listing allow.
         """
         ...
 

@@ -57,6 +57,7 @@ class ForeignSchema(Schema):
         self.json_schema = document
         self.hash_input = sorted_enums(document)
         self.is_exact = self.only_scalars = self.may_be_infinite = False
+        self.digested = frozenset[str]()  # a mark of capset's own, which a foreign schema does not know
         known: dict[Node, bool] = {}
         self.write_only = frozenset(
             name for name, inner in fields.items() if any(_hides(node, known) for node in inner)

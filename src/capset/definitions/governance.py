@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from capset.definitions.approvals import Approver
+from capset.definitions.files import FILE_BYTES, SESSION_BYTES, SESSION_FILES, FileQuota
 from capset.definitions.limits import Limit
 from capset.definitions.names import checked_flag, checked_permissions, checked_text, listed
 from capset.definitions.roles import Roles
@@ -35,6 +36,9 @@ class Governance:
         own_approvals: whether somebody may approve what they asked for themselves (G17).
         approver: somebody who is asked at once; others can answer all the same.
         refusals: how many calls of a principal may be refused before no more are looked at (G15); ``None`` for any.
+        file_bytes: how long a file of a session is at most, 100 MB or less (spec 5, P25).
+        session_bytes: how long the files of a session are together at most.
+        session_files: how many files a session has at most, and how many directories beside them.
 
     Raises ``DefinitionError`` for a value of another kind.
     """
@@ -49,6 +53,9 @@ class Governance:
     own_approvals: bool
     approver: Approver | None
     refusals: Limit | None
+    file_bytes: int
+    session_bytes: int
+    session_files: int
 
     def __init__(
         self,
@@ -63,7 +70,11 @@ class Governance:
         own_approvals: bool = False,
         approver: Approver | None = None,
         refusals: Limit | None = REFUSALS,
+        file_bytes: int = FILE_BYTES,
+        session_bytes: int = SESSION_BYTES,
+        session_files: int = SESSION_FILES,
     ) -> None:
+        quota = FileQuota(file_bytes, session_bytes, session_files)
         if type(result_bytes) is not int or result_bytes < 1_024:
             raise DefinitionError(f"result_bytes is a whole number, 1,024 or more; got {result_bytes!r}")
         if type(approval_seconds) not in (int, float) or not 0 < approval_seconds <= 366 * 86_400:
@@ -87,3 +98,10 @@ class Governance:
         store(self, "own_approvals", checked_flag("own_approvals", own_approvals))
         store(self, "approver", approver)
         store(self, "refusals", refusals)
+        for name in FileQuota.__slots__:
+            store(self, name, getattr(quota, name))
+
+    @property
+    def file_quota(self) -> FileQuota:
+        """What may be kept in the files of a session."""
+        return FileQuota(self.file_bytes, self.session_bytes, self.session_files)

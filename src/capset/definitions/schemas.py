@@ -11,7 +11,7 @@ from dataclasses import fields, is_dataclass
 from functools import cache, partial
 from typing import Any, Final, Literal, NotRequired, Required, cast, get_origin
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, JsonValue, TypeAdapter, ValidationError
 from pydantic.errors import PydanticUserError
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, JsonSchemaValue
 from pydantic_core import SchemaError, from_json, to_json
@@ -29,6 +29,18 @@ MAPS_OF_SCHEMAS: Final = frozenset({"properties", "patternProperties", "$defs", 
 
 
 _FINITE: Final = frozenset({str, int, bool, type(None), bytes})
+
+_DIGEST: Final = ("x-digest", "sha256")
+
+
+def digested() -> dict[str, JsonValue]:
+    """Return what marks a text argument whose SHA-256 stands beside it in records, however much of the text does.
+
+    Give it as ``Field(json_schema_extra=digested())``; in the record that of ``code`` is ``code#sha256``. The digest
+    has no key: it is for texts such as code, which somebody else must be able to find in the record, and not for what
+    can be guessed.
+    """
+    return dict([_DIGEST])
 
 
 class _Untitled(GenerateJsonSchema):
@@ -73,7 +85,8 @@ class Schema:
     ``check(value)`` validates a Python value strictly, ``check_json(text)`` JSON text in strict JSON mode (spec 4,
     G11); both raise pydantic's ``ValidationError``. ``json_schema`` has every ``required`` sorted and must not be
     changed; ``hash_input`` is the same with every ``enum`` sorted too, which is what hashes cover. ``write_only`` names
-    the fields that are secrets by their types. Where ``may_be_infinite``, valid JSON may still hold NaN or an infinity.
+    the fields that are secrets by their types, ``digested`` those that are marked as ``digested`` says. Where
+    ``may_be_infinite``, valid JSON may still hold NaN or an infinity.
     ``annotation`` is the type itself. It and the adapter's type parameter are ``Any``: a schema is built from an
     annotation at run time.
     """
@@ -85,6 +98,7 @@ class Schema:
         "annotation",
         "check",
         "check_json",
+        "digested",
         "hash_input",
         "is_exact",
         "json_schema",
@@ -114,6 +128,7 @@ class Schema:
         fields: dict[str, Any] = json_schema.get("properties", {})
         self.only_scalars = all(map(_is_scalar, fields.values()))
         self.write_only = frozenset(name for name, inner in fields.items() if _is_write_only(inner))
+        self.digested = frozenset(name for name, inner in fields.items() if _DIGEST in inner.items())
 
     def jsonable(self, value: Any) -> Any:
         """Return ``value`` as plain JSON data.

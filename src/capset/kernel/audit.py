@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
+from hashlib import sha256
 from json import dumps
 from typing import Any, Final, cast
 
@@ -162,10 +163,26 @@ def _kept(arguments: Any, tool: AnyTool | None, whole: bytes | None, redactor: R
     ``whole`` is their canonical form, where it is known; it serves if there is nothing to redact.
     """
     shown = _masked(arguments, tool, redactor)
+    digests = _digests(arguments, tool)
+    if digests:
+        shown = {**shown, **digests}
     kept = whole if whole is not None and shown == arguments else canonical(shown)
     if len(kept) > MAX_RECORDED_BYTES:
-        kept = canonical({"omitted": f"{len(kept)} bytes of arguments"})
+        kept = canonical({"omitted": f"{len(kept)} bytes of arguments", **digests})
     return kept.decode()
+
+
+def _digests(arguments: Any, tool: AnyTool | None) -> dict[str, str]:
+    """Return the SHA-256 of the UTF-8 of each text that its tool marks so, by a name that no parameter can have."""
+    if tool is None or not tool.arguments.digested or not isinstance(arguments, Mapping):
+        return {}
+    members = cast("Mapping[str, Any]", arguments)
+    texts = {name: members.get(name) for name in tool.arguments.digested}
+    return {
+        f"{name}#sha256": sha256(text.encode(errors="surrogatepass")).hexdigest()
+        for name, text in texts.items()
+        if isinstance(text, str)
+    }
 
 
 def _masked(

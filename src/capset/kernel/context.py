@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import MappingProxyType, SimpleNamespace
-from typing import Any, ParamSpec
+from typing import Any, Final, ParamSpec
 
 from pydantic import BaseModel, SecretStr
 from typing_extensions import TypeVar
@@ -28,6 +29,7 @@ T = TypeVar("T")
 M = TypeVar("M", bound=BaseModel)
 H = TypeVar("H")
 C = TypeVar("C")
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class CallContext:
@@ -81,6 +83,12 @@ class CallContext:
         return self._origin.correlation
 
     @property
+    def now(self) -> datetime:
+        """The time by the kernel's clock, aware, in UTC."""
+        # A float of seconds, as datetime.fromtimestamp takes it, would round the microseconds.
+        return _EPOCH + timedelta(microseconds=self._origin.place.world.clock.time_ns() // 1_000)
+
+    @property
     def env(self) -> Mapping[str, Any]:
         """What the host said of this environment; its values are the host's own."""
         return self._origin.place.env
@@ -89,6 +97,11 @@ class CallContext:
     def files(self) -> Files:
         """The session's files."""
         return self._origin.place.files
+
+    @property
+    def result_bytes(self) -> int:
+        """How many bytes of a result, as JSON, a model is given."""
+        return self._origin.place.world.governance.result_bytes
 
     @property
     def workspace(self) -> Path | None:

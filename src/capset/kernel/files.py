@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
@@ -13,7 +13,7 @@ from capset.errors import FileError
 from capset.kernel.world import World
 
 _NEVER: Final = "1970-01-01T00:00:00.000000Z"
-"""The time of what was there from the beginning."""
+"""The time of what was there from the beginning; its version is 0, which nothing has that was written."""
 
 
 class SessionFiles:
@@ -54,13 +54,14 @@ class SessionFiles:
         """Create or replace a file, with its parents; return it and whether it is new.
 
         With ``version``, only if the file has just this one, 0 being that of none; else it raises ``VersionMismatch``.
+        Raises ``QuotaExceeded`` for more than the kernel's governance allows.
         """
         place, now = normalise_path(path), iso(self._world.clock.time_ns())
         if place in self._folders:
             raise FileError(f"{place!r} is a directory")
         self._refuse_mounted(place, *_folders(place))
-        files = self._world.store.files
-        return await files.write(self._session, place, content, org=self._org, now=now, version=version)
+        files, quota = self._world.store.files, self._world.governance.file_quota
+        return await files.write(self._session, place, content, org=self._org, now=now, version=version, quota=quota)
 
     async def list(self, path: str = "/", *, recursive: bool = False) -> list[FileStat]:
         """Return a directory's entries, directories first, then by name; all below it, by path, when recursive."""
@@ -95,6 +96,36 @@ class SessionFiles:
                 raise FileError(f"{place!r} holds read-only files and cannot be deleted")
         return await self._world.store.files.delete(self._session, place, recursive=recursive, version=version)
 
+    async def move(self, source: str, target: str, *, overwrite: bool = False, version: int | None = None) -> FileStat:
+        """Move a file, or a directory with all below it, and return what is at ``target`` now; its parents are made.
+
+        What is mounted cannot be moved or replaced, nor a directory that holds it.
+        """
+        places = before, after = normalise_path(source), normalise_path(target)
+        self._refuse_mounted(*(one for place in places for one in (place, *_folders(place))))
+        if before in self._folders and before != "/":
+            raise FileError(f"{before!r} holds read-only files and cannot be moved")
+        if after in self._folders and before not in (after, "/"):
+            raise FileError(f"there is a directory {after!r} already", code="file_exists", status=409)
+        files, quota = self._world.store.files, self._world.governance.file_quota
+        now = iso(self._world.clock.time_ns())
+        return await files.move(
+            self._session, before, after, overwrite=overwrite, now=now, version=version, quota=quota
+        )
+
+    async def read_many(self, paths: Sequence[str]) -> Sequence[tuple[FileStat, bytes]]:
+        """Return those of ``paths`` that are files, with their content, in the order given."""
+        places = [normalise_path(path) for path in paths]
+        stored = [place for place in places if not (self._mounted(place) or self._is_covered(place))]
+        found: dict[str, tuple[FileStat, bytes]] = {}
+        if stored:
+            read = await self._world.store.files.read_many(self._session, stored)
+            found = {stat.path: (stat, content) for stat, content in read}
+        for place in places:
+            if (content := self._mounts.get(place)) is not None:
+                found[place] = (self._file(place, content), content)
+        return [found[place] for place in places if place in found]
+
     def _mounted(self, place: str) -> FileStat | None:
         if (content := self._mounts.get(place)) is not None:
             return self._file(place, content)
@@ -107,7 +138,7 @@ class SessionFiles:
         return any(folder in self._mounts for folder in _folders(place))
 
     def _file(self, place: str, content: bytes) -> FileStat:
-        return FileStat(place, False, len(content), 1, _NEVER, _NEVER, is_readonly=True)
+        return FileStat(place, False, len(content), 0, _NEVER, _NEVER, is_readonly=True)
 
     def _refuse_mounted(self, *places: str) -> None:
         for place in places:

@@ -58,6 +58,7 @@ class World:
         "secrets",
         "store",
         "threads",
+        "turns",
         "workspace",
     )
 
@@ -93,6 +94,8 @@ class World:
         self.redactor = redactor_of(governance.redact)
         self._hmac = hmac.new(digest_key, digestmod="sha256")
         self.threads = Threads()
+        self.turns: dict[tuple[str, int], asyncio.Semaphore] = {}
+        """Of what calls do a few at a time (``kernel.turns``)."""
         self.observers = observers
         """Who is told of every call."""
         self.calls = 0

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from capset.definitions.files import FILE_BYTES
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -13,8 +15,8 @@ class Limits:
     """The request line and all headers; more answers 431."""
     body: int = 16 * 1024 * 1024
     """A body; more answers 413."""
-    file: int = 100_000_000
-    """A file's content (spec 5, P25); more answers 413."""
+    file: int = FILE_BYTES
+    """A file's content (spec 5, P25), unless the kernel's governance says otherwise; more answers 413."""
     head_seconds: float = 10.0
     """Until the headers are there; else 408."""
     body_seconds: float = 30.0

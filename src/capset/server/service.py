@@ -54,7 +54,7 @@ class Service:
         self.agents = StoredAgents(kernel, registry)
         self.fingerprints = Fingerprints(kernel, registry, self.agents)
         self.callers = Callers(kernel, anyone, tokens)
-        self.limits = limits or Limits()
+        self.limits = limits or Limits(file=kernel.governance.file_bytes)
         self.is_draining = False
         """Whether the server was told to end, so that ``/v1/readyz`` says so."""
         self.turns = Turns(kernel)

@@ -1,17 +1,20 @@
 """The rules of a session's files, once for every store: pure functions over the rows of one session (spec 5, P22–P25).
 
 Paths arrive normalised. Every function checks everything before it changes anything, so that a store without
-transactions is never left half done. ``/`` is always there and has no row.
+transactions is never left half done. ``/`` is always there and is no row of these; with it is kept how far the versions
+have come of what is there no more.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
-from capset.definitions.files import FileStat, parent_of
+from capset.definitions.files import MAX_LEVELS, MAX_PATH_BYTES, FileQuota, FileStat, parent_of
 from capset.errors import FileError, VersionMismatch
+from capset.stores.base.files import STANDARD
+from capset.stores.fileroom import Growth, Usage, check_room
 
 ROOT: Final = FileStat(
     path="/",
@@ -51,8 +54,27 @@ class Rows(Protocol):
         """Return all rows below a directory, in any order."""
         ...
 
+    def usage(self) -> Usage:
+        """Return what there is in all."""
+        ...
+
+    def gone(self) -> int:
+        """Return the highest version of all that went; 0 if nothing did."""
+        ...
+
+    def went(self, version: int) -> None:
+        """Keep that something went that had this version."""
+        ...
+
     def remove(self, paths: Sequence[str]) -> None:
         """Remove the rows at these paths."""
+        ...
+
+    def move(self, source: str, target: str, *, version: int, now: str) -> None:
+        """Put the row at ``source``, and all below it, to ``target``, where nothing is: of this version, modified now.
+
+        The row of what will hold them is put already.
+        """
         ...
 
 
@@ -91,31 +113,34 @@ def listing(rows: Rows, path: str, *, recursive: bool) -> list[FileStat]:
 
 
 def write(
-    rows: Rows, path: str, *, digest: str, size: int, now: str, version: int | None = None
+    rows: Rows,
+    path: str,
+    *,
+    digest: str,
+    size: int,
+    now: str,
+    version: int | None = None,
+    quota: FileQuota = STANDARD,
 ) -> tuple[FileStat, Node | None]:
     """Create or replace a file, with its parents. Return it, and the row that it replaced.
 
-    Raises ``FileError`` if ``path`` is a directory or read-only, or a parent is a file or read-only, and
-    ``VersionMismatch`` if the file has another version than the one expected, 0 where there is none.
+    Raises ``FileError`` if ``path`` is a directory or read-only, or a parent is a file or read-only,
+    ``VersionMismatch`` if the file has another version than the one expected, 0 where there is none, and
+    ``QuotaExceeded`` where there is no room.
     """
     if path == "/":
         raise FileError("'/' is a directory, not a file")
-    parents = list(_parents(path))
-    found = {parent: node for parent in parents if (node := rows.get(parent))}
-    for parent, node in found.items():
-        if not node.stat.is_directory:
-            raise FileError(f"cannot write {path!r}: {parent!r} is a file, not a directory")
-        _refuse_readonly("write", path, node)
+    missing = _missing_parents(rows, "write", path)
     old = rows.get(path)
     if old:
         if old.digest is None:
             raise FileError(f"{path!r} is a directory, not a file")
         _refuse_readonly("write", path, old)
     _check_version(path, old, version)
-    for parent in parents:
-        if parent not in found:
-            rows.put(Node(FileStat(parent, True, 0, 1, now, now), None))
-    version, created_at = (old.stat.version + 1, old.stat.created_at) if old else (1, now)
+    check_room(quota, Growth(path, size, old.stat.size_bytes if old else None, len(missing)), rows.usage)
+    first = rows.gone() + 1 if missing or not old else 0
+    _make(rows, missing, first, now)
+    version, created_at = (old.stat.version + 1, old.stat.created_at) if old else (first, now)
     new = FileStat(path, False, size, version, created_at, now)
     rows.put(Node(new, digest))
     return new, old
@@ -140,7 +165,94 @@ def delete(rows: Rows, path: str, *, recursive: bool, version: int | None = None
     for node in (*above, *gone):
         _refuse_readonly("delete", path, node)
     rows.remove([node.stat.path for node in gone])
+    if gone:
+        rows.went(max(node.stat.version for node in gone))
     return gone
+
+
+def move(
+    rows: Rows,
+    source: str,
+    target: str,
+    *,
+    overwrite: bool,
+    now: str,
+    version: int | None = None,
+    quota: FileQuota = STANDARD,
+) -> tuple[FileStat, Node | None]:
+    """Move a file or a whole directory. Return what is at ``target`` now, and the row of the file that it replaced.
+
+    Raises ``FileError`` and ``VersionMismatch`` as ``definitions.files.Files.move`` says.
+    """
+    if source == "/":
+        raise FileError("'/' cannot be moved")
+    if f"{target}/".startswith(f"{source}/"):
+        raise FileError(f"cannot move {source!r} to {target!r}, which is within it")
+    top = rows.get(source)
+    _check_version(source, top, version)
+    if top is None:
+        raise FileError(f"there is no file or directory {source!r}", status=404)
+    missing = _missing_parents(rows, "move to", target)
+    old = rows.get(target)
+    if target == "/" or (old and (not overwrite or old.digest is None or top.digest is None)):
+        raise _taken(target, is_file=bool(old and old.digest), both=bool(old and old.digest and top.digest))
+    below = rows.descendants(source) if top.digest is None else ()
+    above = [node for parent in _parents(source) if (node := rows.get(parent))]
+    for node in (*above, top, *below):
+        _refuse_readonly("move", source, node)
+    if old:
+        _refuse_readonly("overwrite", target, old)
+    for node in below:
+        _refuse_unfit(source, target, f"{target}{node.stat.path[len(source) :]}")
+    check_room(quota, Growth(target, directories=len(missing)), rows.usage)
+    rows.went(max(node.stat.version for node in (top, *below)))
+    first = rows.gone() + 1
+    _make(rows, missing, first, now)
+    if old:
+        rows.remove([target])
+    new = moved(top, source, target, version=old.stat.version + 1 if old else first, now=now)
+    rows.move(source, target, version=new.stat.version, now=now)
+    return new.stat, old
+
+
+def moved(node: Node, source: str, target: str, *, version: int, now: str) -> Node:
+    """Return the row at ``source``, or one below it, as it is once it was moved to ``target``."""
+    path = f"{target}{node.stat.path[len(source) :]}"
+    return Node(replace(node.stat, path=path, version=version, modified_at=now), node.digest)
+
+
+def _missing_parents(rows: Rows, verb: str, path: str) -> Sequence[str]:
+    """Return the directories that ``path`` needs and that are not there. Raises ``FileError`` where it cannot be."""
+    missing: list[str] = []
+    for parent in _parents(path):
+        node = rows.get(parent)
+        if node is None:
+            missing.append(parent)
+            continue
+        if not node.stat.is_directory:
+            raise FileError(f"cannot {verb} {path!r}: {parent!r} is a file, not a directory")
+        _refuse_readonly(verb, path, node)
+    return missing
+
+
+def _make(rows: Rows, directories: Sequence[str], version: int, now: str) -> None:
+    for path in directories:
+        rows.put(Node(FileStat(path, True, 0, version, now, now), None))
+
+
+def _taken(path: str, *, is_file: bool, both: bool) -> FileError:
+    there = f"there is a {'file' if is_file else 'directory'} {path!r} already"
+    hint = "overwrite=true replaces it" if both else "delete it first, or name another path"
+    return FileError(f"{there}; {hint}", code="file_exists", status=409)
+
+
+def _refuse_unfit(source: str, target: str, path: str) -> None:
+    size, levels = len(path.encode()), path.count("/")
+    if size > MAX_PATH_BYTES or levels > MAX_LEVELS:
+        raise FileError(
+            f"cannot move {source!r} to {target!r}: {path!r} would be {size} bytes long and {levels} levels deep;"
+            f" at most are {MAX_PATH_BYTES} and {MAX_LEVELS}"
+        )
 
 
 def _parents(path: str) -> Iterator[str]:

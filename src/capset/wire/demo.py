@@ -19,11 +19,13 @@ class DoorShape(Shape):
 class DemoShape(Shape):
     """Where things were put, what came in, the trail (newest first), whether it holds, and what went wrong.
 
-    ``doors`` are the calls of the second half, in their order; there are none where the extras are not installed.
+    ``research`` is where the report of the part about the web was put, and ``doors`` are the calls of the last part, in
+    their order. Each is ``None`` where the extras for it are not installed.
     """
 
     folder: str
     report: str | None
+    research: str | None
     files: int
     size_bytes: int
     skipped: list[str]

@@ -8,6 +8,7 @@ import pytest
 
 from capset import Kernel, Principal, Registry
 from capset.adapters.config_file import read_configuration
+from capset.definitions.files import FileQuota
 from capset.definitions.limits import Limit
 from capset.definitions.retries import Retry
 from capset.errors import DefinitionError, InvalidArguments, PermissionDenied
@@ -125,6 +126,9 @@ def test_governance_roles_and_workspace(tmp_path: Path) -> None:
           approval_seconds: 60
           own_approvals: true
           refusals: 10/1m
+          file_bytes: 1000
+          session_bytes: 2000
+          session_files: 3
         roles: {reader: [weather:read], editor: [reader, notes:write]}
         workspace: ./data
         """,
@@ -133,6 +137,7 @@ def test_governance_roles_and_workspace(tmp_path: Path) -> None:
     assert (made.default_permissions, made.record_reads, made.redact) == ({"weather:read"}, False, ("sk-[a-z]+",))
     assert (made.result_bytes, made.approval_seconds, made.own_approvals) == (2048, 60.0, True)
     assert made.refusals == Limit(10, "1m")
+    assert made.file_quota == FileQuota(1000, 2000, 3)
     assert made.roles.expand("editor") == {"weather:read", "notes:write"}
     assert found.workspace == (tmp_path / "data").resolve()
     assert read(tmp_path, "governance: {refusals: null}").governance.refusals is None

@@ -28,6 +28,7 @@ async def test_a_text_comes_whole_as_it_is() -> None:
         "content": LINES,
         "encoding": "text",
         "size_bytes": len(LINES.encode()),
+        "version": 1,
         "unit": "lines",
         "offset": 0,
         "total": 5,
@@ -165,9 +166,11 @@ async def test_stat_tells_all_of_what_is_there_and_three_things_of_what_is_not()
         "is_directory": False,
         "is_readonly": False,
         "size_bytes": 5,
+        "version": 1,
         "created_at": stat.created_at,
         "modified_at": stat.modified_at,
     }
+    assert "version" not in directory
     assert directory.items() >= {"path": "/docs", "name": "docs", "exists": True, "is_directory": True}.items()
     assert root.items() >= {"path": "/", "name": "/", "exists": True, "is_directory": True}.items()
     assert missing == {"path": "/docs/b.txt", "name": "b.txt", "exists": False}

@@ -3,15 +3,18 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from capset import Session
 from capset.builtin.session_file_system import session_file_system
-from capset.builtin.session_file_system.searching import _content, grep_files
-from capset.errors import FileError, InvalidArguments, PermissionDenied, ToolError
-from capset.ext import Files, FileStat
+from capset.builtin.session_file_system.searching import BATCH_BYTES, BATCH_FILES, batched, grep_files
+from capset.errors import InvalidArguments, PermissionDenied, ToolError
+from capset.ext import FileStat
+from tests.builtin.session_file_system.support import meddled
 from tests.builtin.support import FILES, session_of
 
 READ = FILES[0]
@@ -192,31 +195,49 @@ async def test_searching_needs_the_permission_to_read() -> None:
             await session.call(grep_files, pattern="x")
 
 
-class Vanishing:
-    """Files of which one is no longer what the listing said."""
-
-    def __init__(self, now: FileStat | None) -> None:
-        self.now = now
-
-    async def read(self, path: str) -> tuple[FileStat, bytes]:
-        raise FileError(f"cannot read {path}")
-
-    async def stat(self, path: str) -> FileStat | None:
-        return self.now
+async def test_a_file_that_goes_during_the_search_is_left_out() -> None:
+    async with meddled() as (session, meddling):
+        await fill(session, {"/a": "x", "/b": "x", "/c": "x"})
+        meddling.before["read_many"] = lambda: session.files.delete("/b")
+        found = await session.call(grep_files, pattern="x")
+    assert [match["path"] for match in found["matches"]] == ["/a", "/c"]
+    assert found["files_searched"] == 2
 
 
-@pytest.mark.parametrize(
-    ("now", "raises"),
-    [
-        (None, False),
-        (FileStat("/a", True, 0, 1, "", ""), False),
-        (FileStat("/a", False, 0, 1, "", ""), True),
-    ],
-)
-async def test_a_file_that_goes_during_the_search_is_left_out(now: FileStat | None, raises: bool) -> None:
-    files = cast("Files", Vanishing(now))
-    if raises:
-        with pytest.raises(FileError):
-            await _content(files, "/a")
-    else:
-        assert await _content(files, "/a") is None
+@pytest.mark.spec("P24")
+async def test_a_search_can_be_cancelled_between_batches() -> None:
+    async with meddled() as (session, meddling):
+        await fill(session, {f"/{number}": "x" for number in range(BATCH_FILES + 1)})
+        second = asyncio.Event()
+
+        async def wait() -> None:
+            if meddling.asked["read_many"] == 2:
+                second.set()
+                await asyncio.Event().wait()
+
+        meddling.before["read_many"] = wait
+        searching = asyncio.create_task(session.call(grep_files, pattern="nothing like it"))
+        await asyncio.wait_for(second.wait(), 10)
+        searching.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await searching
+
+
+@pytest.mark.spec("P24")
+async def test_files_are_read_by_the_batch_and_no_further_than_needed() -> None:
+    async with meddled() as (session, meddling):
+        await fill(session, {f"/{number:04}": "x" for number in range(BATCH_FILES + 1)})
+        assert (await session.call(grep_files, pattern="x", max_matches=1000))["files_searched"] == BATCH_FILES + 1
+        assert meddling.asked["read_many"] == 2
+        assert (await session.call(grep_files, pattern="x", max_matches=1))["truncated"]
+        assert meddling.asked["read_many"] == 3
+
+
+@given(st.lists(st.integers(0, 2 * BATCH_BYTES) | st.integers(0, BATCH_BYTES // 4), max_size=40))
+def test_a_batch_is_no_larger_than_it_must_be(sizes: list[int]) -> None:
+    files = [FileStat(f"/{number}", False, size, 1, "", "") for number, size in enumerate(sizes)]
+    batches = list(batched(files))
+    assert [path for batch in batches for path in batch] == [one.path for one in files]
+    for batch in batches:
+        assert 0 < len(batch) <= BATCH_FILES
+        assert len(batch) == 1 or sum(sizes[int(path[1:])] for path in batch) <= BATCH_BYTES

@@ -7,12 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from capset import Agent, Kernel, Principal
+from capset import Agent, Capability, Kernel, Principal
 from capset.builtin.session_file_system import session_file_system
 from capset.builtin.session_file_system.content import bytes_of, part_of
+from capset.builtin.session_file_system.editing import edit_file
 from capset.builtin.session_file_system.reading import list_directory, read_file, stat_file
-from capset.builtin.session_file_system.writing import delete_file, write_file
-from capset.errors import FileError, InvalidArguments, PermissionDenied, ToolError
+from capset.builtin.session_file_system.writing import delete_file, move_file, write_file
+from capset.errors import FileError, InvalidArguments, PermissionDenied, ToolError, VersionMismatch
 from tests.builtin.support import FILES, session_of
 
 READ, WRITE = FILES
@@ -24,8 +25,47 @@ async def test_created_is_true_only_for_a_new_file() -> None:
         first = await session.call(write_file, path="/a/b//c.txt", content="héllo")
         second = await session.call(write_file, path="/a/b/c.txt", content="")
         assert (await session.call(read_file, path="/a/b/c.txt"))["content"] == ""
-    assert first == {"path": "/a/b/c.txt", "size_bytes": 6, "created": True}
-    assert second == {"path": "/a/b/c.txt", "size_bytes": 0, "created": False}
+    assert first == {"path": "/a/b/c.txt", "size_bytes": 6, "created": True, "version": 1}
+    assert second == {"path": "/a/b/c.txt", "size_bytes": 0, "created": False, "version": 2}
+
+
+@pytest.mark.spec("P25")
+async def test_with_a_version_nothing_is_written_over_what_somebody_else_wrote() -> None:
+    async with session_of(session_file_system, *FILES) as session:
+        first = await session.call(write_file, path="/a", content="mine", version=0)
+        read = await session.call(read_file, path="/a")
+        assert read["version"] == first["version"] == (await session.call(stat_file, path="/a")).get("version")
+        for old in (0, 2):
+            with pytest.raises(VersionMismatch):
+                await session.call(write_file, path="/a", content="new", version=old)
+        assert (await session.call(write_file, path="/a", content="new", version=read["version"]))["version"] == 2
+        with pytest.raises(VersionMismatch):
+            await session.call(write_file, path="/a", content="newer", version=read["version"])
+        assert (await session.call(read_file, path="/a"))["content"] == "new"
+
+
+@pytest.mark.spec("P23")
+async def test_what_is_read_only_refuses_and_so_does_the_tree_that_holds_it() -> None:
+    kit = Capability("kit", tools=session_file_system.every_tool, files={"/docs/inner/guide.md": "Read me."})
+    async with session_of(kit, *FILES) as session:
+        await session.files.write("/own/x", b"")
+        refused = [
+            session.try_call(write_file, path="/docs/inner/guide.md", content="x"),
+            session.try_call(edit_file, path="/docs/inner/guide.md", old_text="Read", new_text="Write"),
+            session.try_call(delete_file, path="/docs/inner/guide.md"),
+            session.try_call(delete_file, path="/docs", recursive=True),
+            session.try_call(move_file, source="/docs/inner/guide.md", target="/mine"),
+            session.try_call(move_file, source="/docs", target="/mine"),
+            session.try_call(move_file, source="/own/x", target="/docs/inner/guide.md", overwrite=True),
+        ]
+        for call in refused:
+            result = await call
+            assert isinstance(result.error, FileError)
+            assert "read-only" in result.error.message
+        assert (await session.call(stat_file, path="/docs/inner/guide.md")).get("is_readonly") is True
+        assert await session.call(delete_file, path="/", recursive=True) == {"path": "/", "deleted": True}
+        listed = await session.call(list_directory, recursive=True)
+    assert [one["path"] for one in listed["entries"]] == ["/docs", "/docs/inner", "/docs/inner/guide.md"]
 
 
 @pytest.mark.spec("P22")

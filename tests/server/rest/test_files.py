@@ -10,7 +10,9 @@ from urllib.parse import quote
 import httpx2
 import pytest
 
-from tests.server.support import FILES, Site, checked_problem, make_session, problem
+from capset import Agent, Capability
+from capset.definitions.governance import Governance
+from tests.server.support import FILES, Site, checked_problem, make_session, problem, site
 from tests.server.wire import ask
 
 
@@ -210,3 +212,47 @@ async def test_tools_and_clients_see_the_same_files(drawer: Drawer) -> None:
 async def test_an_unknown_parameter_is_refused(drawer: Drawer) -> None:
     problem(await drawer.get("", recursve=True), 422, "invalid_arguments")
     problem(await drawer.get("", recursive="perhaps"), 422, "invalid_arguments")
+
+
+@pytest.mark.spec("P15", "P25")
+@pytest.mark.parametrize("known", ['"1"', 'W/"1"', '"7", "1"', "*"])
+async def test_a_file_that_is_known_is_not_sent_again(drawer: Drawer, known: str) -> None:
+    await drawer.put("a", b"one")
+    for method in ("GET", "HEAD"):
+        response = await drawer.client.request(method, drawer.url + "a", headers={"If-None-Match": known})
+        assert (response.status_code, response.headers["etag"], response.content) == (304, '"1"', b""), method
+    await drawer.delete("a")
+    problem(await drawer.client.get(drawer.url + "a", headers={"If-None-Match": known}), 404, "file_error")
+    await drawer.put("a", b"two")
+    again = await drawer.client.get(drawer.url + "a", headers={"If-None-Match": known})
+    assert again.headers["etag"] == '"2"', "a version is never used twice"
+    assert (again.status_code, again.content) == ((304, b"") if known == "*" else (200, b"two"))
+    assert (await drawer.client.get(drawer.url, headers={"If-None-Match": "*"})).status_code == 200, "a folder has none"
+
+
+@pytest.mark.spec("C18", "P15")
+async def test_a_mounted_file_is_always_sent() -> None:
+    """It may be another with the agent's next version, and no other file has its tag."""
+    guided = Agent("guided", uses=[Capability("guide", files={"/guide.md": "Read me."})])
+    async with site(agents=[guided]) as here, here.client("ada") as client:
+        made = await client.post("/v1/sessions", json={"agent_id": "guided"})
+        url = f"/v1/sessions/{made.json()['id']}/files/guide.md"
+        for known in ('"0"', '"1"', "*"):
+            response = await client.get(url, headers={"If-None-Match": known})
+            assert (response.status_code, response.headers["etag"], response.content) == (200, '"0"', b"Read me.")
+
+
+@pytest.mark.spec("P15", "P25")
+async def test_what_there_is_no_room_for_is_too_large() -> None:
+    governance = Governance(file_bytes=1_000, session_bytes=1_500, session_files=2)
+    async with site(governance=governance) as here, here.client("ada") as client:
+        drawer = Drawer(client, f"/v1/sessions/{await make_session(client)}/files/")
+        problem(await drawer.put("a", b"x" * 1_001), 413, "body_too_large")
+        assert (await drawer.put("a", b"x" * 1_000)).status_code == 200
+        said = problem(await drawer.put("b", b"x" * 501), 413, "quota_exceeded")
+        assert "the session has 1,000 bytes of files, this needs 501 more, and the limit is 1,500" in said["detail"]
+        assert (await drawer.put("b", b"x" * 500)).status_code == 200
+        said = problem(await drawer.put("c", b""), 413, "quota_exceeded")
+        assert "the session has 2 files, this needs 1 more, and the limit is 2; delete what" in said["detail"]
+        assert (await drawer.delete("b")).status_code == 204
+        assert (await drawer.put("c", b"x" * 500)).status_code == 200

@@ -97,6 +97,9 @@ async def write_everything(store: Store) -> None:
     await store.files.write("s", "/a/b.txt", b"another", org=ORG, now=NOW)
     await store.files.write("s", "/c.txt", b"content", org=ORG, now=NOW)
     await store.files.delete("s", "/c.txt", recursive=False)
+    await store.files.write("s", "/d/e.txt", b"moved", org=ORG, now=NOW)
+    await store.files.move("s", "/d", "/f/g", overwrite=False, now=NOW)
+    await store.files.move("s", "/f/g/e.txt", "/a/b.txt", overwrite=True, now=NOW)
     await store.states.change(NOTES, lambda _: "1", now=NOW)
     await store.states.change(NOTES, lambda _: "2", now=NOW)
     await store.documents.add(TEXTS, DocumentRow("t-1", "Two words", NOW))
@@ -161,6 +164,7 @@ async def read_everything(store: Store, names: Names = Names(), *, before: str =
     for recursive in (False, True):
         await store.files.list(session, "/a", recursive=recursive)
     await store.files.read(session, "/a/b.txt")
+    await store.files.read_many(session, ["/a/b.txt", "/a/c.txt"])
     await store.states.read([notes, ScopeKey("user", org, principal, "notes")])
     await store.documents.get(texts, "t-1")
     await store.documents.recent(texts, limit=9, before=before)

@@ -84,6 +84,19 @@ async def test_a_readonly_row_refuses(url: str) -> None:
             await store.files.delete("s", "/", recursive=True)
 
 
+@pytest.mark.spec("P25")
+async def test_a_session_that_goes_leaves_no_row(url: str) -> None:
+    """Not even that of the root, which says how far versions have come."""
+    async with opened_at(url) as store:
+        await begin(store, "s", "t")
+        for session in "st":
+            await store.files.write(session, "/d/f", b"f", org=None, now=NOW)
+            await store.files.delete(session, "/d/f", recursive=False)
+        await store.sessions.delete("s")
+        assert await store.files.delete("s", "/", recursive=True) == 0
+        assert run_at(url, "SELECT session, path FROM files ORDER BY path") == [("t", "/"), ("t", "/d")]
+
+
 async def test_a_large_tree_is_deleted_whole(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     async with opened(path) as store:

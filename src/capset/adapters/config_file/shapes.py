@@ -6,6 +6,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import ConfigDict, Field, WithJsonSchema
 
+from capset.definitions.files import FILE_BYTES
 from capset.definitions.limits import MAX_REQUESTS
 from capset.definitions.names import AGENT, PERMISSION, TOOL
 from capset.definitions.retries import MAX_ATTEMPTS
@@ -157,6 +158,17 @@ class GovernanceShape(_Strict):
         None,
         description="How many calls of a principal may be refused before no more are looked at: `600/1m`, if left "
         "out; `null` for any number.",
+    )
+    file_bytes: int | None = Field(
+        None, ge=0, le=FILE_BYTES, description="How long a file of a session is at most: 100 MB, if left out."
+    )
+    session_bytes: int | None = Field(
+        None, ge=0, description="How long the files of a session are together at most: 500 MB, if left out."
+    )
+    session_files: int | None = Field(
+        None,
+        ge=0,
+        description="How many files a session has at most, and how many directories beside them: 10,000, if left out.",
     )
 
 

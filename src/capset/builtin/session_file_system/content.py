@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import base64
+import json
 from dataclasses import dataclass
-from io import StringIO
 from typing import Literal
 
 from capset import ToolError
 
 Encoding = Literal["text", "base64"]
-Unit = Literal["lines", "bytes"]
+TextUnit = Literal["lines", "characters"]
+Unit = TextUnit | Literal["bytes"]
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part of a file. ``total`` is the length of the whole, ``next`` the end of the part, both in ``unit``."""
+    """A part of a file: where it begins, where the next one does, and the length of the whole, in ``unit``."""
 
     content: str
     encoding: Encoding
     unit: Unit
     total: int
+    offset: int
     next: int
 
 
@@ -34,35 +36,84 @@ def text_of(data: bytes) -> str | None:
         return None
 
 
-def part_of(data: bytes, offset: int, limit: int | None) -> Part:
-    """Return at most ``limit`` lines of a text, or bytes of anything else, from ``offset`` on.
+def part_of(
+    data: bytes, offset: int, limit: int | None, unit: TextUnit | None = None, *, room: int | None = None
+) -> Part:
+    """Return at most ``limit`` lines or characters of a text, or bytes of anything else, from ``offset`` on.
 
-    Only a line feed ends a line, which keeps it: the parts of a file, joined, give the file.
-    Raises ``ToolError`` for an offset beyond the end.
+    Only a line feed ends a line, which keeps it: the parts of a file, joined, give the file. ``unit`` is by default
+    lines, where there are some. With ``room`` the content, in JSON, takes at most so many bytes, though never none; of
+    lines as many as fit, and where not even one does, the part is one of characters.
+
+    Raises ``ToolError`` for an offset beyond the end, and a unit of text for what is none.
     """
     text = text_of(data)
     if text is None:
+        if unit is not None:
+            raise ToolError(f"the file is not text and has no {unit}: leave unit out, to count bytes", code="not_text")
         end = _end(offset, limit, len(data), "bytes")
-        return Part(base64.b64encode(data[offset:end]).decode(), "base64", "bytes", len(data), end)
-    # str.splitlines would also end lines at characters that no editor or grep does.
-    lines = StringIO(text, newline="\n").readlines()
-    end = _end(offset, limit, len(lines), "lines")
-    return Part("".join(lines[offset:end]), "text", "lines", len(lines), end)
+        if room is not None:
+            end = min(end, offset + max(room // 4 * 3, 1))  # three bytes are four characters
+        return Part(base64.b64encode(data[offset:end]).decode(), "base64", "bytes", len(data), offset, end)
+    if unit == "characters":
+        end = _end(offset, limit, len(text), unit)
+        return _characters(text, offset, _fitting(text, offset, end, room))
+    lines = text.count("\n") + (text[-1:] not in ("", "\n"))
+    last = _end(offset, limit, lines, "lines")
+    begin = _line(text, 0, offset)
+    end = _line(text, begin, last - offset)
+    fits = _fitting(text, begin, end, room)
+    if fits == end:
+        return Part(text[begin:end], "text", "lines", lines, offset, last)
+    cut = text.rfind("\n", begin, fits) + 1
+    if cut <= begin:
+        return _characters(text, begin, fits)
+    return Part(text[begin:cut], "text", "lines", lines, offset, offset + text.count("\n", begin, cut))
 
 
 def bytes_of(content: str, encoding: Encoding) -> bytes:
     """Return the bytes to store. Raises ``ToolError`` for text that has no UTF-8, or what is not base64."""
     if encoding == "text":
-        try:
-            return content.encode()
-        except UnicodeEncodeError as error:
-            raise ToolError(
-                f"content: there is a lone surrogate at position {error.start}, which has no UTF-8"
-            ) from None
+        return utf8_of("content", content)
     try:
         return base64.b64decode(content, validate=True)
     except ValueError as error:
         raise ToolError(f"content is not valid base64: {error}") from None
+
+
+def utf8_of(what: str, text: str) -> bytes:
+    """Return a text as UTF-8. Raises ``ToolError``, beginning with ``what``, for one that has none."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise ToolError(f"{what}: there is a lone surrogate at position {error.start}, which has no UTF-8") from None
+
+
+def _characters(text: str, begin: int, end: int) -> Part:
+    return Part(text[begin:end], "text", "characters", len(text), begin, end)
+
+
+def _line(text: str, begin: int, count: int) -> int:
+    """Return where the line begins that stands ``count`` lines after the one at ``begin``; the end after the last."""
+    for _ in range(count):
+        begin = text.find("\n", begin) + 1
+        if not begin:
+            return len(text)
+    return begin
+
+
+def _fitting(text: str, begin: int, end: int, room: int | None) -> int:
+    """Return the last position, not after ``end``, up to which the text in JSON has room; at least one character on."""
+    if room is None or begin == end:
+        return end
+    low, high = 1, max(min(end - begin, room), 1)  # a character takes a byte at least
+    while low < high:
+        middle = (low + high + 1) // 2
+        if len(json.dumps(text[begin : begin + middle], ensure_ascii=False).encode()) - 2 <= room:
+            low = middle
+        else:
+            high = middle - 1
+    return begin + low
 
 
 def _end(offset: int, limit: int | None, total: int, unit: Unit) -> int:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Annotated, Final
 
 from pydantic import Field
 from typing_extensions import TypedDict
@@ -12,7 +13,11 @@ from capset import Context, tool
 from capset.builtin.session_file_system.content import text_of
 from capset.builtin.session_file_system.globbing import path_filter
 from capset.builtin.session_file_system.matching import Regex, compile_pattern, hits
-from capset.ext import FileError, Files
+from capset.ext import FileStat
+
+BATCH_BYTES: Final = 8 << 20
+"""How much of the files is in memory at once; a larger file is there alone."""
+BATCH_FILES: Final = 500
 
 Glob = Annotated[str, Field(min_length=1, max_length=1000)]
 
@@ -58,14 +63,11 @@ async def grep_files(
     """
     search = _Search(compile_pattern(pattern), context_lines, max_matches)
     wanted = path_filter(path_pattern)
-    for stat in await ctx.files.list("/", recursive=True):
-        if stat.is_directory or not wanted(stat.path):
-            continue
-        data = await _content(ctx.files, stat.path)
-        if data is None:
-            continue
-        # Matching is heavy, and RE2 lets other threads run; between files the call can be cancelled.
-        await asyncio.to_thread(search.look_at, stat.path, data)
+    listed = await ctx.files.list("/", recursive=True)
+    for batch in batched([stat for stat in listed if not stat.is_directory and wanted(stat.path)]):
+        files = await ctx.files.read_many(batch)
+        # Matching is heavy, and RE2 lets other threads run; between batches the call can be cancelled.
+        await asyncio.to_thread(search.look_at, files)
         if search.truncated:
             break
     return GrepResult(
@@ -90,33 +92,38 @@ class _Search:
         self.searched = 0
         self.skipped = 0
 
-    def look_at(self, path: str, data: bytes) -> None:
-        if text_of(data) is None:
-            self.skipped += 1
-            return
-        self.searched += 1
-        for hit in hits(self._regex, data, self._context):
-            if len(self.matches) == self._most:
-                self.truncated = True
-                return
-            self.matches.append(
-                GrepMatch(
-                    path=path,
-                    line=hit.line,
-                    column=hit.column,
-                    text=hit.text,
-                    before=list(hit.before),
-                    after=list(hit.after),
+    def look_at(self, files: Sequence[tuple[FileStat, bytes]]) -> None:
+        """Search in these files, until there are too many matches."""
+        for stat, data in files:
+            if text_of(data) is None:
+                self.skipped += 1
+                continue
+            self.searched += 1
+            for hit in hits(self._regex, data, self._context):
+                if len(self.matches) == self._most:
+                    self.truncated = True
+                    return
+                self.matches.append(
+                    GrepMatch(
+                        path=stat.path,
+                        line=hit.line,
+                        column=hit.column,
+                        text=hit.text,
+                        before=list(hit.before),
+                        after=list(hit.after),
+                    )
                 )
-            )
 
 
-async def _content(files: Files, path: str) -> bytes | None:
-    """Return a listed file's content; ``None`` if it has gone, or become a directory, since it was listed."""
-    try:
-        return (await files.read(path))[1]
-    except FileError:
-        now = await files.stat(path)
-        if now is None or now.is_directory:
-            return None
-        raise
+def batched(files: Iterable[FileStat]) -> Iterator[list[str]]:
+    """Yield the files' paths, in order, as many at once as fit into memory, and one at least."""
+    batch: list[str] = []
+    size = 0
+    for stat in files:
+        if batch and (size + stat.size_bytes > BATCH_BYTES or len(batch) == BATCH_FILES):
+            yield batch
+            batch, size = [], 0
+        batch.append(stat.path)
+        size += stat.size_bytes
+    if batch:
+        yield batch

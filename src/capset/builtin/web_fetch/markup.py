@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from html import unescape
 from typing import Final
 
 _NAME: Final = r"[a-zA-Z][^\s/>]{0,31}+"
+_SIMPLE: Final = "b|i|em|strong|code"
 MARKUP: Final = re.compile(
-    rf"""<(?:({_NAME})(?:[^>=]++|=\s*+(?:"[^"]*+"|'[^']*+')?+)*+(?:>(?:([^<]*+)</\1>)?+|\Z)"""
-    rf"""|/({_NAME})[^>]*+(?:>|\Z)|[!?]|/[^a-zA-Z])"""
+    rf"""<(?:({_NAME})(?:[^>=]++|=\s*+(?:"[^"]*+"|'[^']*+')?+)*+"""
+    rf"""(?:>(?:((?:[^<]++|<({_SIMPLE})>[^<]++</\3>)*+)</\1>)?+|\Z)|/({_NAME})[^>]*+(?:>|\Z)|[!?]|/[^a-zA-Z])"""
 )
-"""The start of an element, with its name, and with what is in it if that is text alone; or an end, with the name; or
-the beginning of something like a comment.
+"""The start of an element, with its name, and with what is in it if that is text, with emphasis that is as simple as
+can be; or an end, with the name; or the beginning of something like a comment.
 
 A tag that the page ends within is one too, so that no second look beyond it is needed.
 """
 
+RUN: Final = re.compile(rf"(?:[^<]{{1,4000}}+|<({_SIMPLE})>[^<]{{1,4000}}+</\1>){{1,32}}+")
+"""Such text, taken at once."""
+
 _ATTRIBUTE: Final = re.compile(r"""([^\s/>=][^\s/>=]*+)(?:\s*+=\s*+(?:"([^"]*+)"|'([^']*+)'|([^\s>]++)))?+""")
+_HREF: Final = re.compile(r'\s++href="([^"&]*+)"')
 _MAX_ATTRIBUTES: Final = 16_000
 """How far into a tag attributes are looked for, in characters."""
 
@@ -44,16 +48,19 @@ def attributes(html: str, first: int, last: int) -> dict[str, str]:
     return found
 
 
+def href_of(html: str, first: int, last: int) -> str | None:
+    """Return the ``href`` of a tag."""
+    if plain := _HREF.match(html, first, last):  # as it mostly stands there
+        return plain[1]
+    return attributes(html, first, last).get("href")
+
+
 def is_hidden(html: str, first: int, last: int) -> bool:
     """Return whether the attributes of a tag say that it is not displayed."""
     last = min(last, first + _MAX_ATTRIBUTES)
     if html.find("hidden", first, last) < 0 and html.find("none", first, last) < 0:
         return False
-    return says_hidden(attributes(html, first, last))
-
-
-def says_hidden(found: Mapping[str, str]) -> bool:
-    """Return whether an element with these attributes is not displayed."""
+    found = attributes(html, first, last)
     return "hidden" in found or _UNDISPLAYED.search(found.get("style", "")) is not None
 
 
@@ -86,7 +93,7 @@ def code_of(html: str, at: int, end: int, language: str | None) -> str:
     parts: list[str] = []
     while match := MARKUP.search(html, at, end):
         parts.append(html[at : match.start()])
-        if match[1] is None and match[3] is None:
+        if match[1] is None and match[4] is None:
             at = min(after_aside(html, match.start()), end)
         else:
             at = match.end() if match[2] is None else match.start(2)

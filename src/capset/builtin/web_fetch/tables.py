@@ -32,6 +32,16 @@ class Columns:
             covered[column] -= covered[column] > 0
         self._at = 0
 
+    def take(self) -> bool:
+        """Place a plain cell, if that is as simple as it mostly is; return whether it was."""
+        at = self._at
+        if at >= MAX_COLUMNS - 1 or (at < len(self._covered) and self._covered[at]):
+            return False
+        if at == len(self._covered):
+            self._covered.append(0)
+        self._at = at + 1
+        return True
+
     def place(self, wide: int, high: int) -> tuple[int, int]:
         """Place a cell: return how many empty ones come before it, spanned from above, and how many after it."""
         covered, began = self._covered, self._at

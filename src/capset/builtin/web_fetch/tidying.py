@@ -15,14 +15,15 @@ from capset.builtin.web_fetch.elements import CELLS, EMPHASIS, ENDS, RAW, UNREAD
 from capset.builtin.web_fetch.links import Links
 from capset.builtin.web_fetch.markup import (
     MARKUP,
+    RUN,
     after_aside,
     attributes,
     code_of,
+    href_of,
     is_hidden,
     language_of,
     number_of,
     quoted,
-    says_hidden,
 )
 from capset.builtin.web_fetch.stack import NOTHING, Element, Open
 from capset.builtin.web_fetch.tables import Columns
@@ -71,6 +72,7 @@ class Page:
         out, written_as = opened.out, WRITTEN
         at = began = written = 0
         for _ in range(MAX_TAGS):
+            at = self._run(at)
             match = search(html, at)
             upto = match.start() if match else size
             if upto - at > PIECE_CHARACTERS:
@@ -80,7 +82,7 @@ class Page:
             if match is None:
                 yield opened.cut()
                 return
-            start, inner, end = match.groups()
+            start, inner, _, end = match.groups()
             if end:
                 at = match.end()
                 if end in written_as:
@@ -137,15 +139,29 @@ class Page:
         # What is no markup to us is to be none to the converter.
         self._open.out.append(text.replace("<", "&lt;") if "<" in text else text)
 
+    def _run(self, at: int) -> int:
+        """Take simple text at once, if there is some; return where to read on."""
+        if self._tables or (run := RUN.match(self._html, at)) is None or not EMPHASIS.isdisjoint(self._open.names):
+            return at
+        self._open.out.append(run[0])
+        return run.end()
+
     def _whole(self, name: str, text: str, match: re.Match[str]) -> int:
-        """Read an element that has nothing but text in it, in one go if it is simple; return where to read on."""
-        element = WRITTEN.get(name) or _CELLS.get(name)
+        """Read an element that has but simple text in it, at once where that will do; return where to read on."""
+        opened, element = self._open, WRITTEN.get(name) or _CELLS.get(name)
         first, last = match.end(1), match.start(2)
-        if element is None or len(text) > PIECE_CHARACTERS or (last - first > 1 and is_hidden(self._html, first, last)):
+        if (
+            element is None
+            or len(text) > PIECE_CHARACTERS
+            or (last - first > 1 and is_hidden(self._html, first, last))
+            or ("<" in text and (name in EMPHASIS or not EMPHASIS.isdisjoint(opened.names)))
+        ):
             return self._start(name, match)
         if self._tables and name in CELLS:
-            return self._start(name, match)
-        opened = self._open
+            if last - first > 1 or (table := self._tables[-1]) is None or opened.names[-1] != "tr" or not table.take():
+                return self._start(name, match)
+            opened.out.append(f"{element.start}{text}{element.end}")
+            return match.end()
         if rule := ENDS.get(name):
             opened.end_nearest(*rule)
         if self._tables:
@@ -191,7 +207,7 @@ class Page:
         if self._tables:
             self._into_cell()
         if name == "a":
-            self._link(attributes(self._html, first, end))
+            self._link(first, end)
         elif name == "pre":
             self._preformatted(first, end)
         elif name == "img":
@@ -247,9 +263,10 @@ class Page:
         if (table := self._tables[-1]) is not None and self._open.names[-1] in _ROWS:
             self._cell(table, "td", 0, 0)
 
-    def _link(self, found: dict[str, str]) -> None:
-        address = self._links.link(found["href"]) if "href" in found and "code" not in self._open.names else None
-        hidden = says_hidden(found)
+    def _link(self, first: int, end: int) -> None:
+        hidden = is_hidden(self._html, first, end)
+        href = None if hidden or "code" in self._open.names else href_of(self._html, first, end)
+        address = None if href is None else self._links.link(href)
         element = Element(f'<a href="{quoted(address)}">', "</a>", droppable=True) if address else NOTHING
         self._open.push("a", _HIDDEN if hidden else element)
 

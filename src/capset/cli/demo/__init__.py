@@ -12,6 +12,7 @@ from rich.console import Console
 import capset
 from capset.cli.demo.doors import DOORS, walk_doors
 from capset.cli.demo.importing import Imported, import_folders
+from capset.cli.demo.reading import Reading, read_the_web
 from capset.cli.demo.scenario import Demo, open_demo
 from capset.cli.demo.showing import show_records, show_session
 from capset.cli.exits import Exit, guarded
@@ -51,7 +52,7 @@ def demo_command(
 
 
 async def _run(console: Console, sources: list[Path], folder: Path) -> DemoShape:
-    async with open_demo(_store(folder)) as demo:
+    async with open_demo(_store(folder), console) as demo:
         show_session(console, demo.session, folder)
         console.rule("[bold]1. Import[/]", align="left")
         imported = await import_folders(demo.session.files, sources)
@@ -59,11 +60,21 @@ async def _run(console: Console, sources: list[Path], folder: Path) -> DemoShape
             err().print(f"[yellow]skipped[/] {cell(skipped)}", soft_wrap=True)
         console.print(f"{imported.files} files, {imported.size_bytes:,} bytes in the session's files")
         console.rule("[bold]2. Governed calls[/]", align="left")
-        await demo.run(console)
-        console.rule("[bold]3. The record[/]", align="left")
-        done = await _conclude(console, demo, imported, folder)
-    console.rule("[bold]4. The same through a server's doors[/]", align="left")
+        await demo.run()
+        console.rule("[bold]3. The web, with its sources, and a sandbox[/]", align="left")
+        research = await _read(console, demo)
+        console.rule("[bold]4. The record[/]", align="left")
+        done = await _conclude(console, demo, imported, folder, research)
+    console.rule("[bold]5. The same through a server's doors[/]", align="left")
     return await _serve(console, done, sources)
+
+
+async def _read(console: Console, demo: Demo) -> str | None:
+    if not demo.report:
+        console.print("there is no report to be read")
+        return None
+    lines = [line for line in demo.report.splitlines() if line]
+    return await read_the_web(console, demo.kernel, demo.calls, Reading(lines[1:], demo.sizes))
 
 
 async def _serve(console: Console, done: DemoShape, sources: list[Path]) -> DemoShape:
@@ -75,7 +86,7 @@ async def _serve(console: Console, done: DemoShape, sources: list[Path]) -> Demo
     return done.model_copy(update={"doors": doors, "surprises": [*done.surprises, *surprises]})
 
 
-async def _conclude(console: Console, demo: Demo, imported: Imported, folder: Path) -> DemoShape:
+async def _conclude(console: Console, demo: Demo, imported: Imported, folder: Path, research: str | None) -> DemoShape:
     await demo.kernel.audit.flush()
     page = await demo.kernel.audit.query(AuditQuery(limit=1000))
     show_records(console, page)
@@ -85,21 +96,32 @@ async def _conclude(console: Console, demo: Demo, imported: Imported, folder: Pa
         console.print("[dim]numbers left out above are intents, written before a side effect[/]")
     else:
         console.print(f"[red]not verified:[/] {verbatim(verification.problem or '')}")
-    if demo.report:
-        (folder / "report.md").write_text(demo.report, encoding="utf-8")
-        console.print(f"[green]exported:[/] {verbatim(str(folder / 'report.md'))}", soft_wrap=True)
+    exported = {
+        name: _export(console, folder / name, text)
+        for name, text in (("report.md", demo.report), ("research.md", research))
+    }
     console.print(f"look again with: capset audit query --db {verbatim(str(folder / 'capset.db'))}", soft_wrap=True)
-    _show_surprises(demo.surprises)
+    _show_surprises(demo.calls.surprises)
     return DemoShape(
         folder=str(folder),
-        report=str(folder / "report.md") if demo.report else None,
+        report=exported["report.md"],
+        research=exported["research.md"],
         files=imported.files,
         size_bytes=imported.size_bytes,
         skipped=imported.skipped,
         records=audit_page_shape(page),
         verification=verification_shape(verification),
-        surprises=demo.surprises,
+        surprises=demo.calls.surprises,
     )
+
+
+def _export(console: Console, file: Path, text: str | None) -> str | None:
+    """Write a text, if there is one, and return where it is."""
+    if not text:
+        return None
+    file.write_text(text, encoding="utf-8")
+    console.print(f"[green]exported:[/] {verbatim(str(file))}", soft_wrap=True)
+    return str(file)
 
 
 def _show_surprises(surprises: list[str]) -> None:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator
 from typing import Any, Final
 
 from rich.console import Console
 
+from capset.cli.demo.calling import Calls, Stopped
 from capset.cli.demo.report import Findings, render_report
-from capset.cli.demo.showing import show_call
 from capset.definitions.agents import Agent
 from capset.definitions.principals import Principal
 from capset.kernel.kernel import Kernel
 from capset.kernel.registry import Registry
-from capset.kernel.results import Result
 from capset.kernel.session import Session
 
 CAPABILITIES: Final = ("session_file_system", "test_math", "stateless_todo_list")
@@ -27,24 +26,21 @@ _STEPS: Final = (
 )
 
 
-class _Stopped(Exception):
-    """A call failed that the next ones build on; the surprises name it."""
-
-
 class Demo:
-    """One run: a session that may write, one that may not, its report, and whatever did not go as it should."""
+    """One run: a session that may write, one that may not, the calls of both, and the report."""
 
-    def __init__(self, kernel: Kernel, session: Session, visitor: Session) -> None:
+    def __init__(self, kernel: Kernel, session: Session, visitor: Session, calls: Calls) -> None:
         self.kernel = kernel
         self.session = session
+        self.calls = calls
         self.report = ""
-        self.surprises: list[str] = []
+        self.sizes: list[int] = []
+        """The sizes of the largest files, which the report is about."""
         self._visitor = visitor
 
-    async def run(self, console: Console) -> None:
+    async def run(self) -> None:
         """Make every call, showing each; the first that fails, but should not, is the last."""
-        self._console = console
-        with contextlib.suppress(_Stopped):
+        with contextlib.suppress(Stopped):
             await self._work()
 
     async def _work(self) -> None:
@@ -52,11 +48,11 @@ class Demo:
         listing = await self._ask("session_file_system.list_directory", path="/", recursive=True)
         files = [entry for entry in listing["entries"] if not entry["is_directory"]]
         files.sort(key=lambda entry: (-entry["size_bytes"], entry["path"]))
-        sizes = [entry["size_bytes"] for entry in files[:3]] or [0]
-        total = sizes[0]
-        for size in sizes[1:]:
+        self.sizes = [entry["size_bytes"] for entry in files[:3]] or [0]
+        total = self.sizes[0]
+        for size in self.sizes[1:]:
             total = (await self._ask("test_math.add", a=total, b=size))["result"]
-        mean = (await self._ask("test_math.divide", a=total, b=len(sizes)))["result"]
+        mean = (await self._ask("test_math.divide", a=total, b=len(self.sizes)))["result"]
         largest = files[0]["path"] if files else "/"
         await self._ask("session_file_system.stat_file", path=largest)
         hits = await self._ask("session_file_system.grep_files", pattern=r"(?i)\bhash(es|ed)?\b", context_lines=1)
@@ -68,32 +64,16 @@ class Demo:
         kept = await self._ask("session_file_system.read_file", path="/report.md")
         self.report = kept["content"]
         await self._ask("stateless_todo_list.write_todos", todos=_todos(3))
-        await self._refused(self._visitor, 403, "session_file_system.write_file", path="/x.md", content="mine now")
-        await self._refused(self.session, 422, "session_file_system.stat_file", path=7, pth="/report.md")
+        write, stat = "session_file_system.write_file", "session_file_system.stat_file"
+        await self.calls.refused(self._visitor, "permission_denied", write, path="/x.md", content="mine now")
+        await self.calls.refused(self.session, "invalid_arguments", stat, path=7, pth="/report.md")
 
     async def _ask(self, tool: str, **arguments: Any) -> Any:  # JSON data, of whatever shape the tool has
-        result, data = await self._call(self.session, tool, arguments)
-        if result.error is not None:
-            self.surprises.append(f"{tool} failed: {result.error.message}")
-            raise _Stopped
-        return data
-
-    async def _refused(self, session: Session, status: int, tool: str, **arguments: Any) -> None:
-        result, _ = await self._call(session, tool, arguments)
-        if result.error is None or result.error.status != status:
-            self.surprises.append(f"{tool} should have been refused with {status}")
-
-    async def _call(self, session: Session, tool: str, arguments: Mapping[str, Any]) -> tuple[Result[Any], Any]:
-        data: Any = None
-        async with session.invoke(session.message(tool, arguments)) as messages:
-            async for message in messages:
-                data = message.data if message.kind == "reply" else data
-        show_call(self._console, tool, arguments, messages.result, data)
-        return messages.result, data
+        return await self.calls.ask(self.session, tool, **arguments)
 
 
 @contextlib.asynccontextmanager
-async def open_demo(store: str) -> AsyncGenerator[Demo]:
+async def open_demo(store: str, console: Console) -> AsyncGenerator[Demo]:
     """Open the demo's agent twice on one store: for a principal that may write, and for one that may only read."""
     registry = Registry.installed()
     agent = Agent(
@@ -106,7 +86,7 @@ async def open_demo(store: str) -> AsyncGenerator[Demo]:
         kernel.open(agent, principal=ANALYST) as session,
         kernel.open(agent, principal=VISITOR) as visitor,
     ):
-        yield Demo(kernel, session, visitor)
+        yield Demo(kernel, session, visitor, Calls(console))
 
 
 def _todos(done: int) -> list[dict[str, str]]:

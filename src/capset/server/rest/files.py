@@ -16,7 +16,7 @@ from capset.errors import FileError, PermissionDenied
 from capset.kernel.session import Session
 from capset.server.caller import Caller
 from capset.server.rest.parts import Asked, Calls, Id, Served, StrictRoute, problems
-from capset.server.rest.tags import IfMatch, IfNoneMatch, expected, tag_of
+from capset.server.rest.tags import UNCHANGED, IfMatch, IfNoneMatch, Unless, expected, is_known, tag_of, unchanged
 from capset.server.service import Service
 from capset.wire.files import FolderShape, WrittenShape, file_shape
 
@@ -42,12 +42,21 @@ class Recursive(Asked):
 
 @router.get(
     "/{id}/files/{path:file}",
-    responses={200: {"content": _BYTES, "description": "A file's bytes, or a folder"}, **problems(400, 404, 422)},
+    responses={
+        200: {"content": _BYTES, "description": "A file's bytes, or a folder"},
+        **UNCHANGED,
+        **problems(400, 404, 422),
+    },
     operation_id="read_file",
     response_model=FolderShape,
 )
 async def read_file(
-    service: Served, caller: Calls, id: Id, path: FilePath, wanted: Annotated[Recursive, Query()]
+    service: Served,
+    caller: Calls,
+    id: Id,
+    path: FilePath,
+    wanted: Annotated[Recursive, Query()],
+    unless: Unless = None,
 ) -> FolderShape | Response:
     """Return a file's bytes, or what a folder holds."""
     files = (await _allowed(service, caller, id, "session_files:read")).files
@@ -58,6 +67,9 @@ async def read_file(
     if stat.is_directory:
         listed = await files.list(place, recursive=wanted.recursive)
         return FolderShape(path=place, items=[file_shape(one) for one in listed])
+    # What is mounted may be another from one version of the agent to the next, and was never written: it has none.
+    if stat.version and is_known(stat.version, unless):
+        return unchanged(stat.version)
     stat, content = await files.read(place)
     headers = {"ETag": tag_of(stat.version), "Content-Disposition": "attachment"}
     return Response(content, media_type="application/octet-stream", headers=headers)

@@ -6,9 +6,11 @@ import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 
-from capset.definitions.files import FileStat, parent_of
+from capset.definitions.files import FileQuota, FileStat, parent_of
 from capset.errors import FileError
 from capset.stores import filetree
+from capset.stores.base.files import STANDARD
+from capset.stores.fileroom import Usage
 from capset.stores.filetree import Node
 from capset.stores.memory.door import Door
 
@@ -34,7 +36,15 @@ class MemoryFiles:
         return stat, self._blobs.get(tree.orgs[path], digest)
 
     async def write(
-        self, session: str, path: str, content: bytes, *, org: str | None, now: str, version: int | None = None
+        self,
+        session: str,
+        path: str,
+        content: bytes,
+        *,
+        org: str | None,
+        now: str,
+        version: int | None = None,
+        quota: FileQuota = STANDARD,
     ) -> tuple[FileStat, bool]:
         """Create or replace a file, with its parents; return it and whether it is new.
 
@@ -44,7 +54,7 @@ class MemoryFiles:
             raise FileError("the session of these files was deleted", status=404)
         tree = self._tree(session)
         digest = hashlib.sha256(content).hexdigest()
-        stat, old = filetree.write(tree, path, digest=digest, size=len(content), now=now, version=version)
+        stat, old = filetree.write(tree, path, digest=digest, size=len(content), now=now, version=version, quota=quota)
         self._blobs.keep(org, digest, bytes(content))
         if old and old.digest:
             self._blobs.let_go(tree.orgs[path], old.digest)
@@ -63,6 +73,34 @@ class MemoryFiles:
             if node.digest:
                 self._blobs.let_go(tree.orgs.pop(node.stat.path), node.digest)
         return len(gone)
+
+    async def move(
+        self,
+        session: str,
+        source: str,
+        target: str,
+        *,
+        overwrite: bool,
+        now: str,
+        version: int | None = None,
+        quota: FileQuota = STANDARD,
+    ) -> FileStat:
+        """Move a file or a whole directory, and return what is at ``target`` now.
+
+        Raises ``FileError`` as ``filetree.move`` says.
+        """
+        tree = self._tree(session)
+        org = tree.orgs.get(target)
+        stat, old = filetree.move(tree, source, target, overwrite=overwrite, now=now, version=version, quota=quota)
+        if old and old.digest:
+            self._blobs.let_go(org, old.digest)
+        return stat
+
+    async def read_many(self, session: str, paths: Sequence[str]) -> Sequence[tuple[FileStat, bytes]]:
+        """Return those of ``paths`` that are files, with their content, in the order given."""
+        tree = self._tree(session)
+        found = [node for path in paths if (node := tree.get(path))]
+        return [(node.stat, self._blobs.get(tree.orgs[node.stat.path], node.digest)) for node in found if node.digest]
 
     def drop(self, session: str) -> None:
         """Forget a session that is deleted, and its files."""
@@ -84,6 +122,8 @@ class Tree:
         self.orgs: dict[str, str | None] = {}
         self._nodes: dict[str, Node] = {}
         self._children: defaultdict[str, set[str]] = defaultdict(set)
+        self._gone = 0
+        self._files = self._size = 0
 
     def get(self, path: str) -> Node | None:
         """Return the row at a path."""
@@ -92,6 +132,8 @@ class Tree:
     def put(self, node: Node) -> None:
         """Insert or replace a row."""
         path = node.stat.path
+        self._count(self._nodes.get(path), -1)
+        self._count(node, 1)
         self._nodes[path] = node
         self._children[parent_of(path)].add(path)
 
@@ -106,13 +148,42 @@ class Tree:
             found.extend(self.children(node.stat.path))
         return found
 
+    def usage(self) -> Usage:
+        """Return what there is in all."""
+        return Usage(self._files, len(self._nodes) - self._files, self._size)
+
+    def gone(self) -> int:
+        """Return the highest version of all that went; 0 if nothing did."""
+        return self._gone
+
+    def went(self, version: int) -> None:
+        """Keep that something went that had this version."""
+        self._gone = max(self._gone, version)
+
     def remove(self, paths: Sequence[str]) -> None:
         """Remove the rows at these paths."""
         for path in paths:
-            del self._nodes[path]
+            self._count(self._nodes.pop(path), -1)
             self._children.pop(path, None)
             if siblings := self._children.get(parent_of(path)):
                 siblings.discard(path)
+
+    def move(self, source: str, target: str, *, version: int, now: str) -> None:
+        """Put the row at ``source``, and all below it, to ``target``."""
+        nodes = [self._nodes[source], *self.descendants(source)]
+        paths = [node.stat.path for node in nodes]
+        orgs = {path: self.orgs.pop(path) for path in paths if path in self.orgs}
+        self.remove(paths)
+        for node in nodes:
+            new = filetree.moved(node, source, target, version=version, now=now)
+            self.put(new)
+            if node.stat.path in orgs:
+                self.orgs[new.stat.path] = orgs[node.stat.path]
+
+    def _count(self, node: Node | None, sign: int) -> None:
+        if node and node.digest:
+            self._files += sign
+            self._size += sign * node.stat.size_bytes
 
 
 class Blobs:

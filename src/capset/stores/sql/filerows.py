@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from itertools import groupby
+from operator import itemgetter
 from typing import Final
 
-from sqlalchemy import ColumnElement, Connection, RowMapping, delete, exists, insert, select, update
+from sqlalchemy import ColumnElement, Connection, RowMapping, delete, exists, func, insert, literal, select, update
 
 from capset.definitions.files import FileStat, parent_of
-from capset.stores.filetree import Node
+from capset.stores.fileroom import Usage
+from capset.stores.filetree import ROOT, Node
 from capset.stores.sql.tables import blobs, files
 
 _CHUNK: Final = 500
@@ -16,12 +20,14 @@ _CHUNK: Final = 500
 
 
 class Rows:
-    """``filetree.Rows`` in SQL. New rows belong to ``org``, ``''`` where there is none."""
+    """``filetree.Rows`` in SQL. New rows belong to ``org``, ``''`` where there is none; new files have ``content``."""
 
-    def __init__(self, connection: Connection, session: str, org: str = "") -> None:
+    def __init__(self, connection: Connection, session: str, org: str = "", content: bytes = b"") -> None:
         self._connection = connection
+        self._content = content
         self._session = files.c.session == session
         self._own = {"session": session, "org": org}
+        self._gone: list[int] | None = None  # the version of the root's row, if there is one, once it was asked for
         self._freed: set[tuple[str, str]] = set()  # by org and digest: what a row referred to and refers to no more
 
     def get(self, path: str) -> Node | None:
@@ -30,7 +36,7 @@ class Rows:
         return found[0] if found else None
 
     def put(self, node: Node) -> None:
-        """Insert or replace a row."""
+        """Insert or replace a row, that of a file with its content."""
         stat = node.stat
         values = {
             **self._own,
@@ -44,20 +50,50 @@ class Rows:
             "modified_at": stat.modified_at,
             "digest": node.digest,
         }
+        if node.digest is not None:
+            self._keep(node.digest)
         at = files.c.path == stat.path
-        self._free(at)
-        if not self._connection.execute(update(files).where(self._session, at).values(values)).rowcount:
-            self._connection.execute(insert(files).values(values))
+        there = self._free(at)
+        change = update(files).where(self._session, at) if there else insert(files)
+        self._connection.execute(change.values(values))
 
     def children(self, path: str) -> Sequence[Node]:
         """Return the rows directly below a directory."""
         return self._select(files.c.parent == path)
 
     def descendants(self, path: str) -> Sequence[Node]:
-        """Return all rows below a directory: a range of paths, since ``0`` is the character after ``/``."""
-        if path == "/":
-            return self._select(files.c.path > "/")
-        return self._select((files.c.path > f"{path}/") & (files.c.path < f"{path}0"))
+        """Return all rows below a directory."""
+        return self._select(_below(path))
+
+    def usage(self) -> Usage:
+        """Return what there is in all, counted by an index that has nothing else in it."""
+        asked = select(files.c.is_directory, func.count(), func.sum(files.c.size_bytes)).where(self._session)
+        found = {row[0]: row for row in self._connection.execute(asked.group_by(files.c.is_directory))}
+        _, count, size = found.get(False, (False, 0, 0))
+        directories = found[True][1] if True in found else 0
+        return Usage(count, directories - (self._root() is not None), int(size))
+
+    def gone(self) -> int:
+        """Return the highest version of all that went; 0 if nothing did."""
+        return self._root() or 0
+
+    def went(self, version: int) -> None:
+        """Keep that something went that had this version."""
+        root = self._root()
+        if root is None:
+            values = asdict(ROOT) | {"version": version, "parent": "", "digest": None}
+            self._connection.execute(insert(files).values(**self._own, **values))
+        elif root < version:
+            at = files.c.path == "/"
+            self._connection.execute(update(files).where(self._session, at).values(version=version))
+        self._gone = [max(root or 0, version)]
+
+    def _root(self) -> int | None:
+        """Return what the row of ``/`` says, which is nobody's child: the highest version of all that went."""
+        if self._gone is None:
+            asked = select(files.c.version).where(self._session, files.c.path == "/")
+            self._gone = list(self._connection.execute(asked).scalars())
+        return self._gone[0] if self._gone else None
 
     def remove(self, paths: Sequence[str]) -> None:
         """Remove the rows at these paths."""
@@ -65,6 +101,18 @@ class Rows:
             at = files.c.path.in_(paths[start : start + _CHUNK])
             self._free(at)
             self._connection.execute(delete(files).where(self._session, at))
+
+    def move(self, source: str, target: str, *, version: int, now: str) -> None:
+        """Put the row at ``source``, and all below it, to ``target``: two statements, however much is below it."""
+        new = {"version": version, "modified_at": now}
+        at = update(files).where(self._session, files.c.path == source)
+        self._connection.execute(at.values(path=target, parent=parent_of(target), **new))
+        # Their parents lie at the source or below it. The engine measures the prefix, since it knows how texts lie.
+        place, holder = (
+            literal(target) + func.substr(column, func.length(source) + 1) for column in (files.c.path, files.c.parent)
+        )
+        below = update(files).where(self._session, _below(source))
+        self._connection.execute(below.values(path=place, parent=holder, **new))
 
     def remove_all(self) -> None:
         """Remove every row, with the content that nobody else refers to."""
@@ -79,27 +127,49 @@ class Rows:
         asked = select(blobs.c.content).select_from(files.join(blobs, of))
         return self._connection.execute(asked.where(self._session, files.c.path == path)).scalar_one()
 
-    def keep(self, digest: str, content: bytes) -> None:
-        """Keep content within the org, unless it is there."""
-        key = {"org": self._own["org"], "digest": digest}
-        there = select(blobs.c.digest).filter_by(**key)
-        if self._connection.execute(there).first() is None:
-            self._connection.execute(insert(blobs).values(**key, size=len(content), content=content))
+    def contents(self, paths: Sequence[str]) -> Mapping[str, tuple[FileStat, bytes]]:
+        """Return those of these paths that are files, with their content."""
+        of = (files.c.org == blobs.c.org) & (files.c.digest == blobs.c.digest)
+        asked = select(files, blobs.c.content).select_from(files.join(blobs, of)).where(self._session)
+        found: dict[str, tuple[FileStat, bytes]] = {}
+        for start in range(0, len(paths), _CHUNK):
+            rows = self._connection.execute(asked.where(files.c.path.in_(paths[start : start + _CHUNK]))).mappings()
+            found |= {row["path"]: (_node(row).stat, row["content"]) for row in rows}
+        return found
 
     def let_go(self) -> None:
         """Remove the content that rows referred to and that no row of any session refers to now."""
-        for org, digest in self._freed:
-            referring = exists().where(files.c.org == blobs.c.org, files.c.digest == blobs.c.digest)
-            self._connection.execute(delete(blobs).where(blobs.c.org == org, blobs.c.digest == digest, ~referring))
+        referring = exists().where(files.c.org == blobs.c.org, files.c.digest == blobs.c.digest)
+        freed = sorted(self._freed)
+        for org, of_org in groupby(freed, key=itemgetter(0)):
+            digests = [digest for _, digest in of_org]
+            for start in range(0, len(digests), _CHUNK):
+                named = blobs.c.digest.in_(digests[start : start + _CHUNK])
+                self._connection.execute(delete(blobs).where(blobs.c.org == org, named, ~referring))
         self._freed.clear()
 
-    def _free(self, at: ColumnElement[bool]) -> None:
-        asked = select(files.c.org, files.c.digest).where(self._session, at, files.c.digest.is_not(None))
-        self._freed.update((row.org, row.digest) for row in self._connection.execute(asked))
+    def _keep(self, digest: str) -> None:
+        key = {"org": self._own["org"], "digest": digest}
+        there = select(blobs.c.digest).filter_by(**key)
+        if self._connection.execute(there).first() is None:
+            self._connection.execute(insert(blobs).values(**key, size=len(self._content), content=self._content))
+
+    def _free(self, at: ColumnElement[bool]) -> int:
+        """Note the content that rows refer to now, and return how many rows there are."""
+        found = self._connection.execute(select(files.c.org, files.c.digest).where(self._session, at)).all()
+        self._freed.update((row.org, row.digest) for row in found if row.digest is not None)
+        return len(found)
 
     def _select(self, at: ColumnElement[bool]) -> list[Node]:
         found = self._connection.execute(select(files).where(self._session, at)).mappings()
         return [_node(row) for row in found]
+
+
+def _below(path: str) -> ColumnElement[bool]:
+    """Return what holds of the paths below one: a range of them, since ``0`` is the character after ``/``."""
+    if path == "/":
+        return files.c.path > "/"
+    return (files.c.path > f"{path}/") & (files.c.path < f"{path}0")
 
 
 def _node(row: RowMapping) -> Node:

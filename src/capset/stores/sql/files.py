@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from collections.abc import Sequence
 from typing import Final
 
 from sqlalchemy import Connection, select
 
-from capset.definitions.files import FileStat
+from capset.definitions.files import FileQuota, FileStat
 from capset.errors import FileError
 from capset.stores import filetree
+from capset.stores.base.files import STANDARD
 from capset.stores.sql.filerows import Rows
 from capset.stores.sql.reader import Reader
 from capset.stores.sql.tables import sessions
@@ -42,7 +44,15 @@ class SqlFiles:
         return await self._reader.read(read)
 
     async def write(
-        self, session: str, path: str, content: bytes, *, org: str | None, now: str, version: int | None = None
+        self,
+        session: str,
+        path: str,
+        content: bytes,
+        *,
+        org: str | None,
+        now: str,
+        version: int | None = None,
+        quota: FileQuota = STANDARD,
     ) -> tuple[FileStat, bool]:
         """Create or replace a file, with its parents; return it and whether it is new.
 
@@ -53,9 +63,10 @@ class SqlFiles:
         def write(connection: Connection) -> tuple[FileStat, bool]:
             if connection.execute(select(sessions.c.id).where(sessions.c.id == session)).first() is None:
                 raise FileError("the session of these files was deleted", status=404)
-            rows = Rows(connection, session, org or "")
-            rows.keep(digest, content)
-            stat, old = filetree.write(rows, path, digest=digest, size=len(content), now=now, version=version)
+            rows = Rows(connection, session, org or "", content)
+            stat, old = filetree.write(
+                rows, path, digest=digest, size=len(content), now=now, version=version, quota=quota
+            )
             rows.let_go()
             return stat, old is None
 
@@ -77,6 +88,36 @@ class SqlFiles:
             return len(gone)
 
         return await self._writer.write(write)
+
+    async def move(
+        self,
+        session: str,
+        source: str,
+        target: str,
+        *,
+        overwrite: bool,
+        now: str,
+        version: int | None = None,
+        quota: FileQuota = STANDARD,
+    ) -> FileStat:
+        """Move a file or a whole directory, and return what is at ``target`` now.
+
+        Raises ``FileError`` as ``filetree.move`` says.
+        """
+
+        def write(connection: Connection) -> FileStat:
+            rows = Rows(connection, session)
+            stat, _ = filetree.move(rows, source, target, overwrite=overwrite, now=now, version=version, quota=quota)
+            rows.let_go()
+            return stat
+
+        return await self._writer.write(write)
+
+    async def read_many(self, session: str, paths: Sequence[str]) -> Sequence[tuple[FileStat, bytes]]:
+        """Return those of ``paths`` that are files, with their content, in the order given."""
+        asked = tuple(paths)
+        found = await self._reader.read(lambda connection: Rows(connection, session).contents(asked))
+        return [found[path] for path in asked if path in found]
 
 
 async def _sha256(content: bytes) -> str:

@@ -14,17 +14,17 @@ from sqlalchemy import Connection, Engine, inspect
 from capset.errors import StoreError
 from capset.stores.sql.making import make
 
-HEAD: Final = "0008"
+HEAD: Final = "0009"
 """The revision that this version of capset works with: the last of ``migrations/versions``."""
 
 ENOUGH: Final = "0007"
 """The revision that this version can work with; those that follow add indexes, without which it is slower only."""
 
-KNOWN: Final = frozenset({"0001", "0002", "0003", "0004", "0005", "0006", ENOUGH, HEAD})
+KNOWN: Final = frozenset({"0001", "0002", "0003", "0004", "0005", "0006", ENOUGH, "0008", HEAD})
 """Every revision that this version can raise to ``HEAD``."""
 
 LARGE: Final = 100_000
-"""From so many records on, opening a database on a server makes no indexes: that would stop all its writers."""
+"""From so many records or files on, opening a server's database makes no indexes: that would stop all its writers."""
 
 _logger = logging.getLogger("capset.stores")
 
@@ -40,7 +40,7 @@ def prepare(reading: Engine, writing: Engine, name: str) -> None:
     with reading.connect() as connection:
         revision = revision_of(connection, name)
         if revision == _aim(connection, revision):
-            if revision == ENOUGH:
+            if revision in KNOWN - {HEAD}:
                 _logger.warning("the database %r lacks indexes: capset db upgrade makes them beside its writers", name)
             return
     with writing.begin() as connection:
@@ -77,7 +77,9 @@ def is_large(connection: Connection) -> bool:
     if connection.dialect.name == "sqlite":
         return False
     # Records are numbered without gaps, and their first and last number cost nothing to find.
-    return connection.exec_driver_sql("SELECT coalesce(max(seq) - min(seq), 0) FROM records").scalar_one() >= LARGE
+    records = "SELECT coalesce(max(seq) - min(seq), 0) FROM records"
+    files = "SELECT reltuples FROM pg_class WHERE oid = to_regclass('files')"  # as the server guesses
+    return any((connection.exec_driver_sql(asked).scalar() or 0) >= LARGE for asked in (records, files))
 
 
 def raise_to(connection: Connection, revision: str) -> None:
@@ -93,7 +95,7 @@ def raise_to(connection: Connection, revision: str) -> None:
 def _aim(connection: Connection, revision: str | None) -> str:
     """Return the revision that a database is raised to when it is opened: its own if it need not be raised."""
     if revision is None or revision in KNOWN - {HEAD}:
-        return ENOUGH if revision is not None and is_large(connection) else HEAD
+        return max(ENOUGH, revision) if revision is not None and is_large(connection) else HEAD
     return revision
 
 

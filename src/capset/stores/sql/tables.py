@@ -286,7 +286,9 @@ files: Final = Table(
     ForeignKeyConstraint(["org", "digest"], ["blobs.org", "blobs.digest"], name="fk_files_blob"),
     Index("ix_files_parent", "session", "parent"),
     Index("ix_files_blob", "org", "digest"),
+    Index("ix_files_usage", "session", "is_directory", "size_bytes"),
 )
+"""The files and directories of sessions. A row of ``/`` says by its version how far versions have come of what went."""
 
 states: Final = Table(
     "states",

@@ -174,6 +174,100 @@ async def a_session_that_is_gone_takes_no_files(make: Make) -> None:
             expect(await store.files.list(session, "/", recursive=True), [], "the files of a session that is not there")
 
 
+async def a_moved_file_is_the_same_elsewhere(make: Make) -> None:
+    """Its content and the time that it was made at are kept; its version has been at neither path."""
+    async with with_sessions(make, _SESSION) as store:
+        files = store.files
+        for content in (b"one", b"two", b"three"):
+            await _write(store, "/a/b.txt", content)
+        await files.write(_SESSION, "/taken", b"here", org="acme", now=NOW)
+        stat = await files.move(_SESSION, "/a/b.txt", "/c/d/e.txt", overwrite=False, now=LATER, version=3)
+        expect((stat.path, stat.size_bytes, stat.created_at, stat.modified_at), ("/c/d/e.txt", 5, NOW, LATER), "it")
+        expect(stat.version > 3, True, "whether its version is a new one")
+        expect(await files.read(_SESSION, "/c/d/e.txt"), (stat, b"three"), "the file, read")
+        expect(await _paths(store, recursive=True), ["/a", "/c", "/c/d", "/c/d/e.txt", "/taken"], "the entries")
+        over = await files.move(_SESSION, "/c/d/e.txt", "/taken", overwrite=True, now=LATER)
+        expect((over.version, over.created_at), (2, NOW), "the version and the time of what replaced another")
+        expect(await files.read(_SESSION, "/taken"), (over, b"three"), "what replaced another, read")
+        expect(await files.stat(_SESSION, "/c/d/e.txt"), None, "what is where it was")
+        await files.delete(_SESSION, "/", recursive=True)
+        expect(await _paths(store), [], "the entries after all that")
+
+
+async def a_directory_moves_with_all_below_it(make: Make) -> None:
+    """And with nothing else, whatever its name."""
+    deep = [f"/a%_/{name}" for name in ("f", "g/h", "g/é/𐍈", "\x1a")]
+    beside = ["/a%_0", "/a%", "/a%_-x/f", "/axx/f"]
+    async with with_sessions(make, _SESSION, "session-2") as store:
+        for path in (*deep, *beside):
+            await _write(store, path, path.encode())
+        await _write(store, "/a%_/f", b"of another", session="session-2")
+        before = await _paths(store, recursive=True)
+        moved = await store.files.move(_SESSION, "/a%_", "/x/\x1ay", overwrite=False, now=LATER)
+        expect((moved.path, moved.is_directory, moved.modified_at), ("/x/\x1ay", True, LATER), "the directory")
+        now = [path.replace("/a%_", "/x/\x1ay", 1) if path in ("/a%_", *deep) else path for path in before]
+        now += ["/x/\x1ay/g", "/x/\x1ay/g/é", "/x"]
+        expect(await _paths(store, recursive=True), sorted({*now} - {"/a%_/g", "/a%_/g/é"}), "the entries")
+        expect(await _paths(store, "/x/\x1ay"), ["/x/\x1ay/g", "/x/\x1ay/\x1a", "/x/\x1ay/f"], "what it holds")
+        for path in deep:
+            there = path.replace("/a%_", "/x/\x1ay", 1)
+            stat, content = await store.files.read(_SESSION, there)
+            expect((stat.path, content), (there, path.encode()), "what was moved, read")
+        expect((await store.files.read("session-2", "/a%_/f"))[1], b"of another", "another session's file")
+        back = await store.files.move(_SESSION, "/x/\x1ay", "/a%_", overwrite=False, now=LATER)
+        expect(back.version > moved.version, True, "whether its version is a new one")
+        expect(await _paths(store, recursive=True), sorted([*before, "/x"]), "the entries once it is back")
+
+
+async def what_cannot_be_moved_stays(make: Make) -> None:
+    """Refuse what is missing, taken, the root, within itself or too long, and change nothing."""
+    long = "/".join(["", *["d" * 200] * 4])
+    async with with_sessions(make, _SESSION) as store:
+        for path in ("/d/f", "/e/f", "/g", f"/t{long}", f"/l{'/m' * 60}"):
+            await _write(store, path)
+        before = await store.files.list(_SESSION, "/", recursive=True)
+        refused = [
+            ("/missing", "/new", False, 404),
+            ("/d", "/e", True, 409),
+            ("/d", "/g", True, 409),
+            ("/g", "/d", True, 409),
+            ("/g", "/d/f", False, 409),
+            ("/g", "/", True, 409),
+            ("/", "/new", False, 400),
+            ("/d", "/d", True, 400),
+            ("/d", "/d/x/y", False, 400),
+            ("/g", "/g", True, 400),
+            ("/d", "/g/x", False, 400),
+            ("/t", f"/{'x' * 240}", False, 400),
+            ("/l", "/1/2/3/4/5", False, 400),
+        ]
+        for source, target, overwrite, status in refused:
+            move = store.files.move(_SESSION, source, target, overwrite=overwrite, now=LATER)
+            error = await expect_error(FileError, move, f"moving {source} to {target:.40}")
+            expect(error.status, status, f"the status of moving {source} to {target:.40}")
+        for wrong in (0, 2):
+            move = store.files.move(_SESSION, "/g", "/new", overwrite=False, now=LATER, version=wrong)
+            await expect_error(VersionMismatch, move, f"moving version {wrong}")
+        expect(await store.files.list(_SESSION, "/", recursive=True), before, "the entries after all that")
+
+
+async def many_files_are_read_at_once(make: Make) -> None:
+    """In the order asked for, without what is missing or a directory."""
+    async with with_sessions(make, _SESSION, "session-2") as store:
+        paths = [f"/d/{number}" for number in range(1100)]
+        for path in paths:
+            await _write(store, path, f"content {path}".encode())
+        await _write(store, "/same", b"content /d/0")
+        await _write(store, "/other", session="session-2")
+        asked = [*reversed(paths), "/d", "/", "/missing", "/other", "/same", "/same"]
+        found = await store.files.read_many(_SESSION, asked)
+        same = "content /d/0"
+        there = [(path, f"content {path}") for path in reversed(paths)] + [("/same", same), ("/same", same)]
+        expect([(stat.path, content.decode()) for stat, content in found], there, "the files")
+        expect(found[0][0], await store.files.stat(_SESSION, paths[-1]), "the stat of one")
+        expect(list(await store.files.read_many(_SESSION, [])), [], "no files")
+
+
 CHECKS: Final[tuple[Check, ...]] = (
     a_file_comes_back_as_it_was_written,
     an_expected_version_is_held_to,
@@ -186,4 +280,8 @@ CHECKS: Final[tuple[Check, ...]] = (
     the_root_is_always_there,
     a_session_never_reaches_anothers_files,
     a_session_that_is_gone_takes_no_files,
+    a_moved_file_is_the_same_elsewhere,
+    a_directory_moves_with_all_below_it,
+    what_cannot_be_moved_stays,
+    many_files_are_read_at_once,
 )

@@ -65,6 +65,8 @@ async def a_store_that_is_not_open_refuses(make: Make) -> None:
         await expect_error(StoreError, store.sessions.get("a"), "sessions.get")
         await expect_error(StoreError, store.files.stat("a", "/"), "files.stat")
         await expect_error(StoreError, store.files.delete("a", "/", recursive=True), "files.delete")
+        await expect_error(StoreError, store.files.move("a", "/a", "/b", overwrite=False, now=NOW), "files.move")
+        await expect_error(StoreError, store.files.read_many("a", ["/a"]), "files.read_many")
         key = ScopeKey("user", None, "ada", "notes")
         await expect_error(StoreError, store.states.read([key]), "states.read")
         await expect_error(StoreError, store.states.change(key, lambda _row: "1", now=NOW), "states.change")

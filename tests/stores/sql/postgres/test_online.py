@@ -13,7 +13,7 @@ from psycopg import sql
 from capset.stores.sql.checking import check
 from capset.stores.sql.schema import HEAD, raise_to
 from capset.stores.sql.upgrading import migrations, plan, upgrade
-from capset.testing.store_suite.support import entry
+from capset.testing.store_suite.support import NOW, begin, entry
 from tests.databases import Server, connected
 from tests.stores.sql.support import opened_at, run_at, store_at
 from tests.stores.sql.upgrades.eras import engine_at
@@ -36,14 +36,15 @@ def url(postgres: Server, monkeypatch: pytest.MonkeyPatch) -> str:
     return url
 
 
-async def filled(url: str) -> None:
+async def filled(url: str, revision: str = "0007") -> None:
     async with opened_at(url) as store:  # few records yet
         for number in range(4):
             await store.audit.commit(entry(f"call-{number}"))
     with connected(url) as connection:
         for name in INDEXES:
             connection.execute(sql.SQL("DROP INDEX {}").format(sql.Identifier(name)))
-    run_at(url, "UPDATE alembic_version SET version_num = '0007'")
+    with connected(url) as connection:
+        connection.execute("UPDATE alembic_version SET version_num = %s", (revision,))
     run_at(url, "DELETE FROM settings WHERE name = 'compatible'")
 
 
@@ -63,7 +64,41 @@ async def test_opening_leaves_the_indexes_out_and_says_so(url: str, caplog: pyte
     assert "lacks indexes: capset db upgrade makes them" in caplog.text
     assert run_at(url, REVISION) == [("0007",)]
     assert check(store_at(url)).problems == (f"it is of revision 0007, not {HEAD}: capset db upgrade raises it",)
-    assert [(step.revision, step.beside_writers) for step in plan(store_at(url)).steps] == [("0008", True)]
+    assert [(step.revision, step.beside_writers) for step in plan(store_at(url)).steps] == [
+        ("0008", True),
+        ("0009", True),
+    ]
+
+
+@pytest.mark.spec("P30")
+async def test_a_database_that_has_some_of_them_is_left_with_these(url: str, caplog: pytest.LogCaptureFixture) -> None:
+    await filled(url, "0008")
+    with caplog.at_level(logging.WARNING):
+        async with opened_at(url):
+            pass
+    assert "lacks indexes: capset db upgrade makes them" in caplog.text
+    assert run_at(url, REVISION) == [("0008",)]
+    assert [(step.revision, step.beside_writers) for step in plan(store_at(url)).steps] == [("0009", True)]
+    upgrade(store_at(url))
+    assert run_at(url, REVISION) == [(HEAD,)]
+    assert check(store_at(url)).problems == ()
+
+
+@pytest.mark.spec("P30")
+async def test_many_files_make_a_database_large_too(postgres: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    url = postgres.empty()
+    async with opened_at(url) as store:
+        await begin(store, "s")
+        for number in range(4):
+            await store.files.write("s", f"/{number}", b"x", org=None, now=NOW)
+    run_at(url, "ANALYZE files")
+    run_at(url, "DROP INDEX ix_files_usage")
+    run_at(url, "UPDATE alembic_version SET version_num = '0008'")
+    for few, revision in ((3, "0008"), (100, HEAD)):
+        monkeypatch.setattr("capset.stores.sql.schema.LARGE", few)
+        async with opened_at(url):
+            assert run_at(url, REVISION) == [(revision,)]
+    assert check(store_at(url)).problems == ()
 
 
 @pytest.mark.spec("P30")

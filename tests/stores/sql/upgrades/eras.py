@@ -17,7 +17,7 @@ from capset.stores.sql.sqlite import make_engine
 from capset.testing.store_suite.support import LATER, NOW, entry, intent
 from tests.stores.sql.support import path_of
 
-REVISIONS: Final = ("0001", "0002", "0003", "0004", "0005", "0006", "0007")
+REVISIONS: Final = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008")
 KEY: Final = CheckpointKey.generate()
 
 _OWN: Final = ("alembic_version", "records", "open_intents", "checkpoints", "settings")

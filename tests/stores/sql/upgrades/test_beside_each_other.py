@@ -18,7 +18,7 @@ import pytest
 from capset.stores.sql.postgres.engines import lock_key
 from capset.stores.sql.schema import HEAD, raise_to
 from capset.stores.sql.tables import metadata
-from capset.testing.store_suite.support import begin
+from capset.testing.store_suite.support import NOW, begin
 from tests.stores.sql.everything import read_everything, write_everything
 from tests.stores.sql.support import opened_at, path_of, run_at
 from tests.stores.sql.upgrades.eras import engine_at
@@ -155,3 +155,30 @@ async def test_what_an_old_process_deletes_takes_along_what_it_does_not_know(emp
             old._execute(deleting, ["s"] if path_of(empty_url) else {"id_1": "s"})
     counts = "(SELECT count(*) FROM session_events), (SELECT count(*) FROM session_turns)"
     assert run_at(empty_url, "SELECT (SELECT count(*) FROM sessions), " + counts) == [(0, 0, 0)]
+
+
+@pytest.mark.spec("P25", "P30")
+async def test_an_old_process_does_not_see_what_is_kept_of_files_that_went(empty_url: str) -> None:
+    """It lists the root without it, and takes it along with the session."""
+    at_0006(empty_url)
+    is_file = path_of(empty_url) is not None
+    said = {
+        statement
+        for transaction in STATEMENTS["sqlite" if is_file else "postgres"]
+        for statement, _, _ in transaction
+        if "files" in statement
+    }
+    (listing,) = [one for one in said if one.startswith("SELECT") and "files.parent = " in one]
+    (emptying,) = [one for one in said if one.startswith("DELETE FROM files") and "IS NOT NULL" in one]
+    async with opened_at(empty_url) as store:
+        await begin(store, "s")
+        for path in ("/a", "/b"):
+            await store.files.write("s", path, b"x", org=None, now=NOW)
+        await store.files.delete("s", "/a", recursive=False)
+        with closing(Old(empty_url)) as old:
+            cursor = old._connection.cursor()
+            cursor.execute(listing, ("s", "/") if is_file else {"session_1": "s", "parent_1": "/"})
+            assert [row[1] for row in cursor.fetchall()] == ["/b"]
+            assert run_at(empty_url, "SELECT path, version FROM files ORDER BY path") == [("/", 1), ("/b", 1)]
+            old._execute(emptying, ["s"] if is_file else {"session_1": "s"})
+    assert run_at(empty_url, "SELECT count(*) FROM files") == [(0,)]

@@ -1,0 +1,48 @@
+"""Run Python and bash over a session's files: bounded, cut off from everything else, and on record."""
+
+import asyncio
+import json
+
+from capset import Agent, Kernel, Principal
+from capset.builtin.sandbox import SandboxConfig, sandbox
+from capset.stores.base import AuditQuery
+
+analyst = Agent("analyst", system_prompt="You reckon with code.", uses=[sandbox.with_config(SandboxConfig(seconds=2))])
+
+SUM = """
+import csv
+rows = list(csv.DictReader(open('/sales.csv')))
+total = sum(int(row['amount']) for row in rows)
+open('/total.txt', 'w').write(f'{total}\\n')
+total
+"""
+
+
+async def main() -> None:
+    ada = Principal("ada", permissions={"sandbox:execute", "session_files:read", "session_files:write"})
+    async with Kernel(store="memory://") as kernel, kernel.open(analyst, principal=ada) as session:
+        execute = session.snapshot.tools["execute_code"].tool
+        await session.files.write("/sales.csv", b"day,amount\nmon,12\ntue,30\n")
+
+        done = await session.call(execute, language="python", code=SUM)
+        print("python:", done["value"], done["files"]["created"])
+        done = await session.call(execute, language="bash", code="sort -t, -k2 -rn sales.csv | head -1; cat total.txt")
+        print("bash:", done["stdout"].split())
+
+        for language, code in (
+            ("python", "open('/etc/passwd').read()"),
+            ("bash", "curl https://example.org"),
+            ("bash", "rm /sales.csv; sleep 60"),
+            ("python", "'x' * 10**12"),
+        ):
+            done = await session.call(execute, language=language, code=code)
+            said = (done["error"] or done["stderr"]).strip().splitlines()
+            print(f"{done['stopped'] or 'refused'}:", said[0 if language == "bash" else -1])
+        print("still there:", [one.path for one in await session.files.list()])
+
+        records = (await kernel.audit.query(AuditQuery(tool="execute_code"))).items
+        digests = [json.loads(record.arguments)["code#sha256"] for record in records]
+        print("on record:", len(records), digests[0] == done["code_sha256"])
+
+
+asyncio.run(main())

@@ -1,0 +1,190 @@
+"""``python -m scripts.capability_pages``: write the facts of the built-in capabilities into their pages.
+
+Each page below docs/capabilities has a block for each capability that it is about, between two comments; the index
+has one of all. What stands in them comes from the definitions. A page of a capability that has none gets it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Iterator
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from typing import Any, Final
+
+from capset import Capability
+from capset.wire.capabilities import CapabilityDetail, ToolShape, capability_detail
+
+ROOT: Final = Path(__file__).parents[1]
+PAGES: Final = ROOT / "docs" / "capabilities"
+ALL: Final = "all"
+"""Whose facts the index has."""
+_END: Final = "<!-- end of facts -->"
+BLOCK: Final = re.compile(rf"<!-- facts of (\S+), by scripts/capability_pages\.py -->\n(.*?){_END}\n", re.DOTALL)
+
+EXTRAS: Final = {
+    "http": "`web`",
+    "web_fetch": "`web`",
+    "research": "`web`",
+    "sandbox": "`sandbox`",
+    "email": "`email`",
+    "database": "none for SQLite, `postgres` for PostgreSQL",
+}
+"""What is to be installed with capset, as in `capset[web]`."""
+
+UNTOLD: Final = {
+    "noop": "it brings nothing to tell of",
+    "current_time": "its tool says all that there is to say",
+    "web_fetch": "its tool says all that there is to say",
+}
+"""Why some have no instructions."""
+
+Node = dict[str, Any]
+"""A part of a JSON Schema."""
+
+
+def capabilities() -> dict[str, CapabilityDetail]:
+    """Return the built-ins by id, as pyproject.toml registers them, installed anew or not."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    details: dict[str, CapabilityDetail] = {}
+    for name, value in project["entry-points"]["capset.capabilities"].items():
+        capability: Capability[Any, Any] = EntryPoint(name, value, "capset.capabilities").load()
+        details[capability.name] = capability_detail(capability)
+    return details
+
+
+def page_of(name: str) -> Path:
+    """Return the page that a capability is described on; the forms of one share theirs."""
+    return PAGES / f"{name.partition(':')[0]}.md"
+
+
+def render(page: str, known: dict[str, CapabilityDetail]) -> str:
+    """Return a page with the facts in its blocks as they are now."""
+
+    def block(found: re.Match[str]) -> str:
+        return _block(found[1], _index(known) if found[1] == ALL else facts(known[found[1]]))
+
+    return BLOCK.sub(block, page)
+
+
+def facts(detail: CapabilityDetail) -> str:
+    """Return the facts of one capability."""
+    parts = ["\n".join(("| | |", "|---|---|", *(f"| {what} | {_cell(said)} |" for what, said in _rows(detail))))]
+    if ":" in detail.id:  # a form of another, which says the rest
+        return parts[0]
+    for tool in detail.tools:
+        parts += _tool(tool)
+    if detail.config is not None:
+        rows = (
+            f"| `{name}` | {_cell(_type(node))}{_default(node)} | {_cell(node.get('description', ''))} |"
+            for name, node in detail.config.get("properties", {}).items()
+        )
+        parts.append("\n".join(("| config | type | |", "|---|---|---|", *rows)))
+    return "\n\n".join(parts)
+
+
+def _rows(detail: CapabilityDetail) -> Iterator[tuple[str, str]]:
+    yield "id", f"`{detail.id}`"
+    yield "title", detail.name
+    yield "what it is for", detail.description
+    yield "icon", f"`{detail.icon}`" if detail.icon else "none"
+    yield "category", detail.category or "none"
+    yield "risk, status", f"{detail.risk}, {detail.status}"
+    yield "permissions", ", ".join(_permissions(detail)) or "none"
+    yield "extra", EXTRAS.get(detail.id.partition(":")[0], "none")
+    if detail.uses:
+        yield "uses", ", ".join(f"`{one}`" for one in detail.uses)
+    if detail.presets:
+        yield "presets", ", ".join(f"`{one.name}` ({'on' if one.default else 'off'})" for one in detail.presets)
+    if detail.data:
+        yield "keeps", ", ".join(f"`{one}`" for one in detail.data)
+    if detail.secrets:
+        yield "secrets", ", ".join(f"`{one}`" for one in detail.secrets)
+    told = detail.instructions or any(preset.instructions for preset in detail.presets)
+    yield "instructions", f"`capset describe {detail.id}` shows them" if told else f"none: {UNTOLD[detail.id]}"
+
+
+def _permissions(detail: CapabilityDetail) -> list[str]:
+    return sorted({f"`{one}`" for tool in detail.tools for one in tool.permissions})
+
+
+def _tool(tool: ToolShape) -> Iterator[str]:
+    needs = "".join(f", needs `{one}`" for one in tool.permissions)
+    yield f"**`{tool.name}`** ({tool.effect}{needs}): {tool.description.splitlines()[0]}"
+    required = tool.schema_.get("required", ())
+    rows = [
+        f"| `{name}` | {_cell(_type(node))}{'' if name in required else _default(node)} | {_said(node)} |"
+        for name, node in tool.schema_.get("properties", {}).items()
+    ]
+    gives = [
+        f"| → `{name}` | {_cell(_type(node))} | {_said(node)} |"
+        for name, node in tool.output.get("properties", {}).items()
+    ]
+    yield "\n".join(("| parameter, → result | type | |", "|---|---|---|", *rows, *gives)) if rows or gives else ""
+
+
+def _said(node: Node) -> str:
+    return _cell(node.get("description", ""))
+
+
+def _default(node: Node) -> str:
+    if "default" not in node:
+        return ", optional"
+    return f", by default `{_cell(json.dumps(node['default'], ensure_ascii=False))}`"
+
+
+def _type(node: Node) -> str:
+    if "$ref" in node:
+        name = node["$ref"].rpartition("/")[2]
+        return "any JSON" if name == "JsonValue" else name
+    if options := node.get("anyOf") or node.get("oneOf"):
+        return " or ".join(dict.fromkeys(_type(option) for option in options))
+    if "enum" in node or "const" in node:
+        return " or ".join(f"`{json.dumps(one)}`" for one in node.get("enum", [node.get("const")]))
+    kind = node.get("type", "any JSON")
+    if kind == "array":
+        items = _type(node.get("items", {}))
+        return f"list of ({items})" if " or " in items else f"list of {items}"
+    if kind == "object" and node.get("additionalProperties"):
+        return f"object of {_type(node['additionalProperties'])}"
+    least, most = (f"{node[key]:,}" if key in node else "" for key in ("minimum", "maximum"))
+    return f"{kind} {least}–{most}" if least and most else f"{kind} up to {most}" if most else kind
+
+
+def _index(known: dict[str, CapabilityDetail]) -> str:
+    rows = ["| id | what it is for | tools | permissions |", "|---|---|---|---|"]
+    for name, detail in sorted(known.items()):
+        tools = ", ".join(f"`{tool.name}`" for tool in detail.tools) or "none"
+        permissions = ", ".join(_permissions(detail)) or "none"
+        rows.append(f"| [`{name}`]({page_of(name).name}) | {_cell(detail.description)} | {tools} | {permissions} |")
+    return "\n".join(rows)
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.replace("``", "`").replace("|", "\\|").split())
+
+
+def _block(name: str, said: str) -> str:
+    return f"<!-- facts of {name}, by scripts/capability_pages.py -->\n{said}\n{_END}\n"
+
+
+def main() -> None:
+    """Write what has changed, and name the pages that are missing."""
+    known = capabilities()
+    for name in known:
+        page = page_of(name)
+        if not page.exists():
+            print("missing:", page.relative_to(ROOT))
+            continue
+        text = page.read_text("utf-8")
+        if name not in [found[1] for found in BLOCK.finditer(text)]:
+            title, _, rest = text.partition("\n")
+            page.write_text(f"{title}\n\n{_block(name, '')}{rest}", "utf-8", newline="\n")
+    for page in PAGES.glob("*.md"):
+        page.write_text(render(page.read_text("utf-8"), known), "utf-8", newline="\n")
+
+
+if __name__ == "__main__":
+    main()

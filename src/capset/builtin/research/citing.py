@@ -1,0 +1,86 @@
+"""Citations, as ``[1]`` or ``[1][2]``, and the report that lists what they stand for (spec 5, P18)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Sequence
+from typing import Final
+
+from capset import ToolError
+from capset.builtin.research.keeping import Note, Source
+
+_CITED: Final = re.compile(r"(?<![\w\]])((?:\[[0-9]{1,4}\])+)(?![\w(\[])")
+_NUMBER: Final = re.compile(r"[0-9]+")
+_SPECIAL: Final = re.compile(r"[\\`*_\[\]<>#|~&]")
+_UNSAFE: Final = re.compile(r"[\s<>\\]")
+
+
+def citation(numbers: Iterable[int]) -> str:
+    """Return the citation of some sources."""
+    return "".join(f"[{number}]" for number in numbers)
+
+
+def cited_in(text: str) -> list[int]:
+    """Return the numbers that a text cites by itself. ``list[0]`` and ``[1](url)`` are no citations."""
+    return [int(number) for found in _CITED.finditer(text) for number in _NUMBER.findall(found[1])]
+
+
+def check_known(numbers: Iterable[int], known: Sequence[Source]) -> None:
+    """Raise ``ToolError`` for a number that no source has; it says which there are."""
+    unknown = sorted({one for one in numbers if not 1 <= one <= len(known)})
+    if not unknown:
+        return
+    there = "none is gathered yet: research_fetch one first"
+    if known:
+        there = "there is [1] alone" if len(known) == 1 else f"there are [1] to [{len(known)}]"
+    raise ToolError(f"there is no source {citation(unknown)}; {there}", code="unknown_source")
+
+
+def report_of(
+    title: str, noted: Sequence[tuple[Note, str]], known: Sequence[Source], topics: Sequence[str | None]
+) -> str:
+    """Return a report in Markdown: the notes by topic, what they cite, and what else was gathered.
+
+    The same notes and sources make the same report. ``topics`` are the topics in their order, as they are spelled.
+    """
+    parts = [f"# {escaped(title)}"]
+    for topic in topics:
+        items = [_item(note, text) for note, text in noted if folded(note.topic) == folded(topic)]
+        parts += [f"## {escaped(topic)}"] if topic is not None else []
+        parts.append("\n".join(items))
+    if not noted:
+        parts.append("There are no notes yet.")
+    cited = {number for note, _ in noted for number in note.sources}
+    for heading, wanted in (("Sources", True), ("Gathered, but not cited", False)):
+        listed = [_listed(one) for one in known if (one.number in cited) is wanted]
+        parts += [f"## {heading}", "\n".join(listed)] if listed else []
+    return "\n\n".join(parts) + "\n"
+
+
+def folded(topic: str | None) -> str | None:
+    """Return what a topic is compared by: case and white space make no difference."""
+    return None if topic is None else " ".join(topic.split()).casefold()
+
+
+def topics_of(noted: Collection[Note]) -> list[str | None]:
+    """Return the topics of some notes as they were spelled first, notes without one before all others."""
+    found = {folded(note.topic): note.topic for note in reversed([*noted])}
+    ordered = dict.fromkeys(folded(note.topic) for note in noted)
+    return sorted((found[key] for key in ordered), key=lambda topic: topic is not None)
+
+
+def escaped(text: str) -> str:
+    """Return a text on one line, in which Markdown finds nothing special: titles are what others wrote."""
+    return _SPECIAL.sub(r"\\\g<0>", " ".join(text.split()))
+
+
+def _item(note: Note, text: str) -> str:
+    inline = set(cited_in(text))
+    behind = citation(number for number in note.sources if number not in inline)
+    # What stands below the first line belongs to the same item.
+    return f"- {text}{behind and ' ' + behind}".replace("\n", "\n  ")
+
+
+def _listed(source: Source) -> str:
+    url = _UNSAFE.sub(lambda found: "".join(f"%{byte:02X}" for byte in found[0].encode()), source.url)
+    return f"- [{source.number}] {escaped(source.title)}. <{url}>, fetched {source.fetched_at[:10]}."

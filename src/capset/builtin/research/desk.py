@@ -1,0 +1,241 @@
+"""The helper that gathers, notes, finds and reports: ``ctx.use(research)`` (spec 5, P18)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
+from difflib import get_close_matches
+from hashlib import sha256
+from typing import Final
+
+from capset import Context, ToolError
+from capset.builtin.research.citing import check_known, citation, cited_in, folded, report_of, topics_of
+from capset.builtin.research.keeping import MAX_TITLE, Note, ResearchConfig, Source, notes, sources, texts
+from capset.builtin.research.passages import clean, heading_of, passages_of
+from capset.builtin.research.shapes import Gathered, Hit, Noted, Report
+from capset.builtin.web_fetch import WebFetch, WebPage
+
+_AT_ONCE: Final = 50
+_SPARE: Final = 50
+"""How many more texts are looked up than are wanted, for those that belong to nothing."""
+
+
+class Research:
+    """One session's research, for code. No permission is asked for: that is the tools' part.
+
+    Args:
+        ctx: of the call that it is used in.
+        config: what holds here.
+        fetcher: gives what fetches, when something is to be fetched.
+    """
+
+    def __init__(self, ctx: Context, config: ResearchConfig, fetcher: Callable[[], WebFetch]) -> None:
+        self._ctx = ctx
+        self._config = config
+        self._fetcher = fetcher
+        self._sources = ctx.resource(sources)
+        self._notes = ctx.resource(notes)
+        self._texts = ctx.documents(texts)
+
+    async def sources(self) -> list[Source]:
+        """Return every source, by its number."""
+        return await self._sources.get()
+
+    async def notes(self) -> list[tuple[Note, str]]:
+        """Return every note with its text, the first first."""
+        return [(note, await self._text(note)) for note in await self._notes.get()]
+
+    async def fetch(self, url: str, title: str | None = None) -> Gathered:
+        """Fetch a page or text and keep it as a source. A URL has one number, however often it is fetched.
+
+        Raises ``ToolError``: ``source_failed`` for a status other than success, ``source_not_text``, ``source_empty``,
+        ``research_full`` (409), and what ``WebFetch.fetch`` raises. Of a source that was there already the earlier
+        text stays then.
+        """
+        place = url.partition("#")[0]
+        self._room(await self._sources.get(), place)
+        page = await self._fetcher().fetch(url, as_markdown=True)
+        text = _text_of(page)
+        digest = sha256(text.encode()).hexdigest()
+        kept = text[: min(self._config.max_source_characters, self._room(await self._sources.get(), place))]
+        before: Source | None = None
+        async with self._kept(passages_of(kept)) as ids:
+
+            def gathered(there: list[Source]) -> list[Source]:
+                nonlocal before
+                before = next((one for one in there if one.url == place), None)
+                if self._room(there, place) < len(kept):
+                    raise _full("while this was fetched, others have used up the room for texts")
+                source = Source(
+                    number=before.number if before else len(there) + 1,
+                    url=place,
+                    title=_title(
+                        title or (before.title if before else heading_of(text)) or page.get("filename") or place
+                    ),
+                    status_code=page["status_code"],
+                    content_type=page["content_type"],
+                    fetched_at=self._ctx.now.isoformat(timespec="seconds"),
+                    sha256=digest,
+                    characters=len(kept),
+                    truncated=page["truncated"] or len(kept) < len(text),
+                    passages=tuple(ids),
+                )
+                others = [source if one.number == source.number else one for one in there]
+                return others if before else [*there, source]
+
+            now = await self._sources.update(gathered)
+        await self._forget(before.passages if before else ())
+        source = next(one for one in now if one.url == place)
+        return Gathered(
+            source=source.number,
+            citation=citation([source.number]),
+            title=source.title,
+            url=source.url,
+            status_code=source.status_code,
+            fetched_at=source.fetched_at,
+            is_new=before is None,
+            has_changed=before is not None and before.sha256 != digest,
+            characters=source.characters,
+            passages=len(source.passages),
+            truncated=source.truncated,
+            content=kept[: self._config.shown],
+            is_whole=len(kept) <= self._config.shown and not source.truncated,
+        )
+
+    async def note(self, text: str, sources: Iterable[int] = (), topic: str | None = None) -> Noted:
+        """Keep a note and what it cites: ``sources``, and whatever the text cites as ``[1]``.
+
+        Raises ``ToolError`` for one that is empty or too long (``note_refused``), a source that there is not
+        (``unknown_source``), and where there is no more room (``research_full``, 409).
+        """
+        kept, most = clean(text), self._config.max_note_characters
+        if not kept or len(kept) > most:
+            raise ToolError(f"a note has 1 to {most} characters; got {len(kept)}", code="note_refused")
+        numbers = tuple(sorted({*sources, *cited_in(kept)}))
+        check_known(numbers, await self._sources.get())
+        named = None if topic is None else " ".join(clean(topic).split()) or None
+        self._place_for_note(await self._notes.get())
+        async with self._kept([kept]) as ids:
+            made = Note(id=ids[0], sources=numbers, topic=named, created_at=self._ctx.now.isoformat(timespec="seconds"))
+
+            def added(there: list[Note]) -> list[Note]:
+                self._place_for_note(there)
+                return [*there, made]
+
+            now = await self._notes.update(added)
+        number = next(place for place, one in enumerate(now, 1) if one.id == made.id)
+        return Noted(note=number, citation=citation(numbers), topic=named, notes=len(now))
+
+    async def search(self, query: str, limit: int = 5) -> list[Hit]:
+        """Return the notes and passages that hold words of the query, or words that begin with one, the best first."""
+        gathered = await self._sources.get()
+        known = {passage: (one, place) for one in gathered for place, passage in enumerate(one.passages, 1)}
+        noted = {one.id: (one, place) for place, one in enumerate(await self._notes.get(), 1)}
+        hits: list[Hit] = []
+        for found in await self._texts.search(query, min(2 * limit + _SPARE, 1_000)):
+            if found.id in known:
+                source, place = known[found.id]
+                cited = citation([source.number])
+                hits.append(
+                    Hit(kind="source", citation=cited, text=found.text, title=source.title, url=source.url, part=place)
+                )
+            elif found.id in noted:
+                note, place = noted[found.id]
+                hit = Hit(kind="note", citation=citation(note.sources), text=found.text, note=place)
+                hits.append({**hit, "topic": note.topic} if note.topic else hit)
+        return hits[:limit]
+
+    async def report(self, title: str = "Research", topic: str | None = None) -> Report:
+        """Return the notes by topic with their citations and sources, in Markdown; of one topic if it is named.
+
+        Raises ``ToolError`` for a topic that no note has (``unknown_topic``).
+        """
+        noted, known = await self.notes(), await self._sources.get()
+        if topic is not None:
+            topics = topics_of([note for note, _ in noted])
+            noted = [one for one in noted if folded(one[0].topic) == folded(topic)]
+            if not noted:
+                raise _unknown_topic(topic, [one for one in topics if one is not None])
+        cited = sorted({number for note, _ in noted for number in note.sources})
+        return Report(
+            report=report_of(title, noted, known, topics_of([note for note, _ in noted])),
+            notes=len(noted),
+            cited=cited,
+            not_cited=[one.number for one in known if one.number not in cited],
+        )
+
+    async def _text(self, note: Note) -> str:
+        found = await self._texts.get(note.id)
+        if found is None:
+            raise ToolError("the text of a note is not there any more", code="note_lost", status=500)
+        return found.text
+
+    def _room(self, there: Sequence[Source], place: str) -> int:
+        """Return how many characters of a source can be kept. Raises ``ToolError`` where there is room for none."""
+        others = [one for one in there if one.url != place]
+        if len(others) >= self._config.max_sources:
+            raise _full(f"it has {len(others)} sources, as many as there can be")
+        left = self._config.max_characters - sum(one.characters for one in others)
+        if left <= 0:
+            raise _full(f"its sources have {self._config.max_characters:,} characters, as many as are kept")
+        return left
+
+    def _place_for_note(self, there: Sequence[Note]) -> None:
+        if len(there) >= self._config.max_notes:
+            raise _full(f"it has {len(there)} notes, as many as there can be")
+
+    @asynccontextmanager
+    async def _kept(self, parts: Sequence[str]) -> AsyncGenerator[list[str]]:
+        """Keep texts and give their ids, in order; they go again where what would name them is refused."""
+        added: list[str] = []
+        try:
+            for begin in range(0, len(parts), _AT_ONCE):
+                adding = [self._texts.add(text) for text in parts[begin : begin + _AT_ONCE]]
+                ended = await asyncio.gather(*adding, return_exceptions=True)
+                added += [one.id for one in ended if not isinstance(one, BaseException)]
+                for one in ended:
+                    if isinstance(one, BaseException):
+                        raise one
+        except BaseException:
+            await self._forget(added)
+            raise
+        try:
+            yield added
+        except ToolError:  # of whatever else nobody knows whether the names were written
+            await self._forget(added)
+            raise
+
+    async def _forget(self, ids: Iterable[str]) -> None:
+        for one in ids:
+            await self._texts.delete(one)
+
+
+def _text_of(page: WebPage) -> str:
+    status, url = page["status_code"], page["url"]
+    if not 200 <= status < 300:
+        raise ToolError(f"{url} answered with status {status}: it was not kept as a source", code="source_failed")
+    if "content" not in page:
+        why = page.get("error", "there is no content")
+        raise ToolError(f"{url} has no text, and it was not kept: {why}", code="source_not_text")
+    text = clean(page["content"])
+    if not text:
+        raise ToolError(f"{url} has no text in it, and it was not kept", code="source_empty")
+    return text
+
+
+def _title(text: str) -> str:
+    line = " ".join(clean(text).split())
+    return line if len(line) <= MAX_TITLE else f"{line[: MAX_TITLE - 1]}…"
+
+
+def _full(why: str) -> ToolError:
+    return ToolError(
+        f"the research of this session is full: {why}; go on with what there is", code="research_full", status=409
+    )
+
+
+def _unknown_topic(topic: str, known: Sequence[str]) -> ToolError:
+    near = get_close_matches(topic, known, n=1)
+    hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(map(repr, known)) or 'no topics yet'}"
+    return ToolError(f"no note has the topic {topic!r}; {hint}", code="unknown_topic")

@@ -1,0 +1,70 @@
+"""What research keeps in its session: sources, notes and the texts of both, and how much of that (spec 5, P18)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from capset import Resource
+from capset.ext import Documents
+
+MAX_SOURCES: Final = 200
+MAX_URL: Final = 2_048
+MAX_TITLE: Final = 200
+MAX_TOPIC: Final = 100
+
+
+class ResearchConfig(BaseModel):
+    """What can be configured of research, by ``research.with_config(ResearchConfig(…))``."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    max_sources: int = Field(default=100, ge=1, le=MAX_SOURCES, description="How many sources a session can gather.")
+    max_source_characters: int = Field(
+        default=200_000, ge=1_000, le=1_000_000, description="How much text of one source is kept, in characters."
+    )
+    max_characters: int = Field(
+        default=5_000_000, ge=1_000, le=7_500_000, description="How much text of all sources is kept, in characters."
+    )
+    max_notes: int = Field(default=500, ge=1, le=1_000, description="How many notes can be kept.")
+    max_note_characters: int = Field(default=2_000, ge=1, le=8_000, description="How long one note may be.")
+    shown: int = Field(
+        default=8_000, ge=0, le=50_000, description="How many characters of a source research_fetch shows."
+    )
+
+
+class Source(BaseModel):
+    """One source. ``passages`` are the ids of its texts, in order; ``characters`` is how much of it is kept."""
+
+    model_config = ConfigDict(frozen=True)
+
+    number: int
+    url: str
+    title: str
+    status_code: int
+    content_type: str | None
+    fetched_at: str
+    sha256: str
+    characters: int
+    truncated: bool
+    passages: tuple[str, ...]
+
+
+class Note(BaseModel):
+    """One note; its number is its place in the list. ``id`` is that of its text."""
+
+    model_config = ConfigDict(frozen=True)
+
+    id: str
+    sources: tuple[int, ...]
+    topic: str | None
+    created_at: str
+
+
+# A crash between the two may leave a text that no entry here names: it is never found.
+sources = Resource(
+    "research_sources", list[Source], scope="session", default=list[Source], description="What was gathered."
+)
+notes = Resource("research_notes", list[Note], scope="session", default=list[Note], description="What was noted.")
+texts = Documents("research_texts", "session", "The passages of sources, and the texts of notes.")

@@ -1,0 +1,64 @@
+"""A source's text in passages: parts that are long enough to say something and short enough to be shown (P18)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+PASSAGE: Final = 1_500
+"""How many characters a passage has at most."""
+_BLOCK: Final = re.compile(r"\n\s*\n")
+_SENTENCE: Final = re.compile(r"(?<=[.!?。！？…])\s+|\n")
+_HEADING: Final = re.compile(r"[ \t]{0,3}#{1,6}[ \t]+(.*?)[ \t#]*$", re.MULTILINE)
+_LINK: Final = re.compile(r"!?\[([^\[\]]*)\]\([^()]*\)")
+_MARKUP: Final = re.compile(r"[*`]+|\\(?=[^\w\s])")
+_UNSTORED: Final = re.compile("[\0\ud800-\udfff]")
+"""What no store keeps: NUL, and halves of characters."""
+
+
+def clean(text: str) -> str:
+    """Return a text without what no store keeps, and without white space around it."""
+    return _UNSTORED.sub("\N{REPLACEMENT CHARACTER}", text).strip()
+
+
+def passages_of(text: str) -> list[str]:
+    """Return a text's passages in order: blocks together as long as they fit, longer ones cut where it hurts least.
+
+    Nothing is left out but white space between them.
+    """
+    found: list[str] = []
+    for piece, glue in _pieces(text):
+        if found and len(found[-1]) + len(glue) + len(piece) <= PASSAGE:
+            found[-1] += glue + piece
+        else:
+            found.append(piece)
+    return found
+
+
+def heading_of(text: str) -> str | None:
+    """Return the words of the first Markdown heading of a text, on one line; ``None`` if there is none."""
+    for found in _HEADING.finditer(text):
+        if heading := " ".join(_MARKUP.sub("", _LINK.sub(r"\1", found[1])).split()):
+            return heading
+    return None
+
+
+def _pieces(text: str) -> Iterator[tuple[str, str]]:
+    """Yield parts of a text, none too long, each with what stands between it and the one before."""
+    for block in _BLOCK.split(text):
+        glue = "\n\n"
+        for sentence in [block] if len(block) <= PASSAGE else _SENTENCE.split(block):
+            for part in _cut(sentence.strip()):
+                yield part, glue
+                glue = "\n"
+
+
+def _cut(text: str) -> Iterator[str]:
+    while len(text) > PASSAGE:
+        at = text.rfind(" ", PASSAGE // 2, PASSAGE + 1)
+        at = at if at > 0 else PASSAGE
+        yield text[:at].rstrip()
+        text = text[at:].lstrip()
+    if text:
+        yield text

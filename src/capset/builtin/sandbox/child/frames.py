@@ -1,0 +1,128 @@
+"""What capset and a child say to each other: one request there, frames back. Both sides use this module."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterator, Mapping
+from typing import BinaryIO, Final, Literal, TypedDict, cast, get_args
+
+STARTED: Final = b"S"
+"""The code runs from now on."""
+STDOUT: Final = b"O"
+STDERR: Final = b"E"
+ENDED: Final = b"X"
+"""The code runs no more; what it made of the files follows."""
+FILE: Final = b"F"
+"""A file that is new or changed: the length of its path, the path, the content."""
+DONE: Final = b"D"
+"""The last frame: an ``Ending`` as JSON."""
+
+HEAD: Final = struct.Struct(">cI")
+"""How a frame begins: its kind, and how many bytes follow."""
+_LENGTH: Final = struct.Struct(">I")
+
+Stopped = Literal["time", "memory", "output", "files", "crash"]
+
+
+class Limits(TypedDict):
+    seconds: float
+    memory_bytes: int
+    output_bytes: int
+    max_files: int
+    max_bytes: int
+
+
+class Order(TypedDict):
+    """What a child is told before the contents of the files."""
+
+    language: Literal["python", "bash"]
+    code: str
+    limits: Limits
+    files: list[tuple[str, int]]
+
+
+class Ending(TypedDict):
+    """How the code ended: files that are ``deleted``, directories that are ``removed``, and of paths the reason why."""
+
+    exit_code: int | None
+    value: str | None
+    error: str | None
+    stopped: Stopped | None
+    truncated: bool
+    deleted: list[str]
+    removed: list[str]
+    not_shown: dict[str, str]
+    not_kept: dict[str, str]
+
+
+_TYPES: Final[Mapping[str, tuple[type, ...]]] = {
+    "exit_code": (int, type(None)),
+    "value": (str, type(None)),
+    "error": (str, type(None)),
+    "stopped": (str, type(None)),
+    "truncated": (bool,),
+    "deleted": (list,),
+    "removed": (list,),
+    "not_shown": (dict,),
+    "not_kept": (dict,),
+}
+
+
+def request(order: Order, contents: Mapping[str, bytes]) -> Iterator[bytes]:
+    """Return the parts of a request; the contents are in the order of ``order["files"]``."""
+    head = json.dumps(order).encode()
+    yield _LENGTH.pack(len(head))
+    yield head
+    for path, _ in order["files"]:
+        yield contents[path]
+
+
+def read_request(stream: BinaryIO) -> tuple[Order, dict[str, bytes]]:
+    """Return the one request of a child. Raises ``EOFError`` where it breaks off."""
+    (size,) = _LENGTH.unpack(_exactly(stream, _LENGTH.size))
+    order: Order = json.loads(_exactly(stream, size))
+    return order, {path: _exactly(stream, size) for path, size in order["files"]}
+
+
+def packed_file(path: str, content: bytes) -> bytes:
+    """Return the payload of a ``FILE`` frame."""
+    name = path.encode(errors="replace")
+    return _LENGTH.pack(len(name)) + name + content
+
+
+def unpacked_file(payload: bytes) -> tuple[str, bytes]:
+    """Return the path and the content in a ``FILE`` frame. Raises ``ValueError`` for what is none."""
+    if len(payload) < _LENGTH.size:
+        raise ValueError("the frame of a file is cut off")
+    (size,) = _LENGTH.unpack_from(payload)
+    end = _LENGTH.size + size
+    return payload[_LENGTH.size : end].decode(), payload[end:]
+
+
+def read_ending(payload: bytes) -> Ending:
+    """Return the ``Ending`` in a ``DONE`` frame. Raises ``ValueError`` for what is none."""
+    found: object = json.loads(payload)
+    members = cast("dict[str, object]", found) if isinstance(found, dict) else {}
+    if members.keys() != _TYPES.keys() or not all(_is_of(members[name], kinds) for name, kinds in _TYPES.items()):
+        raise ValueError("the last frame is no ending")
+    if members["stopped"] not in (None, *get_args(Stopped)):
+        raise ValueError("the last frame names a limit that there is not")
+    return cast("Ending", members)
+
+
+def _is_of(value: object, kinds: tuple[type, ...]) -> bool:
+    """Whether a value is of one of some types; lists and objects hold texts only."""
+    kind, inner = type(value), list[object]()
+    if isinstance(value, list):
+        inner = cast("list[object]", value)
+    elif isinstance(value, dict):
+        inner = [*cast("dict[str, object]", value).values()]
+    return kind in kinds and all(isinstance(one, str) for one in inner)
+
+
+def _exactly(stream: BinaryIO, size: int) -> bytes:
+    found = stream.read(size)
+    if len(found) != size:
+        raise EOFError("the request breaks off")
+    return found

@@ -1,0 +1,144 @@
+"""The one run of a child: limits on the process, the request, the code, and what came of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from threading import Thread
+from types import FrameType
+from typing import BinaryIO, Final
+
+from capset.builtin.sandbox.child.frames import DONE, FILE, HEAD, Ending, Limits, Order, packed_file, read_request
+from capset.builtin.sandbox.child.running import Ended, Printer, folders_of, is_scratch
+
+_OPEN_FILES: Final = 64
+_BASE: Final = 1 << 28
+"""What the interpreter of Python takes of addresses before it runs anything, in bytes."""
+
+
+def main() -> None:
+    """Do what stdin asks for, and say on stdout what came of it."""
+    out = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # whatever a library prints is no frame
+    source = os.fdopen(0, "rb")
+    order, contents = read_request(source)
+    Thread(target=_end_with_parent, args=(source,), daemon=True).start()
+
+    def send(kind: bytes, payload: bytes) -> None:
+        out.write(HEAD.pack(kind, len(payload)) + payload)
+        out.flush()
+
+    limits = order["limits"]
+    printer = Printer(send, limits["output_bytes"])
+    run = _python if order["language"] == "python" else _bash
+    try:
+        ending = run(order, contents, printer, send)
+    except MemoryError:
+        ending = _ending(Ended(None, stopped="memory"), printer)
+    if ending["value"] is not None:
+        ending["value"] = printer.cut(ending["value"].encode(errors="replace"), limits["output_bytes"]).decode()
+    if ending["error"] is not None:
+        ending["error"] = printer.cut(ending["error"].encode(errors="replace"), limits["output_bytes"]).decode()
+    ending["truncated"] = printer.truncated
+    send(DONE, json.dumps(ending).encode())
+    out.close()
+    os._exit(0)  # no thread of an interpreter is waited for
+
+
+def _python(order: Order, contents: dict[str, bytes], printer: Printer, send: Callable[[bytes, bytes], None]) -> Ending:
+    from capset.builtin.sandbox.child.monty import run_python
+    from capset.builtin.sandbox.child.tree import Tree
+
+    limits = order["limits"]
+    # Monty's own process is told to end with this one's; it is its to bury.
+    signal.signal(signal.SIGTERM, _stay)
+    _bound(limits)
+    tree = Tree(contents, max_files=limits["max_files"], max_bytes=limits["max_bytes"])
+    ended = run_python(order["code"], tree, limits, printer)
+    now = {str(path): bytes(content) for path, content in tree.files.items()} if ended.stopped is None else {}
+    return _told(ended, contents, now, set(map(str, tree.folders)), printer, send)
+
+
+def _bash(order: Order, contents: dict[str, bytes], printer: Printer, send: Callable[[bytes, bytes], None]) -> Ending:
+    from capset.builtin.sandbox.child.shell import Left, Shell
+
+    limits = order["limits"]
+    _bound(limits)
+    shell = Shell(contents, limits, printer)
+    shown = {path: content for path, content in contents.items() if path not in shell.not_shown}
+    ended, left = shell.run(order["code"]), Left({}, {}, set())
+    if ended.stopped is None:
+        try:
+            left = shell.left()
+        except OverflowError:
+            ended = Ended(ended.exit_code, error=ended.error, stopped="files")
+    for path in left.not_kept.keys() & shown.keys():
+        left.files[path] = shown[path]  # what is no file any more is not gone either
+    ending = _told(ended, shown, left.files, left.folders, printer, send)
+    ending["not_shown"] = shell.not_shown
+    ending["not_kept"] = {path: why for path, why in left.not_kept.items() if not is_scratch(path)}
+    return ending
+
+
+def _told(
+    ended: Ended,
+    before: dict[str, bytes],
+    now: dict[str, bytes],
+    folders: set[str],
+    printer: Printer,
+    send: Callable[[bytes, bytes], None],
+) -> Ending:
+    """Send every file that is new or changed, and return the rest of what is told."""
+    ending = _ending(ended, printer)
+    if ended.stopped is None:
+        for path, content in now.items():
+            if before.get(path) != content and (path in before or not is_scratch(path)):
+                send(FILE, packed_file(path, content))
+        ending["deleted"] = sorted(before.keys() - now.keys())
+        were = {folder for path in before for folder in folders_of(path)}
+        ending["removed"] = sorted(were - folders, reverse=True)
+    return ending
+
+
+def _ending(ended: Ended, printer: Printer) -> Ending:
+    return Ending(
+        exit_code=ended.exit_code,
+        value=ended.value,
+        error=ended.error,
+        stopped=ended.stopped,
+        truncated=printer.truncated,
+        deleted=[],
+        removed=[],
+        not_shown={},
+        not_kept={},
+    )
+
+
+def _bound(limits: Limits) -> None:
+    """Bound what this process, and every one that it starts, may take; once the libraries are loaded, and kept."""
+    for limit in (resource.RLIMIT_CORE, resource.RLIMIT_FSIZE):
+        resource.setrlimit(limit, (0, 0))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (_OPEN_FILES, _OPEN_FILES))
+    seconds = 2 * int(limits["seconds"]) + 2  # of all threads together: whoever waits has the better clock
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
+    if sys.platform == "linux":  # elsewhere addresses cannot be bounded
+        with open("/proc/self/statm") as sizes:  # noqa: PTH123  # to load pathlib takes longer than all the rest
+            now = int(sizes.read().split()[0]) * resource.getpagesize()
+        most = max(now, _BASE) + 2 * limits["memory_bytes"]
+        with suppress(ValueError):  # the host may have set a lower one
+            resource.setrlimit(resource.RLIMIT_AS, (most, most))
+
+
+def _stay(_number: int, _frame: FrameType | None) -> None:
+    """Do nothing: a handler, unlike ``SIG_IGN``, is not handed on to the processes that are started."""
+
+
+def _end_with_parent(source: BinaryIO) -> None:
+    """End with whoever asked: the end of stdin means that nobody waits."""
+    source.read()
+    os.killpg(0, signal.SIGKILL)

@@ -1,0 +1,189 @@
+"""Python code, by Monty: a subset of the language, in a process of Monty's own, with the tree for its files."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import PurePosixPath
+from typing import Any, Final, Literal
+
+from pydantic_monty import (
+    AbstractOS,
+    Monty,
+    MontyCrashedError,
+    MontyFileHandle,
+    MontyRuntimeError,
+    MontySyntaxError,
+    StatResult,
+)
+
+from capset.builtin.sandbox.child.frames import Limits, Stopped
+from capset.builtin.sandbox.child.running import Ended, Printer
+from capset.builtin.sandbox.child.tree import Tree, TreeFull
+
+_SUSPENSIONS: Final = 1 << 40
+"""How often the code may ask for a file or the time; what bounds it is the time that it has."""
+_ENTROPY: Final = 1 << 20
+_TIME: Final = ("TimeoutError: feed time limit exceeded", "TimeoutError: sleep limit exceeded")
+_MEMORY: Final = ("MemoryError: memory limit exceeded", "MemoryError: the worker exceeded its memory limit")
+
+
+class TreeAccess(AbstractOS):
+    """What the interpreter asks of its surroundings: the tree's files, an empty environment, and nothing else.
+
+    Arguments and results are those of the base class, whose texts are text, or bytes where a file is opened so.
+    """
+
+    def __init__(self, tree: Tree) -> None:
+        self._tree = tree
+        self.is_full = False
+        self.max_urandom_bytes = _ENTROPY
+
+    def path_exists(self, path: PurePosixPath) -> bool:
+        return self._tree.exists(path)
+
+    def path_is_file(self, path: PurePosixPath) -> bool:
+        return path in self._tree.files
+
+    def path_is_dir(self, path: PurePosixPath) -> bool:
+        return path in self._tree.folders
+
+    def path_is_symlink(self, path: PurePosixPath) -> bool:
+        return False
+
+    def path_open(self, path: PurePosixPath, mode: str) -> MontyFileHandle:
+        handle = MontyFileHandle(str(path), mode)  # before anything happens: it checks the mode
+        action = handle.mode[0]
+        if action == "r":
+            self._tree.content(path)
+        elif action == "w":
+            self._write(path, b"")
+        else:
+            self._write(path, b"", append=True)
+        return handle
+
+    def path_read_text(self, path: PurePosixPath | MontyFileHandle) -> str:
+        return self._tree.content(_place(path)).decode()
+
+    def path_read_bytes(self, path: PurePosixPath | MontyFileHandle) -> bytes:
+        return bytes(self._tree.content(_place(path)))
+
+    def path_write_text(self, path: PurePosixPath | MontyFileHandle, data: str) -> int:
+        self._write(_place(path), data.encode())
+        return len(data)
+
+    def path_write_bytes(self, path: PurePosixPath | MontyFileHandle, data: bytes) -> int:
+        self._write(_place(path), data)
+        return len(data)
+
+    def path_append_text(self, path: PurePosixPath | MontyFileHandle, data: str) -> int:
+        self._write(_place(path), data.encode(), append=True)
+        return len(data)
+
+    def path_append_bytes(self, path: PurePosixPath | MontyFileHandle, data: bytes) -> int:
+        self._write(_place(path), data, append=True)
+        return len(data)
+
+    def path_mkdir(self, path: PurePosixPath, parents: bool, exist_ok: bool) -> None:
+        self._filling(lambda: self._tree.mkdir(path, parents=parents, exist_ok=exist_ok))
+
+    def path_unlink(self, path: PurePosixPath) -> None:
+        self._tree.unlink(path)
+
+    def path_rmdir(self, path: PurePosixPath) -> None:
+        self._tree.rmdir(path)
+
+    def path_iterdir(self, path: PurePosixPath) -> list[PurePosixPath]:
+        return [path / name for name in self._tree.names(path)]
+
+    def path_stat(self, path: PurePosixPath) -> StatResult:
+        if path in self._tree.folders:
+            return StatResult.dir_stat(mtime=0)
+        return StatResult.file_stat(size=len(self._tree.content(path)), mtime=0)
+
+    def path_rename(self, path: PurePosixPath, target: PurePosixPath) -> None:
+        self._tree.rename(path, target)
+
+    def path_resolve(self, path: PurePosixPath) -> str:
+        return str(path)
+
+    def path_absolute(self, path: PurePosixPath) -> str:
+        return str(path)
+
+    def getenv(self, key: str, default: str | None = None) -> str | None:
+        return default
+
+    def get_environ(self) -> dict[str, str]:
+        return {}
+
+    def _write(self, path: PurePosixPath, data: bytes, *, append: bool = False) -> None:
+        self._filling(lambda: self._tree.write(path, data, append=append))
+
+    def _filling(self, change: Callable[[], None]) -> None:
+        try:
+            change()
+        except TreeFull:
+            self.is_full = True
+            raise
+
+
+def run_python(code: str, tree: Tree, limits: Limits, printer: Printer) -> Ended:
+    """Run code and return how it ended; ``value`` is the ``repr`` of what its last line is, if that is not ``None``."""
+    access = TreeAccess(tree)
+    is_gone = False
+    seconds = limits["seconds"]
+    try:
+        with (
+            Monty(max_processes=1, request_timeout=seconds + 0.5) as pool,
+            pool.checkout(
+                limits={
+                    "max_feed_duration_secs": seconds,
+                    "max_total_sleep_secs": seconds,
+                    "max_memory": limits["memory_bytes"],
+                    "max_suspensions": _SUSPENSIONS,
+                },
+                os_policy={"sleep_system_max": seconds + 1},
+            ) as session,
+        ):
+            worker = session.worker_pid or 0
+
+            def printed(stream: Literal["stdout", "stderr"], text: str) -> None:
+                if not printer.write(stream, text) and worker:
+                    os.kill(worker, signal.SIGKILL)  # it would print on until its time is up
+
+            printer.start()
+            try:
+                value: Any = session.feed_run(code, print_callback=printed, os=access, cwd="/")
+            finally:
+                is_gone = session.worker_pid is None
+                printer.end()
+    except (MontyRuntimeError, MontySyntaxError) as error:
+        stopped = _limit(access, printer, str(error)) or ("crash" if is_gone else None)
+        return Ended(1, error=error.display(), stopped=stopped)
+    except MontyCrashedError as error:
+        stopped = _limit(access, printer) or ("time" if error.timed_out else "crash")
+        return Ended(None, stopped=stopped)
+    return Ended(0, value=None if value is None else _shown(value), stopped=_limit(access, printer))
+
+
+def _limit(access: TreeAccess, printer: Printer, words: str = "") -> Stopped | None:
+    """Return the limit that was hit. An exception that stands for one begins with the interpreter's own words."""
+    if printer.is_over:
+        return "output"
+    if words.startswith(_TIME):
+        return "time"
+    if words.startswith(_MEMORY):
+        return "memory"
+    return "files" if access.is_full else None
+
+
+def _shown(value: object) -> str:
+    try:
+        return repr(value)
+    except (RecursionError, ValueError):  # nested too deeply; more digits than Python writes down
+        return f"<{type(value).__name__}, too large to be shown>"
+
+
+def _place(path: PurePosixPath | MontyFileHandle) -> PurePosixPath:
+    return PurePosixPath(path.path) if isinstance(path, MontyFileHandle) else path

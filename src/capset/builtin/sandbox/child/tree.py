@@ -1,0 +1,141 @@
+"""The files that Python code sees: a tree in memory, bounded, with the errors that Python gives."""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+from typing import Final
+
+ROOT: Final = PurePosixPath("/")
+MAX_PATH: Final = 4_096
+"""Characters of a path, the longest that a run may make; far fewer are kept."""
+_FOLDERS: Final = 10_000
+_TMP: Final = PurePosixPath("/tmp")  # noqa: S108  # a path in the sandbox
+
+
+class TreeFull(OSError):
+    """The files are more, or larger, than a run may have."""
+
+
+class Tree:
+    """Files by path, and the directories around them. Paths are absolute and have no ``..`` in them."""
+
+    def __init__(self, contents: dict[str, bytes], *, max_files: int, max_bytes: int) -> None:
+        self.files: dict[PurePosixPath, bytearray] = {}
+        self.folders: dict[PurePosixPath, set[str]] = {ROOT: set()}
+        self._left = max_bytes
+        self._places = max_files
+        for path, content in contents.items():
+            place = PurePosixPath(path)
+            self.mkdir(place.parent, parents=True, exist_ok=True)
+            self.files[place] = bytearray(content)
+            self.folders[place.parent].add(place.name)
+            self._left -= len(content)
+            self._places -= 1
+        if _TMP not in self.files:
+            self.mkdir(_TMP, exist_ok=True)
+
+    def exists(self, path: PurePosixPath) -> bool:
+        return path in self.files or path in self.folders
+
+    def content(self, path: PurePosixPath) -> bytearray:
+        """Return a file's content. Raises ``FileNotFoundError`` or ``IsADirectoryError``."""
+        found = self.files.get(path)
+        if found is None:
+            self._check_missing(path)
+            raise IsADirectoryError(f"[Errno 21] Is a directory: {str(path)!r}")
+        return found
+
+    def names(self, path: PurePosixPath) -> list[str]:
+        """Return what is in a directory, sorted."""
+        found = self.folders.get(path)
+        if found is None:
+            self._check_missing(path)
+            raise NotADirectoryError(f"[Errno 20] Not a directory: {str(path)!r}")
+        return sorted(found)
+
+    def write(self, path: PurePosixPath, data: bytes, *, append: bool = False) -> None:
+        """Write a file, new or not, whose directory is there. Raises ``TreeFull`` for more than there is room for."""
+        if path in self.folders:
+            raise IsADirectoryError(f"[Errno 21] Is a directory: {str(path)!r}")
+        if path.parent not in self.folders:
+            self._check_missing(path)
+        found = self.files.get(path)
+        grows = len(data) - (0 if append or found is None else len(found))
+        _check_length(path)
+        if grows > self._left or (found is None and self._places < 1):
+            raise TreeFull(f"[Errno 28] No space left on device: {str(path)!r}")
+        if found is None:
+            self.files[path] = bytearray(data)
+            self.folders[path.parent].add(path.name)
+            self._places -= 1
+        elif append:
+            found += data
+        else:
+            found[:] = data
+        self._left -= grows
+
+    def mkdir(self, path: PurePosixPath, *, parents: bool = False, exist_ok: bool = False) -> None:
+        if self.exists(path):
+            if path in self.folders and exist_ok:
+                return
+            raise FileExistsError(f"[Errno 17] File exists: {str(path)!r}")
+        if path.parent not in self.folders:
+            if path.parent in self.files:
+                raise NotADirectoryError(f"[Errno 20] Not a directory: {str(path)!r}")
+            if not parents:
+                self._check_missing(path.parent)
+            self.mkdir(path.parent, parents=True, exist_ok=True)
+        _check_length(path)
+        if len(self.folders) > _FOLDERS:
+            raise TreeFull(f"[Errno 28] No space left on device: {str(path)!r}")
+        self.folders[path] = set()
+        self.folders[path.parent].add(path.name)
+
+    def unlink(self, path: PurePosixPath) -> None:
+        self._left += len(self.content(path))
+        self._places += 1
+        del self.files[path]
+        self.folders[path.parent].discard(path.name)
+
+    def rmdir(self, path: PurePosixPath) -> None:
+        if self.names(path) or path == ROOT:
+            raise OSError(f"[Errno 39] Directory not empty: {str(path)!r}")
+        del self.folders[path]
+        self.folders[path.parent].discard(path.name)
+
+    def rename(self, path: PurePosixPath, target: PurePosixPath) -> None:
+        if not self.exists(path) or target.parent not in self.folders:
+            raise FileNotFoundError(f"[Errno 2] No such file or directory: {str(path)!r} -> {str(target)!r}")
+        _check_length(target)
+        if path == target:
+            return
+        if path in target.parents:
+            raise OSError(f"[Errno 22] Invalid argument: {str(path)!r} -> {str(target)!r}")
+        if path in self.files:
+            if target in self.files:
+                self.unlink(target)
+            elif target in self.folders:
+                raise IsADirectoryError(f"[Errno 21] Is a directory: {str(target)!r}")
+            self.files[target] = self.files.pop(path)
+        else:
+            if target in self.folders:
+                self.rmdir(target)
+            elif target in self.files:
+                raise NotADirectoryError(f"[Errno 20] Not a directory: {str(target)!r}")
+            self.files = {_moved(one, path, target): content for one, content in self.files.items()}
+            self.folders = {_moved(one, path, target): names for one, names in self.folders.items()}
+        self.folders[path.parent].discard(path.name)
+        self.folders[target.parent].add(target.name)
+
+    def _check_missing(self, path: PurePosixPath) -> None:
+        if not self.exists(path):
+            raise FileNotFoundError(f"[Errno 2] No such file or directory: {str(path)!r}")
+
+
+def _check_length(path: PurePosixPath) -> None:
+    if len(str(path)) > MAX_PATH:
+        raise OSError(f"[Errno 36] File name too long: {str(path)[:80]!r}…")
+
+
+def _moved(path: PurePosixPath, old: PurePosixPath, new: PurePosixPath) -> PurePosixPath:
+    return new / path.relative_to(old) if path == old or old in path.parents else path

@@ -1,0 +1,121 @@
+"""The session's files on their way into a run and back: bounded, by permission, and never over somebody else's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Final
+
+from capset import Context, ToolError
+from capset.builtin.sandbox.child.running import folders_of
+from capset.builtin.sandbox.config import SandboxConfig
+from capset.builtin.sandbox.process import Outcome
+from capset.builtin.sandbox.results import FileChanges, Left
+from capset.ext import FileError, normalise_path
+
+_READ: Final = "session_files:read"
+_WRITE: Final = "session_files:write"
+_CONFLICT: Final = "it was changed meanwhile, and stays as it is now"
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What a run may see: the content and the version of each file. ``shown`` is whether it may see any."""
+
+    files: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
+    versions: Mapping[str, int] = field(default_factory=dict[str, int])
+    shown: bool = False
+
+
+async def gathered(ctx: Context, config: SandboxConfig) -> Contents:
+    """Return all of the session's files, or none where the principal may not read them.
+
+    Raises ``ToolError``, ``too_many_files``, where they are more, or larger, than a run may have.
+    """
+    if _READ not in ctx.principal.permissions:
+        return Contents()
+    stats = [one for one in await ctx.files.list(recursive=True) if not one.is_directory]
+    size = sum(one.size_bytes for one in stats)
+    _check(len(stats), size, config)
+    files: dict[str, bytes] = {}
+    versions: dict[str, int] = {}
+    for one in stats:
+        try:
+            stat, content = await ctx.files.read(one.path)
+        except FileError as error:
+            if error.status == 404:
+                continue  # it has gone since
+            raise
+        files[stat.path], versions[stat.path] = content, stat.version
+        size += len(content) - one.size_bytes
+        _check(len(files), size, config)
+    return Contents(files, versions, shown=True)
+
+
+async def committed(ctx: Context, contents: Contents, outcome: Outcome) -> FileChanges:
+    """Write back what a run made of the files, each only if it is still what the run saw, and tell what came of it.
+
+    Nothing is written for a run that was stopped, or for a principal that may not write.
+    """
+    ending = outcome.ending
+    changes = FileChanges(
+        shown=contents.shown, kept=False, created=[], updated=[], deleted=[], not_kept=[], not_shown=[]
+    )
+    if ending is None or ending["stopped"] is not None:
+        return changes
+    changes["not_shown"] = _listed(ending["not_shown"])
+    changes["not_kept"] = _listed(ending["not_kept"])
+    deleted = [path for path in ending["deleted"] if path in contents.files]
+    if _WRITE not in ctx.principal.permissions:
+        reason = f"the permission {_WRITE} is missing"
+        changes["not_kept"] += _listed(dict.fromkeys([*outcome.files, *deleted], reason))
+        return changes
+    changes["kept"] = True
+    # What goes makes room, and perhaps a place: for a directory where a file was, or a file where a directory was.
+    for path in deleted:
+        await _deleted(ctx, path, contents.versions[path], changes)
+    folders = {folder for path in contents.files for folder in folders_of(path)}
+    for path in filter(folders.__contains__, ending["removed"]):
+        with suppress(FileError):  # it is not empty: somebody else has put something there
+            await ctx.files.delete(path)
+    for path, content in outcome.files.items():
+        await _written(ctx, path, content, contents.versions.get(path, 0), changes)
+    return changes
+
+
+async def _deleted(ctx: Context, path: str, version: int, changes: FileChanges) -> None:
+    try:
+        await ctx.files.delete(path, version=version)
+    except FileError as error:
+        changes["not_kept"].append(Left(path=path, reason=_why(error)))
+    else:
+        changes["deleted"].append(path)
+
+
+async def _written(ctx: Context, path: str, content: bytes, version: int, changes: FileChanges) -> None:
+    try:
+        stat, is_new = await ctx.files.write(normalise_path(path), content, version=version)
+    except FileError as error:
+        changes["not_kept"].append(Left(path=path, reason=_why(error)))
+    else:
+        changes["created" if is_new else "updated"].append(stat.path)
+
+
+def _why(error: FileError) -> str:
+    return _CONFLICT if error.code == "version_mismatch" else error.message
+
+
+def _check(count: int, size: int, config: SandboxConfig) -> None:
+    if count > config.max_files or size > config.max_bytes:
+        raise ToolError(
+            f"A run sees all of the session's files, at most {config.max_files:,} with {config.max_bytes:,} bytes "
+            f"together; there are {count:,} with {size:,} bytes. Nothing was run.",
+            code="too_many_files",
+            status=413,
+            hint="delete what is not needed, or raise max_files and max_bytes of the sandbox's config",
+        )
+
+
+def _listed(reasons: Mapping[str, str]) -> list[Left]:
+    return [Left(path=path, reason=reason) for path, reason in sorted(reasons.items())]

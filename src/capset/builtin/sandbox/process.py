@@ -1,0 +1,218 @@
+"""One child process for one run: started with nothing of the host's, bounded, listened to, and ended."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from selectors import EVENT_READ, EVENT_WRITE, DefaultSelector
+from threading import Lock
+from time import monotonic
+from typing import IO, Final, cast
+
+from capset.builtin.sandbox.child import frames
+from capset.builtin.sandbox.child.frames import Ending, Order, Stopped
+
+_CHILD: Final = str(Path(__file__).with_name("child") / "__main__.py")
+_START_SECONDS: Final = 30.0
+"""How long a child may take until the code runs, on a machine that is busy."""
+_GRACE_SECONDS: Final = 1.0
+"""How much longer than its time code may run before the process is killed: the interpreters stop it more gently."""
+_REST_SECONDS: Final = 20.0
+"""How long a child may take to hand over files once the code has ended."""
+_TERM_SECONDS: Final = 0.5
+_STEP: Final = 0.1
+_CHUNK: Final = 1 << 16
+_STDERR: Final = 4_096
+_SLACK: Final = 1 << 20
+_CODES: Final[Mapping[int, Stopped]] = {signal.SIGXCPU: "time"} if hasattr(signal, "SIGXCPU") else {}
+_NO_MEMORY: Final = (b"memory allocation of", b"MemoryError")
+
+
+class Spoiled(Exception):
+    """A child said what no child says."""
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What a child told: all of it is data that code may have had a hand in."""
+
+    stdout: bytearray = field(default_factory=bytearray)
+    stderr: bytearray = field(default_factory=bytearray)
+    files: dict[str, bytes] = field(default_factory=dict[str, bytes])
+    ending: Ending | None = None
+    stopped: Stopped | None = None
+    """Why there is no ending."""
+    words: bytes = b""
+    """The end of what the process itself wrote to stderr, for the log."""
+
+
+class Run:
+    """A run, for one thread; ``stop`` may be called from another at any time."""
+
+    def __init__(self, order: Order, contents: Mapping[str, bytes]) -> None:
+        self._order = order
+        self._unsent = b"".join(frames.request(order, contents))
+        self._sent = 0
+        self._read = bytearray()
+        self._deadline = monotonic() + _START_SECONDS
+        self._process: subprocess.Popen[bytes] | None = None
+        self._lock = Lock()
+        self._is_stopped = False
+        self._steps: set[bytes] = set()
+        limits = order["limits"]
+        self._allowed = 4 * limits["output_bytes"] * 6 + limits["max_bytes"] + 12_288 * limits["max_files"] + _SLACK
+        self._outcome = Outcome()
+
+    def stop(self) -> None:
+        """End the run: nobody waits for it any more."""
+        with self._lock:
+            self._is_stopped = True
+            self._kill(signal.SIGTERM)
+
+    def outcome(self) -> Outcome:
+        """Start the child, wait for its end and return what it told. Nothing of it is left then."""
+        outcome = self._outcome
+        with self._lock:
+            if self._is_stopped:
+                outcome.stopped = "time"
+                return outcome
+            self._process = subprocess.Popen(  # noqa: S603  # the interpreter of this very process
+                [sys.executable, "-I", _CHILD],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                bufsize=0,
+                cwd="/",
+                env={"MALLOC_ARENA_MAX": "2"},
+                start_new_session=True,
+            )
+        process = self._process
+        with process:
+            try:
+                self._listen(process)
+            except Spoiled:
+                outcome.stopped = "crash"
+            finally:
+                self._end(process)
+        if outcome.ending is None and outcome.stopped is None:
+            outcome.stopped = self._reason(process.returncode)
+        return outcome
+
+    def _listen(self, process: subprocess.Popen[bytes]) -> None:
+        """Talk to the child until it is done, has closed its end, or its time is up."""
+        pipes = cast("tuple[IO[bytes], IO[bytes], IO[bytes]]", (process.stdin, process.stdout, process.stderr))
+        stdin, stdout, stderr = pipes
+        with DefaultSelector() as selector:
+            for stream, event in ((stdin, EVENT_WRITE), (stdout, EVENT_READ), (stderr, EVENT_READ)):
+                os.set_blocking(stream.fileno(), False)
+                selector.register(stream, event)
+            while self._outcome.ending is None:
+                left = self._deadline - monotonic()
+                if left <= 0 or self._is_stopped:
+                    self._outcome.stopped = "time"
+                    return
+                for key, _ in selector.select(min(left, _STEP)):
+                    stream = cast("IO[bytes]", key.fileobj)
+                    if stream is stdin:
+                        if not self._send(stream):
+                            selector.unregister(stream)
+                        continue
+                    data = os.read(stream.fileno(), _CHUNK)
+                    if stream is stderr:
+                        self._outcome.words = (self._outcome.words + data)[-_STDERR:]
+                    elif data:
+                        self._take(data)
+                    if not data:
+                        selector.unregister(stream)
+                        if stream is stdout:
+                            return
+
+    def _send(self, stream: IO[bytes]) -> bool:
+        """Send some more of the request, and return whether there is more. The end of stdin stays open."""
+        try:
+            self._sent += os.write(stream.fileno(), self._unsent[self._sent : self._sent + _CHUNK])
+        except BlockingIOError:
+            return True
+        except BrokenPipeError:
+            return False  # it has ended: how, its other streams and its status say
+        return self._sent < len(self._unsent)
+
+    def _take(self, data: bytes) -> None:
+        """Take in what a child sends, frame by frame. Raises ``Spoiled`` for what is no frame, or too much."""
+        self._allowed -= len(data)
+        if self._allowed < 0:
+            raise Spoiled
+        self._read += data
+        while len(self._read) >= frames.HEAD.size:
+            kind, size = frames.HEAD.unpack_from(self._read)
+            end = frames.HEAD.size + size
+            if len(self._read) < end:
+                return
+            payload = bytes(self._read[frames.HEAD.size : end])
+            del self._read[:end]
+            try:
+                self._frame(kind, payload)
+            except ValueError as error:  # what is no JSON and no UTF-8 is one too
+                raise Spoiled from error
+
+    def _frame(self, kind: bytes, payload: bytes) -> None:
+        outcome = self._outcome
+        if kind in (frames.STARTED, frames.ENDED):
+            if kind in self._steps:
+                raise ValueError("code starts and ends once")
+            self._steps.add(kind)
+        if kind == frames.STARTED:
+            self._deadline = monotonic() + self._order["limits"]["seconds"] + _GRACE_SECONDS
+        elif kind == frames.ENDED:
+            self._deadline = monotonic() + _REST_SECONDS
+        elif kind == frames.STDOUT:
+            outcome.stdout += payload
+        elif kind == frames.STDERR:
+            outcome.stderr += payload
+        elif kind == frames.FILE:
+            path, content = frames.unpacked_file(payload)
+            outcome.files[path] = content
+        elif kind == frames.DONE:
+            outcome.ending = frames.read_ending(payload)
+        else:
+            raise ValueError(f"no frame is of the kind {kind!r}")
+
+    def _end(self, process: subprocess.Popen[bytes]) -> None:
+        """End the child and whatever it started, and see it to its grave."""
+        if self._outcome.ending is None:
+            with self._lock:
+                self._kill(signal.SIGTERM)
+            self._wait(process, _TERM_SECONDS)
+        with self._lock:
+            self._kill(signal.SIGKILL)
+            process.wait()
+            self._process = None
+
+    def _wait(self, process: subprocess.Popen[bytes], seconds: float) -> None:
+        """Wait until the child has closed its end: its status is not taken yet, so that its number stays its own."""
+        end = monotonic() + seconds
+        with DefaultSelector() as selector:
+            stdout = cast("IO[bytes]", process.stdout).fileno()
+            selector.register(stdout, EVENT_READ)
+            while selector.select(max(end - monotonic(), 0)) and os.read(stdout, _CHUNK):
+                if monotonic() >= end:
+                    return
+
+    def _kill(self, number: signal.Signals) -> None:
+        """Send a signal to the child's own group; under the lock, so that its number is still its own."""
+        if self._process is not None:
+            try:
+                os.killpg(self._process.pid, number)
+            except ProcessLookupError:
+                return  # nobody is left in it
+
+    def _reason(self, status: int) -> Stopped:
+        """Return why a child ended without a word."""
+        if any(words in self._outcome.words for words in _NO_MEMORY):
+            return "memory"
+        return _CODES.get(-status, "crash")

@@ -1,0 +1,125 @@
+"""The tool that replaces a part of a file: edit_file (spec 5, P22)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Final
+
+from pydantic import Field
+from typing_extensions import TypedDict
+
+from capset import Context, ToolError, tool
+from capset.builtin.session_file_system.content import text_of, utf8_of
+from capset.builtin.session_file_system.reading import INLINE_BYTES
+from capset.ext import Files, VersionMismatch
+
+_ATTEMPTS: Final = 100
+"""How often an edit is made anew on what others wrote meanwhile. Each time one of them has got on."""
+_LISTED: Final = 10
+
+
+class EditedFile(TypedDict):
+    path: Annotated[str, Field(description="The file's normalised path.")]
+    replacements: Annotated[int, Field(description="How many places were replaced.")]
+    size_bytes: Annotated[int, Field(description="The file's size now.")]
+    version: Annotated[int, Field(description="The file's version now.")]
+
+
+# Both permissions: its errors tell what the file holds.
+@tool(effect="write", permissions={"session_files:read", "session_files:write"})
+async def edit_file(
+    ctx: Context,
+    path: str,
+    old_text: Annotated[str, Field(min_length=1)],
+    new_text: str,
+    replace_all: bool = False,
+) -> EditedFile:
+    """Replace a piece of text in a file and keep all the rest. Use it for changes, instead of writing a file anew.
+
+    Read the file first. What others write meanwhile is kept: the replacement is made in the file as it is then.
+
+    Args:
+        path: Absolute path of a text file.
+        old_text: What to replace, exactly as it stands in the file, with enough around it to be there once only.
+        new_text: What shall stand in its place; empty to delete it.
+        replace_all: Whether to replace it wherever it stands, instead of in one place only.
+    """
+    if old_text == new_text:
+        raise ToolError("old_text and new_text are the same: there is nothing to change", code="nothing_to_change")
+    utf8_of("new_text", new_text)
+    for _ in range(_ATTEMPTS - 1):
+        try:
+            return await _edit(ctx.files, path, old_text, new_text, replace_all)
+        except VersionMismatch:  # somebody wrote between the reading and the writing
+            continue
+    return await _edit(ctx.files, path, old_text, new_text, replace_all)
+
+
+async def _edit(files: Files, path: str, old: str, new: str, every: bool) -> EditedFile:
+    stat, data = await files.read(path)
+    if len(data) > INLINE_BYTES:
+        content, count = await asyncio.to_thread(replaced, stat.path, data, old, new, every)
+    else:
+        content, count = replaced(stat.path, data, old, new, every)
+    stat, _ = await files.write(path, content, version=stat.version)
+    return EditedFile(path=stat.path, replacements=count, size_bytes=stat.size_bytes, version=stat.version)
+
+
+def replaced(path: str, data: bytes, old: str, new: str, every: bool) -> tuple[bytes, int]:
+    """Return what a file holds after the replacement, and how many there were.
+
+    Where every line ends in CRLF, so do those of both texts. Raises ``ToolError`` for what is no text, and for an old
+    text that is not there, or several times without ``every``: it says where, or where something like it is.
+    """
+    text = text_of(data)
+    if text is None:
+        raise ToolError(f"{path!r} is not UTF-8 text; write_file can replace all of it", code="not_text")
+    feeds = text.count("\n")
+    if feeds and text.count("\r\n") == feeds:
+        old, new = _crlf(old), _crlf(new)
+    first = text.find(old)
+    if first < 0:
+        raise ToolError(f"{path!r} does not hold old_text; {_hint(text, old)}", code="text_not_found")
+    if not every and text.find(old, first + 1) >= 0:
+        raise ToolError(
+            f"old_text stands in {path!r} {_where(text, old)}; add what stands around the one that you "
+            "mean, or pass replace_all",
+            code="text_ambiguous",
+        )
+    return text.replace(old, new).encode(), text.count(old)
+
+
+def _crlf(text: str) -> str:
+    return text.replace("\r\n", "\n").replace("\n", "\r\n")
+
+
+def _where(text: str, old: str) -> str:
+    lines: list[int] = []
+    line, seen, at = 1, 0, text.find(old)
+    while at >= 0 and len(lines) < _LISTED:
+        line += text.count("\n", seen, at)
+        lines.append(line)
+        seen, at = at, text.find(old, at + 1)
+    many = "" if at < 0 else " and more"
+    return f"{max(text.count(old), len(lines))} times, on lines {', '.join(map(str, lines))}{many}"
+
+
+def _hint(text: str, old: str) -> str:
+    """Return how to go on: where what only differs in white space or case stands, if there is such a place."""
+    for what, fold in (("white space", _bare), ("white space and case", _folded)):
+        wanted, below = fold(old), fold(text)
+        at = below.find(wanted) if wanted else -1
+        if at >= 0:
+            for number, line in enumerate(text.split("\n"), 1):
+                at -= len(fold(line))
+                if at < 0:
+                    return f"what differs from it only in {what} begins on line {number}: copy it exactly"
+    return "read the file, and copy the text exactly"
+
+
+def _bare(text: str) -> str:
+    return "".join(text.split())
+
+
+def _folded(text: str) -> str:
+    return _bare(text).casefold()

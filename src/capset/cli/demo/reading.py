@@ -1,0 +1,100 @@
+"""The third part of the demo: a page of the web, research with its source, and code that checks the numbers."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from dataclasses import dataclass
+from typing import Any, Final
+
+from rich.console import Console
+
+from capset.cli.demo.calling import Calls, Stopped
+from capset.cli.demo.site import serving_page
+from capset.cli.extras import missing_modules
+from capset.cli.output import err
+from capset.definitions.agents import Agent
+from capset.definitions.configs import config_from
+from capset.definitions.principals import Principal
+from capset.definitions.references import AnyRef, as_ref
+from capset.kernel.kernel import Kernel
+from capset.kernel.registry import Registry
+from capset.kernel.session import Session
+
+NEEDED: Final = ("httpx2", "html_to_markdown", "pydantic_monty", "bashkit")
+"""Modules of the extras ``web`` and ``sandbox``, which this part takes."""
+CAPABILITIES: Final = ("research", "sandbox", "session_file_system")
+READER: Final = Principal(
+    "reader",
+    permissions={"http:read", "research:write", "sandbox:execute", "session_files:read", "session_files:write"},
+)
+TITLE: Final = "What is in these files"
+_ADDING: Final = "import json\nfrom pathlib import Path\nsum(json.loads(Path('/sizes.json').read_text()))"
+_COUNTING: Final = "tr -cd '0-9\\n' < /page.md | grep -c '[0-9]' | tee /lines.txt"
+_LOOKING: Final = "open('/etc/passwd').read()"
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What the first part found: the lines of its report, and the sizes that it added up."""
+
+    lines: list[str]
+    sizes: list[int]
+
+
+async def read_the_web(console: Console, kernel: Kernel, calls: Calls, found: Reading) -> str | None:
+    """Read the report as a page of the web, note what it says, and check its sums; return the research, if it is done.
+
+    ``None`` too where the extras are not installed, which it says.
+    """
+    if missing := missing_modules(*NEEDED):
+        err().print(f"[yellow]skipped:[/] this takes pip install 'capset\\[web,sandbox]' ({', '.join(missing)})")
+        return None
+    async with serving_page(TITLE, found.lines) as host:
+        console.print(f"http://{host} is the demo's own, and the only host of this machine that may be asked")
+        with contextlib.suppress(Stopped):
+            async with kernel.open(_researcher(host), principal=READER) as session:
+                return await _work(calls, session, host, found)
+    return None
+
+
+async def _work(calls: Calls, session: Session, host: str, found: Reading) -> str:
+    page = await calls.ask(session, "web_fetch", url=f"http://{host}/report", as_markdown=True)
+    if not page["content"].startswith(f"# {TITLE}\n") or "alert" in page["content"]:
+        calls.surprises.append("web_fetch did not give the page as Markdown")
+    await calls.refused(session, "address_refused", "web_fetch", url="http://169.254.169.254/latest/meta-data/")
+    source = (await calls.ask(session, "research_fetch", url=f"http://{host}/report"))["source"]
+    await calls.ask(session, "research_note", text="The report adds up the largest files.", sources=[source])
+    await calls.ask(session, "research_search", query="files together", limit=3)
+    await calls.ask(session, "write_file", path="/sizes.json", content=json.dumps(found.sizes))
+    await calls.ask(session, "write_file", path="/page.md", content=page["content"])
+    added = await calls.ask(session, "execute_code", language="python", code=_ADDING)
+    if added["value"] != str(sum(found.sizes)):
+        calls.surprises.append(f"the sandbox adds up to {added['value']}, not to {sum(found.sizes)}")
+    counted = await calls.ask(session, "execute_code", language="bash", code=_COUNTING)
+    if counted["files"]["created"] != ["/lines.txt"]:
+        calls.surprises.append("bash did not leave its file in the session's")
+    looked = await calls.ask(session, "execute_code", language="python", code=_LOOKING)
+    if looked["exit_code"] == 0:
+        calls.surprises.append("the sandbox let code read a file of this machine")
+    text = f"Added up again, the sizes are {added['value']} bytes [{source}]."
+    await calls.ask(session, "research_note", text=text, topic="Checked")
+    report: dict[str, Any] = await calls.ask(session, "research_report", title="What was read and checked")
+    return report["report"]
+
+
+def _researcher(host: str) -> Agent:
+    registry = Registry.installed()
+    return Agent(
+        "researcher",
+        system_prompt="You read what is there, say where you have it from, and check every number.",
+        uses=[_configured(registry, "web_fetch", {"allow": [host]}), *map(registry.get, CAPABILITIES)],
+    )
+
+
+def _configured(registry: Registry, name: str, config: dict[str, Any]) -> AnyRef:  # JSON data
+    """Return a capability with a config as an agent file has it: what is installed is known by its name alone."""
+    ref = as_ref("the demo", registry.get(name))
+    if ref.base.config is None:
+        return ref
+    return ref.with_config(config_from(ref.base.config, json.dumps(config).encode()))

@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from capset import ToolError
+from capset.builtin.research import Note, Source
+from capset.builtin.research.citing import check_known, cited_in, escaped, report_of, topics_of
+
+
+def source(number: int, title: str, url: str = "") -> Source:
+    return Source(
+        number=number,
+        url=url or f"https://example.org/{number}",
+        title=title,
+        status_code=200,
+        content_type=None,
+        fetched_at="2026-01-01T10:00:00+00:00",
+        sha256="0" * 64,
+        characters=1,
+        truncated=False,
+        passages=(),
+    )
+
+
+def note(*numbers: int, topic: str | None = None) -> Note:
+    return Note(id="x", sources=numbers, topic=topic, created_at="2026-01-01T10:00:00+00:00")
+
+
+GOLDEN = """\
+# On \\*tea\\*
+
+- A thought without a topic.
+
+## Brewing
+
+- Green tea wants 80 °C. [1]
+- Both agree [3] on this,
+  and the second line says so. [1]
+
+## History \\[old\\]
+
+- It is old. [2][3]
+
+## Sources
+
+- [1] Green tea. <https://example.org/1>, fetched 2026-01-01.
+- [2] \\<b\\>Bold\\</b\\> \\[x\\](y). <https://example.org/2>, fetched 2026-01-01.
+- [3] Third. <https://example.org/a%20%3Cb%3E>, fetched 2026-01-01.
+
+## Gathered, but not cited
+
+- [4] Fourth. <https://example.org/4>, fetched 2026-01-01.
+"""
+
+
+@pytest.mark.spec("P18")
+def test_a_report_is_this() -> None:
+    noted = [
+        (note(1, topic="Brewing"), "Green tea wants 80 °C."),
+        (note(2, 3, topic="History [old]"), "It is old."),
+        (note(), "A thought without a topic."),
+        (note(1, 3, topic=" brewing "), "Both agree [3] on this,\nand the second line says so."),
+    ]
+    known = [
+        source(1, "Green tea"),
+        source(2, "<b>Bold</b> [x](y)"),
+        source(3, "Third", "https://example.org/a <b>"),
+        source(4, "Fourth"),
+    ]
+    assert report_of("On *tea*", noted, known, topics_of([one for one, _ in noted])) == GOLDEN
+
+
+@pytest.mark.spec("P18")
+def test_a_report_of_nothing_says_so() -> None:
+    assert report_of("Research", [], [], []) == "# Research\n\nThere are no notes yet.\n"
+    only = report_of("Research", [], [source(1, "Tea")], [])
+    listed = "- [1] Tea. <https://example.org/1>, fetched 2026-01-01.\n"
+    assert only.endswith(f"There are no notes yet.\n\n## Gathered, but not cited\n\n{listed}")
+
+
+@pytest.mark.parametrize(
+    ("text", "numbers"),
+    [
+        ("no", []),
+        ("so [1].", [1]),
+        ("so [1][12], and [3] too", [1, 12, 3]),
+        ("[7]", [7]),
+        ("items[0] and a]b[1]", []),
+        ("[1](https://example.org) and [1][2](x)", []),
+        ("[12345] [a] [] [ 1 ] [-1]", []),
+    ],
+)
+def test_numbers_in_brackets_are_citations_where_they_look_like_it(text: str, numbers: list[int]) -> None:
+    assert cited_in(text) == numbers
+
+
+@pytest.mark.spec("P18")
+@pytest.mark.parametrize(
+    ("numbers", "count", "message"),
+    [
+        ([1], 0, r"there is no source \[1\]; none is gathered yet: research_fetch one first"),
+        ([2, 1], 1, r"there is no source \[2\]; there is \[1\] alone"),
+        ([9, 0, 3], 3, r"there is no source \[0\]\[9\]; there are \[1\] to \[3\]"),
+    ],
+)
+def test_a_number_that_no_source_has_is_refused(numbers: list[int], count: int, message: str) -> None:
+    known = [source(number, "x") for number in range(1, count + 1)]
+    with pytest.raises(ToolError, match=f"^{message}$") as refused:
+        check_known(numbers, known)
+    assert refused.value.code == "unknown_source"
+    check_known(range(1, count + 1), known)
+
+
+@given(st.text(max_size=60))
+def test_a_title_is_one_line_and_opens_nothing(title: str) -> None:
+    shown = escaped(title)
+    assert len(shown.splitlines()) <= 1
+    bare = shown.replace("\\\\", "")
+    for special in "`*_[]<>#|~&":
+        assert bare.count(special) == bare.count(f"\\{special}")

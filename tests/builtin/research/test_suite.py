@@ -1,0 +1,83 @@
+"""Research passes the suite that third parties run; its examples really fetch, from a server of the test's own."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+
+from capset import Session
+from capset.builtin.research import ResearchConfig, research, research_over
+from capset.builtin.web_fetch import web_fetch, web_fetch_over
+from capset.testing import capability_suite
+from capset.testing.capability_suite import Arguments, Check
+from tests.builtin.research.support import COFFEE, TEA
+from tests.net.support import PUBLIC, Bottle, Names, Server
+
+LISTENING = socket.create_server(("127.0.0.1", 0))
+"""The checks are made before there is a server, so its port is kept from the beginning."""
+SITE = "study.example"
+FETCHING = web_fetch_over(Names({SITE: [[PUBLIC]]}), Bottle(LISTENING.getsockname()[1]))
+STUDY = research_over(FETCHING)
+
+
+def after_fetching(**arguments: object) -> Callable[[Session], Awaitable[Arguments]]:
+    async def prepare(session: Session) -> Arguments:
+        fetched = await session.call(session.snapshot.tools["research_fetch"].tool, url=f"http://{SITE}/tea")
+        assert fetched["source"] == 1
+        return arguments
+
+    return prepare
+
+
+async def after_noting(session: Session) -> Arguments:
+    await session.call(session.snapshot.tools["research_note"].tool, text="Who knows?", topic="Open")
+    return {"topic": "open"}
+
+
+EXAMPLES = {
+    "research_note": [
+        {"text": "Is green tea older than black tea?", "topic": "Open"},
+        after_fetching(text="Green tea is brewed at 80 °C.", sources=[1], topic="Brewing"),
+    ],
+    "research_fetch": [{"url": f"http://{SITE}/tea"}, {"url": f"http://{SITE}/coffee", "title": "On coffee"}],
+    "research_search": [{"query": "tea"}, after_fetching(query="brewed", limit=1)],
+    "research_report": [{"title": "Hot drinks"}, after_noting],
+}
+
+
+@asynccontextmanager
+async def site() -> AsyncGenerator[None]:
+    made = Server(0, {"/tea": TEA, "/coffee": COFFEE})
+    listening = await asyncio.start_server(made.serve, sock=LISTENING.dup())
+    try:
+        yield
+    finally:
+        listening.close()
+        while made.serving:
+            await asyncio.wait(made.serving, timeout=1)
+
+
+@pytest.mark.spec("P17", "P18")
+@pytest.mark.parametrize(
+    "check",
+    [
+        *capability_suite(STUDY, examples=EXAMPLES),
+        *capability_suite(
+            STUDY,
+            examples=EXAMPLES,
+            config=ResearchConfig(max_sources=2, max_notes=50, max_source_characters=1_000, shown=10),
+        ),
+    ],
+    ids=lambda check: check.__name__,
+)
+async def test_research_keeps_every_promise(check: Check) -> None:
+    async with site():
+        await check()
+
+
+def test_research_stands_on_the_web_fetch_that_is_installed() -> None:
+    assert [one.base for one in research.uses if not callable(one)] == [web_fetch]

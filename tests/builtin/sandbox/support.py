@@ -1,0 +1,87 @@
+"""Sessions that run code, and a look at the processes that this takes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncGenerator, Callable, Iterable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from capset import Session
+from capset.builtin.sandbox import ExecutionResult, SandboxConfig, sandbox
+from capset.testing import Desk, session_for
+
+(execute_code,) = sandbox.every_tool
+ALL = ("sandbox:execute", "session_files:read", "session_files:write")
+
+
+@asynccontextmanager
+async def box(*, permissions: Iterable[str] = ALL, store: str = "memory://", **config: Any) -> AsyncGenerator[Desk]:
+    """Open a session of an agent with a sandbox of these limits; of 20 s, which no test of anything else needs."""
+    limits = SandboxConfig(**{"seconds": 20, **config})
+    async with session_for(sandbox, permissions=permissions, config=limits, store=store) as desk:
+        yield desk
+
+
+async def run(session: Session, language: str, code: str) -> ExecutionResult:
+    return await session.call(execute_code, language=language, code=code)
+
+
+async def texts(session: Session) -> dict[str, str]:
+    """Return all of a session's files."""
+    paths = [one.path for one in await session.files.list(recursive=True) if not one.is_directory]
+    return {path: (await session.files.read(path))[1].decode() for path in paths}
+
+
+async def until(fact: Callable[[], object], seconds: float = 15.0) -> None:
+    """Wait until a fact is one, bounded."""
+    end = time.monotonic() + seconds
+    while not fact():
+        assert time.monotonic() < end
+        await asyncio.sleep(0.02)
+
+
+def running(parent: int) -> set[int]:
+    """Return the ids of the processes in the sessions that sandboxes of a process have begun."""
+    found = _processes()
+    children = {pid for pid, (above, _) in found.items() if above == parent and _is_child(pid)}
+    return {pid for pid, (_, session) in found.items() if session in children}
+
+
+def alive(pids: Iterable[int]) -> set[int]:
+    """Return those that are there still, and no zombies that somebody else has to bury."""
+    return {pid for pid in pids if Path(f"/proc/{pid}/stat").exists() and _status(pid)[0] != "Z"}
+
+
+def open_files() -> int:
+    return len(os.listdir("/proc/self/fd"))  # noqa: PTH208
+
+
+def _processes() -> dict[int, tuple[int, int]]:
+    found: dict[int, tuple[int, int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                status = _status(int(entry.name))
+            except OSError:
+                continue  # it has ended meanwhile
+            found[int(entry.name)] = int(status[1]), int(status[3])
+    return found
+
+
+def _status(pid: int) -> list[str]:
+    """Return state, parent, group and session of a process, and what follows."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
+    except ProcessLookupError as error:
+        raise FileNotFoundError(str(error)) from None
+
+
+def _is_child(pid: int) -> bool:
+    try:
+        return b"sandbox/child" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False

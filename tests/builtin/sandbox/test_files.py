@@ -1,0 +1,203 @@
+"""The session's files in a run: seen and kept by permission, never over what others wrote (spec 5, P18, P22)."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import PurePosixPath
+
+import pytest
+
+from capset import Agent, Capability, Kernel, Principal, ToolError
+from capset.builtin.sandbox import sandbox
+from tests.builtin.sandbox.support import ALL, box, execute_code, run, running, texts, until
+
+WORK = {
+    "python": """
+import os
+print(open('/in/notes.txt').read(), os.listdir('/in'), end='')
+open('/new.txt', 'w').write('new')
+open('/in/notes.txt', 'a').write('two')
+os.remove('/in/old.txt')
+os.makedirs('/deep/er')
+open('deep/er/x', 'wb').write(b'A')
+""",
+    "bash": """
+cat /in/notes.txt
+printf new > /new.txt
+printf two >> in/notes.txt
+rm /in/old.txt
+mkdir -p /deep/er
+printf A > /deep/er/x
+""",
+}
+
+
+@pytest.mark.spec("P18")
+@pytest.mark.parametrize("language", WORK)
+async def test_files_are_seen_under_their_paths_and_what_is_made_of_them_is_kept(language: str) -> None:
+    async with box() as desk:
+        files = desk.session.files
+        for path, text in (("/in/notes.txt", b"one"), ("/in/old.txt", b"old"), ("/same.bin", b"\xff\x00")):
+            await files.write(path, text)
+        result = await run(desk.session, language, WORK[language])
+        assert result["stdout"].startswith("one")
+        assert result["error"] is None
+        found = result["files"]
+        assert (sorted(found["created"]), found["updated"], found["deleted"]) == (
+            ["/deep/er/x", "/new.txt"],
+            ["/in/notes.txt"],
+            ["/in/old.txt"],
+        )
+        assert (found["shown"], found["kept"], found["not_kept"], found["not_shown"]) == (True, True, [], [])
+        assert (await files.read("/in/notes.txt"))[1] == b"onetwo"
+        assert (await files.read("/same.bin"))[0].version == 1
+        assert await files.stat("/in/old.txt") is None
+        assert (await files.read("/deep/er/x"))[1] == b"A"
+
+
+@pytest.mark.spec("P18")
+@pytest.mark.parametrize(
+    ("language", "code"),
+    [
+        ("bash", "rm -r /d; echo file > /d; mkdir /f; rm -rf /f; mv /a /b; rm -r /e"),
+        (
+            "python",
+            "import os\nfor p in ('/d/x/y', '/e/z'): os.remove(p)\nfor p in ('/d/x', '/d', '/e'): os.rmdir(p)\n"
+            "open('/d', 'w').write('file\\n')\nos.rename('/a', '/b')",
+        ),
+    ],
+)
+async def test_directories_go_and_give_way_to_files(language: str, code: str) -> None:
+    async with box() as desk:
+        for path in ("/d/x/y", "/e/z", "/a/b/c"):
+            await desk.session.files.write(path, b"1")
+        result = await run(desk.session, language, code)
+        assert await texts(desk.session) == {"/d": "file\n", "/b/b/c": "1"}
+        assert {one.path for one in await desk.session.files.list("/")} == {"/b", "/d"}
+    assert result["files"]["not_kept"] == []
+
+
+@pytest.mark.spec("P18")
+@pytest.mark.parametrize("changed", ["write", "delete", "create"])
+async def test_what_somebody_else_changed_meanwhile_stays_theirs(changed: str) -> None:
+    async with box() as desk:
+        files = desk.session.files
+        await files.write("/shared", b"before")
+        await files.write("/mine", b"before")
+        code = "import time\ntime.sleep(1)\nfor p in ('/shared', '/mine', '/fresh'): open(p, 'w').write('code')"
+        work = asyncio.create_task(run(desk.session, "python", code))
+        await until(lambda: running(os.getpid()))  # so that it has seen the files
+        if changed == "write":
+            await files.write("/shared", b"theirs")
+        elif changed == "delete":
+            await files.delete("/shared")
+        else:
+            await files.write("/fresh", b"theirs")
+        result = await work
+        (left,) = result["files"]["not_kept"]
+        assert left["path"] == ("/fresh" if changed == "create" else "/shared")
+        assert "changed meanwhile" in left["reason"]
+        now = await texts(desk.session)
+    assert now["/mine"] == "code"
+    assert now.get(left["path"]) == (None if changed == "delete" else "theirs")
+
+
+@pytest.mark.spec("P18")
+async def test_a_file_that_was_changed_is_not_deleted_either() -> None:
+    async with box() as desk:
+        await desk.session.files.write("/shared", b"before")
+        work = asyncio.create_task(run(desk.session, "bash", "sleep 1; rm /shared"))
+        await until(lambda: running(os.getpid()))  # so that it has seen the files
+        await desk.session.files.write("/shared", b"theirs")
+        result = await work
+        assert await texts(desk.session) == {"/shared": "theirs"}
+    assert [one["path"] for one in result["files"]["not_kept"]] == ["/shared"]
+
+
+@pytest.mark.spec("P18", "G10", "T30")
+@pytest.mark.parametrize("language", WORK)
+async def test_running_code_is_no_way_around_the_permissions_of_files(language: str) -> None:
+    show = {"python": "import os\nprint(os.listdir('/'))", "bash": "ls / | grep -v -e bin"}[language]
+    change = {"python": "open('/secret', 'w').write('x')", "bash": "rm -f /secret; echo x > /secret"}[language]
+    async with Kernel(store="memory://") as kernel:
+        agent = Agent("coder", uses=[sandbox])
+        async with kernel.open(agent, principal=Principal("ada", permissions=ALL)) as session:
+            await session.files.write("/secret", b"hush")
+        for held in (["session_files:read"], ["session_files:write"], []):
+            ada = Principal("ada", permissions=["sandbox:execute", *held])
+            async with kernel.open(agent, principal=ada, session_id=session.id) as again:
+                seen = await run(again, language, show)
+                changed = await run(again, language, change)
+                assert ("secret" in seen["stdout"]) is seen["files"]["shown"] is ("session_files:read" in held)
+                assert changed["files"]["kept"] is ("session_files:write" in held)
+                assert [one["path"] for one in changed["files"]["not_kept"]] == ["/secret"]
+                assert (await again.files.read("/secret"))[1] == b"hush"
+
+
+@pytest.mark.spec("P18", "P25")
+@pytest.mark.parametrize("language", WORK)
+async def test_what_a_capability_mounts_is_seen_and_stays(language: str) -> None:
+    guide = Capability("guide", files={"/guide/one.txt": "mounted"})
+    code = {"python": "open('/guide/one.txt', 'a').write('!')", "bash": "cat /guide/one.txt; rm -r /guide"}[language]
+    ada = Principal("ada", permissions=ALL)
+    async with (
+        Kernel(store="memory://") as kernel,
+        kernel.open(Agent("a", uses=[sandbox, guide]), principal=ada) as session,
+    ):
+        result = await run(session, language, code)
+        assert (await session.files.read("/guide/one.txt"))[1] == b"mounted"
+    assert ["read-only" in one["reason"] for one in result["files"]["not_kept"]] == [True]
+
+
+@pytest.mark.spec("P18")
+async def test_more_files_than_a_run_may_have_are_refused_before_anything_runs() -> None:
+    async with box(max_files=2, max_bytes=1_000) as desk:
+        await desk.session.files.write("/a", b"x" * 1_001)
+        large = await desk.session.try_call(execute_code, language="bash", code="rm /a")
+        for name in "abc":
+            await desk.session.files.write(f"/{name}", b"1")
+        many = await desk.session.try_call(execute_code, language="bash", code="rm /a")
+    for refused in (large, many):
+        assert isinstance(refused.error, ToolError)
+        assert (refused.error.code, refused.error.status) == ("too_many_files", 413)
+
+
+@pytest.mark.spec("P18", "P22")
+async def test_what_a_path_cannot_be_is_named_and_the_rest_is_kept() -> None:
+    long, deep = "x" * 1_100, "/".join("d" * 70)
+    code = f"import os\nopen('/{long}', 'w').write('1')\nos.makedirs('/{deep}')\nopen('/{deep}/f', 'w').write('1')\n"
+    async with box() as desk:
+        result = await run(desk.session, "python", code + "open('/good', 'w').write('1')")
+        assert list(await texts(desk.session)) == ["/good"]
+    reasons = {PurePosixPath(one["path"]).name[0]: one["reason"] for one in result["files"]["not_kept"]}
+    assert "1024 bytes" in reasons["x"]
+    assert "64 levels" in reasons["f"]
+
+
+@pytest.mark.spec("P18")
+@pytest.mark.parametrize("language", WORK)
+async def test_files_where_a_system_has_directories_are_no_obstacle(language: str) -> None:
+    there = {path: path for path in ("/tmp", "/home", "/usr/q", "/bin/x/y", "/proc/x", "/dev/fd/3")}
+    code = {"python": "open('/new', 'w').write('1')", "bash": "printf 1 > /new"}[language]
+    async with box() as desk:
+        for path in there:
+            await desk.session.files.write(path, path.encode())
+        result = await run(desk.session, language, code)
+        assert await texts(desk.session) == {**there, "/new": "1"}
+    assert result["files"]["created"] == ["/new"]
+    assert [one["path"] for one in result["files"]["not_shown"]] == ([] if language == "python" else ["/home", "/tmp"])
+
+
+@pytest.mark.spec("P18")
+async def test_links_and_pipes_are_named_and_what_bash_cannot_be_shown_is_too() -> None:
+    async with box() as desk:
+        for path in ("/etc/passwd", "/dev/null", "/a", "/odd\nname"):
+            await desk.session.files.write(path, b"1")
+        code = "rm /a; ln -s /etc/passwd /a; ln -s / /all; mkfifo /pipe; cat /all/etc/hosts > /hosts"
+        result = await run(desk.session, "bash", code)
+        now = await texts(desk.session)
+    assert {one["path"] for one in result["files"]["not_kept"]} == {"/a", "/all", "/pipe"}
+    assert {one["path"] for one in result["files"]["not_shown"]} == {"/etc/passwd", "/dev/null", "/odd\nname"}
+    assert now == {"/etc/passwd": "1", "/dev/null": "1", "/a": "1", "/odd\nname": "1", "/hosts": now["/hosts"]}
+    assert "localhost" in now["/hosts"]

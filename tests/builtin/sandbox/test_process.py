@@ -1,0 +1,249 @@
+"""The child process of a run: it ends with its call, its time and capset, and it is not trusted (spec 5, P18)."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from capset.builtin.sandbox import process
+from capset.builtin.sandbox.child import frames
+from capset.builtin.sandbox.child.frames import Order
+from capset.builtin.sandbox.config import SandboxConfig
+from capset.builtin.sandbox.process import Run
+from capset.errors import DeadlineExceeded
+from tests.builtin.sandbox.support import alive, box, execute_code, open_files, run, running, texts, until
+
+SLEEP = {"python": "import time\nopen('/f', 'w').write('x')\ntime.sleep(100)", "bash": "echo x > /f; sleep 100"}
+
+
+@pytest.mark.spec("P18", "K15", "T31")
+@pytest.mark.parametrize("language", SLEEP)
+async def test_a_cancelled_call_takes_its_processes_along(language: str) -> None:
+    before = open_files()
+    async with box(seconds=100) as desk:
+        work = asyncio.create_task(run(desk.session, language, SLEEP[language]))
+        expected = 2 if language == "python" else 1
+        await until(lambda: len(running(os.getpid())) == expected)
+        pids = running(os.getpid())
+        work.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await work
+        await until(lambda: not alive(pids))
+        assert await texts(desk.session) == {}
+        assert desk.kernel.abandoned == 0
+    assert not running(os.getpid())
+    assert open_files() <= before
+
+
+@pytest.mark.spec("P18", "K15")
+@pytest.mark.parametrize("language", SLEEP)
+async def test_the_time_of_the_call_is_the_end_of_the_run_too(language: str) -> None:
+    async with box(seconds=100) as desk:
+        with pytest.raises(DeadlineExceeded):
+            await desk.session.options(timeout=1.0).call(execute_code, language=language, code=SLEEP[language])
+        assert not running(os.getpid())
+        assert await texts(desk.session) == {}
+        assert (await run(desk.session, language, "1" if language == "python" else ":"))["exit_code"] == 0
+
+
+@pytest.mark.spec("P18")
+async def test_runs_at_once_have_nothing_to_do_with_each_other() -> None:
+    async with box() as desk:
+        codes = [f"open('/{number}', 'w').write('{number}')\n{number}" for number in range(8)]
+        results = await asyncio.gather(*(run(desk.session, "python", code) for code in codes))
+        assert [result["value"] for result in results] == [str(number) for number in range(8)]
+        assert await texts(desk.session) == {f"/{number}": str(number) for number in range(8)}
+
+
+@pytest.mark.spec("P18", "T31")
+@pytest.mark.parametrize("language", SLEEP)
+async def test_a_run_does_not_outlive_capset(language: str) -> None:
+    code = f"""
+        from capset.builtin.sandbox.config import SandboxConfig
+        from capset.builtin.sandbox.process import Run
+        limits = SandboxConfig(seconds=100).limits
+        Run(dict(language={language!r}, code={SLEEP[language]!r}, limits=limits, files=[]), {{}}).outcome()
+    """
+    host = await asyncio.create_subprocess_exec(sys.executable, "-c", textwrap.dedent(code))
+    try:
+        expected = 2 if language == "python" else 1
+        await until(lambda: len(running(host.pid)) == expected)
+        pids = running(host.pid)
+    finally:
+        host.send_signal(signal.SIGKILL)
+        await host.wait()
+    await until(lambda: not alive(pids))
+
+
+@pytest.mark.spec("P18", "T31")
+async def test_no_more_of_them_run_at_once_than_there_are_processors() -> None:
+    most = 0
+    async with box() as desk:
+        work = asyncio.gather(*(run(desk.session, "bash", "sleep 0.3; echo done") for _ in range(6)))
+        while not work.done():
+            most = max(most, len(running(os.getpid())))
+            await asyncio.sleep(0.01)
+        assert [result["stdout"] for result in await work] == ["done\n"] * 6
+    assert 1 <= most <= (os.cpu_count() or 1)
+
+
+LIAR = """
+import struct, sys, time
+def say(kind, data): sys.stdout.buffer.write(struct.pack(">cI", kind, len(data)) + data); sys.stdout.flush()
+ENDING = b'''{"exit_code": 0, "value": null, "error": null, "stopped": null, "truncated": false,
+"deleted": [], "removed": [], "not_shown": {}, "not_kept": {}}'''
+"""
+LIES = {
+    "nonsense": "sys.stdout.write('hello, this is no frame at all' * 1000)",
+    "an unknown kind": "say(b'Q', b'x')",
+    "no JSON": "say(b'D', b'{')",
+    "another ending": "say(b'D', b'{}')",
+    "no ending": "say(b'D', b'[1]')",
+    "other types": "say(b'D', ENDING.replace(b'[]', b'[1]', 1))",
+    "a limit that there is not": "say(b'D', ENDING.replace(b'\"stopped\": null', b'\"stopped\": \"luck\"'))",
+    "a beginning without end": "\nwhile True: say(b'S', b''); time.sleep(0.01)",
+    "many ends": "\nwhile True: say(b'X', b''); time.sleep(0.01)",
+    "half a frame": "sys.stdout.buffer.write(struct.pack('>cI', b'O', 1000) + b'x')",
+    "half a file": "say(b'F', b'12')",
+    "a path that is no text": "say(b'F', struct.pack('>I', 2) + b'\\xff\\xfe' + b'content')",
+    "no end of it": "\nwhile True: say(b'O', b'x' * 60000)",
+    "nothing": "",
+    "an exit": "sys.exit(3)",
+    "a crash": "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)",
+}
+
+
+@pytest.mark.spec("P18", "T31")
+@pytest.mark.parametrize("lie", LIES)
+async def test_a_child_that_lies_is_ended_and_nothing_is_kept(
+    lie: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "liar.py").write_text(LIAR + LIES[lie])
+    monkeypatch.setattr(process, "_CHILD", str(tmp_path / "liar.py"))
+    async with box() as desk:
+        await desk.session.files.write("/kept", b"x" * 100_000)
+        result = await run(desk.session, "bash", "rm /kept")
+        assert (result["stopped"], result["exit_code"], result["files"]["kept"]) == ("crash", None, False)
+        assert list(await texts(desk.session)) == ["/kept"]
+    assert not running(os.getpid())
+
+
+async def test_another_child_that_says_what_a_child_says_is_understood(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "other.py").write_text(LIAR + "say(b'S', b''); say(b'O', b'hi'); say(b'X', b''); say(b'D', ENDING)")
+    monkeypatch.setattr(process, "_CHILD", str(tmp_path / "other.py"))
+    async with box() as desk:
+        result = await run(desk.session, "bash", ":")
+    assert (result["stopped"], result["exit_code"], result["stdout"]) == (None, 0, "hi")
+
+
+@pytest.mark.spec("P18", "T31")
+def test_a_child_that_says_nothing_has_only_its_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "_START_SECONDS", 0.5)
+    (tmp_path / "mute.py").write_text(
+        "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(99)"
+    )
+    monkeypatch.setattr(process, "_CHILD", str(tmp_path / "mute.py"))
+    assert Run(order(), {}).outcome().stopped == "time"
+    assert not running(os.getpid())
+
+
+@pytest.mark.spec("P18")
+def test_a_run_that_is_stopped_before_it_begins_starts_nothing() -> None:
+    work = Run(order(), {})
+    work.stop()
+    assert work.outcome().ending is None
+
+
+@pytest.mark.spec("P18", "T30")
+def test_the_child_has_nothing_of_the_hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CAPSET_TEST_SECRET", "hush")
+    monkeypatch.setattr(process, "_CHILD", str(tmp_path / "look.py"))
+    (tmp_path / "look.py").write_text(
+        "import os\nfds = sorted(os.listdir('/proc/self/fd'), key=int)[:-1]\n"
+        "seen = dict(os.environ), fds, os.getcwd(), os.getpgid(0) == os.getpid()\n"
+        f"open({str(tmp_path / 'seen')!r}, 'w').write(repr(seen))"
+    )
+    read, write = os.pipe()
+    os.set_inheritable(write, True)
+    try:
+        Run(order(), {}).outcome()
+    finally:
+        os.close(read)
+        os.close(write)
+    environment, descriptors, folder, leads = eval((tmp_path / "seen").read_text())
+    assert "hush" not in repr(environment)
+    assert set(environment) <= {"MALLOC_ARENA_MAX", "LC_CTYPE"}
+    assert (descriptors, folder, leads) == (["0", "1", "2"], "/", True)
+
+
+def limits_of(pid: int) -> dict[str, str]:
+    lines = Path(f"/proc/{pid}/limits").read_text().splitlines()[1:]
+    return {line[:25].strip(): line[25:].split()[0] for line in lines}
+
+
+@pytest.mark.spec("P18", "T30", "T31")
+@pytest.mark.parametrize("language", SLEEP)
+async def test_every_process_of_a_run_is_bounded_and_knows_nothing(
+    language: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CAPSET_TEST_SECRET", "hush")
+    async with box(seconds=100) as desk:
+        work = asyncio.create_task(run(desk.session, language, SLEEP[language]))
+        expected = 2 if language == "python" else 1
+        await until(lambda: len(running(os.getpid())) == expected)
+        await until(lambda: all(limits_of(pid)["Max open files"] == "64" for pid in running(os.getpid())))
+        for pid in running(os.getpid()):
+            environment = Path(f"/proc/{pid}/environ").read_bytes()
+            assert b"hush" not in environment
+            assert b"HOME" not in environment
+            assert Path(f"/proc/{pid}/cwd").readlink() == Path("/")
+            await until(lambda pid=pid: limits_of(pid)["Max address space"] != "unlimited")
+            found = limits_of(pid)
+            assert (found["Max file size"], found["Max core file size"]) == ("0", "0")
+            assert int(found["Max cpu time"]) == 202
+            assert int(found["Max address space"]) < 1 << 30
+        work.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await work
+
+
+@pytest.mark.spec("P18", "T31")
+def test_the_childs_limits_are_the_systems_too() -> None:
+    code = textwrap.dedent("""
+        import os, resource, sys
+        from capset.builtin.sandbox.child.main import _bound
+        _bound(dict(seconds=1.0, memory_bytes=32 << 20, output_bytes=1, max_files=1, max_bytes=1))
+        try:
+            x = bytearray(1 << 30)
+        except MemoryError:
+            print("bounded")
+        sys.stdout.flush()
+        while True: pass
+    """)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout == "bounded\n"
+    assert done.returncode in (-signal.SIGXCPU, -signal.SIGKILL)
+
+
+def test_a_request_that_breaks_off_is_no_request(tmp_path: Path) -> None:
+    whole = b"".join(frames.request(order([("/a", 3)]), {"/a": b"abc"}))
+    (tmp_path / "request").write_bytes(whole)
+    with (tmp_path / "request").open("rb") as stream:
+        assert frames.read_request(stream) == (dict(order(), files=[["/a", 3]]), {"/a": b"abc"})
+    for size in (0, 2, 20, len(whole) - 1):
+        (tmp_path / "request").write_bytes(whole[:size])
+        with (tmp_path / "request").open("rb") as stream, pytest.raises(EOFError):
+            frames.read_request(stream)
+
+
+def order(files: list[tuple[str, int]] | None = None) -> Order:
+    return Order(language="bash", code="echo hi", limits=SandboxConfig(seconds=1).limits, files=files or [])

@@ -1,0 +1,94 @@
+"""Code neither gets out of the sandbox nor takes more than it may have, and nothing of it is left (spec 5, P18).
+
+What is tried stands in ``sandbox.yaml``, by classes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.builtin.sandbox.support import box, open_files, run, running, texts
+from tests.security.attacks import attacks, classes_of
+
+FILE = "sandbox.yaml"
+SECRET = "hush-5f1d"
+LIMITS = ("time", "memory", "output", "files")
+KEPT = {"/kept.txt": "kept\n"}
+LATE = 20.0
+"""Seconds after which a run of one second has not ended by its limit, on a machine however busy."""
+
+
+def test_every_class_is_tried() -> None:
+    assert classes_of(FILE) == {"host", "network", "contained", *LIMITS}
+
+
+@pytest.mark.spec("P18", "T30", "T31")
+@pytest.mark.parametrize("case", attacks(FILE, "host"))
+async def test_nothing_of_the_host_is_told(
+    case: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CAPSET_TEST_SECRET", SECRET)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "secret.txt").write_text(SECRET)
+    result, _ = await tried(case, file=f"{tmp_path}/secret.txt", folder=str(tmp_path))
+    told = json.dumps(result)
+    assert SECRET not in told
+    assert "site-packages" not in told
+    assert str(os.getpid()) not in result["stdout"].split()
+
+
+@pytest.mark.spec("P18", "T30")
+@pytest.mark.parametrize("case", attacks(FILE, "network"))
+async def test_nobody_is_connected_to(case: dict[str, Any]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.setblocking(False)
+        await tried(case, port=str(server.getsockname()[1]))
+        with pytest.raises(BlockingIOError):
+            server.accept()
+
+
+@pytest.mark.spec("P18", "T31")
+@pytest.mark.parametrize("case", attacks(FILE, *LIMITS))
+async def test_each_limit_ends_the_run_and_is_named(case: dict[str, Any]) -> None:
+    result, left = await tried(case)
+    assert result["stopped"] == case["class"]
+    assert result["exit_code"] is None
+    assert result["files"]["kept"] is False
+    assert left == KEPT
+    assert len(result["stdout"]) <= 2_000
+    assert len(result["stderr"]) <= 2_000
+
+
+@pytest.mark.spec("P18", "T31")
+@pytest.mark.parametrize("case", attacks(FILE, "contained"))
+async def test_what_is_hard_to_run_ends_all_the_same(case: dict[str, Any]) -> None:
+    result, left = await tried(case)
+    assert result["stopped"] != "crash"
+    assert left["/kept.txt"] == KEPT["/kept.txt"]
+
+
+async def tried(case: dict[str, Any], **names: str) -> tuple[Any, dict[str, str]]:
+    """Run a case in a session with one file; return the result, and the files then."""
+    code = case["code"]
+    for name, value in names.items():
+        code = code.replace(f"{{{name}}}", value)
+    before = open_files()
+    # Time is short only where it is what must end the run.
+    seconds = 1.0 if case["class"] == "time" else 8.0
+    async with box(
+        seconds=seconds, memory_bytes=64 << 20, output_bytes=2_000, max_files=50, max_bytes=2_000_000
+    ) as desk:
+        await desk.session.files.write("/kept.txt", b"kept\n")
+        async with asyncio.timeout(LATE):
+            result = await run(desk.session, case["language"], code)
+        assert running(os.getpid()) == set()
+        left = await texts(desk.session)
+    assert open_files() <= before
+    return result, left
