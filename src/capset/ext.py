@@ -28,7 +28,7 @@ from capset.kernel.in_thread import in_thread
 from capset.kernel.introspection import ToolView, tools_of
 from capset.kernel.observing import Observer
 from capset.kernel.serving import Serving
-from capset.kernel.turns import turn
+from capset.kernel.slots import slot
 from capset.net.client import HttpClient
 from capset.net.media import codec_named, codec_of, every_codec, is_text, media_type_of
 from capset.net.resolving import Resolver, system_resolver
@@ -89,7 +89,7 @@ __all__ = [
     "media_type_of",
     "normalise_path",
     "schema_tool",
+    "slot",
     "system_resolver",
     "tools_of",
-    "turn",
 ]

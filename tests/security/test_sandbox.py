@@ -29,7 +29,7 @@ def test_every_class_is_tried() -> None:
     assert classes_of(FILE) == {"host", "network", "contained", *LIMITS}
 
 
-@pytest.mark.spec("P18", "T30", "T31")
+@pytest.mark.spec("P18", "T28", "T29")
 @pytest.mark.parametrize("case", attacks(FILE, "host"))
 async def test_nothing_of_the_host_is_told(
     case: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -44,7 +44,7 @@ async def test_nothing_of_the_host_is_told(
     assert str(os.getpid()) not in result["stdout"].split()
 
 
-@pytest.mark.spec("P18", "T30")
+@pytest.mark.spec("P18", "T28")
 @pytest.mark.parametrize("case", attacks(FILE, "network"))
 async def test_nobody_is_connected_to(case: dict[str, Any]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -54,7 +54,7 @@ async def test_nobody_is_connected_to(case: dict[str, Any]) -> None:
             server.accept()
 
 
-@pytest.mark.spec("P18", "T31")
+@pytest.mark.spec("P18", "T29")
 @pytest.mark.parametrize("case", attacks(FILE, *LIMITS))
 async def test_each_limit_ends_the_run_and_is_named(case: dict[str, Any]) -> None:
     result, left = await tried(case)
@@ -66,7 +66,7 @@ async def test_each_limit_ends_the_run_and_is_named(case: dict[str, Any]) -> Non
     assert len(result["stderr"]) <= 2_000
 
 
-@pytest.mark.spec("P18", "T31")
+@pytest.mark.spec("P18", "T29")
 @pytest.mark.parametrize("case", attacks(FILE, "contained"))
 async def test_what_is_hard_to_run_ends_all_the_same(case: dict[str, Any]) -> None:
     result, left = await tried(case)

@@ -56,9 +56,9 @@ class World:
         "redactor",
         "refusals",
         "secrets",
+        "slots",
         "store",
         "threads",
-        "turns",
         "workspace",
     )
 
@@ -94,8 +94,8 @@ class World:
         self.redactor = redactor_of(governance.redact)
         self._hmac = hmac.new(digest_key, digestmod="sha256")
         self.threads = Threads()
-        self.turns: dict[tuple[str, int], asyncio.Semaphore] = {}
-        """Of what calls do a few at a time (``kernel.turns``)."""
+        self.slots: dict[tuple[str, int], asyncio.Semaphore] = {}
+        """Of what calls do a few at a time (``kernel.slots``)."""
         self.observers = observers
         """Who is told of every call."""
         self.calls = 0

@@ -23,7 +23,7 @@ from tests.builtin.sandbox.support import alive, box, execute_code, open_files, 
 SLEEP = {"python": "import time\nopen('/f', 'w').write('x')\ntime.sleep(100)", "bash": "echo x > /f; sleep 100"}
 
 
-@pytest.mark.spec("P18", "K15", "T31")
+@pytest.mark.spec("P18", "K15", "T29")
 @pytest.mark.parametrize("language", SLEEP)
 async def test_a_cancelled_call_takes_its_processes_along(language: str) -> None:
     before = open_files()
@@ -62,7 +62,7 @@ async def test_runs_at_once_have_nothing_to_do_with_each_other() -> None:
         assert await texts(desk.session) == {f"/{number}": str(number) for number in range(8)}
 
 
-@pytest.mark.spec("P18", "T31")
+@pytest.mark.spec("P18", "T29")
 @pytest.mark.parametrize("language", SLEEP)
 async def test_a_run_does_not_outlive_capset(language: str) -> None:
     code = f"""
@@ -82,7 +82,7 @@ async def test_a_run_does_not_outlive_capset(language: str) -> None:
     await until(lambda: not alive(pids))
 
 
-@pytest.mark.spec("P18", "T31")
+@pytest.mark.spec("P18", "T29")
 async def test_no_more_of_them_run_at_once_than_there_are_processors() -> None:
     most = 0
     async with box() as desk:
@@ -120,7 +120,7 @@ LIES = {
 }
 
 
-@pytest.mark.spec("P18", "T31")
+@pytest.mark.spec("P18", "T29")
 @pytest.mark.parametrize("lie", LIES)
 async def test_a_child_that_lies_is_ended_and_nothing_is_kept(
     lie: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -145,7 +145,7 @@ async def test_another_child_that_says_what_a_child_says_is_understood(
     assert (result["stopped"], result["exit_code"], result["stdout"]) == (None, 0, "hi")
 
 
-@pytest.mark.spec("P18", "T31")
+@pytest.mark.spec("P18", "T29")
 def test_a_child_that_says_nothing_has_only_its_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "_START_SECONDS", 0.5)
     (tmp_path / "mute.py").write_text(
@@ -163,7 +163,7 @@ def test_a_run_that_is_stopped_before_it_begins_starts_nothing() -> None:
     assert work.outcome().ending is None
 
 
-@pytest.mark.spec("P18", "T30")
+@pytest.mark.spec("P18", "T28")
 def test_the_child_has_nothing_of_the_hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CAPSET_TEST_SECRET", "hush")
     monkeypatch.setattr(process, "_CHILD", str(tmp_path / "look.py"))
@@ -190,7 +190,7 @@ def limits_of(pid: int) -> dict[str, str]:
     return {line[:25].strip(): line[25:].split()[0] for line in lines}
 
 
-@pytest.mark.spec("P18", "T30", "T31")
+@pytest.mark.spec("P18", "T28", "T29")
 @pytest.mark.parametrize("language", SLEEP)
 async def test_every_process_of_a_run_is_bounded_and_knows_nothing(
     language: str, monkeypatch: pytest.MonkeyPatch
@@ -216,7 +216,7 @@ async def test_every_process_of_a_run_is_bounded_and_knows_nothing(
             await work
 
 
-@pytest.mark.spec("P18", "T31")
+@pytest.mark.spec("P18", "T29")
 def test_the_childs_limits_are_the_systems_too() -> None:
     code = textwrap.dedent("""
         import os, resource, sys

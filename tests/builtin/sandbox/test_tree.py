@@ -92,7 +92,7 @@ def failed(error: OSError) -> str:
     return "failed"
 
 
-@pytest.mark.spec("P18", "T31")
+@pytest.mark.spec("P18", "T29")
 def test_it_has_room_for_so_many_files_and_bytes_and_gives_room_back() -> None:
     tree = Tree({"/a": b"12"}, max_files=3, max_bytes=10)
     a, b, c, d = map(PurePosixPath, ("/a", "/b", "/c", "/d"))
@@ -114,7 +114,7 @@ def test_it_has_room_for_so_many_files_and_bytes_and_gives_room_back() -> None:
     }
 
 
-@pytest.mark.spec("P18", "T31")
+@pytest.mark.spec("P18", "T29")
 def test_names_have_an_end_too() -> None:
     tree, long = Tree({}, max_files=9, max_bytes=9), PurePosixPath("/" + "x" * 5_000)
     tree.write(PurePosixPath("/a"), b"1")
@@ -126,7 +126,7 @@ def test_names_have_an_end_too() -> None:
         tree.rename(PurePosixPath("/a"), long)
 
 
-@pytest.mark.spec("P18", "T31")
+@pytest.mark.spec("P18", "T29")
 def test_directories_have_an_end_too() -> None:
     tree = Tree({}, max_files=1, max_bytes=1)
     for number in range(5_000):

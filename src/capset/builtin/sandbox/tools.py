@@ -18,7 +18,7 @@ from capset.builtin.sandbox.config import SandboxConfig
 from capset.builtin.sandbox.contents import Contents, committed, gathered
 from capset.builtin.sandbox.process import Outcome, Run
 from capset.builtin.sandbox.results import ExecutionResult, FileChanges, Language
-from capset.ext import digested, in_thread, turn
+from capset.ext import digested, in_thread, slot
 
 MAX_CODE: Final = 1 << 18
 """Characters of code that one run takes."""
@@ -48,7 +48,7 @@ def execute_tool(config: Callable[[Context], SandboxConfig]) -> Tool[..., Any]:
         """
         _check_installed(language)
         known, began = config(ctx), monotonic()
-        async with turn(ctx, "sandbox", at_once=os.cpu_count() or 1):
+        async with slot(ctx, "sandbox", at_once=os.cpu_count() or 1):
             contents = await gathered(ctx, known)
             outcome = await _run(ctx, language, code, contents, known)
         changes = await committed(ctx, contents, outcome)

@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 from capset import ToolError
 from capset.builtin.web_fetch.kinds import SAMPLE, Kind, kind_by_look, kind_by_type
-from capset.ext import HttpResponse, TransientError
+from capset.ext import HttpResponse
 
 Cut = Literal["time", "size", "broken", "coding"]
 """Why a body is not whole: its time was up, it is too large, its connection broke off, or its coding is broken."""
@@ -55,13 +55,8 @@ async def read_body(response: HttpResponse, media_type: str, *, limit: int, seco
         if not scope.expired():
             raise
         cut = "time"
-    except TransientError:
-        cut = "broken"
     except ToolError as error:
-        if error.code != "bad_encoding":
-            cut = "broken"
-        elif not data:
+        if error.code == "bad_encoding" and not data:
             raise
-        else:
-            cut = "coding"
+        cut = "coding" if error.code == "bad_encoding" else "broken"
     return Reading(kind or kind_by_look(bytes(data[:SAMPLE]), media_type), data, cut, is_whole=cut is None)

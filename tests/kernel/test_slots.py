@@ -1,4 +1,4 @@
-"""Turns: a kernel lets only so many calls do the same heavy thing at once."""
+"""Slots: a kernel lets only so many calls do the same heavy thing at once."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from capset import Context, tool
 from capset.errors import DeadlineExceeded, DefinitionError
-from capset.ext import turn
+from capset.ext import slot
 from tests.kernel.support import desk
 
 inside: list[int] = []
@@ -18,7 +18,7 @@ inside: list[int] = []
 @tool(effect="read")
 async def dig(ctx: Context, seconds: float = 0.01, at_once: int = 2) -> int:
     """Dig, and tell how many did at the same time."""
-    async with turn(ctx, "digging", at_once=at_once):
+    async with slot(ctx, "digging", at_once=at_once):
         inside.append(1)
         try:
             await asyncio.sleep(seconds)
@@ -27,14 +27,14 @@ async def dig(ctx: Context, seconds: float = 0.01, at_once: int = 2) -> int:
             inside.pop()
 
 
-async def test_no_more_than_so_many_are_inside_and_everybody_gets_a_turn() -> None:
+async def test_no_more_than_so_many_are_inside_and_everybody_gets_in() -> None:
     async with desk(dig) as opened:
         counts = await asyncio.gather(*(opened.session.call(dig) for _ in range(9)))
     assert len(counts) == 9
     assert max(counts) <= 2
 
 
-async def test_who_waits_does_so_within_its_own_time_and_leaves_no_turn_taken() -> None:
+async def test_who_waits_does_so_within_its_own_time_and_leaves_no_slot_taken() -> None:
     async with desk(dig) as opened:
         long = asyncio.create_task(opened.session.call(dig, seconds=0.3, at_once=1))
         await asyncio.sleep(0.05)
@@ -46,7 +46,7 @@ async def test_who_waits_does_so_within_its_own_time_and_leaves_no_turn_taken() 
 
 async def test_it_takes_a_context_of_the_kernels_and_a_number_that_lets_somebody_in() -> None:
     with pytest.raises(DefinitionError, match="the Context that a handler is given"):
-        async with turn(cast("Context", object()), "digging", at_once=1):
+        async with slot(cast("Context", object()), "digging", at_once=1):
             pass
     async with desk(dig) as opened:
         result = await opened.session.try_call(dig, at_once=0)

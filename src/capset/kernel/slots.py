@@ -1,4 +1,4 @@
-"""Turns: how many calls of one kernel do the same heavy thing at once."""
+"""Slots: how many calls of one kernel do the same heavy thing at once."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from capset.kernel.context import CallContext
 
 
 @asynccontextmanager
-async def turn(ctx: Context, what: str, *, at_once: int) -> AsyncGenerator[None]:
-    """Wait until fewer than ``at_once`` calls of this kernel are inside such a block, and hold a turn until its end.
+async def slot(ctx: Context, what: str, *, at_once: int) -> AsyncGenerator[None]:
+    """Wait until fewer than ``at_once`` calls of this kernel are inside such a block, and be one of them until its end.
 
-    ``what`` names the thing, the same for all who share its turns; ``at_once`` is the same for all of them too. Who
+    ``what`` names the thing, the same for all who share its places; ``at_once`` is the same for all of them too. Who
     waits does so within its own call's time. Definitions hold no state, so that it is the kernel that counts.
     Raises ``DefinitionError`` for a context that is not the kernel's, and for an ``at_once`` below 1.
     """
     if not isinstance(ctx, CallContext):
-        raise DefinitionError(f"turn takes the Context that a handler is given; got {ctx!r:.80}")
+        raise DefinitionError(f"slot takes the Context that a handler is given; got {ctx!r:.80}")
     if at_once < 1:
         raise DefinitionError(f"at_once must be 1 or more; got {at_once!r}")
-    turns = ctx.origin.place.world.turns
-    if (what, at_once) not in turns:
-        turns[what, at_once] = Semaphore(at_once)
-    async with turns[what, at_once]:
+    slots = ctx.origin.place.world.slots
+    if (what, at_once) not in slots:
+        slots[what, at_once] = Semaphore(at_once)
+    async with slots[what, at_once]:
         yield

@@ -1,0 +1,76 @@
+"""The machine's own resolver, and names whose servers do not answer."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from capset import ToolError
+from capset.errors import TransientError
+from capset.net.client import HttpClient
+from capset.net.resolving import AT_ONCE, system_resolver
+
+
+async def test_a_name_of_this_machine_has_its_addresses_once() -> None:
+    found = await system_resolver("localhost")
+    assert {"127.0.0.1", "::1"} >= set(found) > set()
+    assert len(found) == len(set(found))
+
+
+@pytest.mark.parametrize("name", ["nothing.invalid", "a" * 64 + ".invalid", "ü" * 64])
+async def test_an_unknown_name_has_none(name: str) -> None:
+    with pytest.raises(socket.gaierror):
+        await system_resolver(name)
+
+
+@pytest.fixture
+def stuck(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let the name servers of ``*.slow.example`` answer nothing until the test is over."""
+    real, over = socket.getaddrinfo, threading.Event()
+
+    def getaddrinfo(host: Any, *arguments: Any, **named: Any) -> Any:
+        if str(host).endswith(".slow.example"):
+            over.wait(30)
+            raise socket.gaierror(socket.EAI_NONAME, "no such name")
+        return real(host, *arguments, **named)
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+    yield
+    over.set()
+    for thread in threading.enumerate():
+        if thread.name == "capset-resolver":
+            thread.join(10)
+
+
+async def given_up(number: int) -> None:
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(system_resolver(f"{number}.slow.example"), 0.05)
+
+
+@pytest.mark.spec("P26", "T27")
+@pytest.mark.usefixtures("stuck")
+async def test_names_that_are_not_answered_keep_no_others_waiting() -> None:
+    await asyncio.gather(*map(given_up, range(AT_ONCE - 1)))
+    assert await asyncio.wait_for(system_resolver("localhost"), 5)
+    await given_up(AT_ONCE)
+    with pytest.raises(TransientError, match="cannot be looked up just now"):
+        async with HttpClient().open("GET", "http://example.com/", timeout=5):
+            pass
+
+
+@pytest.mark.usefixtures("stuck")
+def test_a_program_ends_though_a_name_is_not_answered() -> None:
+    asyncio.run(given_up(1))  # with the threads of a pool it would wait
+
+
+async def test_the_places_of_those_that_ended_are_free_again() -> None:
+    for _ in range(2 * AT_ONCE):
+        assert await system_resolver("127.0.0.1") == ["127.0.0.1"]
+    with pytest.raises(ToolError, match="unknown"):
+        async with HttpClient().open("GET", "http://nothing.invalid/", timeout=20):
+            pass
