@@ -62,6 +62,15 @@ def test_blank_lines_are_at_most_one_in_code_too() -> None:
     assert markdown_of("<pre>a\n\n\n\n  b  \n</pre>", BASE) == "```\na\n\n  b\n```"
 
 
+def test_scripts_in_code_are_not_code() -> None:
+    html = '<pre>a\n<script>document.write("</pre>x")</script>  b<br>c<style>d</style><!-- e --></pre>f'
+    for said in (markdown_of(html, BASE), text_of(html, BASE)):
+        assert "write" not in said
+        assert "d" not in said
+        assert "e" not in said
+    assert markdown_of("<pre>a\n  <script>x()</script>b</pre>", BASE) == "```\na\n  b\n```"
+
+
 def test_text_that_is_too_deep_is_still_said() -> None:
     for tag in ("div", "blockquote", "b", "ul><li", "table><tr><td"):
         said = markdown_of(f"<p>before</p>{f'<{tag}>' * 500}inside", BASE)
