@@ -97,6 +97,7 @@ def test_long_text_and_long_code_lose_no_word() -> None:
     [
         pytest.param("<p>a</p>" * (MAX_TAGS + 1), id="tags"),
         pytest.param("<div>" * (MAX_TAGS + 1), id="depth"),
+        pytest.param(f"<pre>{'<u>a' * (MAX_TAGS + 1)}</pre>", id="tags in code"),
         pytest.param("<span>" * (MAX_TAGS + 1), id="tags that say nothing"),
         pytest.param("<p>word " * 10 + "word " * (MAX_CONVERTED // 5), id="text"),
         pytest.param(("<table><tr>" + "<td rowspan=1000>a" * 100 + "<tr><td>" * 1_000 + "</table>") * 5, id="spans"),

@@ -61,6 +61,8 @@ class Page:
         self._endless: set[str] = set()
         self._code: tuple[int, int, int] | None = None
         """Of code that is to be read: where its attributes begin, itself, and its end."""
+        self._in_code = 0
+        """How many tags were read in code."""
 
     def pieces(self) -> Iterator[str]:
         """Yield the page as pieces of well-formed HTML, to be converted one by one.
@@ -136,12 +138,18 @@ class Page:
                 yield self._open.cut()
                 parts, length = [text[line:]], len(text) - line
         self._open.out.append(code("".join(parts), language))
+        if self._in_code > MAX_TAGS:
+            yield self._open.cut()
+            raise TooLargeError
         return max(at, end)
 
     def _code_parts(self, at: int, end: int) -> Iterator[tuple[str, int]]:
         """Yield what code says, part by part, each with where the page was read to."""
         while match := MARKUP.search(self._html, at, end):
             yield from self._slices(at, match.start())
+            self._in_code += 1
+            if self._in_code > MAX_TAGS:
+                return
             name = (match[1] or "").lower()
             if match[1] is None and match[4] is None:
                 at = after_aside(self._html, match.start())
