@@ -62,6 +62,15 @@ def test_blank_lines_are_at_most_one_in_code_too() -> None:
     assert markdown_of("<pre>a\n\n\n\n  b  \n</pre>", BASE) == "```\na\n\n  b\n```"
 
 
+def test_scripts_in_code_are_not_code() -> None:
+    html = '<pre>a\n<script>document.write("</pre>x")</script>  b<br>c<style>d</style><!-- e --></pre>f'
+    for said in (markdown_of(html, BASE), text_of(html, BASE)):
+        assert "write" not in said
+        assert "d" not in said
+        assert "e" not in said
+    assert markdown_of("<pre>a\n  <script>x()</script>b</pre>", BASE) == "```\na\n  b\n```"
+
+
 def test_text_that_is_too_deep_is_still_said() -> None:
     for tag in ("div", "blockquote", "b", "ul><li", "table><tr><td"):
         said = markdown_of(f"<p>before</p>{f'<{tag}>' * 500}inside", BASE)
@@ -88,6 +97,7 @@ def test_long_text_and_long_code_lose_no_word() -> None:
     [
         pytest.param("<p>a</p>" * (MAX_TAGS + 1), id="tags"),
         pytest.param("<div>" * (MAX_TAGS + 1), id="depth"),
+        pytest.param(f"<pre>{'<u>a' * (MAX_TAGS + 1)}</pre>", id="tags in code"),
         pytest.param("<span>" * (MAX_TAGS + 1), id="tags that say nothing"),
         pytest.param("<p>word " * 10 + "word " * (MAX_CONVERTED // 5), id="text"),
         pytest.param(("<table><tr>" + "<td rowspan=1000>a" * 100 + "<tr><td>" * 1_000 + "</table>") * 5, id="spans"),

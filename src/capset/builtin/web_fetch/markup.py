@@ -29,7 +29,6 @@ _MAX_ATTRIBUTES: Final = 16_000
 _COMMENT_END: Final = re.compile(r"--!?>")
 _UNDISPLAYED: Final = re.compile(r"display\s*+:\s*+none", re.IGNORECASE)
 _LANGUAGE: Final = re.compile(r"""[\s"'=]lang(?:uage)?-([A-Za-z0-9_+#.-]{1,32}+)""")
-_LINE_END: Final = re.compile(r"br", re.IGNORECASE)
 _QUOTED: Final = str.maketrans({"&": "&amp;", '"': "&quot;", "<": "&lt;", ">": "&gt;"})
 
 
@@ -88,17 +87,7 @@ def language_of(html: str, first: int, last: int) -> str | None:
     return found[1] if found else None
 
 
-def code_of(html: str, at: int, end: int, language: str | None) -> str:
-    """Return a part of a page as code: without the markup in it, and with its white space."""
-    parts: list[str] = []
-    while match := MARKUP.search(html, at, end):
-        parts.append(html[at : match.start()])
-        if match[1] is None and match[4] is None:
-            at = min(after_aside(html, match.start()), end)
-        else:
-            at = match.end() if match[2] is None else match.start(2)
-            if _LINE_END.fullmatch(match[1] or ""):
-                parts.append("\n")
-    parts.append(html[at:end])
-    text = "".join(parts).replace("<", "&lt;")
+def code(text: str, language: str | None) -> str:
+    """Return text of a page, without the markup in it, as code."""
+    text = text.replace("<", "&lt;")
     return f'<pre><code class="language-{language}">{text}</code></pre>' if language else f"<pre>{text}</pre>"

@@ -18,7 +18,7 @@ from capset.builtin.web_fetch.markup import (
     RUN,
     after_aside,
     attributes,
-    code_of,
+    code,
     href_of,
     is_hidden,
     language_of,
@@ -61,6 +61,8 @@ class Page:
         self._endless: set[str] = set()
         self._code: tuple[int, int, int] | None = None
         """Of code that is to be read: where its attributes begin, itself, and its end."""
+        self._in_code = 0
+        """How many tags were read in code."""
 
     def pieces(self) -> Iterator[str]:
         """Yield the page as pieces of well-formed HTML, to be converted one by one.
@@ -124,14 +126,46 @@ class Page:
     def _cut_code(self, first: int, at: int, end: int) -> Generator[str, None, int]:
         """Write code, in pieces if it is long; return where to read on."""
         self._code = None
-        language = language_of(self._html, first, at)
-        while end - at > PIECE_CHARACTERS:
-            upto = self._html.rfind("\n", at, at + PIECE_CHARACTERS) + 1 or at + PIECE_CHARACTERS
-            self._open.out.append(code_of(self._html, at, upto, language))
+        language, parts, length = language_of(self._html, first, at), list[str](), 0
+        for part, read in self._code_parts(at, end):
+            at = read
+            parts.append(part)
+            length += len(part)
+            if length > PIECE_CHARACTERS:
+                text = "".join(parts)
+                line = text.rfind("\n") + 1 or len(text)
+                self._open.out.append(code(text[:line], language))
+                yield self._open.cut()
+                parts, length = [text[line:]], len(text) - line
+        self._open.out.append(code("".join(parts), language))
+        if self._in_code > MAX_TAGS:
             yield self._open.cut()
-            at = upto
-        self._open.out.append(code_of(self._html, at, end, language))
-        return end
+            raise TooLargeError
+        return max(at, end)
+
+    def _code_parts(self, at: int, end: int) -> Iterator[tuple[str, int]]:
+        """Yield what code says, part by part, each with where the page was read to."""
+        while match := MARKUP.search(self._html, at, end):
+            yield from self._slices(at, match.start())
+            self._in_code += 1
+            if self._in_code > MAX_TAGS:
+                return
+            name = (match[1] or "").lower()
+            if match[1] is None and match[4] is None:
+                at = after_aside(self._html, match.start())
+            else:
+                at = match.end() if match[2] is None else match.start(2)
+            if name in UNREAD and (beyond := self._beyond(name, at)):
+                at = beyond[1]
+            elif name in RAW:
+                at = end
+            yield "\n" if name == "br" else "", at
+        yield from self._slices(at, end)
+
+    def _slices(self, at: int, upto: int) -> Iterator[tuple[str, int]]:
+        for first in range(at, upto, PIECE_CHARACTERS):
+            last = min(first + PIECE_CHARACTERS, upto)
+            yield self._html[first:last], last
 
     def _text(self, text: str) -> None:
         if self._tables and not text.isspace():
