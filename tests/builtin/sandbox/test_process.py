@@ -53,6 +53,25 @@ async def test_the_time_of_the_call_is_the_end_of_the_run_too(language: str) -> 
         assert (await run(desk.session, language, "1" if language == "python" else ":"))["exit_code"] == 0
 
 
+@pytest.mark.spec("P18", "T31")
+async def test_an_interpreter_that_dies_is_a_crash_and_nothing_is_kept() -> None:
+    async with box(seconds=10) as desk:
+        busy = "open('/f', 'w').write('x')\nwhile True: pass"  # what sleeps would be missed only when it wakes up
+        work = asyncio.create_task(run(desk.session, "python", busy))
+        await until(lambda: len(running(os.getpid())) == 2)
+        await asyncio.sleep(2)  # one that dies before it has the code is replaced by another
+        (inner,) = [pid for pid in running(os.getpid()) if b"monty\0subprocess" in _command(pid)]
+        os.kill(inner, signal.SIGKILL)
+        result = await work
+        assert (result["stopped"], result["exit_code"], result["files"]["kept"]) == ("crash", None, False)
+        assert await texts(desk.session) == {}
+        assert (await run(desk.session, "python", "1"))["value"] == "1"
+
+
+def _command(pid: int) -> bytes:
+    return Path(f"/proc/{pid}/cmdline").read_bytes()
+
+
 @pytest.mark.spec("P18")
 async def test_runs_at_once_have_nothing_to_do_with_each_other() -> None:
     async with box() as desk:
