@@ -58,7 +58,7 @@ examples: $(SETUP) ## run every example in a fresh folder
 	@$(BIN)/python scripts/run_examples.py
 
 docs: $(SETUP) ## build the documentation into site/
-	@$(BIN)/mkdocs build --strict --quiet
+	@$(BIN)/mkdocs build --strict
 
 conformance: $(SETUP) ## hold a real server against the official MCP conformance suite
 	@$(BIN)/python -m scripts.conformance
