@@ -38,7 +38,7 @@ def digested() -> dict[str, JsonValue]:
 
     Give it as ``Field(json_schema_extra=digested())``; in the record that of ``code`` is ``code#sha256``. The digest
     has no key: it is for texts such as code, which somebody else must be able to find in the record, and not for what
-    can be guessed.
+    can be guessed. Where the host masks a part of the text, it is that of the text as it is masked.
     """
     return dict([_DIGEST])
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from hashlib import sha256
 from json import dumps
@@ -163,26 +163,32 @@ def _kept(arguments: Any, tool: AnyTool | None, whole: bytes | None, redactor: R
     ``whole`` is their canonical form, where it is known; it serves if there is nothing to redact.
     """
     shown = _masked(arguments, tool, redactor)
-    digests = _digests(arguments, tool)
-    if digests:
-        shown = {**shown, **digests}
+    digests: dict[str, str] = {}
+    if tool is not None and tool.arguments.digested and isinstance(shown, Mapping):
+        digests = _digests(_masked(arguments, tool, redactor, longest=None), tool.arguments.digested)
+        named = {_digest_name(name) for name in tool.arguments.digested}  # a caller's own would look like ours
+        shown = {name: value for name, value in cast("Mapping[str, Any]", shown).items() if name not in named} | digests
     kept = whole if whole is not None and shown == arguments else canonical(shown)
     if len(kept) > MAX_RECORDED_BYTES:
         kept = canonical({"omitted": f"{len(kept)} bytes of arguments", **digests})
     return kept.decode()
 
 
-def _digests(arguments: Any, tool: AnyTool | None) -> dict[str, str]:
-    """Return the SHA-256 of the UTF-8 of each text that its tool marks so, by a name that no parameter can have."""
-    if tool is None or not tool.arguments.digested or not isinstance(arguments, Mapping):
-        return {}
-    members = cast("Mapping[str, Any]", arguments)
-    texts = {name: members.get(name) for name in tool.arguments.digested}
+def _digests(masked: Mapping[str, Any], names: Iterable[str]) -> dict[str, str]:
+    """Return the SHA-256 of the UTF-8 of texts, by names that no parameters can have.
+
+    It is that of a text as it is masked: of the whole, the few letters that are hidden could be found by trying.
+    """
+    texts = {name: masked.get(name) for name in names}
     return {
-        f"{name}#sha256": sha256(text.encode(errors="surrogatepass")).hexdigest()
+        _digest_name(name): sha256(text.encode(errors="surrogatepass")).hexdigest()
         for name, text in texts.items()
         if isinstance(text, str)
     }
+
+
+def _digest_name(name: str) -> str:
+    return f"{name}#sha256"
 
 
 def _masked(
