@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -234,3 +235,29 @@ async def test_an_edit_for_which_there_is_no_room_changes_nothing() -> None:
             await desk.session.call(edit_file, path="/a", old_text="8", new_text="8910")
         assert (await desk.session.files.read("/a"))[1] == b"12345678"
         assert (await desk.session.call(edit_file, path="/a", old_text="8", new_text="890"))["size_bytes"] == 10
+
+
+@pytest.mark.spec("P22", "P25")
+async def test_what_would_be_too_large_is_refused_before_it_is_made() -> None:
+    async with session_of(session_file_system, *FILES) as session:
+        await session.files.write("/a", b"a" * 20_000)
+        tracemalloc.start()
+        try:
+            with pytest.raises(ToolError, match="at most 10,000,000 bytes") as refused:
+                await session.call(edit_file, path="/a", old_text="a", new_text="b" * 20_000, replace_all=True)
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+        assert refused.value.code == "too_large"
+        assert peak < 10_000_000, "of 400 MB that it would be"
+        await session.files.write("/large", b"ab " * 3_400_000)
+        with pytest.raises(ToolError, match="at most 10,000,000 bytes"):
+            await session.call(edit_file, path="/large", old_text="ab", new_text="cd")
+
+
+@pytest.mark.spec("P22")
+async def test_nothing_like_it_is_looked_for_in_what_is_large() -> None:
+    async with session_of(session_file_system, *FILES) as session:
+        await session.files.write("/a", b"ab " * 400_000)
+        with pytest.raises(ToolError, match="read the file, and copy the text exactly"):
+            await session.call(edit_file, path="/a", old_text="ab  ab", new_text="cd")

@@ -16,6 +16,10 @@ from capset.ext import Files, VersionMismatch
 _ATTEMPTS: Final = 100
 """How often an edit is made anew on what others wrote meanwhile. Each time one of them has got on."""
 _LISTED: Final = 10
+MOST_BYTES: Final = 10_000_000
+"""How long a file may be that is edited, before and after: a few letters, replaced everywhere, make any number."""
+_HINTED: Final = 1_000_000
+"""In how many characters something like the text is looked for, which takes many times their memory."""
 
 
 class EditedFile(TypedDict):
@@ -56,8 +60,11 @@ async def edit_file(
 
 
 async def _edit(files: Files, path: str, old: str, new: str, every: bool) -> EditedFile:
+    stat = await files.stat(path)
+    if stat is not None and stat.size_bytes > MOST_BYTES:
+        raise _too_large(stat.path, stat.size_bytes)
     stat, data = await files.read(path)
-    if len(data) > INLINE_BYTES:
+    if len(data) + len(new) > INLINE_BYTES or every:
         content, count = await asyncio.to_thread(replaced, stat.path, data, old, new, every)
     else:
         content, count = replaced(stat.path, data, old, new, every)
@@ -68,8 +75,9 @@ async def _edit(files: Files, path: str, old: str, new: str, every: bool) -> Edi
 def replaced(path: str, data: bytes, old: str, new: str, every: bool) -> tuple[bytes, int]:
     """Return what a file holds after the replacement, and how many there were.
 
-    Where every line ends in CRLF, so do those of both texts. Raises ``ToolError`` for what is no text, and for an old
-    text that is not there, or several times without ``every``: it says where, or where something like it is.
+    Where every line ends in CRLF, so do those of both texts. Raises ``ToolError`` for what is no text, for an old
+    text that is not there, or several times without ``every`` (it says where, or where something like it is), and for
+    what would be longer than ``MOST_BYTES``, which is said before it is made.
     """
     text = text_of(data)
     if text is None:
@@ -86,7 +94,19 @@ def replaced(path: str, data: bytes, old: str, new: str, every: bool) -> tuple[b
             "mean, or pass replace_all",
             code="text_ambiguous",
         )
-    return text.replace(old, new).encode(), text.count(old)
+    count = text.count(old)
+    size = len(data) + count * (len(new.encode()) - len(old.encode()))
+    if size > MOST_BYTES:
+        raise _too_large(path, size)
+    return text.replace(old, new).encode(), count
+
+
+def _too_large(path: str, size: int) -> ToolError:
+    return ToolError(
+        f"edit_file takes files of at most {MOST_BYTES:,} bytes, before and after; {path!r} would be one of {size:,}",
+        code="too_large",
+        status=413,
+    )
 
 
 def _crlf(text: str) -> str:
@@ -106,6 +126,8 @@ def _where(text: str, old: str) -> str:
 
 def _hint(text: str, old: str) -> str:
     """Return how to go on: where what only differs in white space or case stands, if there is such a place."""
+    if len(text) > _HINTED:
+        return "read the file, and copy the text exactly"
     for what, fold in (("white space", _bare), ("white space and case", _folded)):
         wanted, below = fold(old), fold(text)
         at = below.find(wanted) if wanted else -1
