@@ -16,7 +16,7 @@ unexport VIRTUAL_ENV
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve test fuzz check format bench examples docs conformance faults scale clean
+.PHONY: help setup demo serve test long check format bench examples docs conformance faults scale clean
 
 help: ## show this list
 	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 22
@@ -32,11 +32,11 @@ serve: $(SETUP) ## serve REST and MCP on this machine, without keys (PORT=8000)
 
 test: $(SETUP) ## run the tests, on all cores (ARGS="-k name" to choose)
 	@scripts/install_for_tests.sh
-	@$(BIN)/pytest -n auto --dist worksteal -m "not fuzz" $(ARGS)
+	@$(BIN)/pytest -n auto --dist worksteal -m "not long" $(ARGS)
 
-fuzz: $(SETUP) ## send generated requests to whole servers, by what the OpenAPI document says
+long: $(SETUP) ## run the tests that take long: generated requests at whole servers, and the like
 	@scripts/install_for_tests.sh
-	@$(BIN)/pytest -n auto -m fuzz $(ARGS)
+	@$(BIN)/pytest -n auto -m long $(ARGS)
 
 check: $(SETUP) ## lint, format, types, floors, module size, spec ids
 	@$(BIN)/ruff check

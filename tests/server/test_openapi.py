@@ -144,7 +144,7 @@ async def test_it_lists_the_capabilities_that_an_agent_can_be_given(document: di
     assert "soon" not in known
 
 
-@pytest.mark.fuzz
+@pytest.mark.long
 @pytest.mark.spec("P6", "P7", "P8", "P9", "P14", "P15")
 async def test_a_stranger_who_tries_everything_finds_what_was_described(tmp_path: Path) -> None:
     async with site(store=f"sqlite:///{tmp_path}/capset.db", generator=Parrot()) as here:
@@ -153,7 +153,7 @@ async def test_a_stranger_who_tries_everything_finds_what_was_described(tmp_path
     assert f"Selected: {described()}/{described()}" in said
 
 
-@pytest.mark.fuzz
+@pytest.mark.long
 @pytest.mark.spec("P8", "P9", "P11")
 async def test_and_within_a_session_too(tmp_path: Path) -> None:
     async with site(store=f"sqlite:///{tmp_path}/capset.db", generator=Parrot()) as here:
