@@ -30,7 +30,7 @@ from capset.kernel.observing import Observer
 from capset.kernel.serving import Serving
 from capset.kernel.slots import slot
 from capset.net.client import HttpClient
-from capset.net.media import codec_named, codec_of, every_codec, is_text, media_type_of
+from capset.net.media import codec_named, codec_of, decoded, every_codec, is_text, media_type_of
 from capset.net.resolving import Resolver, system_resolver
 from capset.net.response import HttpResponse
 
@@ -82,6 +82,7 @@ __all__ = [
     "VersionMismatch",
     "codec_named",
     "codec_of",
+    "decoded",
     "digested",
     "every_codec",
     "in_thread",

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from capset.net.media import codec_named, codec_of, every_codec, is_text, media_type_of
+from capset.net.media import codec_named, codec_of, decoded, every_codec, is_text, media_type_of
 
 
 @pytest.mark.spec("P27")
@@ -58,3 +58,15 @@ def test_texts(said: str) -> None:
 @pytest.mark.parametrize("said", ["image/png", "application/octet-stream", "text", "", "a/b/c", "application/pdf"])
 def test_no_texts(said: str) -> None:
     assert not is_text(media_type_of(said))
+
+
+@pytest.mark.spec("P27")
+@given(st.sampled_from(every_codec()), st.binary(max_size=300), st.integers(0, 70_000), st.booleans())
+def test_piece_by_piece_is_as_in_one(codec: str, data: bytes, before: int, is_cut: bool) -> None:
+    mark = b"\xff\xfe\0\0" if codec in ("utf-16", "utf-32") else b""  # without which these two are not asked for
+    whole = mark + b"  " * (before // 2 * 2) + data  # as long a letter as there is, so that the ends of pieces lie anywhere
+    taken = bytearray(whole)
+    assert decoded(taken, codec, is_cut=is_cut) == codecs.getincrementaldecoder(codec)("replace").decode(
+        whole, final=not is_cut
+    )
+    assert not taken

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections.abc import Iterator
 from functools import cache
@@ -14,6 +15,7 @@ _TEXT: Final = re.compile(
     r"|rtf|typescript|x-(?:httpd-php|latex|perl|python|ruby|sh|subrip|tex))"
 )
 _CHARSET: Final = re.compile(r';\s*charset\s*=\s*["\']?\s*([^\s;"\']{1,40})', re.IGNORECASE)
+_PIECE: Final = 65_536
 UTF_8: Final = "utf-8-sig"
 """The codec of UTF-8, with a byte order mark or without."""
 # The names that the Web knows (encoding.spec.whatwg.org), less what is no letter or digit in them; Latin 1 is
@@ -80,6 +82,21 @@ def codec_of(content_type: str, beginning: bytes = b"") -> str | None:
     if codec in ("utf-16", "utf-32") and not beginning.startswith((b"\xff\xfe", b"\xfe\xff", b"\0\0\xfe\xff")):
         return f"{codec}-le"
     return codec
+
+
+def decoded(data: bytearray, codec: str, *, is_cut: bool) -> str:
+    """Return the text of bytes, with U+FFFD for what does not fit; ``data`` is emptied on the way.
+
+    Piece by piece: one call for all of it would let no other thread run, for seconds where most of it does not fit.
+    ``is_cut`` is whether the bytes may end within a letter.
+    """
+    decoder, pieces = codecs.getincrementaldecoder(codec)("replace"), list[str]()
+    while data:
+        pieces.append(decoder.decode(bytes(data[:_PIECE])))
+        del data[:_PIECE]
+    if not is_cut:
+        pieces.append(decoder.decode(b"", final=True))
+    return "".join(pieces)
 
 
 def every_codec() -> tuple[str, ...]:

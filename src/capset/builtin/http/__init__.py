@@ -10,7 +10,7 @@ from typing_extensions import TypedDict
 
 from capset import Capability, Context, DefinitionError, tool
 from capset.builtin.http.content import content_of
-from capset.ext import HttpClient, Resolver, system_resolver
+from capset.ext import HttpClient, Resolver, in_thread, system_resolver
 
 if TYPE_CHECKING:
     import httpcore2
@@ -98,8 +98,9 @@ def http_over(
             kept: dict[str, str] = {}
             for name, value in response.headers:
                 kept[name] = f"{kept[name]}, {value}" if name in kept else value
-            content = content_of(read.data, response.header("content-type") or "", is_cut=read.cut is not None)
-            answer = HttpAnswer(status=response.status, headers=kept, body=content.body, truncated=read.cut is not None)
+            content_type, is_cut = response.header("content-type") or "", read.cut is not None
+            content = await in_thread(ctx, lambda: content_of(read.data, content_type, is_cut=is_cut))
+            answer = HttpAnswer(status=response.status, headers=kept, body=content.body, truncated=is_cut)
         if content.error is not None:
             answer["error"] = content.error
         return answer

@@ -11,7 +11,7 @@ from typing import Final
 from pydantic import JsonValue
 from pydantic_core import from_json
 
-from capset.ext import codec_of, is_text, media_type_of
+from capset.ext import codec_of, decoded, is_text, media_type_of
 
 _JSON: Final = re.compile(r"application/json|[^/]+/[^/]+\+json")
 _UNKNOWN: Final = frozenset({"", "application/octet-stream", "text/plain"})
@@ -45,8 +45,7 @@ def content_of(data: bytes, content_type: str, *, is_cut: bool) -> Content:
 
 def _text(data: bytes, media_type: str, content_type: str, *, is_cut: bool) -> str | None:
     if is_text(media_type):
-        decoder = codecs.getincrementaldecoder(codec_of(content_type, data[:4]) or _UTF_8)("replace")
-        return decoder.decode(data, final=not is_cut)  # a cut may go through a letter
+        return decoded(bytearray(data), codec_of(content_type, data[:4]) or _UTF_8, is_cut=is_cut)
     if media_type not in _UNKNOWN or b"\0" in data:
         return None
     try:
