@@ -50,7 +50,7 @@ def test_the_list(run: Run) -> None:
     assert all(set(item) <= keys and {"id", "name", "description", "status"} <= set(item) for item in listed["items"])
     assert [item["id"] for item in listed["items"]] == sorted(item["id"] for item in listed["items"])
     testing = run("list", "--category", "Testing", "--json").json
-    assert {item["id"] for item in testing["items"]} == {"noop", "test_math"}
+    assert {item["id"] for item in testing["items"]} == {"noop", "test_math", "test_weather"}
 
 
 def test_a_description(run: Run) -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from capset.definitions.files import MAX_LEVELS, MAX_PATH_BYTES, FileStat, normalise_path, parent_of
+from capset.definitions.files import MAX_LEVELS, MAX_PATH_BYTES, FileStat, normalise_path, parent_of, parents_of
 from capset.errors import FileError
 
 
@@ -74,6 +74,9 @@ def test_a_normalised_path_stays_inside_and_stays_itself(path: str) -> None:
     assert normalise_path(clean) == clean
     assert not {"", ".", ".."} & set(clean[1:].split("/")) or clean == "/"
     assert parent_of(clean) == "/" or clean.startswith(parent_of(clean) + "/")
+    above = [*parents_of(clean)]
+    assert above == ([] if parent_of(clean) == "/" else [parent_of(clean), *parents_of(parent_of(clean))])
+    assert "/" not in above
 
 
 def test_a_file_knows_its_name() -> None:

@@ -38,6 +38,7 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Instal
 BUILT_IN = {
     *("noop", "current_time", "test_math", "session_file_system", "stateless_todo_list"),
     *("memory", "memory:user", "syscall", "http", "web_fetch", "database", "files", "email"),
+    *("research", "sandbox", "test_weather"),
 }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -146,3 +146,9 @@ def normalise_path(path: str) -> str:
 def parent_of(path: str) -> str:
     """Return the directory that holds a normalised path; the root's is the root."""
     return path.rpartition("/")[0] or "/"
+
+
+def parents_of(path: str) -> Iterator[str]:
+    """Yield the directories that hold a normalised path, nearest first, without the root, which is always there."""
+    while (path := parent_of(path)) != "/":
+        yield path

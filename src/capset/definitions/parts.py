@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 from pydantic import BaseModel
 
 from capset.definitions.contents import ContextEntry, ContextFunction, ContextValue, checked_context
-from capset.definitions.files import normalise_path, parent_of
+from capset.definitions.files import normalise_path, parents_of
 from capset.definitions.hooks import Hooks, checked_hooks
 from capset.definitions.names import BLOCK, checked, checked_texts, mapped
 from capset.definitions.policies import Policy, distinct_policies
@@ -128,11 +128,9 @@ def _files(owner: str, files: Mapping[str, str | bytes]) -> Mapping[str, bytes]:
 def file_within_file(paths: Collection[str]) -> tuple[str, str] | None:
     """Return a path, and one below it, where both are among some normalised paths of files."""
     for path in paths:
-        above = parent_of(path)
-        while above != "/":
+        for above in parents_of(path):
             if above in paths:
                 return above, path
-            above = parent_of(above)
     return None
 
 

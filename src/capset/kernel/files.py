@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Final
 
 from capset.clock import iso
-from capset.definitions.files import FileStat, normalise_path, parent_of
+from capset.definitions.files import FileStat, normalise_path, parents_of
 from capset.errors import FileError
 from capset.kernel.world import World
 
@@ -28,7 +28,7 @@ class SessionFiles:
         self._session = session
         self._org = org
         self._mounts = mounts
-        self._folders = {folder for path in mounts for folder in _folders(path)}
+        self._folders = {folder for path in mounts for folder in ("/", *parents_of(path))}
 
     async def stat(self, path: str) -> FileStat | None:
         """Return what is at ``path``, or ``None``."""
@@ -59,7 +59,7 @@ class SessionFiles:
         place, now = normalise_path(path), iso(self._world.clock.time_ns())
         if place in self._folders:
             raise FileError(f"{place!r} is a directory")
-        self._refuse_mounted(place, *_folders(place))
+        self._refuse_mounted(place, *parents_of(place))
         files, quota = self._world.store.files, self._world.governance.file_quota
         return await files.write(self._session, place, content, org=self._org, now=now, version=version, quota=quota)
 
@@ -91,7 +91,7 @@ class SessionFiles:
         """
         place = normalise_path(path)
         if place != "/":
-            self._refuse_mounted(place, *_folders(place))
+            self._refuse_mounted(place, *parents_of(place))
             if place in self._folders:
                 raise FileError(f"{place!r} holds read-only files and cannot be deleted")
         return await self._world.store.files.delete(self._session, place, recursive=recursive, version=version)
@@ -102,7 +102,7 @@ class SessionFiles:
         What is mounted cannot be moved or replaced, nor a directory that holds it.
         """
         places = before, after = normalise_path(source), normalise_path(target)
-        self._refuse_mounted(*(one for place in places for one in (place, *_folders(place))))
+        self._refuse_mounted(*(one for place in places for one in (place, *parents_of(place))))
         if before in self._folders and before != "/":
             raise FileError(f"{before!r} holds read-only files and cannot be moved")
         if after in self._folders and before not in (after, "/"):
@@ -135,7 +135,7 @@ class SessionFiles:
 
     def _is_covered(self, place: str) -> bool:
         """Whether a mounted file stands where a path would need a directory."""
-        return any(folder in self._mounts for folder in _folders(place))
+        return any(folder in self._mounts for folder in parents_of(place))
 
     def _file(self, place: str, content: bytes) -> FileStat:
         return FileStat(place, False, len(content), 0, _NEVER, _NEVER, is_readonly=True)
@@ -144,12 +144,3 @@ class SessionFiles:
         for place in places:
             if place in self._mounts:
                 raise FileError(f"{place!r} is read-only: a capability brings it")
-
-
-def _folders(path: str) -> list[str]:
-    """Return the directories above a path, the root too."""
-    folders: list[str] = []
-    while path != "/":
-        path = parent_of(path)
-        folders.append(path)
-    return folders

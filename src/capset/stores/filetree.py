@@ -7,11 +7,11 @@ have come of what is there no more.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
-from capset.definitions.files import MAX_LEVELS, MAX_PATH_BYTES, FileQuota, FileStat, parent_of
+from capset.definitions.files import MAX_LEVELS, MAX_PATH_BYTES, FileQuota, FileStat, parents_of
 from capset.errors import FileError, VersionMismatch
 from capset.stores.base.files import STANDARD
 from capset.stores.fileroom import Growth, Usage, check_room
@@ -161,7 +161,7 @@ def delete(rows: Rows, path: str, *, recursive: bool, version: int | None = None
     if below and not recursive:
         raise FileError(f"the directory {path!r} is not empty; delete it with recursive=true")
     gone = [top, *below] if top else below
-    above = [node for parent in _parents(path) if (node := rows.get(parent))]
+    above = [node for parent in parents_of(path) if (node := rows.get(parent))]
     for node in (*above, *gone):
         _refuse_readonly("delete", path, node)
     rows.remove([node.stat.path for node in gone])
@@ -197,7 +197,7 @@ def move(
     if target == "/" or (old and (not overwrite or old.digest is None or top.digest is None)):
         raise _taken(target, is_file=bool(old and old.digest), both=bool(old and old.digest and top.digest))
     below = rows.descendants(source) if top.digest is None else ()
-    above = [node for parent in _parents(source) if (node := rows.get(parent))]
+    above = [node for parent in parents_of(source) if (node := rows.get(parent))]
     for node in (*above, top, *below):
         _refuse_readonly("move", source, node)
     if old:
@@ -224,7 +224,7 @@ def moved(node: Node, source: str, target: str, *, version: int, now: str) -> No
 def _missing_parents(rows: Rows, verb: str, path: str) -> Sequence[str]:
     """Return the directories that ``path`` needs and that are not there. Raises ``FileError`` where it cannot be."""
     missing: list[str] = []
-    for parent in _parents(path):
+    for parent in parents_of(path):
         node = rows.get(parent)
         if node is None:
             missing.append(parent)
@@ -253,12 +253,6 @@ def _refuse_unfit(source: str, target: str, path: str) -> None:
             f"cannot move {source!r} to {target!r}: {path!r} would be {size} bytes long and {levels} levels deep;"
             f" at most are {MAX_PATH_BYTES} and {MAX_LEVELS}"
         )
-
-
-def _parents(path: str) -> Iterator[str]:
-    """Yield the directories that hold a path, nearest first, without the root."""
-    while (path := parent_of(path)) != "/":
-        yield path
 
 
 def _check_version(path: str, node: Node | None, expected: int | None) -> None:
