@@ -64,7 +64,7 @@ def test_no_texts(said: str) -> None:
 @given(st.sampled_from(every_codec()), st.binary(max_size=300), st.integers(0, 70_000), st.booleans())
 def test_piece_by_piece_is_as_in_one(codec: str, data: bytes, before: int, is_cut: bool) -> None:
     mark = b"\xff\xfe\0\0" if codec in ("utf-16", "utf-32") else b""  # without which these two are not asked for
-    whole = mark + b"  " * (before // 2 * 2) + data  # as long a letter as there is, so that the ends of pieces lie anywhere
+    whole = mark + b"  " * (before // 2 * 2) + data
     taken = bytearray(whole)
     assert decoded(taken, codec, is_cut=is_cut) == codecs.getincrementaldecoder(codec)("replace").decode(
         whole, final=not is_cut
