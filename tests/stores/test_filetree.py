@@ -98,6 +98,24 @@ def test_nothing_readonly_is_moved_or_moved_to(readonly: str, source: str, targe
 
 
 @pytest.mark.spec("P25")
+@pytest.mark.parametrize(
+    ("source", "target", "message", "status"),
+    [
+        ("/a", "/a", r"^'/a' cannot be moved to itself; name another target$", 400),
+        ("/a/d", "/a/d", r"^'/a/d' cannot be moved to itself", 400),
+        ("/a", "/a/x", r"^cannot move '/a' to '/a/x', which is within it$", 400),
+        ("/no", "/no", r"^there is no file or directory '/no'$", 404),
+        ("/no", "/no/x", r"^there is no file or directory '/no'$", 404),
+    ],
+)
+def test_a_move_to_itself_or_within_says_what_is_wrong(source: str, target: str, message: str, status: int) -> None:
+    rows = tree(readonly="/a/b")
+    with pytest.raises(FileError, match=message) as refused:
+        filetree.move(rows, source, target, overwrite=True, now="later")
+    assert refused.value.status == status
+
+
+@pytest.mark.spec("P25")
 def test_a_refused_write_or_move_changes_nothing() -> None:
     rows, full = tree(readonly="/a/b"), FileQuota(session_files=2)
     with pytest.raises(QuotaExceeded):

@@ -104,8 +104,8 @@ class Files(Protocol):
         as for ``write``, that of the source.
 
         Raises ``FileError`` if there is nothing at ``source`` (404), something at ``target`` (409) unless both are
-        files and ``overwrite`` is true, for ``/``, for a target in the source itself, for what is read-only or holds
-        it, and for a path that would be too long or too deep.
+        files and ``overwrite`` is true, for ``/``, for a target that is the source or is in it, for what is read-only
+        or holds it, and for a path that would be too long or too deep.
         """
         ...
 

@@ -186,12 +186,14 @@ def move(
     """
     if source == "/":
         raise FileError("'/' cannot be moved")
-    if f"{target}/".startswith(f"{source}/"):
-        raise FileError(f"cannot move {source!r} to {target!r}, which is within it")
     top = rows.get(source)
     _check_version(source, top, version)
     if top is None:
         raise FileError(f"there is no file or directory {source!r}", status=404)
+    if source == target:
+        raise FileError(f"{source!r} cannot be moved to itself; name another target")
+    if target.startswith(f"{source}/"):
+        raise FileError(f"cannot move {source!r} to {target!r}, which is within it")
     missing = _missing_parents(rows, "move to", target)
     old = rows.get(target)
     if target == "/" or (old and (not overwrite or old.digest is None or top.digest is None)):

@@ -79,6 +79,21 @@ async def test_of_a_long_source_the_beginning_is_shown_and_all_is_found() -> Non
 
 
 @pytest.mark.spec("P18")
+async def test_that_a_source_broke_off_is_no_word_of_it() -> None:
+    async with study(page=answer(body=b"Tea is hot.", content_type="text/plain", content_length="5000")) as here:
+        broken = await here.fetch("/page")
+        assert (broken["content"], broken["truncated"], broken["is_whole"]) == ("Tea is hot.", True, False)
+        assert await here.search("arrive") == []
+        here.server.pages["/page"] = plain("Tea is hot.")
+        again = await here.fetch("/page")
+        assert (again["has_changed"], again["truncated"]) == (False, False)
+        here.server.pages["/page"] = answer(body=b" ", content_type="text/plain", content_length="5000")
+        with pytest.raises(ToolError, match="has no text in it") as refused:
+            await here.fetch("/page")
+        assert refused.value.code == "source_empty"
+
+
+@pytest.mark.spec("P18")
 async def test_of_a_source_that_is_too_long_as_much_is_kept_as_there_is_room_for() -> None:
     config = ResearchConfig(max_source_characters=5_000, max_characters=8_000)
     async with study(config, long=plain(LONG), longer=plain(LONG)) as here:

@@ -71,6 +71,8 @@ def test_nothing_but_the_piece_changes(before: str, old: str, after: str, new: s
         (b"one\r\ntwo\r\n", "one\ntwo", "1\n2\n3", b"1\r\n2\r\n3\r\n"),
         (b"one\r\ntwo\r\n", "one\r\ntwo", "1\r\n2", b"1\r\n2\r\n"),
         (b"one\r\ntwo", "two", "2\n3", b"one\r\n2\r\n3"),
+        (b"one\r\ntwo\r\n", "one\r\n", "1\n", b"1\ntwo\r\n"),
+        (b"one\r\ntwo\r\n", "one\r\ntwo\n", "1", b"1"),
         (b"one\r\ntwo\n", "two\n", "2\n3\n", b"one\r\n2\n3\n"),
         (b"one\ntwo\n", "two", "2\r\n3", b"one\n2\r\n3\n"),
         (b"a\rb", "b", "c\nd", b"a\rc\nd"),
@@ -78,6 +80,22 @@ def test_nothing_but_the_piece_changes(before: str, old: str, after: str, new: s
 )
 def test_the_line_ends_of_a_file_are_kept(data: bytes, old: str, new: str, expected: bytes) -> None:
     assert replaced("/a", data, old, new, False) == (expected, 1)
+
+
+@pytest.mark.spec("P22")
+async def test_line_ends_can_be_changed_and_a_change_of_nothing_is_refused() -> None:
+    async with session_of(session_file_system, *FILES) as session:
+        await session.files.write("/a", b"one\r\ntwo\r\n")
+        for old, new in (("one\n", "one\r\n"), ("one\r\ntwo\n", "one\r\ntwo\r\n"), ("\n", "\r\n")):
+            with pytest.raises(ToolError, match=r"all lines of '/a' end in CRLF: there is nothing to change") as same:
+                await session.call(edit_file, path="/a", old_text=old, new_text=new, replace_all=True)
+            assert same.value.code == "nothing_to_change"
+        assert (await session.files.read("/a"))[0].version == 1
+        edited = await session.call(edit_file, path="/a", old_text="\r\n", new_text="\n", replace_all=True)
+        assert (edited["replacements"], edited["version"]) == (2, 2)
+        assert (await session.files.read("/a"))[1] == b"one\ntwo\n"
+        await session.call(edit_file, path="/a", old_text="\n", new_text="\r\n", replace_all=True)
+        assert (await session.files.read("/a"))[1] == b"one\r\ntwo\r\n"
 
 
 @pytest.mark.spec("P22")

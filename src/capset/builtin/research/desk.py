@@ -15,6 +15,7 @@ from capset.builtin.research.keeping import MAX_TITLE, Note, ResearchConfig, Sou
 from capset.builtin.research.passages import clean, heading_of, passages_of
 from capset.builtin.research.shapes import Gathered, Hit, Noted, Report
 from capset.builtin.web_fetch import WebFetch, WebPage
+from capset.builtin.web_fetch.page import own_text_of
 
 _AT_ONCE: Final = 50
 _SPARE: Final = 50
@@ -218,7 +219,7 @@ def _text_of(page: WebPage) -> str:
     if "content" not in page:
         why = page.get("error", "there is no content")
         raise ToolError(f"{url} has no text, and it was not kept: {why}", code="source_not_text")
-    text = clean(page["content"])
+    text = clean(own_text_of(page))
     if not text:
         raise ToolError(f"{url} has no text in it, and it was not kept", code="source_empty")
     return text

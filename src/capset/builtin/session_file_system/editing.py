@@ -75,16 +75,23 @@ async def _edit(files: Files, path: str, old: str, new: str, every: bool) -> Edi
 def replaced(path: str, data: bytes, old: str, new: str, every: bool) -> tuple[bytes, int]:
     """Return what a file holds after the replacement, and how many there were.
 
-    Where every line ends in CRLF, so do those of both texts. Raises ``ToolError`` for what is no text, for an old
-    text that is not there, or several times without ``every`` (it says where, or where something like it is), and for
-    what would be longer than ``MOST_BYTES``, which is said before it is made.
+    Where every line ends in CRLF, so do those of both texts, unless only the old text spells CRLF: that makes LF of
+    them. Raises ``ToolError`` for what is no text, for texts that are the same then, for an old text that is not
+    there, or several times without ``every`` (it says where, or where something like it is), and for what would be
+    longer than ``MOST_BYTES``, which is said before it is made.
     """
     text = text_of(data)
     if text is None:
         raise ToolError(f"{path!r} is not UTF-8 text; write_file can replace all of it", code="not_text")
     feeds = text.count("\n")
-    if feeds and text.count("\r\n") == feeds:
+    if feeds and text.count("\r\n") == feeds and not _makes_lf(old, new):
         old, new = _crlf(old), _crlf(new)
+        if old == new:
+            raise ToolError(
+                f"old_text and new_text differ only in their line ends, and all lines of {path!r} end in CRLF: there "
+                "is nothing to change; to make LF of them, give old_text with CRLF and new_text with LF alone",
+                code="nothing_to_change",
+            )
     first = text.find(old)
     if first < 0:
         raise ToolError(f"{path!r} does not hold old_text; {_hint(text, old)}", code="text_not_found")
@@ -107,6 +114,10 @@ def _too_large(path: str, size: int) -> ToolError:
         code="too_large",
         status=413,
     )
+
+
+def _makes_lf(old: str, new: str) -> bool:
+    return "\r\n" in old and "\n" in new and "\r\n" not in new
 
 
 def _crlf(text: str) -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Final, Literal, NotRequired
 
 from pydantic import Field
 from typing_extensions import TypedDict
 
+from capset.builtin.web_fetch.converting import CUT
 from capset.builtin.web_fetch.reading import Cut
 
 Format = Literal["markdown", "text", "raw"]
@@ -17,6 +19,9 @@ _SUFFIXES: Final[dict[Cut, str]] = {
     "broken": "[..more content did not arrive...]",
     "coding": "[..more content could not be decoded...]",
 }
+_ANY_SUFFIX: Final = "|".join(re.escape(one).replace(r"\{limit\}", "[0-9]+") for one in _SUFFIXES.values())
+_ENDING: Final = re.compile(rf"(?:{_ANY_SUFFIX})\Z")
+_LONGEST: Final = 100
 
 
 class WebPage(TypedDict):
@@ -40,3 +45,13 @@ class WebPage(TypedDict):
 def suffix_of(cut: Cut | None, limit: int) -> str:
     """Return what stands behind a content that ends too early, and nothing behind one that is whole."""
     return "" if cut is None else _SUFFIXES[cut].format(limit=limit)
+
+
+def own_text_of(page: WebPage) -> str:
+    """Return a page's content without the words behind it that say why it ends too early."""
+    text = page.get("content", "")
+    if not page["truncated"]:
+        return text
+    if found := _ENDING.search(text, max(len(text) - _LONGEST, 0)):
+        text = text[: found.start()]
+    return "" if text == CUT.lstrip() else text.removesuffix(CUT)

@@ -228,6 +228,8 @@ async def what_cannot_be_moved_stays(make: Make) -> None:
         before = await store.files.list(_SESSION, "/", recursive=True)
         refused = [
             ("/missing", "/new", False, 404),
+            ("/missing", "/missing", False, 404),
+            ("/missing", "/missing/x", False, 404),
             ("/d", "/e", True, 409),
             ("/d", "/g", True, 409),
             ("/g", "/d", True, 409),
