@@ -16,9 +16,9 @@ inside: list[int] = []
 
 
 @tool(effect="read")
-async def dig(ctx: Context, seconds: float = 0.01, at_once: int = 2) -> int:
+async def dig(ctx: Context, seconds: float = 0.01, at_once: int = 2, what: str = "digging") -> int:
     """Dig, and tell how many did at the same time."""
-    async with slot(ctx, "digging", at_once=at_once):
+    async with slot(ctx, what, at_once=at_once):
         inside.append(1)
         try:
             await asyncio.sleep(seconds)
@@ -51,3 +51,14 @@ async def test_it_takes_a_context_of_the_kernels_and_a_number_that_lets_somebody
     async with desk(dig) as opened:
         result = await opened.session.try_call(dig, at_once=0)
     assert not result.success
+
+
+async def test_the_number_is_the_same_for_all_who_share_the_places() -> None:
+    async with desk(dig) as opened:
+        long = asyncio.create_task(opened.session.call(dig, seconds=0.2, at_once=1))
+        await asyncio.sleep(0.05)
+        other = await opened.session.try_call(dig, at_once=2)
+        assert await opened.session.call(dig, at_once=2, what="filling in") == 2
+        assert await long == 1
+        assert await opened.session.call(dig, at_once=1) == 1
+    assert not other.success

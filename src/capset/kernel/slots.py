@@ -17,14 +17,16 @@ async def slot(ctx: Context, what: str, *, at_once: int) -> AsyncGenerator[None]
 
     ``what`` names the thing, the same for all who share its places; ``at_once`` is the same for all of them too. Who
     waits does so within its own call's time. Definitions hold no state, so that it is the kernel that counts.
-    Raises ``DefinitionError`` for a context that is not the kernel's, and for an ``at_once`` below 1.
+    Raises ``DefinitionError`` for a context that is not the kernel's, and for an ``at_once`` below 1 or other than
+    this kernel was told before.
     """
     if not isinstance(ctx, CallContext):
         raise DefinitionError(f"slot takes the Context that a handler is given; got {ctx!r:.80}")
     if at_once < 1:
         raise DefinitionError(f"at_once must be 1 or more; got {at_once!r}")
     slots = ctx.origin.place.world.slots
-    if (what, at_once) not in slots:
-        slots[what, at_once] = Semaphore(at_once)
-    async with slots[what, at_once]:
+    told, turns = slots.setdefault(what, (at_once, Semaphore(at_once)))
+    if told != at_once:
+        raise DefinitionError(f"at_once of {what!r} is {told} for all who share it; got {at_once}")
+    async with turns:
         yield

@@ -94,8 +94,8 @@ class World:
         self.redactor = redactor_of(governance.redact)
         self._hmac = hmac.new(digest_key, digestmod="sha256")
         self.threads = Threads()
-        self.slots: dict[tuple[str, int], asyncio.Semaphore] = {}
-        """Of what calls do a few at a time (``kernel.slots``)."""
+        self.slots: dict[str, tuple[int, asyncio.Semaphore]] = {}
+        """Of what calls do a few at a time, how many, and their turns (``kernel.slots``)."""
         self.observers = observers
         """Who is told of every call."""
         self.calls = 0

@@ -12,6 +12,7 @@ from typing import Any
 
 from capset import Session
 from capset.builtin.sandbox import ExecutionResult, SandboxConfig, sandbox
+from capset.stores.base import Store
 from capset.testing import Desk, session_for
 
 (execute_code,) = sandbox.every_tool
@@ -19,7 +20,9 @@ ALL = ("sandbox:execute", "session_files:read", "session_files:write")
 
 
 @asynccontextmanager
-async def box(*, permissions: Iterable[str] = ALL, store: str = "memory://", **config: Any) -> AsyncGenerator[Desk]:
+async def box(
+    *, permissions: Iterable[str] = ALL, store: str | Store = "memory://", **config: Any
+) -> AsyncGenerator[Desk]:
     """Open a session of an agent with a sandbox of these limits; of 20 s, which no test of anything else needs."""
     limits = SandboxConfig(**{"seconds": 20, **config})
     async with session_for(sandbox, permissions=permissions, config=limits, store=store) as desk:

@@ -51,6 +51,18 @@ async def test_an_error_of_the_code_is_a_result_with_places_in_the_code_alone() 
 
 
 @pytest.mark.spec("P18")
+@pytest.mark.parametrize(
+    "words",
+    ["TimeoutError('feed time limit exceeded: 9s > 1s')", "MemoryError('the worker exceeded its memory limit')"],
+)
+async def test_the_words_of_a_limit_that_was_not_hit_are_an_error_like_any_other(words: str) -> None:
+    async with box() as desk:
+        result = await run(desk.session, "python", f"open('/f', 'w').write('1')\nraise {words}")
+    assert (result["exit_code"], result["stopped"], result["files"]["created"]) == (1, None, ["/f"])
+    assert "limit" in str(result["error"])
+
+
+@pytest.mark.spec("P18")
 async def test_nothing_of_a_run_is_there_in_the_next() -> None:
     async with box() as desk:
         await run(

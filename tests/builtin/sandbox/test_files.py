@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
 from pathlib import PurePosixPath
 
 import pytest
 
 from capset import Agent, Capability, Kernel, Principal, ToolError
 from capset.builtin.sandbox import sandbox
-from tests.builtin.sandbox.support import ALL, box, execute_code, run, running, texts, until
+from tests.builtin.sandbox.support import ALL, box, execute_code, run, texts
+from tests.builtin.session_file_system.support import MeddledStore
 
 WORK = {
     "python": """
@@ -81,20 +80,22 @@ async def test_directories_go_and_give_way_to_files(language: str, code: str) ->
 @pytest.mark.spec("P18")
 @pytest.mark.parametrize("changed", ["write", "delete", "create"])
 async def test_what_somebody_else_changed_meanwhile_stays_theirs(changed: str) -> None:
-    async with box() as desk:
+    store = MeddledStore()
+    async with box(store=store) as desk:
         files = desk.session.files
         await files.write("/shared", b"before")
         await files.write("/mine", b"before")
-        code = "import time\ntime.sleep(1)\nfor p in ('/shared', '/mine', '/fresh'): open(p, 'w').write('code')"
-        work = asyncio.create_task(run(desk.session, "python", code))
-        await until(lambda: running(os.getpid()))  # so that it has seen the files
-        if changed == "write":
-            await files.write("/shared", b"theirs")
-        elif changed == "delete":
-            await files.delete("/shared")
-        else:
-            await files.write("/fresh", b"theirs")
-        result = await work
+
+        async def meddle() -> None:
+            del store.meddling.before["write"]
+            if changed == "delete":
+                await files.delete("/shared")
+            else:
+                await files.write("/shared" if changed == "write" else "/fresh", b"theirs")
+
+        store.meddling.before["write"] = meddle  # the first of what is written back, so that the run is over
+        code = "for p in ('/shared', '/mine', '/fresh'): open(p, 'w').write('code')"
+        result = await run(desk.session, "python", code)
         (left,) = result["files"]["not_kept"]
         assert left["path"] == ("/fresh" if changed == "create" else "/shared")
         assert "changed meanwhile" in left["reason"]
@@ -105,14 +106,44 @@ async def test_what_somebody_else_changed_meanwhile_stays_theirs(changed: str) -
 
 @pytest.mark.spec("P18")
 async def test_a_file_that_was_changed_is_not_deleted_either() -> None:
-    async with box() as desk:
+    store = MeddledStore()
+    async with box(store=store) as desk:
         await desk.session.files.write("/shared", b"before")
-        work = asyncio.create_task(run(desk.session, "bash", "sleep 1; rm /shared"))
-        await until(lambda: running(os.getpid()))  # so that it has seen the files
-        await desk.session.files.write("/shared", b"theirs")
-        result = await work
+        store.meddling.before["delete"] = lambda: desk.session.files.write("/shared", b"theirs")
+        result = await run(desk.session, "bash", "rm /shared")
         assert await texts(desk.session) == {"/shared": "theirs"}
     assert [one["path"] for one in result["files"]["not_kept"]] == ["/shared"]
+
+
+@pytest.mark.spec("P18")
+async def test_what_grows_while_it_is_read_is_held_to_the_limits_and_what_goes_is_not_there() -> None:
+    store = MeddledStore()
+    async with box(store=store, max_bytes=1_000) as desk:
+        files = desk.session.files
+        for path in ("/a", "/b", "/gone"):
+            await files.write(path, b"x" * 300)
+        store.meddling.before["read_many"] = lambda: files.write("/a", b"x" * 701)
+        grown = await desk.session.try_call(execute_code, language="bash", code="rm /a")
+        assert isinstance(grown.error, ToolError)
+        assert grown.error.code == "too_many_files"
+        assert "3 with 1,301 bytes" in grown.error.message
+        await files.write("/a", b"x")
+        store.meddling.before["read_many"] = lambda: files.write("/a", b"x" * 400)
+        assert (await run(desk.session, "bash", "cat /a | wc -c"))["stdout"].strip() == "400"
+        store.meddling.before["read_many"] = lambda: files.delete("/gone")
+        assert (await run(desk.session, "bash", "ls /gone || echo none"))["stdout"] == "none\n"
+
+
+@pytest.mark.spec("P18")
+async def test_all_that_a_run_may_have_by_default_is_read_at_one_moment() -> None:
+    store = MeddledStore()
+    async with box(store=store, max_files=1_001) as desk:
+        for number in range(1_001):
+            await desk.session.files.write(f"/{number}", b"%d" % number)
+        before = store.meddling.asked.copy()
+        result = await run(desk.session, "bash", "ls / | grep -c '^[0-9]'; cat /1000")
+        assert result["stdout"] == "1001\n1000"
+        assert store.meddling.asked - before == {"list": 1, "read_many": 2}
 
 
 @pytest.mark.spec("P18", "G10", "T28")
@@ -133,6 +164,8 @@ async def test_running_code_is_no_way_around_the_permissions_of_files(language: 
                 assert changed["files"]["kept"] is ("session_files:write" in held)
                 assert [one["path"] for one in changed["files"]["not_kept"]] == ["/secret"]
                 assert (await again.files.read("/secret"))[1] == b"hush"
+                if held == ["session_files:write"]:
+                    assert "without the permission session_files:read" in changed["files"]["not_kept"][0]["reason"]
 
 
 @pytest.mark.spec("P18", "P25")
@@ -187,6 +220,19 @@ async def test_files_where_a_system_has_directories_are_no_obstacle(language: st
         assert await texts(desk.session) == {**there, "/new": "1"}
     assert result["files"]["created"] == ["/new"]
     assert [one["path"] for one in result["files"]["not_shown"]] == ([] if language == "python" else ["/home", "/tmp"])
+
+
+@pytest.mark.spec("P18")
+async def test_a_file_that_bash_was_not_shown_is_not_replaced() -> None:
+    async with box() as desk:
+        for path in ("/home", "/tmp"):
+            await desk.session.files.write(path, b"theirs")
+        result = await run(desk.session, "bash", "rm -rf /home /tmp; echo x > /home; echo x > /tmp; printf 1 > /new")
+        assert await texts(desk.session) == {"/home": "theirs", "/tmp": "theirs", "/new": "1"}
+    assert (result["files"]["created"], result["files"]["updated"]) == (["/new"], [])
+    assert [one["path"] for one in result["files"]["not_shown"]] == ["/home", "/tmp"]
+    assert [one["path"] for one in result["files"]["not_kept"]] == ["/home", "/tmp"]
+    assert all("was not shown" in one["reason"] for one in result["files"]["not_kept"])
 
 
 @pytest.mark.spec("P18")

@@ -53,7 +53,7 @@ async def test_the_time_of_the_call_is_the_end_of_the_run_too(language: str) -> 
         assert (await run(desk.session, language, "1" if language == "python" else ":"))["exit_code"] == 0
 
 
-@pytest.mark.spec("P18", "T31")
+@pytest.mark.spec("P18", "T29")
 async def test_an_interpreter_that_dies_is_a_crash_and_nothing_is_kept() -> None:
     async with box(seconds=10) as desk:
         busy = "open('/f', 'w').write('x')\nwhile True: pass"  # what sleeps would be missed only when it wakes up
@@ -152,6 +152,23 @@ async def test_a_child_that_lies_is_ended_and_nothing_is_kept(
         assert (result["stopped"], result["exit_code"], result["files"]["kept"]) == ("crash", None, False)
         assert list(await texts(desk.session)) == ["/kept"]
     assert not running(os.getpid())
+
+
+@pytest.mark.spec("P18")
+async def test_what_a_child_was_not_shown_is_not_deleted_either(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = """ENDING.replace(b'"deleted": []', b'"deleted": ["/a", "/b"]')"""
+    told += """.replace(b'"not_shown": {}', b'"not_shown": {"/a": "no"}')"""
+    (tmp_path / "other.py").write_text(f"{LIAR}say(b'S', b''); say(b'X', b''); say(b'D', {told})")
+    monkeypatch.setattr(process, "_CHILD", str(tmp_path / "other.py"))
+    async with box() as desk:
+        for path in ("/a", "/b"):
+            await desk.session.files.write(path, b"1")
+        result = await run(desk.session, "bash", ":")
+        assert list(await texts(desk.session)) == ["/a"]
+    assert result["files"]["deleted"] == ["/b"]
+    assert [one["path"] for one in result["files"]["not_kept"]] == ["/a"]
 
 
 async def test_another_child_that_says_what_a_child_says_is_understood(

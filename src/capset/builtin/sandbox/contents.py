@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
@@ -12,11 +12,16 @@ from capset.builtin.sandbox.child.running import folders_of
 from capset.builtin.sandbox.config import SandboxConfig
 from capset.builtin.sandbox.process import Outcome
 from capset.builtin.sandbox.results import FileChanges, Left
-from capset.ext import FileError, normalise_path
+from capset.ext import FileError, FileStat, normalise_path
 
 _READ: Final = "session_files:read"
 _WRITE: Final = "session_files:write"
 _CONFLICT: Final = "it was changed meanwhile, and stays as it is now"
+_UNREAD: Final = f"there is a file already, which is not replaced without the permission {_READ}"
+_NOT_SHOWN: Final = "the code was not shown the file that is there, which stays as it is"
+_BATCH_BYTES: Final = 16 << 20
+"""How much is read at one moment: all that a run may have by default. A larger file is read alone."""
+_BATCH_FILES: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,16 +45,12 @@ async def gathered(ctx: Context, config: SandboxConfig) -> Contents:
     _check(len(stats), size, config)
     files: dict[str, bytes] = {}
     versions: dict[str, int] = {}
-    for one in stats:
-        try:
-            stat, content = await ctx.files.read(one.path)
-        except FileError as error:
-            if error.status == 404:
-                continue  # it has gone since
-            raise
-        files[stat.path], versions[stat.path] = content, stat.version
-        size += len(content) - one.size_bytes
-        _check(len(files), size, config)
+    for batch in _batched(stats):
+        for stat, content in await ctx.files.read_many([one.path for one in batch]):  # without what has gone since
+            files[stat.path], versions[stat.path] = content, stat.version
+            size += stat.size_bytes
+        size -= sum(one.size_bytes for one in batch)
+        _check(len(stats), size, config)
     return Contents(files, versions, shown=True)
 
 
@@ -72,15 +73,19 @@ async def committed(ctx: Context, contents: Contents, outcome: Outcome) -> FileC
         changes["not_kept"] += _listed(dict.fromkeys([*outcome.files, *deleted], reason))
         return changes
     changes["kept"] = True
+    hidden = ending["not_shown"].keys() & {*outcome.files, *deleted}
+    changes["not_kept"] += _listed(dict.fromkeys(hidden, _NOT_SHOWN))
     # What goes makes room, and perhaps a place: for a directory where a file was, or a file where a directory was.
     for path in deleted:
-        await _deleted(ctx, path, contents.versions[path], changes)
+        if path not in hidden:
+            await _deleted(ctx, path, contents.versions[path], changes)
     folders = {folder for path in contents.files for folder in folders_of(path)}
     for path in filter(folders.__contains__, ending["removed"]):
         with suppress(FileError):  # it is not empty: somebody else has put something there
             await ctx.files.delete(path)
     for path, content in outcome.files.items():
-        await _written(ctx, path, content, contents.versions.get(path, 0), changes)
+        if path not in hidden:
+            await _written(ctx, path, content, contents, changes)
     return changes
 
 
@@ -88,22 +93,38 @@ async def _deleted(ctx: Context, path: str, version: int, changes: FileChanges) 
     try:
         await ctx.files.delete(path, version=version)
     except FileError as error:
-        changes["not_kept"].append(Left(path=path, reason=_why(error)))
+        changes["not_kept"].append(Left(path=path, reason=_why(error, _CONFLICT)))
     else:
         changes["deleted"].append(path)
 
 
-async def _written(ctx: Context, path: str, content: bytes, version: int, changes: FileChanges) -> None:
+async def _written(ctx: Context, path: str, content: bytes, contents: Contents, changes: FileChanges) -> None:
+    version = contents.versions.get(path, 0)
     try:
         stat, is_new = await ctx.files.write(normalise_path(path), content, version=version)
     except FileError as error:
-        changes["not_kept"].append(Left(path=path, reason=_why(error)))
+        conflict = _CONFLICT if contents.shown else _UNREAD
+        changes["not_kept"].append(Left(path=path, reason=_why(error, conflict)))
     else:
         changes["created" if is_new else "updated"].append(stat.path)
 
 
-def _why(error: FileError) -> str:
-    return _CONFLICT if error.code == "version_mismatch" else error.message
+def _why(error: FileError, conflict: str) -> str:
+    return conflict if error.code == "version_mismatch" else error.message
+
+
+def _batched(stats: Iterable[FileStat]) -> Iterator[list[FileStat]]:
+    """Yield files as many at once as are read at one moment, and one at least."""
+    batch: list[FileStat] = []
+    size = 0
+    for stat in stats:
+        if batch and (size + stat.size_bytes > _BATCH_BYTES or len(batch) == _BATCH_FILES):
+            yield batch
+            batch, size = [], 0
+        batch.append(stat)
+        size += stat.size_bytes
+    if batch:
+        yield batch
 
 
 def _check(count: int, size: int, config: SandboxConfig) -> None:

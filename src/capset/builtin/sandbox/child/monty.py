@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Callable
 from pathlib import PurePosixPath
+from time import monotonic
 from typing import Any, Final, Literal
 
 from pydantic_monty import (
@@ -25,8 +26,10 @@ from capset.builtin.sandbox.child.tree import Tree, TreeFull
 _SUSPENSIONS: Final = 1 << 40
 """How often the code may ask for a file or the time; what bounds it is the time that it has."""
 _ENTROPY: Final = 1 << 20
-_TIME: Final = ("TimeoutError: feed time limit exceeded", "TimeoutError: sleep limit exceeded")
-_MEMORY: Final = ("MemoryError: memory limit exceeded", "MemoryError: the worker exceeded its memory limit")
+_TIME: Final = "TimeoutError: feed time limit exceeded"
+_GONE: Final = "MemoryError: the worker exceeded its memory limit"
+_SLEEP: Final = "TimeoutError: sleep limit exceeded"
+_MEMORY: Final = "MemoryError: memory limit exceeded"
 
 
 class TreeAccess(AbstractOS):
@@ -131,7 +134,7 @@ class TreeAccess(AbstractOS):
 def run_python(code: str, tree: Tree, limits: Limits, printer: Printer) -> Ended:
     """Run code and return how it ended; ``value`` is the ``repr`` of what its last line is, if that is not ``None``."""
     access = TreeAccess(tree)
-    is_gone = False
+    is_gone, began = False, 0.0
     seconds = limits["seconds"]
     try:
         with (
@@ -153,13 +156,16 @@ def run_python(code: str, tree: Tree, limits: Limits, printer: Printer) -> Ended
                     os.kill(worker, signal.SIGKILL)  # it would print on until its time is up
 
             printer.start()
+            began = monotonic()
             try:
                 value: Any = session.feed_run(code, print_callback=printed, os=access, cwd="/")
             finally:
                 is_gone = session.worker_pid is None
                 printer.end()
     except (MontyRuntimeError, MontySyntaxError) as error:
-        stopped = _limit(access, printer, str(error)) or ("crash" if is_gone else None)
+        is_late = began > 0 and monotonic() - began >= seconds
+        named = _named(str(error), is_late=is_late, is_gone=is_gone)
+        stopped = _limit(access, printer, named) or ("crash" if is_gone else None)
         return Ended(1, error=error.display(), stopped=stopped)
     except MontyCrashedError as error:
         stopped = _limit(access, printer) or ("time" if error.timed_out else "crash")
@@ -167,15 +173,23 @@ def run_python(code: str, tree: Tree, limits: Limits, printer: Printer) -> Ended
     return Ended(0, value=None if value is None else _shown(value), stopped=_limit(access, printer))
 
 
-def _limit(access: TreeAccess, printer: Printer, words: str = "") -> Stopped | None:
-    """Return the limit that was hit. An exception that stands for one begins with the interpreter's own words."""
+def _limit(access: TreeAccess, printer: Printer, named: Stopped | None = None) -> Stopped | None:
+    """Return the limit that was hit; ``named`` is what the interpreter says."""
     if printer.is_over:
         return "output"
-    if words.startswith(_TIME):
+    return named or ("files" if access.is_full else None)
+
+
+def _named(words: str, *, is_late: bool, is_gone: bool) -> Stopped | None:
+    """Return the limit that an exception stands for: it begins with the interpreter's own words.
+
+    Code can raise one with the same words, and Monty has no means to tell them apart. So the time must be up, and the
+    interpreter gone, where the words say so. A sleep that would be too long, and a value that would be too large, are
+    refused before they begin and leave no other trace: code that says this of itself loses its own changes, no more.
+    """
+    if words.startswith(_SLEEP) or (is_late and words.startswith(_TIME)):
         return "time"
-    if words.startswith(_MEMORY):
-        return "memory"
-    return "files" if access.is_full else None
+    return "memory" if words.startswith(_MEMORY) or (is_gone and words.startswith(_GONE)) else None
 
 
 def _shown(value: object) -> str:
