@@ -116,6 +116,24 @@ async def test_a_file_that_was_changed_is_not_deleted_either() -> None:
 
 
 @pytest.mark.spec("P18")
+async def test_where_a_directory_was_nobody_elses_file_is_deleted() -> None:
+    store = MeddledStore()
+    async with box(store=store) as desk:
+        files = desk.session.files
+        await files.write("/d/a.txt", b"before")
+
+        async def meddle() -> None:
+            del store.meddling.before["delete"]
+            await files.move("/d", "/old")
+            await files.write("/d", b"theirs")
+
+        store.meddling.before["delete"] = meddle
+        result = await run(desk.session, "bash", "rm -r /d")
+        assert await texts(desk.session) == {"/old/a.txt": "before", "/d": "theirs"}
+    assert result["files"]["deleted"] == []
+
+
+@pytest.mark.spec("P18")
 async def test_what_grows_while_it_is_read_is_held_to_the_limits_and_what_goes_is_not_there() -> None:
     store = MeddledStore()
     async with box(store=store, max_bytes=1_000) as desk:

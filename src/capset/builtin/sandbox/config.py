@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from pydantic import BaseModel, ConfigDict, Field
 
 from capset.builtin.sandbox.child.frames import Limits
 
-_MIB = 1 << 20
+_MIB: Final = 1 << 20
+MAX_SECONDS: Final = 300
 
 
 class SandboxConfig(BaseModel):
@@ -14,7 +17,9 @@ class SandboxConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    seconds: float = Field(default=10.0, ge=0.1, le=300, description="How long the code may run, sleeping included.")
+    seconds: float = Field(
+        default=10.0, ge=0.1, le=MAX_SECONDS, description="How long the code may run, sleeping included."
+    )
     memory_bytes: int = Field(
         default=128 * _MIB,
         ge=16 * _MIB,

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from capset import Context, ToolError
-from capset.builtin.sandbox.child.running import folders_of
 from capset.builtin.sandbox.config import SandboxConfig
 from capset.builtin.sandbox.process import Outcome
 from capset.builtin.sandbox.results import FileChanges, Left
@@ -26,10 +25,14 @@ _BATCH_FILES: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What a run may see: the content and the version of each file. ``shown`` is whether it may see any."""
+    """What a run may see: the content and the version of each file, and the version of each directory.
+
+    ``shown`` is whether it may see any.
+    """
 
     files: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
     versions: Mapping[str, int] = field(default_factory=dict[str, int])
+    folders: Mapping[str, int] = field(default_factory=dict[str, int])
     shown: bool = False
 
 
@@ -40,7 +43,9 @@ async def gathered(ctx: Context, config: SandboxConfig) -> Contents:
     """
     if _READ not in ctx.principal.permissions:
         return Contents()
-    stats = [one for one in await ctx.files.list(recursive=True) if not one.is_directory]
+    listed = await ctx.files.list(recursive=True)
+    folders = {one.path: one.version for one in listed if one.is_directory}
+    stats = [one for one in listed if not one.is_directory]
     size = sum(one.size_bytes for one in stats)
     _check(len(stats), size, config)
     files: dict[str, bytes] = {}
@@ -51,7 +56,7 @@ async def gathered(ctx: Context, config: SandboxConfig) -> Contents:
             size += stat.size_bytes
         size -= sum(one.size_bytes for one in batch)
         _check(len(stats), size, config)
-    return Contents(files, versions, shown=True)
+    return Contents(files, versions, folders, shown=True)
 
 
 async def committed(ctx: Context, contents: Contents, outcome: Outcome) -> FileChanges:
@@ -79,10 +84,9 @@ async def committed(ctx: Context, contents: Contents, outcome: Outcome) -> FileC
     for path in deleted:
         if path not in hidden:
             await _deleted(ctx, path, contents.versions[path], changes)
-    folders = {folder for path in contents.files for folder in folders_of(path)}
-    for path in filter(folders.__contains__, ending["removed"]):
-        with suppress(FileError):  # it is not empty: somebody else has put something there
-            await ctx.files.delete(path)
+    for path in filter(contents.folders.__contains__, ending["removed"]):
+        with suppress(FileError):  # it is not empty, or another one: somebody else has put something there
+            await ctx.files.delete(path, version=contents.folders[path])
     for path, content in outcome.files.items():
         if path not in hidden:
             await _written(ctx, path, content, contents, changes)

@@ -14,7 +14,7 @@ from pydantic import Field
 
 from capset import Context, Tool, ToolError, tool
 from capset.builtin.sandbox.child.frames import Order
-from capset.builtin.sandbox.config import SandboxConfig
+from capset.builtin.sandbox.config import MAX_SECONDS, SandboxConfig
 from capset.builtin.sandbox.contents import Contents, committed, gathered
 from capset.builtin.sandbox.process import Outcome, Run
 from capset.builtin.sandbox.results import ExecutionResult, FileChanges, Language
@@ -22,6 +22,8 @@ from capset.ext import digested, in_thread, slot
 
 MAX_CODE: Final = 1 << 18
 """Characters of code that one run takes."""
+_SECONDS: Final = MAX_SECONDS + 60
+"""How long a call may take, waiting for others that run code included."""
 _PACKAGES: Final = {"python": "pydantic_monty", "bash": "bashkit"}
 _log = logging.getLogger("capset.builtin.sandbox")
 
@@ -29,7 +31,7 @@ _log = logging.getLogger("capset.builtin.sandbox")
 def execute_tool(config: Callable[[Context], SandboxConfig]) -> Tool[..., Any]:
     """Return the tool that runs code within the limits of a call's config."""
 
-    @tool(effect="destructive", permissions={"sandbox:execute"})
+    @tool(effect="destructive", permissions={"sandbox:execute"}, timeout=_SECONDS)
     async def execute_code(
         ctx: Context,
         language: Language,
