@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from pathlib import PurePosixPath
 
 import pytest
 
-from capset import Agent, Capability, Kernel, Principal, ToolError
-from capset.builtin.sandbox import sandbox
-from tests.builtin.sandbox.support import ALL, box, execute_code, run, texts
+from capset import Agent, Capability, Kernel, Principal, Session, ToolError
+from capset.builtin.sandbox import sandbox, tools
+from tests.builtin.sandbox.support import ALL, box, execute_code, run, texts, until
 from tests.builtin.session_file_system.support import MeddledStore
 
 WORK = {
@@ -113,6 +116,56 @@ async def test_a_file_that_was_changed_is_not_deleted_either() -> None:
         result = await run(desk.session, "bash", "rm /shared")
         assert await texts(desk.session) == {"/shared": "theirs"}
     assert [one["path"] for one in result["files"]["not_kept"]] == ["/shared"]
+
+
+@asynccontextmanager
+async def cancelled_as_it_writes(seconds: float) -> AsyncGenerator[Session]:
+    """Give a session in which a call was cancelled twice while it wrote three files, each for so many seconds."""
+    store = MeddledStore()
+    async with box(store=store) as desk:
+        store.meddling.before["write"] = lambda: asyncio.sleep(seconds)
+        work = asyncio.create_task(run(desk.session, "bash", "for name in a b c; do printf 1 > /$name; done"))
+        await until(lambda: store.meddling.asked["write"])
+        for _ in range(2):
+            work.cancel()
+            await asyncio.sleep(0.01)
+        with pytest.raises(asyncio.CancelledError):
+            await work
+        yield desk.session
+
+
+@pytest.mark.spec("P18", "K15")
+async def test_a_call_that_is_cancelled_as_it_writes_files_back_writes_all_of_them() -> None:
+    async with cancelled_as_it_writes(0.05) as session:
+        assert await texts(session) == {"/a": "1", "/b": "1", "/c": "1"}
+
+
+@pytest.mark.spec("P18", "K15")
+async def test_it_does_so_for_a_while_only(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setattr(tools, "_KEEPING_SECONDS", 0.1)
+    async with cancelled_as_it_writes(0.5) as session:
+        assert await texts(session) == {}
+        await asyncio.sleep(0.6)
+        assert await texts(session) == {}
+    assert "not all files were written back" in caplog.text
+
+
+@pytest.mark.spec("P18", "K15")
+async def test_what_fails_in_a_cancelled_call_is_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    store = MeddledStore()
+
+    async def broken() -> None:
+        await asyncio.sleep(0.05)
+        raise RuntimeError("the disk is gone")
+
+    async with box(store=store) as desk:
+        store.meddling.before["write"] = broken
+        work = asyncio.create_task(run(desk.session, "bash", "echo 1 > /a"))
+        await until(lambda: store.meddling.asked["write"])
+        work.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await work
+    assert "the disk is gone" in caplog.text
 
 
 @pytest.mark.spec("P18")

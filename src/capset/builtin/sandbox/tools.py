@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from hashlib import sha256
 from importlib.util import find_spec
 from time import monotonic
@@ -25,6 +27,8 @@ MAX_CODE: Final = 1 << 18
 _SECONDS: Final = MAX_SECONDS + 60
 """How long a call may take, waiting for others that run code included."""
 _PACKAGES: Final = {"python": "pydantic_monty", "bash": "bashkit"}
+_KEEPING_SECONDS: Final = 3.0
+"""How long a cancelled call writes files back; less than it has to clean up."""
 _log = logging.getLogger("capset.builtin.sandbox")
 
 
@@ -53,7 +57,7 @@ def execute_tool(config: Callable[[Context], SandboxConfig]) -> Tool[..., Any]:
         async with slot(ctx, "sandbox", at_once=os.cpu_count() or 1):
             contents = await gathered(ctx, known)
             outcome = await _run(ctx, language, code, contents, known)
-        changes = await committed(ctx, contents, outcome)
+        changes = await _to_its_end(ctx, committed(ctx, contents, outcome))
         return _result(language, code, outcome, changes, round((monotonic() - began) * 1000))
 
     return execute_code
@@ -72,6 +76,24 @@ async def _run(ctx: Context, language: Language, code: str, contents: Contents, 
         words = outcome.words.decode(errors="replace")
         _log.warning("sandbox: a run ended with %s, correlation %s: %s", outcome.stopped, ctx.correlation, words)
     return outcome
+
+
+async def _to_its_end(ctx: Context, work: Coroutine[Any, Any, FileChanges]) -> FileChanges:
+    """Return what ``work`` does. A call that is cancelled meanwhile waits for it, bounded: half of it fits nothing."""
+    task = asyncio.create_task(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        loop = asyncio.get_running_loop()
+        end = loop.time() + _KEEPING_SECONDS
+        while not task.done() and (left := end - loop.time()) > 0:
+            with suppress(asyncio.CancelledError):  # it is cancelled already; the one from outside goes on below
+                await asyncio.wait([task], timeout=left)
+        if task.cancel():
+            _log.warning("sandbox: not all files were written back in time, correlation %s", ctx.correlation)
+        elif (error := task.exception()) is not None:
+            _log.error("sandbox: writing files back failed, correlation %s", ctx.correlation, exc_info=error)
+        raise
 
 
 def _result(language: Language, code: str, outcome: Outcome, changes: FileChanges, duration_ms: int) -> ExecutionResult:
