@@ -6,15 +6,15 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from difflib import get_close_matches
-from hashlib import sha256
 from typing import Final
 
 from capset import Context, ToolError
 from capset.builtin.research.citing import check_known, citation, cited_in, folded, report_of, topics_of
 from capset.builtin.research.keeping import MAX_TITLE, Note, ResearchConfig, Source, notes, sources, texts
-from capset.builtin.research.passages import clean, heading_of, passages_of
+from capset.builtin.research.passages import clean, kept_of
 from capset.builtin.research.shapes import Gathered, Hit, Noted, Report
 from capset.builtin.web_fetch import WebFetch, WebPage
+from capset.ext import in_thread
 
 _AT_ONCE: Final = 50
 _SPARE: Final = 50
@@ -57,28 +57,26 @@ class Research:
         self._room(await self._sources.get(), place)
         page = await self._fetcher().fetch(url, as_markdown=True)
         text = _text_of(page)
-        digest = sha256(text.encode()).hexdigest()
-        kept = text[: min(self._config.max_source_characters, self._room(await self._sources.get(), place))]
+        most = min(self._config.max_source_characters, self._room(await self._sources.get(), place))
+        kept = await in_thread(self._ctx, lambda: kept_of(text, most))
         before: Source | None = None
-        async with self._kept(passages_of(kept)) as ids:
+        async with self._kept(kept.passages) as ids:
 
             def gathered(there: list[Source]) -> list[Source]:
                 nonlocal before
                 before = next((one for one in there if one.url == place), None)
-                if self._room(there, place) < len(kept):
+                if self._room(there, place) < len(kept.text):
                     raise _full("while this was fetched, others have used up the room for texts")
                 source = Source(
                     number=before.number if before else len(there) + 1,
                     url=place,
-                    title=_title(
-                        title or (before.title if before else heading_of(text)) or page.get("filename") or place
-                    ),
+                    title=_title(title or (before.title if before else kept.heading) or page.get("filename") or place),
                     status_code=page["status_code"],
                     content_type=page["content_type"],
                     fetched_at=self._ctx.now.isoformat(timespec="seconds"),
-                    sha256=digest,
-                    characters=len(kept),
-                    truncated=page["truncated"] or len(kept) < len(text),
+                    sha256=kept.sha256,
+                    characters=len(kept.text),
+                    truncated=page["truncated"] or not kept.is_whole,
                     passages=tuple(ids),
                 )
                 others = [source if one.number == source.number else one for one in there]
@@ -95,12 +93,12 @@ class Research:
             status_code=source.status_code,
             fetched_at=source.fetched_at,
             is_new=before is None,
-            has_changed=before is not None and before.sha256 != digest,
+            has_changed=before is not None and before.sha256 != kept.sha256,
             characters=source.characters,
             passages=len(source.passages),
             truncated=source.truncated,
-            content=kept[: self._config.shown],
-            is_whole=len(kept) <= self._config.shown and not source.truncated,
+            content=kept.text[: self._config.shown],
+            is_whole=len(kept.text) <= self._config.shown and not source.truncated,
         )
 
     async def note(self, text: str, sources: Iterable[int] = (), topic: str | None = None) -> Noted:
@@ -218,7 +216,7 @@ def _text_of(page: WebPage) -> str:
     if "content" not in page:
         why = page.get("error", "there is no content")
         raise ToolError(f"{url} has no text, and it was not kept: {why}", code="source_not_text")
-    text = clean(page["content"])
+    text = page["content"].strip()
     if not text:
         raise ToolError(f"{url} has no text in it, and it was not kept", code="source_empty")
     return text
