@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
 from typing import Final
 
@@ -13,10 +11,10 @@ from capset.builtin.research.citing import check_known, citation, cited_in, fold
 from capset.builtin.research.keeping import MAX_TITLE, Note, ResearchConfig, Source, notes, sources, texts
 from capset.builtin.research.passages import clean, kept_of
 from capset.builtin.research.shapes import Gathered, Hit, Noted, Report
+from capset.builtin.research.storing import forget, stored
 from capset.builtin.web_fetch import WebFetch, WebPage
 from capset.ext import in_thread
 
-_AT_ONCE: Final = 50
 _SPARE: Final = 50
 """How many more texts are looked up than are wanted, for those that belong to nothing."""
 
@@ -60,8 +58,8 @@ class Research:
         most = min(self._config.max_source_characters, self._room(await self._sources.get(), place))
         kept = await in_thread(self._ctx, lambda: kept_of(text, most))
         before: Source | None = None
-        async with self._kept(kept.passages) as ids:
 
+        async def name(ids: Sequence[str]) -> list[Source]:
             def gathered(there: list[Source]) -> list[Source]:
                 nonlocal before
                 before = next((one for one in there if one.url == place), None)
@@ -82,8 +80,11 @@ class Research:
                 others = [source if one.number == source.number else one for one in there]
                 return others if before else [*there, source]
 
-            now = await self._sources.update(gathered)
-        await self._forget(before.passages if before else ())
+            made = await self._sources.update(gathered)
+            await forget(self._texts, before.passages if before else ())
+            return made
+
+        now = await stored(self._texts, kept.passages, name, self._named)
         source = next(one for one in now if one.url == place)
         return Gathered(
             source=source.number,
@@ -114,7 +115,8 @@ class Research:
         check_known(numbers, await self._sources.get())
         named = None if topic is None else " ".join(clean(topic).split()) or None
         self._place_for_note(await self._notes.get())
-        async with self._kept([kept]) as ids:
+
+        async def name(ids: Sequence[str]) -> Noted:
             made = Note(id=ids[0], sources=numbers, topic=named, created_at=self._ctx.now.isoformat(timespec="seconds"))
 
             def added(there: list[Note]) -> list[Note]:
@@ -122,8 +124,10 @@ class Research:
                 return [*there, made]
 
             now = await self._notes.update(added)
-        number = next(place for place, one in enumerate(now, 1) if one.id == made.id)
-        return Noted(note=number, citation=citation(numbers), topic=named, notes=len(now))
+            number = next(place for place, one in enumerate(now, 1) if one.id == made.id)
+            return Noted(note=number, citation=citation(numbers), topic=named, notes=len(now))
+
+        return await stored(self._texts, [kept], name, self._named)
 
     async def search(self, query: str, limit: int = 5) -> list[Hit]:
         """Return the notes and passages that hold words of the query, or words that begin with one, the best first."""
@@ -183,30 +187,10 @@ class Research:
         if len(there) >= self._config.max_notes:
             raise _full(f"it has {len(there)} notes, as many as there can be")
 
-    @asynccontextmanager
-    async def _kept(self, parts: Sequence[str]) -> AsyncGenerator[list[str]]:
-        """Keep texts and give their ids, in order; they go again where what would name them is refused."""
-        added: list[str] = []
-        try:
-            for begin in range(0, len(parts), _AT_ONCE):
-                adding = [self._texts.add(text) for text in parts[begin : begin + _AT_ONCE]]
-                ended = await asyncio.gather(*adding, return_exceptions=True)
-                added += [one.id for one in ended if not isinstance(one, BaseException)]
-                for one in ended:
-                    if isinstance(one, BaseException):
-                        raise one
-        except BaseException:
-            await self._forget(added)
-            raise
-        try:
-            yield added
-        except ToolError:  # of whatever else nobody knows whether the names were written
-            await self._forget(added)
-            raise
-
-    async def _forget(self, ids: Iterable[str]) -> None:
-        for one in ids:
-            await self._texts.delete(one)
+    async def _named(self) -> set[str]:
+        """Return the ids of all texts that belong to something."""
+        passages = {passage for one in await self._sources.get() for passage in one.passages}
+        return passages | {one.id for one in await self._notes.get()}
 
 
 def _text_of(page: WebPage) -> str:
