@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from hashlib import sha256
 from pathlib import Path
 
@@ -196,6 +197,29 @@ async def test_what_was_kept_for_nothing_goes_again() -> None:
         assert isinstance(failed, ToolError)
         assert failed.code == "research_full"
         assert len(await here.texts()) == 1
+
+
+@pytest.mark.spec("P18")
+@pytest.mark.parametrize("text", ["# " + "#" * 60_000 + "x", "y" * 9_000_000, "." * 9_000_000], ids="#y.")
+async def test_a_page_does_not_keep_others_waiting(text: str) -> None:
+    longest = 0.0
+
+    async def beside() -> None:
+        nonlocal longest
+        while True:
+            begun = time.monotonic()
+            try:
+                await asyncio.sleep(0.01)
+            finally:
+                longest = max(longest, time.monotonic() - begun)
+
+    async with study(ResearchConfig(max_source_characters=300_000), big=plain(text)) as here:
+        other = asyncio.create_task(beside())
+        found = await here.fetch("/big")
+        other.cancel()
+        await asyncio.wait([other])
+        assert found["characters"] == min(len(text), 300_000)
+    assert longest < 2, "far more than it takes, far less than it took"
 
 
 @pytest.mark.spec("P18", "G10")

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+from hashlib import sha256
 from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from capset.builtin.research.passages import PASSAGE, clean, heading_of, passages_of
+from capset.builtin.research.passages import PASSAGE, clean, heading_of, kept_of, passages_of
 
 words = st.text(alphabet="ab.é漢", min_size=1, max_size=12) | st.sampled_from(["x" * (PASSAGE + 7), "y" * PASSAGE])
 spaces = st.sampled_from([" ", "\n", "\n\n", "\n \n\n", ". ", "\t"])
@@ -51,8 +52,28 @@ def test_what_no_store_keeps_is_replaced() -> None:
         ("#\n\n## ##\n# Tea", "Tea"),
         (r"# *Green* [tea](https://example.org/1) `x` 1\. a_b", "Green tea x 1. a_b"),
         ("#hashtag\nnothing", None),
+        ("no # heading", None),
+        ("C\n" * 5_000 + "# Late", None),
         ("", None),
     ],
 )
 def test_the_first_heading_is_found(text: str, heading: str | None) -> None:
     assert heading_of(text) == heading
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    "text",
+    [
+        "# " + "#" * 1_000_000 + "x",
+        "# " + " #" * 500_000 + "x",
+        "# x\\" * 200_000,
+        "# " + "[" * 1_000_000,
+        "\n " * 500_000,
+    ],
+    ids=["hashes", "closing", "headings", "links", "blanks"],
+)
+def test_no_text_keeps_us_for_long(text: str) -> None:
+    kept = kept_of(text, 1_000_000)
+    assert (len(kept.text), kept.is_whole) == (len(text[:1_000_000].strip()), len(text) <= 1_000_000)
+    assert kept.sha256 == sha256(text.encode()).hexdigest()

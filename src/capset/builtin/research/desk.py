@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
-from hashlib import sha256
 from typing import Final
 
 from capset import Context, ToolError
 from capset.builtin.research.citing import check_known, citation, cited_in, folded, report_of, topics_of
 from capset.builtin.research.keeping import MAX_TITLE, Note, ResearchConfig, Source, notes, sources, texts
-from capset.builtin.research.passages import clean, heading_of, passages_of
+from capset.builtin.research.passages import clean, kept_of
 from capset.builtin.research.shapes import Gathered, Hit, Noted, Report
+from capset.builtin.research.storing import forget, stored
 from capset.builtin.web_fetch import WebFetch, WebPage
 from capset.builtin.web_fetch.page import own_text_of
+from capset.ext import in_thread
 
-_AT_ONCE: Final = 50
 _SPARE: Final = 50
 """How many more texts are looked up than are wanted, for those that belong to nothing."""
 
@@ -58,35 +56,36 @@ class Research:
         self._room(await self._sources.get(), place)
         page = await self._fetcher().fetch(url, as_markdown=True)
         text = _text_of(page)
-        digest = sha256(text.encode()).hexdigest()
-        kept = text[: min(self._config.max_source_characters, self._room(await self._sources.get(), place))]
+        most = min(self._config.max_source_characters, self._room(await self._sources.get(), place))
+        kept = await in_thread(self._ctx, lambda: kept_of(text, most))
         before: Source | None = None
-        async with self._kept(passages_of(kept)) as ids:
 
+        async def name(ids: Sequence[str]) -> list[Source]:
             def gathered(there: list[Source]) -> list[Source]:
                 nonlocal before
                 before = next((one for one in there if one.url == place), None)
-                if self._room(there, place) < len(kept):
+                if self._room(there, place) < len(kept.text):
                     raise _full("while this was fetched, others have used up the room for texts")
                 source = Source(
                     number=before.number if before else len(there) + 1,
                     url=place,
-                    title=_title(
-                        title or (before.title if before else heading_of(text)) or page.get("filename") or place
-                    ),
+                    title=_title(title or (before.title if before else kept.heading) or page.get("filename") or place),
                     status_code=page["status_code"],
                     content_type=page["content_type"],
                     fetched_at=self._ctx.now.isoformat(timespec="seconds"),
-                    sha256=digest,
-                    characters=len(kept),
-                    truncated=page["truncated"] or len(kept) < len(text),
+                    sha256=kept.sha256,
+                    characters=len(kept.text),
+                    truncated=page["truncated"] or not kept.is_whole,
                     passages=tuple(ids),
                 )
                 others = [source if one.number == source.number else one for one in there]
                 return others if before else [*there, source]
 
-            now = await self._sources.update(gathered)
-        await self._forget(before.passages if before else ())
+            made = await self._sources.update(gathered)
+            await forget(self._texts, before.passages if before else ())
+            return made
+
+        now = await stored(self._texts, kept.passages, name, self._named)
         source = next(one for one in now if one.url == place)
         return Gathered(
             source=source.number,
@@ -96,12 +95,12 @@ class Research:
             status_code=source.status_code,
             fetched_at=source.fetched_at,
             is_new=before is None,
-            has_changed=before is not None and before.sha256 != digest,
+            has_changed=before is not None and before.sha256 != kept.sha256,
             characters=source.characters,
             passages=len(source.passages),
             truncated=source.truncated,
-            content=kept[: self._config.shown],
-            is_whole=len(kept) <= self._config.shown and not source.truncated,
+            content=kept.text[: self._config.shown],
+            is_whole=len(kept.text) <= self._config.shown and not source.truncated,
         )
 
     async def note(self, text: str, sources: Iterable[int] = (), topic: str | None = None) -> Noted:
@@ -117,7 +116,8 @@ class Research:
         check_known(numbers, await self._sources.get())
         named = None if topic is None else " ".join(clean(topic).split()) or None
         self._place_for_note(await self._notes.get())
-        async with self._kept([kept]) as ids:
+
+        async def name(ids: Sequence[str]) -> Noted:
             made = Note(id=ids[0], sources=numbers, topic=named, created_at=self._ctx.now.isoformat(timespec="seconds"))
 
             def added(there: list[Note]) -> list[Note]:
@@ -125,8 +125,10 @@ class Research:
                 return [*there, made]
 
             now = await self._notes.update(added)
-        number = next(place for place, one in enumerate(now, 1) if one.id == made.id)
-        return Noted(note=number, citation=citation(numbers), topic=named, notes=len(now))
+            number = next(place for place, one in enumerate(now, 1) if one.id == made.id)
+            return Noted(note=number, citation=citation(numbers), topic=named, notes=len(now))
+
+        return await stored(self._texts, [kept], name, self._named)
 
     async def search(self, query: str, limit: int = 5) -> list[Hit]:
         """Return the notes and passages that hold words of the query, or words that begin with one, the best first."""
@@ -186,30 +188,10 @@ class Research:
         if len(there) >= self._config.max_notes:
             raise _full(f"it has {len(there)} notes, as many as there can be")
 
-    @asynccontextmanager
-    async def _kept(self, parts: Sequence[str]) -> AsyncGenerator[list[str]]:
-        """Keep texts and give their ids, in order; they go again where what would name them is refused."""
-        added: list[str] = []
-        try:
-            for begin in range(0, len(parts), _AT_ONCE):
-                adding = [self._texts.add(text) for text in parts[begin : begin + _AT_ONCE]]
-                ended = await asyncio.gather(*adding, return_exceptions=True)
-                added += [one.id for one in ended if not isinstance(one, BaseException)]
-                for one in ended:
-                    if isinstance(one, BaseException):
-                        raise one
-        except BaseException:
-            await self._forget(added)
-            raise
-        try:
-            yield added
-        except ToolError:  # of whatever else nobody knows whether the names were written
-            await self._forget(added)
-            raise
-
-    async def _forget(self, ids: Iterable[str]) -> None:
-        for one in ids:
-            await self._texts.delete(one)
+    async def _named(self) -> set[str]:
+        """Return the ids of all texts that belong to something."""
+        passages = {passage for one in await self._sources.get() for passage in one.passages}
+        return passages | {one.id for one in await self._notes.get()}
 
 
 def _text_of(page: WebPage) -> str:
@@ -219,7 +201,7 @@ def _text_of(page: WebPage) -> str:
     if "content" not in page:
         why = page.get("error", "there is no content")
         raise ToolError(f"{url} has no text, and it was not kept: {why}", code="source_not_text")
-    text = clean(own_text_of(page))
+    text = own_text_of(page).strip()
     if not text:
         raise ToolError(f"{url} has no text in it, and it was not kept", code="source_empty")
     return text

@@ -62,7 +62,7 @@ class Note(BaseModel):
     created_at: str
 
 
-# A crash between the two may leave a text that no entry here names: it is never found.
+# A crash between the two may leave a text that no entry here names: it is never found, and goes with the session.
 sources = Resource(
     "research_sources", list[Source], scope="session", default=list[Source], description="What was gathered."
 )

@@ -4,17 +4,40 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
+from hashlib import sha256
 from typing import Final
 
 PASSAGE: Final = 1_500
 """How many characters a passage has at most."""
 _BLOCK: Final = re.compile(r"\n\s*\n")
 _SENTENCE: Final = re.compile(r"(?<=[.!?。！？…])\s+|\n")
-_HEADING: Final = re.compile(r"[ \t]{0,3}#{1,6}[ \t]+(.*?)[ \t#]*$", re.MULTILINE)
+# Bounded, and without two parts that could share what they match: pages are made by others, to freeze us too.
+_HEADING: Final = re.compile(r"^[ \t]{0,3}#{1,6}[ \t]+([^\n]{1,1000})", re.MULTILINE)
+_BEGINNING: Final = 8_000
+"""How many characters of a text are searched for its heading."""
 _LINK: Final = re.compile(r"!?\[([^\[\]]*)\]\([^()]*\)")
 _MARKUP: Final = re.compile(r"[*`]+|\\(?=[^\w\s])")
 _UNSTORED: Final = re.compile("[\0\ud800-\udfff]")
 """What no store keeps: NUL, and halves of characters."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What is kept of a text: its beginning, clean. ``sha256`` is of the whole text as it came, in UTF-8."""
+
+    text: str
+    is_whole: bool
+    passages: list[str]
+    heading: str | None
+    sha256: str
+
+
+def kept_of(text: str, most: int) -> Kept:
+    """Return what is kept of a text, up to ``most`` characters. It may take a while: it is run in a thread."""
+    kept = clean(text[:most])
+    digest = sha256(text.encode(errors="surrogatepass")).hexdigest()
+    return Kept(kept, len(text) <= most, passages_of(kept), heading_of(kept), digest)
 
 
 def clean(text: str) -> str:
@@ -37,9 +60,10 @@ def passages_of(text: str) -> list[str]:
 
 
 def heading_of(text: str) -> str | None:
-    """Return the words of the first Markdown heading of a text, on one line; ``None`` if there is none."""
-    for found in _HEADING.finditer(text):
-        if heading := " ".join(_MARKUP.sub("", _LINK.sub(r"\1", found[1])).split()):
+    """Return the words of the first Markdown heading at the beginning of a text, on one line; ``None`` for none."""
+    for found in _HEADING.finditer(text, 0, _BEGINNING):
+        words = found[1].rstrip(" \t#")
+        if heading := " ".join(_MARKUP.sub("", _LINK.sub(r"\1", words)).split()):
             return heading
     return None
 
