@@ -147,7 +147,7 @@ async def test_a_child_that_lies_is_ended_and_nothing_is_kept(
 ) -> None:
     (tmp_path / "liar.py").write_text(LIAR + LIES[lie])
     monkeypatch.setattr(process, "_CHILD", str(tmp_path / "liar.py"))
-    async with box() as desk:
+    async with box(output_bytes=1_000, max_files=10, max_bytes=200_000) as desk:  # so that too much is soon said
         await desk.session.files.write("/kept", b"x" * 100_000)
         result = await run(desk.session, "bash", "rm /kept")
         assert (result["stopped"], result["exit_code"], result["files"]["kept"]) == ("crash", None, False)
