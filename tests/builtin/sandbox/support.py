@@ -59,6 +59,11 @@ def alive(pids: Iterable[int]) -> set[int]:
     return {pid for pid in pids if Path(f"/proc/{pid}/stat").exists() and _status(pid)[0] != "Z"}
 
 
+def seconds_of(pid: int) -> float:
+    """Return the processor time that a process has taken."""
+    return sum(map(int, _status(pid)[11:13])) / os.sysconf("SC_CLK_TCK")
+
+
 def open_files() -> int:
     return len(os.listdir("/proc/self/fd"))  # noqa: PTH208
 

@@ -131,8 +131,7 @@ def test_directories_have_an_end_too() -> None:
     tree = Tree({}, max_files=1, max_bytes=1)
     for number in range(5_000):
         tree.mkdir(PurePosixPath(f"/{number}"))
-    deep = PurePosixPath("/deep", *["d"] * 900)
-    tree.mkdir(deep, parents=True)
-    rest = [deep / str(number) for number in range(10_000)]
+    tree.mkdir(PurePosixPath("/deep", *["d"] * 900), parents=True)
+    rest = [PurePosixPath(f"/deep/{number}") for number in range(10_000)]
     with pytest.raises(TreeFull, match="No space left"):
         list(map(tree.mkdir, rest))
