@@ -50,7 +50,8 @@ def tools_of(desk: Callable[[Context], Research]) -> list[Tool[..., Any]]:
         """Keep a finding or an open question. Use it as soon as you know something: reports are made of notes.
 
         Args:
-            text: One finding, in words of your own that can be understood alone; it may cite sources itself, as [1].
+            text: One finding, in words of your own that can be understood alone; it may cite sources itself, as `[1]`,
+                `[1, 2]` or `[1-3]`. Any other number in brackets goes in backquotes.
             sources: The numbers of the sources that it rests on, besides those that the text cites itself.
             topic: What it belongs to; notes of one topic stand together in the report.
         """
