@@ -1,4 +1,4 @@
-"""Citations, as ``[1]``, ``[1][2]``, ``[1, 2]`` or ``[1-3]``, and the report that lists what they stand for (spec 5, P18)."""
+"""Citations, as ``[1]``, ``[1, 2]`` or ``[1-3]``, and the report that lists what they stand for (spec 5, P18)."""
 
 from __future__ import annotations
 
