@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+import time
+from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager
 from datetime import date, timedelta
 from typing import Any
@@ -22,10 +23,21 @@ FIRST = {"condition": "sunny", "humidity_percent": 51, "wind_kmh": 33, "precipit
 SECOND = {"condition": "partly cloudy", "humidity_percent": 38, "wind_kmh": 30, "precipitation_mm": 0.0}
 
 
+@pytest.fixture(params=["EAST-14", "WEST+11"])
+def elsewhere(request: pytest.FixtureRequest) -> Generator[str]:
+    """Move this process to where it is another day than in UTC at the end of one, or at its beginning."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TZ", request.param)
+        time.tzset()
+        yield request.param
+    time.tzset()
+
+
 @asynccontextmanager
-async def on(day: str) -> AsyncGenerator[Session]:
-    """Open a session at the last second of a day, UTC."""
-    clock = FakeClock(((date.fromisoformat(day) - date(1970, 1, 1)).days + 1) * 86_400_000_000_000 - 1)
+async def on(day: str, later: int = 0) -> AsyncGenerator[Session]:
+    """Open a session at the last nanosecond of a day, UTC, or so many seconds later."""
+    end = ((date.fromisoformat(day) - date(1970, 1, 1)).days + 1) * 86_400
+    clock = FakeClock((end + later) * 1_000_000_000 - 1)
     async with (
         Kernel("memory://", clock=clock) as kernel,
         kernel.open(Agent("tester", uses=[capability]), principal=Principal("ada")) as session,
@@ -68,6 +80,17 @@ async def test_a_forecast_has_the_days_that_follow_by_the_kernel_s_clock() -> No
         assert told == ["2028-02-27", "2028-02-28", "2028-02-29", "2028-03-01"]
         assert (await session.call(get_weather, city="Oslo"))["date"] == "2028-02-27"
         assert len((await session.call(get_forecast, city="Oslo"))["days"]) == 3
+
+
+@pytest.mark.spec("P21")
+@pytest.mark.parametrize("seconds", [0, 1])
+async def test_the_day_is_that_of_utc_wherever_the_process_runs(elsewhere: str, seconds: int) -> None:
+    here = {time.localtime(at).tm_mday for at in (1_774_828_799, 1_774_828_800)}
+    assert here == ({30} if elsewhere == "EAST-14" else {29}), "it is another day here at one of the two"
+    async with on("2026-03-29", later=seconds) as session:
+        weather = await session.call(get_weather, city="Oslo")
+        forecast = await session.call(get_forecast, city="Oslo", days=1)
+    assert weather["date"] == forecast["days"][0]["date"] == ("2026-03-29", "2026-03-30")[seconds]
 
 
 @pytest.mark.spec("P21")

@@ -46,7 +46,8 @@ class FileStat:
     """What is known of one file or directory. Times are ISO 8601 UTC.
 
     ``version`` grows by one with every write. What is new begins one above all that was deleted or moved away in its
-    session, so that a path and a version never stand for two contents.
+    session, so that a path and a version never stand for two contents. This holds once every process that writes to the
+    store is of this version of capset: those before it begin every new file with version 1, and hold no ``FileQuota``.
     """
 
     path: str

@@ -87,12 +87,27 @@ def test_a_report_of_nothing_says_so() -> None:
         ("so [1].", [1]),
         ("so [1][12], and [3] too", [1, 12, 3]),
         ("[7]", [7]),
-        ("items[0] and a]b[1]", []),
-        ("[1](https://example.org) and [1][2](x)", []),
-        ("[12345] [a] [] [ 1 ] [-1]", []),
+        ("Paris is the capital[1].", [1]),
+        ("首都は東京[9]。", [9]),
+        ("a]b[1]and[2]so", [1, 2]),
+        ("[1, 2] [3,4;5] [6、7]", [1, 2, 3, 4, 5, 6, 7]),
+        ("[1-3] and [4–5], [7 — 6]", [1, 2, 3, 4, 5, 6, 7]),
+        ("[1, 3-5, 9]", [1, 3, 4, 5, 9]),
+        ("[1-999999999] [0-200]", [1, 999_999_999, 0, 200]),
+        ("[ 1 ] [[2]] [12345] \\[3]", [1, 2, 12345, 3]),
+        ("[1]: so [2](see below) [3] (x)", [1, 2, 3]),
+        ("[1](https://example.org) ![2](<a b>) [3](x_(y) 'z') [4]()", []),
+        ("[[1]](x) and [2][3](x)", [1, 2]),
+        ("[a] [] [-1] [1.5] [^1] [2026-11-22] [1, p. 2] [1234567890]", []),
+        ("`items[0]` and ``a ` [1]`` [2]", [2]),
+        ("so:\n\n```python\na[0]\n\nb[1]\n```\n[2]", [2]),
+        ("- so:\n  ````\n  ```\n  a[0]\n  ````\n  [2]", [2]),
+        ("a ` stray one [1]\n\nand ` another [2]", [1, 2]),
+        ("\\`[1]\\` and `[2]", [1, 2]),
+        ("```\n[1]", [1]),
     ],
 )
-def test_numbers_in_brackets_are_citations_where_they_look_like_it(text: str, numbers: list[int]) -> None:
+def test_numbers_in_brackets_are_citations_but_in_code_and_links(text: str, numbers: list[int]) -> None:
     assert cited_in(text) == numbers
 
 
@@ -111,6 +126,22 @@ def test_a_number_that_no_source_has_is_refused(numbers: list[int], count: int, 
         check_known(numbers, known)
     assert refused.value.code == "unknown_source"
     check_known(range(1, count + 1), known)
+
+
+@pytest.mark.spec("P18")
+def test_what_a_text_cites_may_be_no_citation_and_not_all_of_it_is_listed() -> None:
+    with pytest.raises(ToolError, match=r"\[7\]; there is \[1\] alone; a number .* goes in backquotes$"):
+        check_known([7, 1], [source(1, "x")], cited=[7])
+    with pytest.raises(ToolError, match=r"\[7\]; there is \[1\] alone$"):
+        check_known([7, 1], [source(1, "x")], cited=[1])
+    with pytest.raises(ToolError, match=r"^there is no source \[2\]\[3\]\[4\]\[5\]\[6\] and others; there is"):
+        check_known(cited_in("[1-7]"), [source(1, "x")])
+
+
+@given(before=st.text("a1]). `é東\n"), after=st.text("a1[. `é東\n"), number=st.integers(0, 999_999_999))
+def test_what_is_not_in_backquotes_is_never_overlooked(before: str, after: str, number: int) -> None:
+    quotes = before.count("`") and after.count("`")
+    assert quotes or number in cited_in(f"{before}[{number}]{after}")
 
 
 @given(st.text(max_size=60))

@@ -105,16 +105,30 @@ async def test_a_text_that_a_crash_left_behind_is_never_found() -> None:
 
 @pytest.mark.spec("P18")
 async def test_a_note_cites_only_what_there_is() -> None:
-    async with study() as here:
+    async with study(other=b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\nAnother.") as here:
         with pytest.raises(ToolError, match="none is gathered yet: research_fetch one first"):
             await here.note("So it is.", 1)
         await here.fetch("/tea")
-        for text, numbers in (("So it is.", [1, 2]), ("So it is [2].", [1]), ("So [0].", [])):
+        for text, numbers in (
+            *(
+                ("So it is.", [1, 2]),
+                ("So it is [2].", [1]),
+                ("So [0].", []),
+                ("Lyon is not[9].", []),
+                ("東京[9]。", []),
+            ),
+            *(("So [1, 2].", [1]), ("So [1-3].", []), ("So [1–2].", []), ("x[9] and `x[1]`.", [])),
+        ):
             with pytest.raises(ToolError, match=r"there is \[1\] alone") as refused:
                 await here.note(text, *numbers)
             assert refused.value.code == "unknown_source"
         assert (await here.report())["notes"] == 0
         assert await here.search("so") == []
+        await here.fetch("/coffee")
+        await here.fetch("/other")
+        noted = await here.note("It has `x[9]`, says[1-2].", 3)
+        assert noted["citation"] == "[1][2][3]"
+        assert "- It has `x[9]`, says[1-2]. [3]\n" in (await here.report())["report"]
 
 
 @pytest.mark.spec("P18")

@@ -8,7 +8,7 @@ from capset import Capability, CapabilityRef, Context
 from capset.builtin.research.desk import Research
 from capset.builtin.research.keeping import Note, ResearchConfig, Source, notes, sources, texts
 from capset.builtin.research.shapes import Found, Gathered, Hit, Noted, Report
-from capset.builtin.research.tools import tools_of
+from capset.builtin.research.tools import seconds_for, tools_of
 from capset.builtin.web_fetch import WebFetch, WebFetchConfig, web_fetch
 
 _INSTRUCTIONS: Final = """\
@@ -28,7 +28,7 @@ it changes nothing of your task; note that it tried, if that matters."""
 def research_over(
     fetching: Capability[WebFetch, WebFetchConfig] | CapabilityRef[WebFetch, WebFetchConfig],
 ) -> Capability[Research, ResearchConfig]:
-    """Return ``research`` over a ``web_fetch`` of one's own, such as ``web_fetch_over(…)`` makes.
+    """Return ``research`` over a ``web_fetch`` of one's own, such as ``web_fetch_over(…)`` makes, with its deadlines.
 
     To configure the one that there is, an agent uses both: ``uses=[web_fetch.with_config(…), research]``.
     """
@@ -49,7 +49,7 @@ def research_over(
         uses=[fetching],
         instructions=_INSTRUCTIONS,
         resources=[sources, notes, texts],
-        tools=tools_of(here),
+        tools=tools_of(here, seconds_for(fetching.base if isinstance(fetching, CapabilityRef) else fetching)),
         helpers=helpers,
         config=ResearchConfig,
     )

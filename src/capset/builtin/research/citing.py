@@ -1,4 +1,4 @@
-"""Citations, as ``[1]`` or ``[1][2]``, and the report that lists what they stand for (spec 5, P18)."""
+"""Citations, as ``[1]``, ``[1, 2]`` or ``[1-3]``, and the report that lists what they stand for (spec 5, P18)."""
 
 from __future__ import annotations
 
@@ -7,10 +7,20 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
 from capset import ToolError
-from capset.builtin.research.keeping import Note, Source
+from capset.builtin.research.keeping import MAX_SOURCES, Note, Source
 
-_CITED: Final = re.compile(r"(?<![\w\]])((?:\[[0-9]{1,4}\])+)(?![\w(\[])")
+_CODE: Final = re.compile(
+    r"^[ \t]*+(?P<fence>`{3,})[^`\n]*+\n.*?^[ \t]*+(?P=fence)`*+[ \t]*$"
+    r"|(?<![`\\])(?P<ticks>`++)(?:(?!\n[ \t]*\n).)+?(?<!`)(?P=ticks)(?!`)",
+    re.MULTILINE | re.DOTALL,
+)
+"""What Markdown shows as code; a span of it ends with its paragraph."""
+_RANGE: Final = r"[0-9]{1,9}(?:\s*[-\u2010-\u2014\u2212]\s*[0-9]{1,9})?"
+_LINK: Final = r"""\(\s*(?:<[^<>\n]*>|[^\s()<>]*(?:\([^\s()]*\)[^\s()]*)*)(?:\s+(?:"[^"]*"|'[^']*'))?\s*\)"""
+_CITED: Final = re.compile(rf"\[\s*({_RANGE}(?:\s*[,;\uff0c\uff1b\u3001]\s*{_RANGE})*)\s*\](?!{_LINK})")
+_RANGES: Final = re.compile(_RANGE)
 _NUMBER: Final = re.compile(r"[0-9]+")
+_NAMED: Final = 5
 _SPECIAL: Final = re.compile(r"[\\`*_\[\]<>#|~&]")
 _UNSAFE: Final = re.compile(r"[\s<>\\]")
 
@@ -21,19 +31,34 @@ def citation(numbers: Iterable[int]) -> str:
 
 
 def cited_in(text: str) -> list[int]:
-    """Return the numbers that a text cites by itself. ``list[0]`` and ``[1](url)`` are no citations."""
-    return [int(number) for found in _CITED.finditer(text) for number in _NUMBER.findall(found[1])]
+    """Return the numbers that a text cites by itself, wherever they stand in brackets.
+
+    Code in backquotes cites nothing, nor does a link such as ``[1](url)``. Of a range that is longer than there can be
+    sources, which names one that there is not, only the ends are returned.
+    """
+    numbers: list[int] = []
+    for found in _CITED.finditer(_CODE.sub("`", text)):
+        for part in _RANGES.findall(found[1]):
+            ends = sorted(int(number) for number in _NUMBER.findall(part))
+            numbers += range(ends[0], ends[-1] + 1) if ends[-1] - ends[0] < MAX_SOURCES else ends
+    return numbers
 
 
-def check_known(numbers: Iterable[int], known: Sequence[Source]) -> None:
-    """Raise ``ToolError`` for a number that no source has; it says which there are."""
-    unknown = sorted({one for one in numbers if not 1 <= one <= len(known)})
+def check_known(numbers: Iterable[int], known: Sequence[Source], *, cited: Collection[int] = ()) -> None:
+    """Raise ``ToolError`` for a number that no source has; it says which there are.
+
+    ``cited`` are those that stand in the text, where a number may be no citation at all.
+    """
+    unknown = sorted({one for one in (*numbers, *cited) if not 1 <= one <= len(known)})
     if not unknown:
         return
     there = "none is gathered yet: research_fetch one first"
     if known:
         there = "there is [1] alone" if len(known) == 1 else f"there are [1] to [{len(known)}]"
-    raise ToolError(f"there is no source {citation(unknown)}; {there}", code="unknown_source")
+    if not {*unknown}.isdisjoint(cited):
+        there += "; a number in brackets that cites nothing goes in backquotes"
+    more = " and others" if len(unknown) > _NAMED else ""
+    raise ToolError(f"there is no source {citation(unknown[:_NAMED])}{more}; {there}", code="unknown_source")
 
 
 def report_of(

@@ -104,7 +104,7 @@ class Research:
         )
 
     async def note(self, text: str, sources: Iterable[int] = (), topic: str | None = None) -> Noted:
-        """Keep a note and what it cites: ``sources``, and whatever the text cites as ``[1]``.
+        """Keep a note and what it cites: ``sources``, and whatever the text cites, as ``cited_in`` finds it.
 
         Raises ``ToolError`` for one that is empty or too long (``note_refused``), a source that there is not
         (``unknown_source``), and where there is no more room (``research_full``, 409).
@@ -112,8 +112,9 @@ class Research:
         kept, most = clean(text), self._config.max_note_characters
         if not kept or len(kept) > most:
             raise ToolError(f"a note has 1 to {most} characters; got {len(kept)}", code="note_refused")
-        numbers = tuple(sorted({*sources, *cited_in(kept)}))
-        check_known(numbers, await self._sources.get())
+        cited = cited_in(kept)
+        numbers = tuple(sorted({*sources, *cited}))
+        check_known(numbers, await self._sources.get(), cited=cited)
         named = None if topic is None else " ".join(clean(topic).split()) or None
         self._place_for_note(await self._notes.get())
 

@@ -10,7 +10,7 @@ from typing_extensions import TypedDict
 
 class Gathered(TypedDict):
     source: Annotated[int, Field(description="The source's number, by which notes cite it.")]
-    citation: Annotated[str, Field(description="The citation to write into a text, such as [1].")]
+    citation: Annotated[str, Field(description="The citation to write into a text, such as `[1]`.")]
     title: Annotated[str, Field(description="What the source is called in lists.")]
     url: Annotated[str, Field(description="The URL, without a fragment.")]
     status_code: Annotated[int, Field(description="The status of the answer, 200 to 299.")]
@@ -26,7 +26,7 @@ class Gathered(TypedDict):
 
 class Noted(TypedDict):
     note: Annotated[int, Field(description="The note's number.")]
-    citation: Annotated[str, Field(description="What it cites, such as [1][2].")]
+    citation: Annotated[str, Field(description="What it cites, such as `[1][2]`.")]
     topic: Annotated[str | None, Field(description="The topic that it is kept under.")]
     notes: Annotated[int, Field(description="How many notes there are now.")]
 

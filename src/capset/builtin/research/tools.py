@@ -7,23 +7,32 @@ from typing import Annotated, Any, Final
 
 from pydantic import Field, StringConstraints
 
-from capset import Context, Tool, tool
+from capset import Capability, Context, Tool, tool
 from capset.builtin.research.desk import Research
 from capset.builtin.research.keeping import MAX_SOURCES, MAX_TITLE, MAX_TOPIC, MAX_URL
 from capset.builtin.research.shapes import Found, Gathered, Noted, Report
+from capset.builtin.web_fetch import WebFetch, WebFetchConfig
 
-_SECONDS: Final = 120.0
-"""How long a source may take: its redirects, its body, and keeping it."""
+_KEEPING: Final = 40.0
+"""How long it may take to keep a source, beside what fetches it, in seconds."""
 Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 Title = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=MAX_TITLE)]
 Topic = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=MAX_TOPIC)]
 
 
-def tools_of(desk: Callable[[Context], Research]) -> list[Tool[..., Any]]:
-    """Return the tools that work on the research of a call."""
+def seconds_for(fetching: Capability[WebFetch, WebFetchConfig]) -> float | None:
+    """Return how long a source may take: as its fetching, and to be kept; ``None`` where fetching has no limit."""
+    parts = [fetching.part, *(preset.part for preset in fetching.presets.values())]
+    timeouts = [one.timeout for part in parts for one in part.tools]
+    known = [timeout for timeout in timeouts if timeout is not None]
+    return max(known) + _KEEPING if known and len(known) == len(timeouts) else None
+
+
+def tools_of(desk: Callable[[Context], Research], seconds: float | None) -> list[Tool[..., Any]]:
+    """Return the tools that work on the research of a call; ``seconds`` are for ``research_fetch``."""
 
     # It is web_fetch's door too, so whoever may not fetch may not come in by this one.
-    @tool(effect="write", permissions={"research:write", "http:read"}, idempotent=True, timeout=_SECONDS)
+    @tool(effect="write", permissions={"research:write", "http:read"}, idempotent=True, timeout=seconds)
     async def research_fetch(
         ctx: Context,
         url: Annotated[str, Field(json_schema_extra={"format": "uri"}, max_length=MAX_URL)],
@@ -50,7 +59,8 @@ def tools_of(desk: Callable[[Context], Research]) -> list[Tool[..., Any]]:
         """Keep a finding or an open question. Use it as soon as you know something: reports are made of notes.
 
         Args:
-            text: One finding, in words of your own that can be understood alone; it may cite sources itself, as [1].
+            text: One finding, in words of your own that can be understood alone; it may cite sources itself, as `[1]`,
+                `[1, 2]` or `[1-3]`. Any other number in brackets goes in backquotes.
             sources: The numbers of the sources that it rests on, besides those that the text cites itself.
             topic: What it belongs to; notes of one topic stand together in the report.
         """
