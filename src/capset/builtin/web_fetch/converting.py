@@ -6,6 +6,7 @@ import re
 from html import unescape
 from typing import TYPE_CHECKING, Final
 
+from capset.builtin.web_fetch.controls import without_controls
 from capset.builtin.web_fetch.links import Links
 from capset.builtin.web_fetch.tidying import Page, TooLargeError
 
@@ -32,7 +33,7 @@ def converted(html: str, base: str, options: ConversionOptions) -> str:
     length = 0
     try:
         for piece in Page(html, Links(base)).pieces():
-            part = _tidied(_convert(piece.html, options))
+            part = _tidied(without_controls(_convert(piece.html, options)))  # entities may say them
             joint = b"\n" if piece.within else b"\n\n"
             if piece.within == "table" and (row := _EMPTY_ROW.match(part)):
                 if _ENDS_IN_ROW.match(made, made.rfind(b"\n") + 1):
