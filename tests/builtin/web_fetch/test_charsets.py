@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import unicodedata
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from capset.builtin.web_fetch.charsets import said_inside, text_in
+from capset.builtin.web_fetch.markdown import markdown_of
+from capset.builtin.web_fetch.text import text_of
 from capset.ext import every_codec
 from tests.builtin.web_fetch.support import site
 from tests.net.support import answer
@@ -162,7 +166,7 @@ def test_any_bytes_are_text_that_can_be_written(data: bytes, content_type: str, 
     text = read(data, content_type, is_cut=is_cut, ending=ending)
     assert text.endswith(ending)
     text.encode()  # no lone surrogates
-    assert not any(ord(letter) < 32 and letter not in "\t\n\r" for letter in text)
+    assert not any(unicodedata.category(letter) == "Cc" and letter not in "\t\n\r" for letter in text)
 
 
 @pytest.mark.spec("P27")
@@ -173,6 +177,42 @@ def test_any_bytes_are_text_that_can_be_written(data: bytes, content_type: str, 
 )
 def test_any_markup_is_looked_through(parts: list[bytes]) -> None:
     assert said_inside(b"".join(parts)) is None
+
+
+CONTROLS = "".join(chr(code) for code in (*range(32), *range(0x7F, 0xA0)) if chr(code) not in "\t\n\r")
+
+
+@pytest.mark.spec("P27")
+@pytest.mark.parametrize("charset", ["utf-8", "iso-8859-2", "iso-8859-5", "utf-16", "utf-16-be", "gb18030"])
+@pytest.mark.parametrize("content_type", ["", "text/html; charset={}"])
+def test_no_control_characters_are_left_but_tabs_and_line_ends(charset: str, content_type: str) -> None:
+    if not content_type and charset not in ("utf-8", "utf-16"):
+        content_type = "text/html; charset={}"  # what nothing says is a guess
+    text = "".join(f"a{control}b\t\r\n" for control in CONTROLS)
+    assert read(text.encode(charset), content_type.format(charset)) == "ab\t\r\n" * len(CONTROLS)
+
+
+@pytest.mark.spec("P27")
+@pytest.mark.parametrize("charset", ["windows-1252", "iso-8859-1", ""])
+def test_letters_where_other_charsets_have_controls_stay(charset: str) -> None:
+    said = f"text/html; charset={charset}" if charset else ""
+    assert read(b"\x93It\x92s \x80 5\x94 \x96 \xfc", said) == "“It’s € 5” – ü"
+
+
+@pytest.mark.spec("P27")
+@pytest.mark.parametrize(
+    "data", [b"\xc2\0\x80", b"\xc2\xc2\x80\x80", b"\xc2" * 9 + b"\x9b" * 9, b"\xe2\x82\xc2\x80\xac"]
+)
+def test_what_controls_stood_between_does_not_become_another(data: bytes) -> None:
+    text = read("ü".encode() * 20 + data, "text/html; charset=utf-8")
+    assert set(text) == {"ü", "\ufffd"}
+
+
+@pytest.mark.spec("P27", "P28")
+def test_no_control_characters_come_out_of_entities() -> None:
+    html = "<p>a&#129;b&#x8d;c&#12;</p><pre>&#x9d;d\n\te</pre>"
+    assert markdown_of(html, "http://a.example/") == "abc\n\n```\nd\n\te\n```"
+    assert text_of(html, "http://a.example/").split() == ["abc", "d", "e"]
 
 
 @pytest.mark.spec("P27")

@@ -6,6 +6,7 @@ import codecs
 import re
 from typing import Final
 
+from capset.builtin.web_fetch.controls import without_controls
 from capset.ext import codec_named, codec_of, every_codec
 
 _PRESCAN: Final = 1_024
@@ -30,12 +31,6 @@ _IN_CONTENT: Final = re.compile(r"""charset\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s;"
 _IN_XML: Final = re.compile(r"""<\?xml\s[^>]*?\bencoding\s*=\s*["']([^"']*)["']""")
 _NOT_ASCII: Final = re.compile(rb"[\x80-\xff]")
 _RUN: Final = re.compile(rb"[\x80-\xff][^<>]{0,%d}" % (_GUESSED_BY - 1))
-_ASCII_CONTROLS: Final = bytes(one for one in (*range(0x20), 0x7F) if one not in b"\t\n\r")
-_PART: Final = re.compile(rb"(?:[\xc2-\xf4]|[\xe0-\xf4][\x80-\xbf]|[\xf0-\xf4][\x80-\xbf]{2})\Z")
-"""The beginning of a letter in UTF-8."""
-_HAS_CONTROLS: Final = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
-_CONTROLS: Final = {**dict.fromkeys(_ASCII_CONTROLS), **dict.fromkeys(range(0x80, 0xA0))}
-_NOT_OVER_ASCII: Final = re.compile(r"utf-(?:16|32)|iso2022")
 
 
 def text_in(data: bytearray, content_type: str, *, is_marked_up: bool, is_cut: bool, ending: str = "") -> str:
@@ -52,14 +47,18 @@ def text_in(data: bytearray, content_type: str, *, is_marked_up: bool, is_cut: b
         ending: ASCII that the text ends with beside; put there now it does not need the memory of another text.
     """
     codec = _codec(data, content_type, is_marked_up=is_marked_up, is_cut=is_cut)
-    is_over_ascii = not _NOT_OVER_ASCII.match(codec)
-    if is_over_ascii and _HAS_CONTROLS.search(data):
-        data[:] = data.translate(None, _ASCII_CONTROLS)
     if codec == _UTF_8:
-        return _from_utf8(data, is_cut=is_cut, ending=ending)
-    text = codecs.getincrementaldecoder(codec)("replace").decode(data, final=not is_cut)
+        codec = "utf-8"
+        if data.startswith(codecs.BOM_UTF8):
+            del data[: len(codecs.BOM_UTF8)]
+    decoder = codecs.getincrementaldecoder(codec)("replace")
+    made = bytearray()  # in UTF-8, piece by piece: of a text with wide letters there is no room for a second one
+    for at in range(0, len(data), _LOOKED_AT):
+        made += without_controls(decoder.decode(bytes(data[at : at + _LOOKED_AT]))).encode()
+    made += without_controls(decoder.decode(b"", final=not is_cut)).encode()
     data.clear()
-    return (text if is_over_ascii else text.translate(_CONTROLS)) + ending
+    made += ending.encode()
+    return made.decode()
 
 
 def _codec(data: bytearray, content_type: str, *, is_marked_up: bool, is_cut: bool) -> str:
@@ -160,14 +159,3 @@ def _whole_words(run: bytes) -> bytes:
     """Return a run of text up to where it is surely not within a letter, if it was cut."""
     end = max(run.rfind(b" "), run.rfind(b"\n"))
     return run[:end] if len(run) >= _GUESSED_BY and end > 0 else run
-
-
-def _from_utf8(data: bytearray, *, is_cut: bool, ending: str) -> str:
-    if data.startswith(codecs.BOM_UTF8):
-        del data[: len(codecs.BOM_UTF8)]
-    if is_cut and (part := _PART.search(data, max(len(data) - 3, 0))):
-        del data[part.start() :]
-    data += ending.encode()
-    text = data.decode(errors="replace")
-    data.clear()
-    return text

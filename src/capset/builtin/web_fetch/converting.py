@@ -6,6 +6,7 @@ import re
 from html import unescape
 from typing import TYPE_CHECKING, Final
 
+from capset.builtin.web_fetch.controls import without_controls
 from capset.builtin.web_fetch.links import Links
 from capset.builtin.web_fetch.tidying import Page, TooLargeError
 
@@ -20,6 +21,10 @@ CUT: Final = "\n\n[..the rest of the page is too large to convert...]"
 
 _TAG: Final = re.compile(r"<[^>]*+>")
 _NEWLINES: Final = re.compile(r"\n{3,}")
+_IN_BLOCKS: Final = r"[\s>*\-.0-9]{0,500}+"
+_EMPTY_ROW: Final = re.compile(rf"{_IN_BLOCKS}\|[ |]*+\n[ >]*+\|(?: --- \|)++(?:\n|\Z)")
+"""The first row of a table, with nothing in it, and the line that makes it its head."""
+_ENDS_IN_ROW: Final = re.compile(rf"{_IN_BLOCKS}\|.*\|\Z".encode())
 
 
 def converted(html: str, base: str, options: ConversionOptions) -> str:
@@ -28,8 +33,15 @@ def converted(html: str, base: str, options: ConversionOptions) -> str:
     length = 0
     try:
         for piece in Page(html, Links(base)).pieces():
-            if part := _tidied(_convert(piece, options)):
-                made += b"\n\n" if made else b""
+            part = _tidied(without_controls(_convert(piece.html, options)))  # entities may say them
+            joint = b"\n" if piece.within else b"\n\n"
+            if piece.within == "table" and (row := _EMPTY_ROW.match(part)):
+                if _ENDS_IN_ROW.match(made, made.rfind(b"\n") + 1):
+                    part = part[row.end() :]  # it goes on with the table
+                else:
+                    joint = b"\n\n"
+            if part:
+                made += joint if made else b""
                 length += len(part) + 2
                 if length > MAX_CONVERTED:
                     made += (part[: MAX_CONVERTED - length] + CUT).encode()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from capset.builtin.web_fetch.stack import Element
+from capset.builtin.web_fetch.stack import LISTS, Element
 
 UNREAD: Final = frozenset({
     "script", "style", "template", "svg", "iframe", "object", "applet", "audio", "video", "canvas", "select",
@@ -51,7 +51,6 @@ BLOCKS: Final = WRAPPERS | HEADINGS | {
 """They end a paragraph when they begin."""
 
 CELLS: Final = frozenset({"td", "th"})
-LISTS: Final = frozenset({"ul", "ol", "menu", "dir"})
 
 ENDS: Final[Mapping[str, tuple[frozenset[str], frozenset[str]]]] = {
     **dict.fromkeys(BLOCKS - HEADINGS, (frozenset({"p"}), CELLS | {"table"})),

@@ -25,15 +25,15 @@ from capset.builtin.web_fetch.markup import (
     number_of,
     quoted,
 )
-from capset.builtin.web_fetch.stack import NOTHING, Element, Open
-from capset.builtin.web_fetch.tables import Columns
+from capset.builtin.web_fetch.stack import NOTHING, Element, Open, Piece
+from capset.builtin.web_fetch.tables import EMPTY, Columns
 
 MAX_TAGS: Final = 300_000
 """How many tags of a page are read, and how many parts, tags and texts, are written for them."""
 
 PIECE_TAGS: Final = 4_000
 PIECE_CHARACTERS: Final = 128_000
-"""A piece ends between two blocks once it is as large; inside of one, at three times that."""
+"""A piece ends between two blocks once it is as large; between items or rows at twice that, anywhere at three times."""
 
 _TABLE: Final = re.compile(r"<(/?)table(?=[\s/>])", re.IGNORECASE)
 _PARTS: Final = frozenset({"table", "tr", "td", "th", "thead", "tbody", "tfoot", "caption", "colgroup", "col"})
@@ -64,7 +64,7 @@ class Page:
         self._in_code = 0
         """How many tags were read in code."""
 
-    def pieces(self) -> Iterator[str]:
+    def pieces(self) -> Iterator[Piece]:
         """Yield the page as pieces of well-formed HTML, to be converted one by one.
 
         Raises:
@@ -82,7 +82,7 @@ class Page:
             if upto > at:
                 self._text(html[at:upto])
             if match is None:
-                yield opened.cut()
+                yield self._piece()
                 return
             start, inner, _, end = match.groups()
             if end:
@@ -100,30 +100,35 @@ class Page:
                 at = after_aside(html, upto)
             if (len(out) > PIECE_TAGS or at - began > PIECE_CHARACTERS) and self._may_cut(at - began):
                 written += len(out)
-                yield opened.cut()
+                yield self._piece()
                 began = at
                 if written > MAX_TAGS:
                     break
-        yield opened.cut()
+        yield self._piece()
         raise TooLargeError
 
     def _may_cut(self, read: int) -> bool:
         """Return whether a piece that is large enough may end here, after so many characters."""
         opened = self._open
-        large = len(opened.out) > 3 * PIECE_TAGS or read > 3 * PIECE_CHARACTERS
-        return large or WRAPPERS.issuperset(opened.names)
+        size = max(len(opened.out) / PIECE_TAGS, read / PIECE_CHARACTERS)
+        return size > 3 or WRAPPERS.issuperset(opened.names) or (size > 2 and opened.is_between(outermost=size < 2.5))
 
-    def _cut_text(self, at: int, upto: int) -> Generator[str, None, int]:
+    def _piece(self) -> Piece:
+        """Return what is written since the last piece, and begin another."""
+        tables = [table for table in self._tables if table is not None]
+        return self._open.cut(tables[0] if len(tables) == 1 else None)
+
+    def _cut_text(self, at: int, upto: int) -> Generator[Piece, None, int]:
         """Yield pieces of a long text; return where the last one ended."""
         while upto - at > PIECE_CHARACTERS:
             middle = at + PIECE_CHARACTERS
             space = max(self._html.rfind(" ", at, middle), self._html.rfind("\n", at, middle))
             self._text(self._html[at : (middle := space if space > at else middle)])
-            yield self._open.cut()
+            yield self._piece()
             at = middle
         return at
 
-    def _cut_code(self, first: int, at: int, end: int) -> Generator[str, None, int]:
+    def _cut_code(self, first: int, at: int, end: int) -> Generator[Piece, None, int]:
         """Write code, in pieces if it is long; return where to read on."""
         self._code = None
         language, parts, length = language_of(self._html, first, at), list[str](), 0
@@ -135,11 +140,11 @@ class Page:
                 text = "".join(parts)
                 line = text.rfind("\n") + 1 or len(text)
                 self._open.out.append(code(text[:line], language))
-                yield self._open.cut()
+                yield self._piece()
                 parts, length = [text[line:]], len(text) - line
         self._open.out.append(code("".join(parts), language))
         if self._in_code > MAX_TAGS:
-            yield self._open.cut()
+            yield self._piece()
             raise TooLargeError
         return max(at, end)
 
@@ -200,6 +205,8 @@ class Page:
             opened.end_nearest(*rule)
         if self._tables:
             self._into_cell()
+        if name == "li":
+            opened.count_item()
         if text or not element.droppable:
             doubled = element.droppable and name in opened.names
             opened.out.append(text if doubled else f"{element.start}{text}{element.end}")
@@ -248,7 +255,7 @@ class Page:
             self._image(attributes(self._html, first, end))
         elif name == "ol":
             start = number_of(self._html, first, end, "start", most=999_999_999)
-            self._open.push(name, Element(f'<ol start="{start}">', "</ol>"))
+            self._open.push(name, Element(f'<ol start="{start}">', "</ol>", first=start))
         else:
             self._open.out.append(f"<{name}>")
         return end
@@ -286,8 +293,8 @@ class Page:
         wide = number_of(self._html, first, last, "colspan", most=1_000)
         high = number_of(self._html, first, last, "rowspan", most=1_000)
         before, after = table.place(wide, high)
-        self._open.out += ["<td></td>"] * before + [""] * after  # what comes after is written later, and counts already
-        self._open.push(name, Element(f"<{name}>", f"</{name}>" + "<td></td>" * after) if after else _CELLS[name])
+        self._open.out += [EMPTY] * before + [""] * after  # what comes after is written later, and counts already
+        self._open.push(name, Element(f"<{name}>", f"</{name}>" + EMPTY * after) if after else _CELLS[name])
 
     def _row_is_full(self) -> bool:
         return bool(self._tables) and (table := self._tables[-1]) is not None and table.full
