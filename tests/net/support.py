@@ -48,6 +48,10 @@ class Server:
             await self._serve(reader, writer)
         except (OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
             pass  # the client has gone, or the test is over
+        except RuntimeError:
+            if not writer.is_closing():
+                raise
+            # uvloop says so of who writes to a client that has gone
         finally:
             self.serving.discard(task)
             writer.close()

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
 from capset import Agent, Capability, Context, DefinitionError, Kernel, Principal, tool
-from capset.builtin.web_fetch import WebFetchConfig, WebPage, web_fetch, web_fetch_over
+from capset.builtin.web_fetch import BODY, FIRST_BYTE, MAX_REDIRECTS, WebFetchConfig, WebPage, web_fetch, web_fetch_over
+from capset.builtin.web_fetch.converting import MAX_CONVERTED
+from capset.builtin.web_fetch.tidying import MAX_TAGS
 from capset.errors import PermissionDenied
 from capset.testing import capability_suite, session_for
 from tests.builtin.web_fetch.support import site
@@ -62,6 +65,39 @@ def test_its_config() -> None:
     for wrong in ({"allow": ("127.1",)}, {"max_bytes": 0}, {"max_bytes": 10_000_001}, {"redirects": 21}, {"more": 1}):
         with pytest.raises(ValidationError):
             WebFetchConfig.model_validate(wrong)
+
+
+@pytest.mark.spec("P26")
+async def test_the_deadlines_are_those_of_the_seed() -> None:
+    @tool(effect="read")
+    async def deadlines(ctx: Context) -> list[float]:
+        """Return those that the real one has."""
+        fetch = ctx.use(web_fetch)
+        return [fetch.first_byte, fetch.body]
+
+    asks = Capability("asks", title="Asks", description="Deadlines.", tools=[deadlines], uses=[web_fetch])
+    agent = Agent("reader", uses=[asks, web_fetch])
+    async with Kernel("memory://") as kernel, kernel.open(agent, principal=Principal("ada")) as session:
+        assert await session.call(deadlines) == [1, 30] == [FIRST_BYTE, BODY]
+
+
+@pytest.mark.spec("P26")
+@pytest.mark.parametrize(("first_byte", "body"), [(FIRST_BYTE, BODY), (0.1, 300.0), (60.0, 0.1)])
+def test_the_tool_has_more_time_than_all_that_it_waits_for(first_byte: float, body: float) -> None:
+    assert WebFetchConfig(redirects=MAX_REDIRECTS)
+    over = web_fetch_over(first_byte=first_byte, body=body)
+    real = [web_fetch] if (first_byte, body) == (FIRST_BYTE, BODY) else []
+    for capability in (over, *real):
+        (only,) = capability.every_tool
+        assert only.timeout is not None
+        assert only.timeout > (MAX_REDIRECTS + 1) * first_byte + body
+
+
+def test_its_page_says_its_bounds() -> None:
+    page = (Path(__file__).parents[3] / "docs/capabilities/web_fetch.md").read_text("utf-8")
+    assert f"| HTML to convert | {MAX_TAGS:,} tags, {MAX_CONVERTED:,} characters of result;" in page
+    assert f"| the answer of each hop | {FIRST_BYTE:g} s," in page
+    assert f"| the body | {BODY:g} s " in page
 
 
 @pytest.mark.parametrize("seconds", [0, -1, float("inf"), float("nan")])

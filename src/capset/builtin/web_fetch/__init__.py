@@ -15,7 +15,12 @@ from capset.ext import HttpClient, Resolver, system_resolver
 if TYPE_CHECKING:
     import httpcore2
 
-_MAX_REDIRECTS: Final = 20
+FIRST_BYTE: Final = 1.0
+"""Seconds in which each hop has answered with its headers."""
+BODY: Final = 30.0
+"""Seconds in which the body is there."""
+MAX_REDIRECTS: Final = 20
+"""How many redirects a config may allow."""
 _CONVERTING: Final = 30.0
 """Seconds left to everything that has no deadline of its own."""
 
@@ -33,7 +38,7 @@ class WebFetchConfig(BaseModel):
     max_bytes: int = Field(
         default=10_000_000, ge=1, le=10_000_000, description="How many bytes of a body are read, once it is decoded."
     )
-    redirects: int = Field(default=10, ge=0, le=_MAX_REDIRECTS, description="How many redirects are followed.")
+    redirects: int = Field(default=10, ge=0, le=MAX_REDIRECTS, description="How many redirects are followed.")
 
     @field_validator("allow")
     @classmethod
@@ -50,8 +55,8 @@ def web_fetch_over(
     network: httpcore2.AsyncNetworkBackend | None = None,
     tls: ssl.SSLContext | None = None,
     *,
-    first_byte: float = 1.0,
-    body: float = 30.0,
+    first_byte: float = FIRST_BYTE,
+    body: float = BODY,
 ) -> Capability[WebFetch, WebFetchConfig]:
     """Return ``web_fetch`` over a resolver, connections and trusted servers of one's own, and with other deadlines.
 
@@ -85,7 +90,7 @@ def web_fetch_over(
         effect="read",
         permissions={"http:read"},
         idempotent=True,
-        timeout=first_byte * (_MAX_REDIRECTS + 1) + body + _CONVERTING,
+        timeout=first_byte * (MAX_REDIRECTS + 1) + body + _CONVERTING,
     )
     async def fetch(
         ctx: Context,

@@ -37,8 +37,10 @@ class WebFetch:
         self._client = client
         self._max_bytes = max_bytes
         self._redirects = redirects
-        self._first_byte = first_byte
-        self._body = body
+        self.first_byte = first_byte
+        """Seconds in which each hop's answer must begin."""
+        self.body = body
+        """Seconds in which the body must be there."""
 
     async def fetch(
         self, url: str, *, method: Method = "GET", as_markdown: bool = False, as_text: bool = False
@@ -52,16 +54,16 @@ class WebFetch:
         reading: Reading | None = None
         try:
             async with self._client.open(
-                method, url, timeout=None, hop_timeout=self._first_byte, redirects=self._redirects
+                method, url, timeout=None, hop_timeout=self.first_byte, redirects=self._redirects
             ) as response:
                 content_type = response.header("content-type") or ""
                 media_type = media_type_of(content_type)
                 if method == "GET":
-                    reading = await read_body(response, media_type, limit=self._max_bytes, seconds=self._body)
+                    reading = await read_body(response, media_type, limit=self._max_bytes, seconds=self.body)
         except TransientError as error:
             if error.code != "timeout":
                 raise
-            raise _no_answer(self._first_byte) from None
+            raise _no_answer(self.first_byte) from None
         page = _about(url, response)
         if reading is None:
             return page
