@@ -23,16 +23,20 @@ from tests.stores.sql.everything import read_everything, write_everything
 from tests.stores.sql.support import opened_at, path_of, run_at
 from tests.stores.sql.upgrades.eras import engine_at
 
-STATEMENTS: Final[dict[str, Any]] = json.loads((Path(__file__).parent / "0006.json").read_text(encoding="utf-8"))
-"""What revision 0006's code says of itself, by engine: transactions of statements, parameters and counts of rows."""
+ERAS: Final = ("0006", "0008")
+STATEMENTS: Final[dict[str, Any]] = {
+    era: json.loads((Path(__file__).parent / f"{era}.json").read_text(encoding="utf-8")) for era in ERAS
+}
+"""What the code of a revision says of itself, by engine: transactions of statements, parameters and counts of rows."""
+beside_each = pytest.mark.parametrize("era", ERAS)
 
 
 class Old:
-    """A process of revision 0006: its connection, and all that its code ever says."""
+    """A process of an earlier revision: its connection, and all that its code ever says."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, era: str) -> None:
         path = path_of(url)
-        self._statements = STATEMENTS["sqlite" if path else "postgres"]
+        self._statements = STATEMENTS[era]["sqlite" if path else "postgres"]
         # `connect` opens no transaction by itself, as the store's own connections do not.
         self._connection: Any = (
             sqlite3.connect(path, isolation_level=None, timeout=5, check_same_thread=False)
@@ -94,16 +98,17 @@ def from_json(value: Any) -> Any:
     return [from_json(one) for one in value] if isinstance(value, list) else value
 
 
-def at_0006(url: str) -> None:
+def made_at(url: str, era: str) -> None:
     engine = engine_at(url)
     with engine.begin() as connection:
-        raise_to(connection, "0006")
+        raise_to(connection, era)
     engine.dispose()
 
 
 @pytest.mark.spec("P30")
-async def test_all_that_an_old_process_says_holds_before_during_and_after_an_upgrade(empty_url: str) -> None:
-    at_0006(empty_url)
+@beside_each
+async def test_all_that_an_old_process_says_holds_before_during_and_after_an_upgrade(empty_url: str, era: str) -> None:
+    made_at(empty_url, era)
     ended = threading.Event()
     rounds = 0
 
@@ -117,7 +122,7 @@ async def test_all_that_an_old_process_says_holds_before_during_and_after_an_upg
         while rounds <= than and not working.done():
             time.sleep(0.01)
 
-    with closing(Old(empty_url)) as old:
+    with closing(Old(empty_url, era)) as old:
         working = asyncio.create_task(asyncio.to_thread(work))
         try:
             await asyncio.to_thread(more, 1)
@@ -136,8 +141,9 @@ async def test_all_that_an_old_process_says_holds_before_during_and_after_an_upg
 
 
 @pytest.mark.spec("P30")
-async def test_what_an_old_process_deletes_takes_along_what_it_does_not_know(empty_url: str) -> None:
-    at_0006(empty_url)
+@beside_each
+async def test_what_an_old_process_deletes_takes_along_what_it_does_not_know(empty_url: str, era: str) -> None:
+    made_at(empty_url, era)
     async with opened_at(empty_url) as store:
         await begin(store, "s")
         for statement in (
@@ -147,24 +153,25 @@ async def test_what_an_old_process_deletes_takes_along_what_it_does_not_know(emp
             run_at(empty_url, statement)
         (deleting,) = {
             statement
-            for transaction in STATEMENTS["sqlite" if path_of(empty_url) else "postgres"]
+            for transaction in STATEMENTS[era]["sqlite" if path_of(empty_url) else "postgres"]
             for statement, _, _ in transaction
             if statement.startswith("DELETE FROM sessions")
         }
-        with closing(Old(empty_url)) as old:
+        with closing(Old(empty_url, era)) as old:
             old._execute(deleting, ["s"] if path_of(empty_url) else {"id_1": "s"})
     counts = "(SELECT count(*) FROM session_events), (SELECT count(*) FROM session_turns)"
     assert run_at(empty_url, "SELECT (SELECT count(*) FROM sessions), " + counts) == [(0, 0, 0)]
 
 
 @pytest.mark.spec("P25", "P30")
-async def test_an_old_process_does_not_see_what_is_kept_of_files_that_went(empty_url: str) -> None:
+@beside_each
+async def test_an_old_process_does_not_see_what_is_kept_of_files_that_went(empty_url: str, era: str) -> None:
     """It lists the root without it, and takes it along with the session."""
-    at_0006(empty_url)
+    made_at(empty_url, era)
     is_file = path_of(empty_url) is not None
     said = {
         statement
-        for transaction in STATEMENTS["sqlite" if is_file else "postgres"]
+        for transaction in STATEMENTS[era]["sqlite" if is_file else "postgres"]
         for statement, _, _ in transaction
         if "files" in statement
     }
@@ -175,7 +182,7 @@ async def test_an_old_process_does_not_see_what_is_kept_of_files_that_went(empty
         for path in ("/a", "/b"):
             await store.files.write("s", path, b"x", org=None, now=NOW)
         await store.files.delete("s", "/a", recursive=False)
-        with closing(Old(empty_url)) as old:
+        with closing(Old(empty_url, era)) as old:
             cursor = old._connection.cursor()
             cursor.execute(listing, ("s", "/") if is_file else {"session_1": "s", "parent_1": "/"})
             assert [row[1] for row in cursor.fetchall()] == ["/b"]
