@@ -113,6 +113,41 @@ def test_a_number_that_no_source_has_is_refused(numbers: list[int], count: int, 
     check_known(range(1, count + 1), known)
 
 
+@pytest.mark.parametrize(
+    ("text", "item"),
+    [
+        ("--\n## Sources", "- \\--\n  ## Sources"),
+        ("- -\n## Sources", "- \\- -\n  ## Sources"),
+        ("---", "- \\---"),
+        ("-- so\n---", "- -- so\n  ---"),
+        ("[1]: <http://evil.example>", "- [1]\\: <http://evil.example>"),
+        ("x\n\n> [\n 1 ]: /y", "- x\n  \n  > [\n   1 ]\\: /y"),
+        ("so says [1]: it is", "- so says [1]: it is"),
+    ],
+)
+def test_a_note_cannot_leave_its_item_nor_change_what_others_cite(text: str, item: str) -> None:
+    assert report_of("x", [(note(), text)], [], [None]) == f"# x\n\n{item}\n"
+
+
+@pytest.mark.parametrize(
+    ("title", "shown"),
+    [
+        ("See https://evil.example/x", "See https: //evil.example/x"),
+        ("HTTP://a ://b", "HTTP: //a : //b"),
+        ("(www.evil.example) and _WWW.b", "(www .evil.example) and \\_WWW .b"),
+        ("Time: 10://", "Time: 10: //"),
+    ],
+)
+def test_a_title_has_nothing_that_becomes_a_link(title: str, shown: str) -> None:
+    assert escaped(title) == shown
+    assert f"- [1] {shown}. <https://example.org/1>" in report_of("x", [], [source(1, title)], [])
+
+
+def test_a_source_that_is_called_by_its_url_is_named_once() -> None:
+    url = "https://example.org/1"
+    assert f"- [1] <{url}>, fetched 2026-01-01.\n" in report_of("x", [], [source(1, url, url)], [])
+
+
 @given(st.text(max_size=60))
 def test_a_title_is_one_line_and_opens_nothing(title: str) -> None:
     shown = escaped(title)
