@@ -148,6 +148,24 @@ def test_a_source_that_is_called_by_its_url_is_named_once() -> None:
     assert f"- [1] <{url}>, fetched 2026-01-01.\n" in report_of("x", [], [source(1, url, url)], [])
 
 
+@pytest.mark.spec("P18")
+@pytest.mark.parametrize(
+    ("asked", "answered", "shown"),
+    [
+        ("https://a.example/x", None, ""),
+        ("https://a.example/x", "https://a.example/y", ""),
+        ("http://A.example:80/x", "https://a.example/x", ""),
+        ("https://a.example/?to=b", "https://b.example/x", ", answered by <https://b.example/x>"),
+        ("https://a.example/", "https://a.example.b.example/", ", answered by <https://a.example.b.example/>"),
+        ("http://a.example/", "http://a.example:8080/<x", ", answered by <http://a.example:8080/%3Cx>"),
+        ("http://[2001:db8::1]/", "http://[2001:db8::2]/", ", answered by <http://[2001:db8::2]/>"),
+    ],
+)
+def test_a_source_says_who_answered_where_that_is_somebody_else(asked: str, answered: str | None, shown: str) -> None:
+    found = source(1, "Tea", asked).model_copy(update={"answered_by": answered})
+    assert f"- [1] Tea. <{asked}>{shown}, fetched 2026-01-01.\n" in report_of("x", [], [found], [])
+
+
 @given(st.text(max_size=60))
 def test_a_title_is_one_line_and_opens_nothing(title: str) -> None:
     shown = escaped(title)
