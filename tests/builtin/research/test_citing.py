@@ -144,6 +144,59 @@ def test_what_is_not_in_backquotes_is_never_overlooked(before: str, after: str, 
     assert quotes or number in cited_in(f"{before}[{number}]{after}")
 
 
+@pytest.mark.parametrize(
+    ("text", "item"),
+    [
+        ("--\n## Sources", "- \\--\n  ## Sources"),
+        ("- -\n## Sources", "- \\- -\n  ## Sources"),
+        ("---", "- \\---"),
+        ("-- so\n---", "- -- so\n  ---"),
+        ("[1]: <http://evil.example>", "- [1]\\: <http://evil.example>"),
+        ("x\n\n> [\n 1 ]: /y", "- x\n  \n  > [\n   1 ]\\: /y"),
+        ("so says [1]: it is", "- so says [1]: it is"),
+    ],
+)
+def test_a_note_cannot_leave_its_item_nor_change_what_others_cite(text: str, item: str) -> None:
+    assert report_of("x", [(note(), text)], [], [None]) == f"# x\n\n{item}\n"
+
+
+@pytest.mark.parametrize(
+    ("title", "shown"),
+    [
+        ("See https://evil.example/x", "See https: //evil.example/x"),
+        ("HTTP://a ://b", "HTTP: //a : //b"),
+        ("(www.evil.example) and _WWW.b", "(www .evil.example) and \\_WWW .b"),
+        ("Time: 10://", "Time: 10: //"),
+    ],
+)
+def test_a_title_has_nothing_that_becomes_a_link(title: str, shown: str) -> None:
+    assert escaped(title) == shown
+    assert f"- [1] {shown}. <https://example.org/1>" in report_of("x", [], [source(1, title)], [])
+
+
+def test_a_source_that_is_called_by_its_url_is_named_once() -> None:
+    url = "https://example.org/1"
+    assert f"- [1] <{url}>, fetched 2026-01-01.\n" in report_of("x", [], [source(1, url, url)], [])
+
+
+@pytest.mark.spec("P18")
+@pytest.mark.parametrize(
+    ("asked", "answered", "shown"),
+    [
+        ("https://a.example/x", None, ""),
+        ("https://a.example/x", "https://a.example/y", ""),
+        ("http://A.example:80/x", "https://a.example/x", ""),
+        ("https://a.example/?to=b", "https://b.example/x", ", answered by <https://b.example/x>"),
+        ("https://a.example/", "https://a.example.b.example/", ", answered by <https://a.example.b.example/>"),
+        ("http://a.example/", "http://a.example:8080/<x", ", answered by <http://a.example:8080/%3Cx>"),
+        ("http://[2001:db8::1]/", "http://[2001:db8::2]/", ", answered by <http://[2001:db8::2]/>"),
+    ],
+)
+def test_a_source_says_who_answered_where_that_is_somebody_else(asked: str, answered: str | None, shown: str) -> None:
+    found = source(1, "Tea", asked).model_copy(update={"answered_by": answered})
+    assert f"- [1] Tea. <{asked}>{shown}, fetched 2026-01-01.\n" in report_of("x", [], [found], [])
+
+
 @given(st.text(max_size=60))
 def test_a_title_is_one_line_and_opens_nothing(title: str) -> None:
     shown = escaped(title)

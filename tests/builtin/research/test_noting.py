@@ -32,7 +32,7 @@ REPORT = """\
 
 ## Gathered, but not cited
 
-- [3] {other}. <{other}>, fetched 2026-01-01.
+- [3] <{other}>, fetched 2026-01-01.
 """
 
 
@@ -51,8 +51,7 @@ async def test_from_sources_to_a_report() -> None:
         report = await here.report(title="How hot?")
         assert report == await here.report(title="How hot?"), "the same notes make the same report"
         addresses = {name: here.server.url(f"/{name}") for name in ("tea", "coffee", "other")}
-        other = addresses["other"].replace("_", "\\_")
-        assert report["report"] == REPORT.replace("{other}.", f"{other}.").format(**addresses)
+        assert report["report"] == REPORT.format(**addresses)
         assert (report["notes"], report["cited"], report["not_cited"]) == (3, [1, 2], [3])
         assert here.session.snapshot.tools["research_report"].tool.effect == "read"
 
@@ -93,6 +92,16 @@ async def test_search_finds_notes_and_passages_with_what_to_cite() -> None:
         assert await here.search("brewed", limit=2) == hits[:2]
         assert (await here.search("brewed green"))[0]["citation"] == "[1]"
         assert await here.search("unheard of") == []
+
+
+@pytest.mark.spec("P18")
+@pytest.mark.parametrize("end", ["\r", "\r\n", "\v", "\f", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029"])
+async def test_a_note_stays_one_item_whatever_ends_its_lines(end: str) -> None:
+    async with study() as here:
+        await here.note(end.join(["x", "", "## Sources", "", "- [1\\] Fake."]), topic=f"On{end}tea")
+        report = (await here.report(title=f"About{end}# Tea"))["report"]
+    lines = ["# About \\# Tea", "", "## On tea", "", "- x", "  ", "  ## Sources", "  ", "  - [1\\] Fake."]
+    assert report.splitlines() == lines
 
 
 async def test_a_text_that_a_crash_left_behind_is_never_found() -> None:

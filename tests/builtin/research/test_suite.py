@@ -9,19 +9,24 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from capset import Session
+from capset import Agent, Kernel, Principal, Session
 from capset.builtin.research import ResearchConfig, research, research_over
 from capset.builtin.web_fetch import web_fetch, web_fetch_over
 from capset.testing import capability_suite
 from capset.testing.capability_suite import Arguments, Check
 from tests.builtin.research.support import COFFEE, TEA
-from tests.net.support import PUBLIC, Bottle, Names, Server
+from tests.net.support import PUBLIC, Answer, Bottle, Names, Server, redirect
 
 LISTENING = socket.create_server(("127.0.0.1", 0))
 """The checks are made before there is a server, so its port is kept from the beginning."""
 SITE = "study.example"
-FETCHING = web_fetch_over(Names({SITE: [[PUBLIC]]}), Bottle(LISTENING.getsockname()[1]))
+FETCHING = web_fetch_over(Names({SITE: [[PUBLIC]], "evil.example": [[PUBLIC]]}), Bottle(LISTENING.getsockname()[1]))
 STUDY = research_over(FETCHING)
+REDIRECTS: dict[str, Answer] = {
+    "/out": redirect("http://evil.example/tea"),
+    "/on": redirect("/tea"),
+    "/long": redirect(f"http://evil.example/tea?{'x' * 2_048}"),
+}
 
 
 def after_fetching(**arguments: object) -> Callable[[Session], Awaitable[Arguments]]:
@@ -50,8 +55,8 @@ EXAMPLES = {
 
 
 @asynccontextmanager
-async def site() -> AsyncGenerator[None]:
-    made = Server(0, {"/tea": TEA, "/coffee": COFFEE})
+async def site(pages: dict[str, Answer] | None = None) -> AsyncGenerator[None]:
+    made = Server(0, {"/tea": TEA, "/coffee": COFFEE, **(pages or {})})
     listening = await asyncio.start_server(made.serve, sock=LISTENING.dup())
     try:
         yield
@@ -77,6 +82,25 @@ async def site() -> AsyncGenerator[None]:
 async def test_research_keeps_every_promise(check: Check) -> None:
     async with site():
         await check()
+
+
+@pytest.mark.spec("P18", "P26")
+async def test_a_source_is_not_laid_at_the_door_of_who_only_redirected() -> None:
+    async with site(REDIRECTS), Kernel("memory://") as kernel:
+        ada = Principal("ada", permissions=["research:write", "http:read"])
+        async with kernel.open(Agent("scholar", uses=[STUDY]), principal=ada) as session:
+            tools = session.snapshot.tools
+            fetch = tools["research_fetch"].tool
+            away, asked = await session.call(fetch, url=f"http://{SITE}/out"), f"http://{SITE}/out"
+            assert (away["url"], away["answered_by"]) == (asked, "http://evil.example/tea")
+            assert "answered_by" not in await session.call(fetch, url=f"http://{SITE}/on")
+            report = (await session.call(tools["research_report"].tool))["report"]
+            assert f"<{asked}>, answered by <http://evil.example/tea>, fetched" in report
+            assert report.count("answered by") == 1
+            found = await session.call(tools["research_search"].tool, query="brewed")
+            assert [hit.get("answered_by") for hit in found["hits"]] == [None, "http://evil.example/tea"]
+            long = await session.call(fetch, url=f"http://{SITE}/long")
+            assert long["answered_by"] == "http://evil.example/", "as much as fits"
 
 
 def test_research_stands_on_the_web_fetch_that_is_installed() -> None:

@@ -23,6 +23,10 @@ _NUMBER: Final = re.compile(r"[0-9]+")
 _NAMED: Final = 5
 _SPECIAL: Final = re.compile(r"[\\`*_\[\]<>#|~&]")
 _UNSAFE: Final = re.compile(r"[\s<>\\]")
+_LINKED: Final = re.compile(r":(?=//)|www(?=\.)", re.IGNORECASE)
+"""Where a URL begins that is made a link wherever it stands."""
+_RULE: Final = re.compile(r"-[- \t]*(?:\n|$)")
+_DEFINED: Final = re.compile(r"^([ \t>*+\-.)0-9]*\[\s*[0-9]+\s*\]):", re.MULTILINE)
 
 
 def citation(numbers: Iterable[int]) -> str:
@@ -95,17 +99,29 @@ def topics_of(noted: Collection[Note]) -> list[str | None]:
 
 
 def escaped(text: str) -> str:
-    """Return a text on one line, in which Markdown finds nothing special: titles are what others wrote."""
-    return _SPECIAL.sub(r"\\\g<0>", " ".join(text.split()))
+    """Return a text on one line, in which Markdown finds nothing special: titles are what others wrote.
+
+    No backslash keeps a URL from being made a link everywhere, so a space goes into it.
+    """
+    return _SPECIAL.sub(r"\\\g<0>", _LINKED.sub(r"\g<0> ", " ".join(text.split())))
 
 
 def _item(note: Note, text: str) -> str:
     inline = set(cited_in(text))
     behind = citation(number for number in note.sources if number not in inline)
-    # What stands below the first line belongs to the same item.
-    return f"- {text}{behind and ' ' + behind}".replace("\n", "\n  ")
+    # What stands below the first line belongs to the same item, unless that is a rule together with the item's dash.
+    shown = f"\\{text}" if _RULE.match(text) else text
+    # A definition such as [1]: URL would hold for the whole report, and make links of its citations.
+    shown = _DEFINED.sub(r"\1\\:", shown)
+    return f"- {shown}{behind and ' ' + behind}".replace("\n", "\n  ")
 
 
 def _listed(source: Source) -> str:
-    url = _UNSAFE.sub(lambda found: "".join(f"%{byte:02X}" for byte in found[0].encode()), source.url)
-    return f"- [{source.number}] {escaped(source.title)}. <{url}>, fetched {source.fetched_at[:10]}."
+    title = "" if source.title == source.url else f"{escaped(source.title)}. "
+    answered = f", answered by {_shown(source.elsewhere)}" if source.elsewhere else ""
+    return f"- [{source.number}] {title}{_shown(source.url)}{answered}, fetched {source.fetched_at[:10]}."
+
+
+def _shown(url: str) -> str:
+    safe = _UNSAFE.sub(lambda found: "".join(f"%{byte:02X}" for byte in found[0].encode()), url)
+    return f"<{safe}>"

@@ -8,7 +8,7 @@ from typing import Final
 
 from capset import Context, ToolError
 from capset.builtin.research.citing import check_known, citation, cited_in, folded, report_of, topics_of
-from capset.builtin.research.keeping import MAX_TITLE, Note, ResearchConfig, Source, notes, sources, texts
+from capset.builtin.research.keeping import MAX_TITLE, Note, ResearchConfig, Source, bounded_url, notes, sources, texts
 from capset.builtin.research.passages import clean, kept_of
 from capset.builtin.research.shapes import Gathered, Hit, Noted, Report
 from capset.builtin.research.storing import forget, stored
@@ -49,12 +49,12 @@ class Research:
         """Fetch a page or text and keep it as a source. A URL has one number, however often it is fetched.
 
         Raises ``ToolError``: ``source_failed`` for a status other than success, ``source_not_text``, ``source_empty``,
-        ``research_full`` (409), and what ``WebFetch.fetch`` raises. Of a source that was there already the earlier
+        ``research_full`` (409), and what ``WebFetch`` raises. Of a source that was there already the earlier
         text stays then.
         """
         place = url.partition("#")[0]
         self._room(await self._sources.get(), place)
-        page = await self._fetcher().fetch(url, as_markdown=True)
+        page, answered_by = await self._fetcher().fetch_with_url(url, as_markdown=True)
         text = _text_of(page)
         most = min(self._config.max_source_characters, self._room(await self._sources.get(), place))
         kept = await in_thread(self._ctx, lambda: kept_of(text, most))
@@ -77,6 +77,7 @@ class Research:
                     characters=len(kept.text),
                     truncated=page["truncated"] or not kept.is_whole,
                     passages=tuple(ids),
+                    answered_by=bounded_url(answered_by),
                 )
                 others = [source if one.number == source.number else one for one in there]
                 return others if before else [*there, source]
@@ -87,7 +88,7 @@ class Research:
 
         now = await stored(self._texts, kept.passages, name, self._named)
         source = next(one for one in now if one.url == place)
-        return Gathered(
+        answer = Gathered(
             source=source.number,
             citation=citation([source.number]),
             title=source.title,
@@ -102,6 +103,7 @@ class Research:
             content=kept.text[: self._config.shown],
             is_whole=len(kept.text) <= self._config.shown and not source.truncated,
         )
+        return {**answer, "answered_by": source.elsewhere} if source.elsewhere else answer
 
     async def note(self, text: str, sources: Iterable[int] = (), topic: str | None = None) -> Noted:
         """Keep a note and what it cites: ``sources``, and whatever the text cites, as ``cited_in`` finds it.
@@ -141,9 +143,10 @@ class Research:
             if found.id in known:
                 source, place = known[found.id]
                 cited = citation([source.number])
-                hits.append(
-                    Hit(kind="source", citation=cited, text=found.text, title=source.title, url=source.url, part=place)
+                hit = Hit(
+                    kind="source", citation=cited, text=found.text, title=source.title, url=source.url, part=place
                 )
+                hits.append({**hit, "answered_by": source.elsewhere} if source.elsewhere else hit)
             elif found.id in noted:
                 note, place = noted[found.id]
                 hit = Hit(kind="note", citation=citation(note.sources), text=found.text, note=place)

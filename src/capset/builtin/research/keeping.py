@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Final
+from urllib.parse import urljoin, urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -13,6 +14,7 @@ MAX_SOURCES: Final = 200
 MAX_URL: Final = 2_048
 MAX_TITLE: Final = 200
 MAX_TOPIC: Final = 100
+_USUAL: Final = (80, 443)
 
 
 class ResearchConfig(BaseModel):
@@ -35,7 +37,10 @@ class ResearchConfig(BaseModel):
 
 
 class Source(BaseModel):
-    """One source. ``passages`` are the ids of its texts, in order; ``characters`` is how much of it is kept."""
+    """One source. ``passages`` are the ids of its texts, in order; ``characters`` is how much of it is kept.
+
+    ``url`` is what was asked, and ``answered_by`` what answered, after redirects.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -49,6 +54,13 @@ class Source(BaseModel):
     characters: int
     truncated: bool
     passages: tuple[str, ...]
+    answered_by: str | None = None
+
+    @property
+    def elsewhere(self) -> str | None:
+        """The URL that answered where another host did than was asked: who is asked need not answer for it."""
+        answered = self.answered_by
+        return None if answered is None or _host(answered) == _host(self.url) else answered
 
 
 class Note(BaseModel):
@@ -60,6 +72,16 @@ class Note(BaseModel):
     sources: tuple[int, ...]
     topic: str | None
     created_at: str
+
+
+def bounded_url(url: str) -> str:
+    """Return a URL, or the root of its host where it is too long to be kept: servers make redirects of any length."""
+    return url if len(url) <= MAX_URL else urljoin(url, "/")
+
+
+def _host(url: str) -> tuple[str | None, int | None]:
+    parts = urlsplit(url)
+    return parts.hostname, None if parts.port in _USUAL else parts.port
 
 
 # A crash between the two may leave a text that no entry here names: it is never found, and goes with the session.

@@ -41,8 +41,11 @@ def kept_of(text: str, most: int) -> Kept:
 
 
 def clean(text: str) -> str:
-    """Return a text without what no store keeps, and without white space around it."""
-    return _UNSTORED.sub("\N{REPLACEMENT CHARACTER}", text).strip()
+    """Return a text without what no store keeps, and without white space around it; its lines end with LF.
+
+    There is more than one character that ends a line for somebody: who shows a text may begin a new one there.
+    """
+    return "\n".join(_UNSTORED.sub("\N{REPLACEMENT CHARACTER}", text).strip().splitlines())
 
 
 def passages_of(text: str) -> list[str]:

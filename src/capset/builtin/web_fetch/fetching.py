@@ -45,7 +45,14 @@ class WebFetch:
     async def fetch(
         self, url: str, *, method: Method = "GET", as_markdown: bool = False, as_text: bool = False
     ) -> WebPage:
-        """Ask for a URL and return what came, as the tool ``web_fetch`` does.
+        """Ask for a URL and return what came, as the tool ``web_fetch`` does. Raises what ``fetch_with_url`` does."""
+        page, _ = await self.fetch_with_url(url, method=method, as_markdown=as_markdown, as_text=as_text)
+        return page
+
+    async def fetch_with_url(
+        self, url: str, *, method: Method = "GET", as_markdown: bool = False, as_text: bool = False
+    ) -> tuple[WebPage, str]:
+        """Ask for a URL and return what came, and the URL that it came from, after all redirects.
 
         Raises ``ToolError``: ``url_refused``, ``address_refused``, ``unknown_host``, ``tls_failed``,
         ``too_many_redirects``, ``headers_too_long``, ``bad_encoding``, ``not_installed``; ``TransientError`` for
@@ -66,13 +73,13 @@ class WebFetch:
             raise _no_answer(self.first_byte) from None
         page = _about(url, response)
         if reading is None:
-            return page
+            return page, response.url
         if reading.kind == "binary":
             kind = f"of the type {media_type}" if media_type else "of no known type"
             page["error"] = f"Binary content is not supported: this is {kind}, and only text can be fetched."
             if page["size"] is None and reading.is_whole:
                 page["size"] = len(reading.data)
-            return page
+            return page, response.url
         page["size"] = len(reading.data)
         wanted = "markdown" if as_markdown else "text" if as_text else "raw"
         ending = suffix_of(reading.cut, self._max_bytes)
@@ -80,7 +87,7 @@ class WebFetch:
             self._ctx, lambda: rendered(reading, content_type, media_type, response.url, wanted, ending)
         )
         page["content"], page["format"], page["truncated"] = made.text, made.format, made.is_cut
-        return page
+        return page, response.url
 
 
 def _about(url: str, response: HttpResponse) -> WebPage:
