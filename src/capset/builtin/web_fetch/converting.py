@@ -24,6 +24,7 @@ _NEWLINES: Final = re.compile(r"\n{3,}")
 _IN_BLOCKS: Final = r"[\s>*\-.0-9]{0,500}+"
 _EMPTY_ROW: Final = re.compile(rf"{_IN_BLOCKS}\|[ |]*+\n[ >]*+\|(?: --- \|)++(?:\n|\Z)")
 """The first row of a table, with nothing in it, and the line that makes it its head."""
+_ITEM: Final = re.compile(r"[ >]{0,500}+(?:[-*+]|\d+\.)(?:\s|\Z)")
 _ENDS_IN_ROW: Final = re.compile(rf"{_IN_BLOCKS}\|.*\|\Z".encode())
 
 
@@ -34,7 +35,8 @@ def converted(html: str, base: str, options: ConversionOptions) -> str:
     try:
         for piece in Page(html, Links(base)).pieces():
             part = _tidied(without_controls(_convert(piece.html, options)))  # entities may say them
-            joint = b"\n" if piece.within else b"\n\n"
+            goes_on = piece.within == "table" or (piece.within == "list" and _ITEM.match(part))
+            joint = b"\n" if goes_on else b"\n\n"
             if piece.within == "table" and (row := _EMPTY_ROW.match(part)):
                 if _ENDS_IN_ROW.match(made, made.rfind(b"\n") + 1):
                     part = part[row.end() :]  # it goes on with the table

@@ -66,16 +66,16 @@ class Open:
         if element.first:
             self._numbered.append(0)
         elif element.start == "<li>":
-            self.count_item()
+            self.count_items(1)
         self.names.append(name)
         self._elements.append(element)
         self.out.append(element.start)
         return True
 
-    def count_item(self) -> None:
-        """Count an item that is written here, where it belongs to an ordered list."""
+    def count_items(self, count: int) -> None:
+        """Count items that are written here, where they belong to an ordered list."""
         if self._numbered and self.names[-1:] == ["ol"]:
-            self._numbered[-1] += 1
+            self._numbered[-1] += count
 
     def end(self, name: str, *, again: bool) -> None:
         """End the nearest element of a name, if one is open here, and those in it; with ``again`` those begin anew."""

@@ -50,6 +50,15 @@ class Columns:
         self.at = at + 1
         return True
 
+    def take_several(self, count: int) -> bool:
+        """Place so many plain cells, if all of them are as simple; return whether they were."""
+        covered, upto = self._covered, self.at + count
+        if upto >= MAX_COLUMNS or any(covered[self.at : upto]):
+            return False
+        covered += [0] * (upto - len(covered))
+        self.at = upto
+        return True
+
     def place(self, wide: int, high: int) -> tuple[int, int]:
         """Place a cell: return how many empty ones come before it, spanned from above, and how many after it."""
         covered, began = self._covered, self.at

@@ -14,6 +14,8 @@ from typing import Final
 from capset.builtin.web_fetch.elements import CELLS, EMPHASIS, ENDS, RAW, UNREAD, WRAPPERS, WRITTEN
 from capset.builtin.web_fetch.links import Links
 from capset.builtin.web_fetch.markup import (
+    CELLS_RUN,
+    ITEMS_RUN,
     MARKUP,
     RUN,
     after_aside,
@@ -41,6 +43,8 @@ _ROWS: Final = frozenset({"table", "tr"})
 _SPECIAL: Final = frozenset({"a", "base", "br", "hr", "img", "ol", "pre"})
 _BLOCK: Final = Element("<div>", "</div>")
 _HIDDEN: Final = Element("<div hidden>", "</div>")
+_LISTS: Final = frozenset({"ul", "ol"})
+_LINKLESS: Final = frozenset({"a", "code"})
 _ROW: Final = Element("<tr>", "</tr>")
 _CELLS: Final = {name: Element(f"<{name}>", f"</{name}>") for name in CELLS}
 
@@ -179,16 +183,30 @@ class Page:
         self._open.out.append(text.replace("<", "&lt;") if "<" in text else text)
 
     def _run(self, at: int) -> int:
-        """Take simple text at once, if there is some; return where to read on."""
-        if self._tables or (run := RUN.match(self._html, at)) is None or not EMPHASIS.isdisjoint(self._open.names):
+        """Take simple text at once, or simple cells or items, if there are some; return where to read on."""
+        opened, names = self._open, self._open.names
+        within = names[-1] if names else ""
+        if within == "tr":
+            table = self._tables[-1] if self._tables else None
+            run = None if table is None else CELLS_RUN.match(self._html, at)
+            if run is None or table is None or not table.take_several(run[0].count("</")):
+                return at
+        elif within in _LISTS:
+            run = ITEMS_RUN.match(self._html, at)
+            if run is None or not EMPHASIS.isdisjoint(names):
+                return at
+            opened.count_items(run[0].count("</li>"))
+        elif self._tables or (run := RUN.match(self._html, at)) is None or not EMPHASIS.isdisjoint(opened.names):
             return at
-        self._open.out.append(run[0])
+        opened.out.append(run[0])
         return run.end()
 
     def _whole(self, name: str, text: str, match: re.Match[str]) -> int:
         """Read an element that has but simple text in it, at once where that will do; return where to read on."""
         opened, element = self._open, WRITTEN.get(name) or _CELLS.get(name)
         first, last = match.end(1), match.start(2)
+        if name == "a" and text and "<" not in text and _LINKLESS.isdisjoint(opened.names):
+            return self._simple_link(first, last, text, match)
         if (
             element is None
             or len(text) > PIECE_CHARACTERS
@@ -206,7 +224,7 @@ class Page:
         if self._tables:
             self._into_cell()
         if name == "li":
-            opened.count_item()
+            opened.count_items(1)
         if text or not element.droppable:
             doubled = element.droppable and name in opened.names
             opened.out.append(text if doubled else f"{element.start}{text}{element.end}")
@@ -304,10 +322,23 @@ class Page:
         if (table := self._tables[-1]) is not None and self._open.names[-1] in _ROWS:
             self._cell(table, "td", 0, 0)
 
+    def _simple_link(self, first: int, last: int, text: str, match: re.Match[str]) -> int:
+        """Read a link with text alone in it, where none is open; return where to read on."""
+        if len(text) > PIECE_CHARACTERS or is_hidden(self._html, first, last):
+            return self._start("a", match)
+        if self._tables:
+            self._into_cell()
+        address = self._address(first, last)
+        self._open.out.append(f'<a href="{quoted(address)}">{text}</a>' if address else text)
+        return match.end()
+
+    def _address(self, first: int, end: int) -> str | None:
+        href = href_of(self._html, first, end)
+        return None if href is None else self._links.link(href)
+
     def _link(self, first: int, end: int) -> None:
         hidden = is_hidden(self._html, first, end)
-        href = None if hidden or "code" in self._open.names else href_of(self._html, first, end)
-        address = None if href is None else self._links.link(href)
+        address = None if hidden or "code" in self._open.names else self._address(first, end)
         element = Element(f'<a href="{quoted(address)}">', "</a>", droppable=True) if address else NOTHING
         self._open.push("a", _HIDDEN if hidden else element)
 
