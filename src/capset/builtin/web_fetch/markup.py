@@ -21,11 +21,13 @@ A tag that the page ends within is one too, so that no second look beyond it is 
 RUN: Final = re.compile(rf"(?:[^<]{{1,4000}}+|<({_SIMPLE})>[^<]{{1,4000}}+</\1>){{1,32}}+")
 """Such text, taken at once."""
 
-CELLS_RUN: Final = re.compile(r"(?:\s*+<(t[dh])>[^<]{0,1000}+</\1>){2,16}+")
+_CELLS: Final = r"(?:\s*+<(t[dh])>[^<]{0,1000}+</\1>){1,16}+"
+CELLS_RUN: Final = re.compile(_CELLS)
+ROWS_RUN: Final = re.compile(rf"(?:\s*+<tr>{_CELLS}\s*+</tr>){{1,16}}+")
 ITEMS_RUN: Final = re.compile(
     rf"(?:\s*+<li>(?:[^<]{{1,1000}}+|<({_SIMPLE})>[^<]{{1,1000}}+</\1>){{0,16}}+</li>){{2,16}}+"
 )
-"""Cells, or items, that have no attributes and such text in them alone."""
+"""Cells, rows of them, or items, that have no attributes and such text in them alone."""
 
 _ATTRIBUTE: Final = re.compile(r"""([^\s/>=][^\s/>=]*+)(?:\s*+=\s*+(?:"([^"]*+)"|'([^']*+)'|([^\s>]++)))?+""")
 _HREF: Final = re.compile(r'\s++href="([^"&]*+)"')

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 MAX_COLUMNS: Final = 100
@@ -57,6 +58,16 @@ class Columns:
             return False
         covered += [0] * (upto - len(covered))
         self.at = upto
+        return True
+
+    def take_rows(self, counts: Sequence[int]) -> bool:
+        """Place rows of so many plain cells, if nothing spans into them; return whether they were."""
+        covered, most = self._covered, max(counts)
+        if most >= MAX_COLUMNS or any(covered):
+            return False
+        covered += [0] * (most - len(covered))
+        self.rows += len(counts)
+        self.at = counts[-1]
         return True
 
     def place(self, wide: int, high: int) -> tuple[int, int]:

@@ -17,6 +17,7 @@ from capset.builtin.web_fetch.markup import (
     CELLS_RUN,
     ITEMS_RUN,
     MARKUP,
+    ROWS_RUN,
     RUN,
     after_aside,
     attributes,
@@ -190,6 +191,15 @@ class Page:
             table = self._tables[-1] if self._tables else None
             run = None if table is None else CELLS_RUN.match(self._html, at)
             if run is None or table is None or not table.take_several(run[0].count("</")):
+                return at
+        elif within == "table":
+            table = self._tables[-1] if self._tables else None
+            run = None if table is None else ROWS_RUN.match(self._html, at)
+            if (
+                run is None
+                or table is None
+                or not table.take_rows([row.count("</") for row in run[0].split("</tr>")[:-1]])
+            ):
                 return at
         elif within in _LISTS:
             run = ITEMS_RUN.match(self._html, at)
