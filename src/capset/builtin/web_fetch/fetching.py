@@ -10,7 +10,7 @@ from capset.builtin.web_fetch.filenames import filename_of
 from capset.builtin.web_fetch.page import WebPage, suffix_of
 from capset.builtin.web_fetch.reading import Reading, read_body
 from capset.builtin.web_fetch.rendering import rendered
-from capset.ext import HttpClient, HttpResponse, TransientError, in_thread, media_type_of
+from capset.ext import HttpClient, HttpResponse, TransientError, in_thread, media_type_of, of_type
 
 Method = Literal["GET", "HEAD"]
 _LENGTH: Final = re.compile(r"[0-9]{1,18}")
@@ -68,8 +68,9 @@ class WebFetch:
         if reading is None:
             return page
         if reading.kind == "binary":
-            kind = f"of the type {media_type}" if media_type else "of no known type"
-            page["error"] = f"Binary content is not supported: this is {kind}, and only text can be fetched."
+            page["error"] = (
+                f"Binary content is not supported: this is {of_type(media_type)}, and only text can be fetched."
+            )
             if page["size"] is None and reading.is_whole:
                 page["size"] = len(reading.data)
             return page
