@@ -30,13 +30,15 @@ from capset.kernel.observing import Observer
 from capset.kernel.serving import Serving
 from capset.kernel.slots import slot
 from capset.net.client import HttpClient
-from capset.net.media import codec_named, codec_of, decoded, every_codec, is_text, media_type_of
+from capset.net.hosts import AllowedHosts
+from capset.net.media import codec_named, codec_of, decoded, every_codec, is_text, media_type_of, of_type
 from capset.net.resolving import Resolver, system_resolver
 from capset.net.response import HttpResponse
 
 __all__ = [
     "ActionRegistry",
     "ActionResult",
+    "AllowedHosts",
     "Answer",
     "ApprovalRow",
     "Approver",
@@ -89,6 +91,7 @@ __all__ = [
     "is_text",
     "media_type_of",
     "normalise_path",
+    "of_type",
     "schema_tool",
     "slot",
     "system_resolver",

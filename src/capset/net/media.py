@@ -61,6 +61,11 @@ def media_type_of(content_type: str) -> str:
     return media_type if _TYPE.fullmatch(media_type) else ""
 
 
+def of_type(media_type: str) -> str:
+    """Return the words for what has this type, which may be the empty text, in a message."""
+    return f"of the type {media_type}" if media_type else "of no known type"
+
+
 def is_text(media_type: str) -> bool:
     """Whether what has this type, in lower case, is text by it."""
     return _TEXT.fullmatch(media_type) is not None

@@ -30,7 +30,7 @@ from tests.builtin.web_fetch.support import (
     site,
     trickling,
 )
-from tests.net.support import PUBLIC, Bottle, Names, answer, redirect, server
+from tests.net.support import PUBLIC, Answer, Bottle, Names, answer, redirect, server
 
 LATE = "server did not respond within 0.3 seconds"
 TIMED_OUT = "[..more content timed out...]"
@@ -46,26 +46,37 @@ SILENT: dict[str, Page] = {
     "continue at once": endless(b"", CONTINUE * 100),
     "continue and silence": saying(CONTINUE, FOR_EVER),
 }
+BUSY = ("continue without end", "continue at once")
+"""Those that keep the machine so busy that they are tried alone."""
 
 
 @pytest.mark.spec("P26", "T27")
-@pytest.mark.parametrize("page", SILENT.values(), ids=SILENT)
-@pytest.mark.parametrize("method", ["GET", "HEAD"])
-async def test_a_server_that_does_not_answer_is_given_up(page: Page, method: str) -> None:
-    async with site(page) as it:
+async def test_servers_that_do_not_answer_are_given_up() -> None:
+    quiet: dict[str, Answer] = {
+        f"/{number}": page for number, (name, page) in enumerate(SILENT.items()) if name not in BUSY
+    }
+    asked = [(path, method) for path in quiet for method in ("GET", "HEAD")]
+    async with site(pages=quiet) as it:
+        with Clock(FIRST):
+            errors = await asyncio.gather(*(it.failed(path, method=method) for path, method in asked))
+    assert dict(zip(asked, errors, strict=True)) == dict.fromkeys(asked, (504, "timeout", LATE))
+
+
+@pytest.mark.spec("P26", "T27")
+@pytest.mark.parametrize(("page", "method"), [(BUSY[0], "GET"), (BUSY[1], "HEAD")])
+async def test_a_server_that_never_comes_to_its_answer_is_given_up(page: str, method: str) -> None:
+    async with site(SILENT[page]) as it:
         with Clock(FIRST):
             assert await it.failed(method=method) == (504, "timeout", LATE)
 
 
 @pytest.mark.spec("P26")
 async def test_the_real_first_byte_has_one_second() -> None:
-    late, soon = saying(FOR_EVER), saying(0.8, answer(body=b"there", content_type="text/plain"))
     async with (
-        server({"/late": late, "/soon": soon}) as made,
+        server({"/late": saying(FOR_EVER)}) as made,
         session_for(web_fetch, permissions=["http:read"], config=WebFetchConfig(allow=("127.0.0.1",))) as desk,
     ):
         tool = desk.session.snapshot.tools["web_fetch"].tool
-        assert (await desk.session.call(tool, made.url("/soon")))["content"] == "there"
         with Clock(1.0):
             result = await desk.session.try_call(tool, made.url("/late"))
     assert result.error is not None
@@ -84,9 +95,9 @@ async def test_each_hop_has_a_time_of_its_own() -> None:
     }
     async with site(pages=pages, first_byte=1) as it:
         with Clock(3 * soon):
-            assert (await it.answered("/one"))["content"] == "there"
-        with Clock(soon + 1):
-            assert (await it.failed("/page"))[2] == "server did not respond within 1 second"
+            found, failed = await asyncio.gather(it.answered("/one"), it.failed("/page"))
+    assert found["content"] == "there"
+    assert failed[2] == "server did not respond within 1 second"
 
 
 @pytest.mark.spec("P26")
@@ -135,6 +146,7 @@ async def test_the_handshake_of_tls_is_part_of_it(said: bytes) -> None:
         await asyncio.wait_for(gone.wait(), 5)
 
 
+FLOOD = "gzip of nothing"
 STALLED: dict[str, tuple[Page, str]] = {
     "before it": (saying(head(HTML, "Content-Length: 9"), FOR_EVER), ""),
     "in the middle": (saying(head(HTML, "Content-Length: 9"), b"half", FOR_EVER), "half"),
@@ -146,7 +158,7 @@ STALLED: dict[str, tuple[Page, str]] = {
     "of no known type": (saying(head("Content-Length: 9"), b"half", FOR_EVER), "half"),
     "a byte at a time": (after(head(PLAIN), trickling(b" ", 0.02)), " "),
     "gzip": (saying(head(HTML, "Content-Encoding: gzip"), gzip.compress(b"half")[:-8], FOR_EVER), "half"),
-    "gzip of nothing": (
+    FLOOD: (
         after(head(HTML, "Content-Encoding: gzip"), endless(b"", gzip.compress(b"", mtime=0) * 50)),
         "",
     ),
@@ -154,22 +166,23 @@ STALLED: dict[str, tuple[Page, str]] = {
 
 
 @pytest.mark.spec("P26", "T27")
-@pytest.mark.parametrize("page", STALLED)
-async def test_of_a_body_that_stalls_there_is_what_came(page: str) -> None:
-    stalled, text = STALLED[page]
-    async with site(stalled) as it:
+@pytest.mark.parametrize("pages", [[name for name in STALLED if name != FLOOD], [FLOOD]], ids=["quiet", "flood"])
+async def test_of_a_body_that_stalls_there_is_what_came(pages: list[str]) -> None:
+    paths = {f"/{number}": STALLED[name] for number, name in enumerate(pages)}
+    async with site(pages={path: page for path, (page, _) in paths.items()}) as it:
         with Clock(BODY):
-            found = await it.answered()
-    assert found["content"].strip() == text.strip() + TIMED_OUT
-    assert found["content"].startswith(text)
-    assert (found["status_code"], found["truncated"], found["format"]) == (200, True, "raw")
+            answers = await asyncio.gather(*(it.answered(path) for path in paths))
+    for name, found in zip(pages, answers, strict=True):
+        text = STALLED[name][1]
+        assert found["content"].strip() == text.strip() + TIMED_OUT, name
+        assert found["content"].startswith(text), name
+        assert (found["status_code"], found["truncated"], found["format"]) == (200, True, "raw"), name
 
 
 @pytest.mark.spec("P26")
 async def test_html_that_stalls_is_converted_as_far_as_it_came() -> None:
     async with site(saying(head(HTML), b"<h1>Half</h1><p>an <b>ans", FOR_EVER)) as it:
-        markdown = await it.answered(as_markdown=True, as_text=True)
-        text = await it.answered(as_text=True)
+        markdown, text = await asyncio.gather(it.answered(as_markdown=True, as_text=True), it.answered(as_text=True))
     assert (markdown["content"], markdown["format"]) == ("# Half\n\nan **ans**" + TIMED_OUT, "markdown")
     assert text["format"] == "text"
     assert text["content"].startswith("Half")

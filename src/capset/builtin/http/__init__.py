@@ -5,12 +5,12 @@ from __future__ import annotations
 import ssl
 from typing import TYPE_CHECKING, Annotated, Final, NotRequired
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from typing_extensions import TypedDict
 
-from capset import Capability, Context, DefinitionError, tool
+from capset import Capability, Context, tool
 from capset.builtin.http.content import content_of
-from capset.ext import HttpClient, Resolver, in_thread, system_resolver
+from capset.ext import AllowedHosts, HttpClient, Resolver, in_thread, system_resolver
 
 if TYPE_CHECKING:
     import httpcore2
@@ -31,24 +31,11 @@ class HttpConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    allow: tuple[str, ...] = Field(
-        default=(),
-        max_length=1_000,
-        description="Hosts of this machine or of private networks that may be asked: host, or host:port.",
-    )
+    allow: AllowedHosts = ()
     max_bytes: int = Field(
         default=1_000_000, ge=1, le=50_000_000, description="How many bytes of a body are read, once it is decoded."
     )
     redirects: int = Field(default=10, ge=0, le=20, description="How many redirects are followed.")
-
-    @field_validator("allow")
-    @classmethod
-    def _are_hosts(cls, allow: tuple[str, ...]) -> tuple[str, ...]:
-        try:
-            HttpClient(allow=allow)
-        except DefinitionError as error:
-            raise ValueError(error.message) from None
-        return allow
 
 
 class HttpAnswer(TypedDict):

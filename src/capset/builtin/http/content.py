@@ -11,7 +11,7 @@ from typing import Final
 from pydantic import JsonValue
 from pydantic_core import from_json
 
-from capset.ext import codec_of, decoded, is_text, media_type_of
+from capset.ext import codec_of, decoded, is_text, media_type_of, of_type
 
 _JSON: Final = re.compile(r"application/json|[^/]+/[^/]+\+json")
 _UNKNOWN: Final = frozenset({"", "application/octet-stream", "text/plain"})
@@ -35,8 +35,9 @@ def content_of(data: bytes, content_type: str, *, is_cut: bool) -> Content:
     media_type = media_type_of(content_type)
     text = _text(data, media_type, content_type, is_cut=is_cut)
     if text is None:
-        kind = f"of the type {media_type}" if media_type else "of no known type"
-        return Content(None, f"The body is binary, {kind}, {len(data)} bytes of it were read; it cannot be shown.")
+        return Content(
+            None, f"The body is binary, {of_type(media_type)}, {len(data)} bytes of it were read; it cannot be shown."
+        )
     looks_like_json = media_type in _UNKNOWN and text.lstrip()[:1] in ("{", "[")
     if not is_cut and (_JSON.fullmatch(media_type) or looks_like_json):
         return Content(_value(text))

@@ -114,7 +114,7 @@ class Research:
         kept, most = clean(text), self._config.max_note_characters
         if not kept or len(kept) > most:
             raise ToolError(f"a note has 1 to {most} characters; got {len(kept)}", code="note_refused")
-        cited = cited_in(kept)
+        cited = await in_thread(self._ctx, lambda: cited_in(kept))
         numbers = tuple(sorted({*sources, *cited}))
         check_known(numbers, await self._sources.get(), cited=cited)
         named = None if topic is None else " ".join(clean(topic).split()) or None
@@ -165,8 +165,9 @@ class Research:
             if not noted:
                 raise _unknown_topic(topic, [one for one in topics if one is not None])
         cited = sorted({number for note, _ in noted for number in note.sources})
+        listed = topics_of([note for note, _ in noted])
         return Report(
-            report=report_of(title, noted, known, topics_of([note for note, _ in noted])),
+            report=await in_thread(self._ctx, lambda: report_of(title, noted, known, listed)),
             notes=len(noted),
             cited=cited,
             not_cited=[one.number for one in known if one.number not in cited],

@@ -5,12 +5,12 @@ from __future__ import annotations
 import ssl
 from typing import TYPE_CHECKING, Annotated, Final
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field
 
 from capset import Capability, Context, DefinitionError, Preset, tool
 from capset.builtin.web_fetch.fetching import Method, WebFetch
 from capset.builtin.web_fetch.page import WebPage
-from capset.ext import HttpClient, Resolver, system_resolver
+from capset.ext import AllowedHosts, HttpClient, Resolver, system_resolver
 
 if TYPE_CHECKING:
     import httpcore2
@@ -30,24 +30,11 @@ class WebFetchConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    allow: tuple[str, ...] = Field(
-        default=(),
-        max_length=1_000,
-        description="Hosts of this machine or of private networks that may be asked: host, or host:port.",
-    )
+    allow: AllowedHosts = ()
     max_bytes: int = Field(
         default=10_000_000, ge=1, le=10_000_000, description="How many bytes of a body are read, once it is decoded."
     )
     redirects: int = Field(default=10, ge=0, le=MAX_REDIRECTS, description="How many redirects are followed.")
-
-    @field_validator("allow")
-    @classmethod
-    def _are_hosts(cls, allow: tuple[str, ...]) -> tuple[str, ...]:
-        try:
-            HttpClient(allow=allow)
-        except DefinitionError as error:
-            raise ValueError(error.message) from None
-        return allow
 
 
 def web_fetch_over(

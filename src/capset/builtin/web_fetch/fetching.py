@@ -10,9 +10,10 @@ from capset.builtin.web_fetch.filenames import filename_of
 from capset.builtin.web_fetch.page import WebPage, suffix_of
 from capset.builtin.web_fetch.reading import Reading, read_body
 from capset.builtin.web_fetch.rendering import rendered
-from capset.ext import HttpClient, HttpResponse, TransientError, in_thread, media_type_of
+from capset.ext import HttpClient, HttpResponse, TransientError, in_thread, media_type_of, of_type, slot
 
 Method = Literal["GET", "HEAD"]
+_CONVERTED_AT_ONCE: Final = 4
 _LENGTH: Final = re.compile(r"[0-9]{1,18}")
 _SHOWN: Final = re.compile(r"[\x20-\x7e]{1,255}")
 """What of a header is passed on: servers write no more into those that are of use."""
@@ -75,17 +76,20 @@ class WebFetch:
         if reading is None:
             return page, response.url
         if reading.kind == "binary":
-            kind = f"of the type {media_type}" if media_type else "of no known type"
-            page["error"] = f"Binary content is not supported: this is {kind}, and only text can be fetched."
+            page["error"] = (
+                f"Binary content is not supported: this is {of_type(media_type)}, and only text can be fetched."
+            )
             if page["size"] is None and reading.is_whole:
                 page["size"] = len(reading.data)
             return page, response.url
         page["size"] = len(reading.data)
         wanted = "markdown" if as_markdown else "text" if as_text else "raw"
         ending = suffix_of(reading.cut, self._max_bytes)
-        made = await in_thread(
-            self._ctx, lambda: rendered(reading, content_type, media_type, response.url, wanted, ending)
-        )
+        # Each takes memory of several times its page, and a processor.
+        async with slot(self._ctx, "web_fetch", at_once=_CONVERTED_AT_ONCE):
+            made = await in_thread(
+                self._ctx, lambda: rendered(reading, content_type, media_type, response.url, wanted, ending)
+            )
         page["content"], page["format"], page["truncated"] = made.text, made.format, made.is_cut
         return page, response.url
 
