@@ -144,6 +144,7 @@ def test_what_is_not_in_backquotes_is_never_overlooked(before: str, after: str, 
     assert quotes or number in cited_in(f"{before}[{number}]{after}")
 
 
+@pytest.mark.spec("P18", "T30")
 @pytest.mark.parametrize(
     ("text", "item"),
     [
