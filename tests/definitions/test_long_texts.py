@@ -25,7 +25,7 @@ class Found(TypedDict):
 @tool(effect="read")
 async def find(ctx: Context) -> Found:
     """Find something."""
-    raise NotImplementedError
+    raise NotImplementedError  # never called: its schema is all that counts
 
 
 def found(text: str, loud: str = "a", more: Any = None) -> Found:

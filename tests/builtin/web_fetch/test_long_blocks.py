@@ -6,6 +6,8 @@ import re
 from typing import Final
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from capset.builtin.web_fetch.markdown import markdown_of
 from capset.builtin.web_fetch.text import text_of
@@ -94,3 +96,23 @@ def test_two_tables_stay_two() -> None:
     table = f"<table>{'<tr><td>a<td>b' * ROWS}</table>"
     said = markdown_of(f"{table}{table}<table><tr><td>c</table>", BASE).split("\n\n")
     assert said == [*["\n".join(["| a | b |", "| --- | --- |", *["| a | b |"] * (ROWS - 1)])] * 2, "| c |\n| --- |"]
+
+
+CELLS: Final = st.lists(
+    st.lists(st.sampled_from(["a", "b c", "", "<b>d</b>", " e\n"]), max_size=4), min_size=1, max_size=20
+)
+
+
+@given(rows=CELLS, spans=st.sampled_from(["", " colspan=2", " rowspan=3"]))
+def test_what_is_taken_at_once_is_as_one_by_one(rows: list[list[str]], spans: str) -> None:
+    def table(attribute: str) -> str:
+        below = "".join(
+            f"<tr{attribute}>" + "".join(f"<td{attribute}>{cell}</td>" for cell in row) + "</tr>\n" for row in rows
+        )
+        return f"<table><tr><th{spans}>x</th><th>y</th></tr>{below}</table><p>end</p>"
+
+    def items(attribute: str) -> str:
+        return "<ol>" + "".join(f"<li{attribute}>{cell}</li>" for row in rows for cell in row) + "</ol><p>end</p>"
+
+    assert markdown_of(table(""), BASE) == markdown_of(table(" class=x"), BASE)
+    assert markdown_of(items(""), BASE) == markdown_of(items(" class=x"), BASE)

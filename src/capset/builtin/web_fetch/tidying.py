@@ -187,19 +187,9 @@ class Page:
         """Take simple text at once, or simple cells or items, if there are some; return where to read on."""
         opened, names = self._open, self._open.names
         within = names[-1] if names else ""
-        if within == "tr":
-            table = self._tables[-1] if self._tables else None
-            run = None if table is None else CELLS_RUN.match(self._html, at)
-            if run is None or table is None or not table.take_several(run[0].count("</")):
-                return at
-        elif within == "table":
-            table = self._tables[-1] if self._tables else None
-            run = None if table is None else ROWS_RUN.match(self._html, at)
-            if (
-                run is None
-                or table is None
-                or not table.take_rows([row.count("</") for row in run[0].split("</tr>")[:-1]])
-            ):
+        if within in _ROWS:
+            run = self._cells_at(at, whole_rows=within == "table")
+            if run is None:
                 return at
         elif within in _LISTS:
             run = ITEMS_RUN.match(self._html, at)
@@ -210,6 +200,18 @@ class Page:
             return at
         opened.out.append(run[0])
         return run.end()
+
+    def _cells_at(self, at: int, *, whole_rows: bool) -> re.Match[str] | None:
+        """Place the simple cells that stand here, or rows of them, and return them; None where there are none."""
+        table = self._tables[-1] if self._tables else None
+        run = (ROWS_RUN if whole_rows else CELLS_RUN).match(self._html, at)
+        if table is None or run is None:
+            return None
+        if whole_rows:
+            is_placed = table.take_rows([row.count("</") for row in run[0].split("</tr>")[:-1]])
+        else:
+            is_placed = table.take_several(run[0].count("</"))
+        return run if is_placed else None
 
     def _whole(self, name: str, text: str, match: re.Match[str]) -> int:
         """Read an element that has but simple text in it, at once where that will do; return where to read on."""
