@@ -57,6 +57,8 @@ class ApprovalRow:
     decided_at: str | None = None
     note: str | None = None
     """What whoever decided said: of a rejection, why."""
+    code_hash: str | None = None
+    """The hash of the tool's code as it was, where it could be told."""
 
 
 class Approver(Protocol):

@@ -134,6 +134,8 @@ def _columns(call: Invocation, phase: str, time_ns: int) -> dict[str, str | int 
         "approval": call.approval,
         "attempts": call.attempts or None,
         "repeats": call.repeats,
+        "attributes_digest": None,
+        "code_hash": None,
     }
 
 
