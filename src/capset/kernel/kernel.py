@@ -22,6 +22,7 @@ from capset.definitions.messages import Message
 from capset.definitions.principals import Principal
 from capset.definitions.secrets import Secrets
 from capset.errors import CapsetError, DefinitionError, NotFound
+from capset.evaluation.code import is_read, read_code
 from capset.evaluation.evaluate import Labels, evaluate
 from capset.evaluation.plan import plan_of
 from capset.evaluation.snapshot import Snapshot
@@ -244,6 +245,7 @@ class Kernel:
         if row.agent != agent.name:
             raise NotFound(f"the session {row.id!r} is one of the agent {row.agent!r}, not of {agent.name!r}")
         snapshot = await self._evaluated(self.compose(agent), principal, env, labels)
+        await read_code(snapshot)
         if row.invocation_hash is not None and labels.get("invocation") is None:
             snapshot = replace(snapshot, invocation_hash=row.invocation_hash)
         return self.resume(row, snapshot, budget=budget)
@@ -272,6 +274,8 @@ class Kernel:
         is_static = snapshot.plan is plan_of(composition)
         roads = self.bind(composition) if is_static else bind(composition, snapshot.installed)
         spending = None if budget is None else Spending(budget)
+        if not is_read(snapshot):
+            world.spawn(read_code(snapshot))
         return Session(Place(row.id, world, snapshot, roads, files, composition.data, spending=spending))
 
     def run(self, session: Session, messages: AsyncIterable[Message], *, limit: int = AT_ONCE) -> Serving:
