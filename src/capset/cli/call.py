@@ -85,7 +85,7 @@ def call_command(
                 command = "" if server is None else " to capset key create, where the server is"
                 error.hint = f"permissions of the principal are given with --grant{command}"
             if (asked := approval_of(error)) is not None:
-                again = f"--session {shape['session']} --approval {asked}"
+                again = f"--session {shape['session']}"
                 error.hint = f"capset approvals approve {asked}{where}; then the same call with {again}"
             print_error(error, as_json=False)
         else:

@@ -60,6 +60,26 @@ class ApprovalRow:
     code_hash: str | None = None
     """The hash of the tool's code as it was, where it could be told."""
 
+    @property
+    def equal(self) -> EqualCall:
+        """What the call that it was made for shares with every equal one."""
+        return EqualCall(self.org, self.session, self.principal, self.on_behalf_of, self.tool_hash, self.digest)
+
+
+@dataclass(frozen=True, slots=True)
+class EqualCall:
+    """What two calls share that one request is for: whose they are, where, of which tool, with which arguments.
+
+    The names are those of an ``ApprovalRow``.
+    """
+
+    org: str | None
+    session: str
+    principal: str
+    on_behalf_of: str | None
+    tool_hash: str
+    digest: str
+
 
 class Approver(Protocol):
     """Somebody of the host's own who is asked at once, such as a prompt in a terminal (one method, on purpose)."""

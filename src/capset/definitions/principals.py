@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal, Self, get_args
+from typing import Any, Literal, Self, get_args
 
+from capset.definitions.limits import Allowance
 from capset.definitions.names import checked_optional, checked_permissions, checked_text
 from capset.errors import DefinitionError
 
@@ -17,7 +18,8 @@ class Principal:
     """An agent, a user or an organisation, with the permissions that it holds (spec 4, G8); or nobody known.
 
     Equal by value. Permissions are exact ``resource:verb`` strings; roles are expanded before they get here.
-    ``on_behalf_of`` is whom it acts for, as records name them: ``user:ada``; ``acting_for`` makes it.
+    ``on_behalf_of`` is whom it acts for, as records name them: ``user:ada``; ``acting_for`` makes it. ``allowance`` is
+    what its sessions and runs may use, and limits on its calls together (G13–G15).
     Raises ``DefinitionError`` for an empty id, an unknown kind or a permission of another form.
     """
 
@@ -26,6 +28,7 @@ class Principal:
     kind: PrincipalKind
     org: str | None
     on_behalf_of: str | None
+    allowance: Allowance | None
 
     def __init__(
         self,
@@ -35,6 +38,7 @@ class Principal:
         kind: PrincipalKind = "user",
         org: str | None = None,
         on_behalf_of: str | None = None,
+        allowance: Allowance | None = None,
     ) -> None:
         if not checked_text("a principal's id", id).strip() or not id.isprintable():
             raise DefinitionError(f"a principal's id must be printable text, and not empty; got {id!r}")
@@ -46,6 +50,9 @@ class Principal:
         store(self, "kind", kind)
         store(self, "org", checked_optional(f"principal {id!r}: org", org))
         store(self, "on_behalf_of", checked_optional(f"principal {id!r}: on_behalf_of", on_behalf_of))
+        if allowance is not None and not isinstance(allowance, Allowance):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise DefinitionError(f"principal {id!r}: allowance is an Allowance(…); got {allowance!r:.80}")
+        store(self, "allowance", allowance)
 
     @classmethod
     def anonymous(cls, *, permissions: Iterable[str] = ()) -> Self:
@@ -61,9 +68,12 @@ class Principal:
             raise DefinitionError(f"{self.id!r} cannot act for {other.id!r}: they belong to different organisations")
         whom = f"{other.kind}:{other.id}" + (f" for {other.on_behalf_of}" if other.on_behalf_of else "")
         both = self.permissions & other.permissions
-        return Principal(self.id, permissions=both, kind=self.kind, org=self.org, on_behalf_of=whom)
+        return self._with(permissions=both, on_behalf_of=whom)
 
     def with_permissions(self, more: Iterable[str]) -> Principal:
         """Return this principal with more permissions, such as those that everybody has."""
         held = self.permissions | frozenset(more)
-        return Principal(self.id, permissions=held, kind=self.kind, org=self.org, on_behalf_of=self.on_behalf_of)
+        return self._with(permissions=held)
+
+    def _with(self, **changes: Any) -> Principal:  # of the fields' own types
+        return Principal(**{name: getattr(self, name) for name in Principal.__slots__} | changes)

@@ -43,7 +43,12 @@ def tool_payload(tool: AnyTool) -> Payload:
         "permissions": sorted(tool.permissions),
         "approval": tool.approval if isinstance(tool.approval, str) else {"dynamic": _named(tool.approval)},
         "limits": sorted(
-            ({"requests": one.requests, "window": one.window, "per": one.per} for one in tool.limits), key=canonical
+            (
+                {"requests": one.requests, "window": one.window, "per": one.per}
+                | ({} if one.scope == "shared" else {"scope": one.scope})
+                for one in tool.limits
+            ),
+            key=canonical,
         ),
         "policies": _ids(tool.policies),
     }

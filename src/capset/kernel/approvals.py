@@ -1,4 +1,4 @@
-"""The desk where approvals are asked for, given and waited for (spec 4, G16–G18)."""
+"""Approvals: requests are opened, met by equal calls, decided and waited for (spec 4, G16–G18)."""
 
 from __future__ import annotations
 
@@ -8,25 +8,30 @@ import logging
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
+from weakref import WeakValueDictionary
 
 from capset.clock import iso
-from capset.definitions.approvals import Answer, ApprovalRow
+from capset.definitions.approvals import Answer, ApprovalRow, EqualCall
+from capset.definitions.foreign import foreign_schema
+from capset.definitions.misfits import SchemaMisfit
 from capset.definitions.principals import Principal
 from capset.errors import (
     Conflict,
+    DefinitionError,
     InvalidArguments,
+    LimitExceeded,
     NotFound,
     PermissionDenied,
-    StoreError,
 )
 from capset.evaluation.containment import is_contained
 from capset.evaluation.policies import Ruling
-from capset.fingerprint.canonical import NotCanonical, canonical
-from capset.kernel.audit import digest_of, masked_arguments
+from capset.fingerprint.canonical import PROFILE, NotCanonical, canonical
+from capset.fingerprint.payloads import tool_payload
+from capset.kernel.audit import masked_arguments
 from capset.kernel.emission import emit_event
 from capset.kernel.invocation import Invocation
 from capset.kernel.world import World
-from capset.stores.base import ApprovalPage, ApprovalQuery, ApprovalStore
+from capset.stores.base import ApprovalPage, ApprovalQuery, ApprovalStore, PayloadRow
 
 LOOK_SECONDS: Final = (0.05, 1.0)
 """How soon, and then how seldom, a call that waits looks whether another process has decided."""
@@ -39,8 +44,10 @@ class Approvals:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._decided: dict[str, asyncio.Event] = {}
+        self._decided: WeakValueDictionary[str, asyncio.Event] = WeakValueDictionary()
         """Of those that calls of this process wait for."""
+        self._consulted: set[str] = set()
+        """Those that the host's own approver is being asked about."""
 
     @property
     def _store(self) -> ApprovalStore:
@@ -60,11 +67,14 @@ class Approvals:
         """Answer a request of the decider's org, and return it as it is now (G17).
 
         Raises ``NotFound`` for one that is not there, or another org's; ``PermissionDenied`` for somebody's own, unless
-        the governance allows that; ``Conflict`` for one that was decided already, or whose time is up.
+        the governance allows that; ``InvalidArguments`` for other arguments that do not fit the tool's schema;
+        ``Conflict`` for one that was decided already, or whose time is up.
         """
         row = await self.get(id, org=by.org)
         if answer.approved and not self._world.governance.own_approvals and _is_own(row, by):
             raise PermissionDenied("Permission denied: nobody approves their own request.")
+        if answer.arguments is not None and row.status == "pending":
+            await self._check_arguments(row, answer.arguments)
         return await self._decide(row, answer, _named(by))
 
     async def sweep(self) -> None:
@@ -74,8 +84,20 @@ class Approvals:
             for row in rows:
                 await self._store.move(replace(row, status="expired"), row.status)
 
-    async def ask(self, call: Invocation, question: Ruling) -> ApprovalRow:
-        """Keep a request for the approval of a call, and return it; the host's own approver may have answered it."""
+    async def standing(self, call: Invocation, digest: str) -> ApprovalRow | None:
+        """Return the request that stands for a call: that of an equal one, until it expires (G17, G18)."""
+        place, tool = call.place, call.road
+        who = place.principal
+        equal = EqualCall(who.org, place.id, _named(who), who.on_behalf_of, tool.hash or "", digest)
+        found = await self._store.standing(equal, self._now())
+        return None if found is None else await self._consult(found)
+
+    async def ask(self, call: Invocation, question: Ruling, digest: str) -> ApprovalRow:
+        """Open a request for the approval of a call, or meet the one of an equal call, and return it.
+
+        The host's own approver may have answered it. Raises ``LimitExceeded`` where too many of the principal's are
+        open.
+        """
         world, place, tool = self._world, call.place, call.road
         now = world.clock.time_ns()
         row = ApprovalRow(
@@ -90,63 +112,36 @@ class Approvals:
             tool_hash=tool.hash or "",
             runtime_hash=place.snapshot.runtime_hash,
             arguments=masked_arguments(call),
-            digest=digest_of(call),
+            digest=digest,
             reason=question.reason,
             policies=json.dumps(question.policies),
             created_at=iso(now),
             expires_at=iso(now + round(world.governance.approval_seconds * 1e9)),
         )
-        await self._store.create(row)
-        try:
-            answer = await self._ask_host(row)
-        except BaseException:
-            self._world.spawn(self._abandon(row))
-            raise
-        return row if answer is None else await self._decide(row, answer, _HOST)
-
-    async def standing(self, call: Invocation, digest: str) -> ApprovalRow | None:
-        """Return the approval that covers a call: of its session, its tool as it is now, and its arguments (G17)."""
-        place, now = call.place, self._now()
-        query = ApprovalQuery(
-            place.principal.org, "approved", place.id, tool_hash=call.road.hash, digest=digest, limit=100
-        )
-        found = (await self._store.list(query)).items
-        mine = _named(place.principal), place.principal.on_behalf_of
-        return next(
-            (
-                row
-                for row in found
-                if row.scope == "session" and row.expires_at > now and (row.principal, row.on_behalf_of) == mine
-            ),
-            None,
-        )
+        if tool.tool is not None and tool.hash is not None:
+            # By its schema, whoever decides in another process can tell whether other arguments fit.
+            payload = canonical(tool_payload(tool.tool)).decode()
+            await world.store.lineage.record_payloads([PayloadRow(row.org, tool.hash, PROFILE, "tool", payload)])
+        most = world.governance.pending_approvals
+        found = await self._store.open(row, most=most)
+        if found is None:
+            call.decision, call.reason = "deny", f"{most} requests for approvals are open"
+            raise LimitExceeded(
+                f"Rate limit exceeded: {most} requests of this principal wait for approvals already.",
+                hint="have some of them decided, or wait until they expire",
+            )
+        return await self._consult(found)
 
     async def wait(self, call: Invocation, row: ApprovalRow) -> ApprovalRow:
         """Return a request once it is decided, or its time is up, which a call's deadline ends too.
 
-        Whoever reads the call's messages is told by an event.
+        Whoever reads the call's messages is told by an event. The request outlives a call that waits no more.
         """
-        decided = self._decided[row.id] = asyncio.Event()
-        try:
-            await emit_event(call, "approval.requested", shown(row))
-            while row.status == "pending":
-                row = await self._look(row, decided)
-        except BaseException:
-            # Nobody waits for the answer any more: it would come to nothing.
-            self._world.spawn(self._abandon(row))
-            raise
-        finally:
-            del self._decided[row.id]
+        decided = self._decided.setdefault(row.id, asyncio.Event())
+        await emit_event(call, "approval.requested", shown(row))
+        while row.status == "pending":
+            row = await self._look(row, decided)
         return row
-
-    async def use(self, row: ApprovalRow) -> bool:
-        """Use up an approval for one call; return whether it was there to be used."""
-        return row.scope == "session" or await self._store.move(replace(row, status="used"), "approved")
-
-    async def give_back(self, row: ApprovalRow) -> None:
-        """Let an approval be used again whose call never started (G3)."""
-        if row.scope == "once":
-            await self._store.move(replace(row, status="approved"), "used")
 
     async def find(self, id: str, org: str | None) -> ApprovalRow | None:
         """Return a request of an org, as it is, or ``None``."""
@@ -173,18 +168,44 @@ class Approvals:
                 return replace(found, status="expired")
             pause = min(2 * pause, LOOK_SECONDS[1])
 
-    async def _abandon(self, row: ApprovalRow) -> None:
+    async def _consult(self, row: ApprovalRow) -> ApprovalRow:
+        """Ask the host's own approver about an open request, unless it is being asked already."""
+        if self._world.governance.approver is None or row.status != "pending" or row.id in self._consulted:
+            return row
+        self._consulted.add(row.id)
         try:
-            await self._store.move(replace(row, status="expired", note="the call waits no more"), "pending")
-        except StoreError as error:
-            _log.error("the request %s stays open until it expires: %s", row.id, error.message)
+            answer = await self._ask_host(row)
+        finally:
+            self._consulted.discard(row.id)
+        if answer is None:
+            return row
+        try:
+            return await self._decide(row, answer, _HOST)
+        except Conflict:  # somebody else was quicker
+            return await self._get(row.id, row.org)
+
+    async def _check_arguments(self, row: ApprovalRow, arguments: Mapping[str, Any]) -> None:
+        """Raise ``InvalidArguments`` for arguments that do not fit the schema of a request's tool as it was.
+
+        What a schema cannot say, and the tool of a request that an earlier version opened, is left to the call.
+        """
+        kept = await self._world.store.lineage.payload(row.org, row.tool_hash)
+        if kept is None:
+            return
+        try:
+            schema = foreign_schema(f"the tool {row.tool!r}", json.loads(kept.payload)["schema"])
+        except DefinitionError:  # beyond what is checked of schemas that others wrote
+            return
+        try:
+            schema.check(dict(arguments))
+        except SchemaMisfit as misfit:
+            listed = "; ".join(map(str, misfit.fields))
+            raise InvalidArguments(f"Invalid arguments for {row.tool!r}: {listed}", fields=misfit.fields) from None
 
     async def _ask_host(self, row: ApprovalRow) -> Answer | None:
         approver = self._world.governance.approver
-        if approver is None:
-            return None
         try:
-            return await approver.decide(row)
+            return None if approver is None else await approver.decide(row)
         except BaseException as error:
             if not is_contained(error):
                 raise

@@ -92,5 +92,5 @@ async def place_of(place: Place, composition: Composition) -> Place:
         bind(composition, snapshot.installed),
         files,
         place.data,
-        spending=place.spending,
+        terms=place.terms,
     )

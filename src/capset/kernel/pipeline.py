@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 from collections.abc import Awaitable, Coroutine
 from copy import copy
 from types import MappingProxyType
@@ -40,15 +41,15 @@ async def _travel(call: Invocation) -> None:
     except Exception as error:
         if call.outcome is not None:
             return
-        if not call.attempts and (call.reserved is not None or call.has_used):
+        if not call.attempts:
             await _give_back(call)
         call.error = _told(call, error)
         call.end(outcome_of(call.error))
         if call.error.refusal and call.decision != "allow" and _is_flood(call):
             return
     except BaseException:
-        if call.reserved is not None and not call.attempts:
-            call.reserved.give_back()  # an approval stays used: nobody waits for it to be given back
+        if not call.attempts:
+            _let_go(call)
         if call.outcome is None:
             record_cancelled(call)
         raise
@@ -78,14 +79,22 @@ def _told(call: Invocation, error: Exception) -> CapsetError:
 
 
 async def _give_back(call: Invocation) -> None:
-    """Give back what was reserved for a handler that never started (G3)."""
+    """Give back what was taken for a handler that never started (G3)."""
     if call.reserved is not None:
         call.reserved.give_back()
-    if call.ticket is not None and call.has_used:
+    if call.claim is not None:
         try:
-            await call.place.world.approvals.give_back(call.ticket)
+            await call.place.world.store.admissions.release(call.claim)
         except StoreError as failure:
-            _log.error("the approval %s is used up, and its call never started: %s", call.approval, failure.message)
+            _log.error("the call %s never started, and counts all the same: %s", call.id, failure.message)
+
+
+def _let_go(call: Invocation) -> None:
+    """Give back as ``_give_back`` does, for a call that was cancelled: what cancels it does not wait."""
+    if isinstance(sys.exception(), asyncio.CancelledError) and call.claim is not None:
+        call.place.world.spawn(_give_back(call))
+    elif call.reserved is not None:
+        call.reserved.give_back()
 
 
 def _is_flood(call: Invocation) -> bool:

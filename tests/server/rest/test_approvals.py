@@ -103,8 +103,8 @@ async def test_other_arguments_and_an_approval_for_the_session(
     assert done.json()["modified"] == {"to": "bob", "amount": 4}
     assert (await again(caller, session, request)).json()["data"] == "bob has 4"
     wrong = await asked(caller, session)
-    await approved(boss, wrong, arguments={"to": "bob", "amount": "many"})
-    assert (await again(caller, session, wrong)).status_code == 422
+    problem(await approved(boss, wrong, arguments={"to": "bob", "amount": "many"}), 422, "invalid_arguments")
+    assert (await boss.get(f"/v1/approvals/{wrong}")).json()["status"] == "pending"
     standing = await asked(caller, session, amount=7)
     assert (await approved(boss, standing, scope="session")).json()["scope"] == "session"
     for _ in range(2):

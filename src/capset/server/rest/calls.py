@@ -106,7 +106,15 @@ async def answer_call(service: Service, session_id: str, scope: Scope, receive: 
     kept = await once.begin() if once is not None else None
     message = session.message(given.tool, Json(to_json(given.arguments)), correlation=visit.correlation)
     if prefers_events(visit.header(b"accept")):
-        respond, session = _as_events, session.options(approvals="wait", approval=given.approval)
+        authorization = visit.header(b"authorization") or None
+        respond, session = (
+            _as_events,
+            session.options(
+                approvals="wait",
+                approval=given.approval,
+                credential=lambda: service.callers.knows(authorization, afresh=True),
+            ),
+        )
     else:
         respond, session = _as_json, session.options(approvals="defer", approval=given.approval)
     await respond(Asked(session, message, visit, service.limits, once, scope["root_path"]), kept, receive, send)
