@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol, cast
 
 from capset.definitions.policies import Decision, Request
@@ -65,12 +65,18 @@ class ApprovalRow:
         """What the call that it was made for shares with every equal one."""
         return EqualCall(self.org, self.session, self.principal, self.on_behalf_of, self.tool_hash, self.digest)
 
+    @property
+    def equal_in_code(self) -> EqualCall:
+        """The same where a call of other code is another call."""
+        return replace(self.equal, code_hash=self.code_hash or "")
+
 
 @dataclass(frozen=True, slots=True)
 class EqualCall:
     """What two calls share that one request is for: whose they are, where, of which tool, with which arguments.
 
-    The names are those of an ``ApprovalRow``.
+    The names are those of an ``ApprovalRow``. ``code_hash`` is ``None`` where the code does not count, and empty where
+    the code has no hash.
     """
 
     org: str | None
@@ -79,6 +85,7 @@ class EqualCall:
     on_behalf_of: str | None
     tool_hash: str
     digest: str
+    code_hash: str | None = None
 
 
 class Approver(Protocol):
