@@ -179,6 +179,26 @@ async def test_every_run_of_an_agent_has_the_run_budget() -> None:
         assert await session.options(budget=Budget(calls=1)).run(5) == 1
 
 
+@pytest.mark.spec("G13")
+async def test_agents_of_one_name_in_two_organisations_share_no_limit() -> None:
+    ping = ping_of(name="agent")
+    agent = Agent("one", tools=[ping], allowance=Allowance(limits=Limit(2, "1h", per="all")))
+    async with Kernel(store="memory://") as kernel:
+        for org in ("acme", "other", None):
+            assert await passed(await opened(kernel, agent, Principal("ada", org=org)), ping, 3) == 2
+            assert await passed(await opened(kernel, agent, Principal("eve", org=org)), ping, 3) == 0
+
+
+@pytest.mark.spec("G13")
+async def test_the_limits_of_two_principals_are_each_ones_own() -> None:
+    ping = ping_of()
+    allowance = Allowance(limits=Limit(2, "1h", per="all"))
+    async with Kernel(store="memory://") as kernel:
+        for name in ("ada", "eve"):
+            who = Principal(name, org="acme", allowance=allowance)
+            assert await passed(await opened(kernel, Agent("one", tools=[ping]), who), ping, 3) == 2
+
+
 @pytest.mark.spec("G3", "G14")
 async def test_a_call_whose_intent_cannot_be_kept_counts_nowhere() -> None:
     broken = True

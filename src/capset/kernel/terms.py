@@ -58,11 +58,16 @@ def terms_of(
     the session itself. All hold at once, so that the lowest decides and none is raised by another.
     """
     given = [(who, one) for who, one in allowances if one is not None]
+    owners: dict[str, tuple[str, ...]] = {
+        "principal": _principal(session, principal),
+        "agent": (principal.org or "", agent),  # organisations may have agents of one name
+    }
     limits = [
         Counted(
             f"the agent {agent!r}" if who == "agent" else f"this {who}",
             limit,
-            (f"{who} {agent if who == 'agent' else ''} {limit}", whose_of(limit.per)(session, principal)),
+            # No capability's name begins so, and no tool's limit is counted with these.
+            (f"@{who} {limit}", (*owners.get(who, ()), *whose_of(limit.per)(session, principal))),
         )
         for who, one in given
         for limit in one.limits
