@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
@@ -164,10 +164,11 @@ class Site:
         org: str | None = "acme",
         scopes: Iterable[str] = ALL_SCOPES,
         permissions: Iterable[str] = FILES,
+        attributes: Mapping[str, Any] | None = None,
         **more: Any,
     ) -> str:
         """Make a key, and keep it under a name."""
-        who = Principal(principal or name, org=org, permissions=permissions)
+        who = Principal(principal or name, org=org, permissions=permissions, attributes=attributes)
         _, self.keys[name] = await create_key(self.kernel, name, who, scopes=scopes, **more)
         return self.keys[name]
 

@@ -14,7 +14,7 @@ import typer
 from capset.cli.configured import ConfigFile
 from capset.cli.exits import Exit, guarded
 from capset.cli.opening import announce, find_served, open_session
-from capset.cli.options import Db, Env, Grant, Who
+from capset.cli.options import Attribute, Db, Env, Grant, Who
 from capset.cli.process import on_ending
 from capset.cli.settings import Settings, load_settings
 from capset.errors import DefinitionError
@@ -32,6 +32,7 @@ def mcp_command(
     session: Annotated[str | None, typer.Option(help="The id of a session to go on with.")] = None,
     config: ConfigFile = None,
     grant: Grant = None,
+    attribute: Attribute = None,
     env: Env = None,
     principal: Who = None,
     db: Db = None,
@@ -41,7 +42,7 @@ def mcp_command(
     It ends when the client closes stdin, or by Ctrl-C or SIGTERM; its exit code is then 0.
     """
     serve = _server()
-    settings = load_settings(db=db, principal=principal, grant=grant, env=env)
+    settings = load_settings(db=db, principal=principal, grant=grant, attribute=attribute, env=env)
     with contextlib.redirect_stdout(sys.stderr):  # stdout is the protocol's
         asyncio.run(_serve(serve, settings, agent, session, config))
     return Exit.DONE

@@ -37,7 +37,7 @@ from capset.kernel.invocation import Roads
 from capset.kernel.observing import Observer, host_observers
 from capset.kernel.pipeline import record_ended
 from capset.kernel.place import Place
-from capset.kernel.redacting import redactor_of
+from capset.kernel.redacting import Redactor, redactor_of
 from capset.kernel.secrets import EnvironmentSecrets
 from capset.kernel.serving import Serving
 from capset.kernel.session import Session
@@ -146,6 +146,11 @@ class Kernel:
     def governance(self) -> Governance:
         """What holds for every call."""
         return self._governance
+
+    @property
+    def redactor(self) -> Redactor | None:
+        """Masks what the patterns of ``governance.redact`` match, where there are any."""
+        return self._entered().redactor
 
     @property
     def generator(self) -> GeneratorRunner | None:
