@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from typing_extensions import Unpack
@@ -16,6 +16,7 @@ from capset.definitions.blocks import Block
 from capset.definitions.contexts import Context
 from capset.definitions.principals import Principal
 from capset.errors import InvalidArguments
+from capset.evaluation.code import code_of, read_code
 from capset.evaluation.envelope import (
     PolicyPart,
     PolicyResult,
@@ -81,6 +82,7 @@ async def capture(
     """
     composition = agent if isinstance(agent, Composition) else compose(agent)
     snapshot = await evaluate(composition, principal=principal, env=env, context=context, **labels)
+    await read_code(snapshot)
     kept = envelope_of(
         snapshot,
         session_context=session_context,
@@ -116,12 +118,18 @@ async def compute_link(
 ) -> CapabilityLink:
     """Evaluate an agent once, and return the link alone (F26)."""
     composition = agent if isinstance(agent, Composition) else compose(agent)
-    return link_of(await evaluate(composition, principal=principal, env=env, context=context, **labels))
+    snapshot = await evaluate(composition, principal=principal, env=env, context=context, **labels)
+    await read_code(snapshot)
+    return link_of(snapshot)
 
 
 def link_of(snapshot: Snapshot) -> CapabilityLink:
-    """Return the link of a snapshot; its ``agent_id`` is the agent's name where the host gave none."""
+    """Return the link of a snapshot; its ``agent_id`` is the agent's name where the host gave none.
+
+    Code that no session and no capture has read yet is read here (``read_code`` does so without blocking).
+    """
     name = snapshot.composition.block.name if snapshot.agent_name is None else snapshot.agent_name
+    tools = snapshot.tools
     return CapabilityLink(
         agent_id=name if snapshot.agent_id is None else snapshot.agent_id,
         agent_name=name,
@@ -129,7 +137,7 @@ def link_of(snapshot: Snapshot) -> CapabilityLink:
         runtime_hash=snapshot.runtime_hash,
         prompt_hash=snapshot.prompt_hash,
         invocation_hash=snapshot.invocation_hash,
-        tool_refs=snapshot.tool_refs,
+        tool_refs=tuple([replace(ref, code=code_of(tools[ref.name].tool).hash) for ref in snapshot.tool_refs]),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from json import dumps
 
-from capset.evaluation.differences import Diff, PartChange, PolicyChange, ToolChange, changes_of
+from capset.evaluation.differences import CodeChange, Diff, PartChange, PolicyChange, ToolChange, changes_of
 from capset.evaluation.envelope import PolicyPart, SnapshotEnvelope, WirePrincipal
 from capset.evaluation.policies import PolicyMode
 from capset.evaluation.sides import Side, refs_in, side_of
@@ -35,6 +35,10 @@ def diff_sides(before: Side, after: Side) -> Diff:
         _definition(before, after, {(one.before, one.after) for one in tools}),
         None if ours is None or theirs is None else tuple(_policies(ours.policy, theirs.policy)),
         None if ours is None or theirs is None else _modes(ours.policy, theirs.policy),
+        tuple(
+            CodeChange(one, changes_of(one.before, one.after, *_known(before, after, one.before, one.after)))
+            for one in links.code
+        ),
         tuple(_notes(before, after)),
     )
 

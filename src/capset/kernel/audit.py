@@ -26,6 +26,7 @@ from capset.errors import (
     StoreError,
     Unauthenticated,
 )
+from capset.evaluation.code import code_of
 from capset.fingerprint.canonical import PROFILE, canonical
 from capset.ids import time_of
 from capset.kernel.invocation import Invocation
@@ -136,7 +137,7 @@ def _columns(call: Invocation, phase: str, time_ns: int) -> dict[str, str | int 
         "attempts": call.attempts or None,
         "repeats": call.repeats,
         "attributes_digest": _attributes_digest(place),
-        "code_hash": None,
+        "code_hash": None if road.tool is None else code_of(road.tool).hash,
     }
 
 
