@@ -6,11 +6,12 @@ import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from importlib.metadata import version
-from typing import BinaryIO, cast
+from typing import BinaryIO, Final, cast
 
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
+from fastapi.telemetry import TelemetryConfig
 from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 from starlette.exceptions import HTTPException
@@ -70,6 +71,9 @@ _NOUNS = (
     metrics,
 )
 
+# FastAPI would make spans of its own for every request, with its query and its Host, where a host has set an SDK up.
+_NO_TELEMETRY: Final[TelemetryConfig] = {"tracing": False, "metrics": False, "logs": False, "auto_configure": False}
+
 
 @asynccontextmanager
 async def open_app(service: Service, names: Names, *, log: BinaryIO | None = None) -> AsyncGenerator[ASGIApp]:
@@ -114,6 +118,7 @@ def make_api(registry: Registry) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
+        telemetry=_NO_TELEMETRY,
     )
     api = APIRouter(prefix="/v1")
     for noun in _NOUNS:
