@@ -184,6 +184,23 @@ def test_items_that_share_a_name_are_told_themselves_in_their_new_order() -> Non
     assert change == Change("tools", "reordered", TWINS, TWINS[::-1])
 
 
+@pytest.mark.parametrize("kinds", [300, 30, 3])
+def test_one_change_in_a_long_list_is_one_change(kinds: int) -> None:
+    """However few kinds of items there are in it."""
+    before = [f"Line {place % kinds}." for place in range(300)]
+    changed = [*before[:150], "Another.", *before[151:]]
+    longer = [*before[:150], "Another.", *before[150:]]
+    assert list(diff_payloads({"instructions": before}, {"instructions": changed})) == [
+        Change("instructions[150]", "changed", before[150], "Another.")
+    ]
+    assert list(diff_payloads({"instructions": before}, {"instructions": longer})) == [
+        Change("instructions[150]", "added", after="Another.")
+    ]
+    assert list(diff_payloads({"instructions": longer}, {"instructions": before})) == [
+        Change("instructions[150]", "removed", before="Another.")
+    ]
+
+
 def test_numbers_are_compared_as_they_are_hashed() -> None:
     assert diff_payloads({"config": {"a": 1, "b": 0.0}}, {"config": {"a": 1.0, "b": -0.0}}) == ()
     (change,) = diff_payloads({"config": [1]}, {"config": [True]})
