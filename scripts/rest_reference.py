@@ -54,10 +54,10 @@ def _operation(path: str, method: str, operation: Node) -> Iterator[str]:
     problems: list[str] = []
     for status, response in operation["responses"].items():
         content: Node = response.get("content", {})
-        if list(content) == [_PROBLEM]:
+        if content.get(_PROBLEM) == {"schema": {"$ref": "#/components/schemas/Problem"}}:
             problems.append(status)
             continue
-        types = " or ".join(_content(kind, inner) for kind, inner in content.items() if kind != _PROBLEM)
+        types = " or ".join(_content(kind, inner) for kind, inner in content.items())
         said = "" if response["description"] == "Successful Response" else f" {_cell(response['description'])}"
         yield f"- **{status}**{said}{': ' if types else ''}{types}"
     yield f"- Problems: {', '.join(sorted(set(problems) - {'default'}))}\n"
@@ -79,8 +79,8 @@ def _body(operation: Node) -> Iterator[str]:
 
 
 def _content(kind: str, content: Node) -> str:
-    name = content["schema"].get("$ref", "").rpartition("/")[2]
-    return f"`{kind}` of [{name}](#{name.lower()})" if name else f"`{kind}`"
+    schema = content["schema"]
+    return f"`{kind}` of {_type(schema)}" if "$ref" in schema or "anyOf" in schema else f"`{kind}`"
 
 
 def _object(name: str, schema: Node) -> Iterator[str]:

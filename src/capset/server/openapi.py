@@ -10,7 +10,9 @@ from fastapi import FastAPI
 from starlette.routing import compile_path
 
 from capset.kernel.registry import Registry
-from capset.wire.problems import Problem
+from capset.wire.calls import CallProblem
+from capset.wire.problems import MEDIA_TYPE, Problem
+from capset.wire.shapes import Shape
 
 _ID: Final = "$response.body#/id"
 _OF_AGENT: Final = (
@@ -35,6 +37,7 @@ _OF_SESSION: Final = (
 )
 _OF_LINK: Final = ("get_link", "get_link_envelope")
 _OF_APPROVAL: Final = ("get_approval", "approve", "reject")
+_SCHEMAS: Final = "#/components/schemas/"
 _MERGE_PATCH: Final = "application/merge-patch+json"
 Node = dict[str, Any]
 """A part of an OpenAPI document."""
@@ -46,9 +49,9 @@ def describe(app: FastAPI, registry: Registry) -> Node:
     schemas: Node = document["components"]["schemas"]
     for name in ("HTTPValidationError", "ValidationError"):
         schemas.pop(name, None)
-    problem = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
-    schemas.update(problem.pop("$defs", {}))
-    schemas["Problem"] = problem
+    for shape in (Problem, CallProblem):
+        schemas.update(_schemas_of(shape))
+    del schemas["Problem"]["additionalProperties"]  # a kind of problem may have members of its own (RFC 9457 §3.2)
     _name_capabilities(schemas, registry)
     schemas["AgentPatch"] = _patch_of(schemas["AgentInput"])
     operations = {one["operationId"]: one for path in document["paths"].values() for one in path.values()}
@@ -107,15 +110,22 @@ def _take_patches(operation: Node) -> None:
     operation["requestBody"]["content"] = {_MERGE_PATCH: {"schema": {"$ref": "#/components/schemas/AgentPatch"}}}
 
 
+def _schemas_of(shape: type[Shape]) -> dict[str, Node]:
+    """Return the schemas of an answer by name: a member that may be left out has no default of null."""
+    schema = shape.model_json_schema(ref_template=f"{_SCHEMAS}{{model}}")
+    found: dict[str, Node] = {**schema.pop("$defs", {}), shape.__name__: schema}
+    for one in found.values():
+        for member in one["properties"].values():
+            if member.get("default", ...) is None:
+                del member["default"]
+    return found
+
+
 def _answer_refused_calls(operation: Node) -> None:
-    """Say that a call which is refused in its session answers with the call's own object, as one that is not."""
-    for status in ("403", "404", "409", "422", "429", "503"):
-        content = operation["responses"][status]["content"]
-        operation["responses"][status]["content"] = {**content, **_json("CallShape")}
-
-
-def _json(name: str) -> Node:
-    return {"application/json": {"schema": {"$ref": f"#/components/schemas/{name}"}}}
+    """Say which problems of a call may come of its session: they have the members of the call too."""
+    either = {"anyOf": [{"$ref": f"{_SCHEMAS}{shape.__name__}"} for shape in (CallProblem, Problem)]}
+    for status in ("401", "403", "404", "409", "422", "429", "503"):
+        operation["responses"][status]["content"] = {MEDIA_TYPE: {"schema": either}}
 
 
 def _link(operations: Mapping[str, Node]) -> None:
