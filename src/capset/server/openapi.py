@@ -9,7 +9,7 @@ from typing import Any, Final
 from fastapi import FastAPI
 from starlette.routing import compile_path
 
-from capset.kernel.registry import Registry
+from capset.server.gate import PUBLIC
 from capset.wire.calls import CallProblem
 from capset.wire.problems import MEDIA_TYPE, Problem
 from capset.wire.shapes import Shape
@@ -43,8 +43,8 @@ Node = dict[str, Any]
 """A part of an OpenAPI document."""
 
 
-def describe(app: FastAPI, registry: Registry) -> Node:
-    """Return the document: problem details instead of FastAPI's own errors, and the ids that are installed here."""
+def describe(app: FastAPI) -> Node:
+    """Return the document: problem details instead of FastAPI's own errors, and nothing of what is installed here."""
     document = app.openapi()
     schemas: Node = document["components"]["schemas"]
     for name in ("HTTPValidationError", "ValidationError"):
@@ -52,12 +52,16 @@ def describe(app: FastAPI, registry: Registry) -> Node:
     for shape in (Problem, CallProblem):
         schemas.update(_schemas_of(shape))
     del schemas["Problem"]["additionalProperties"]  # a kind of problem may have members of its own (RFC 9457 §3.2)
-    _name_capabilities(schemas, registry)
-    schemas["AgentPatch"] = _patch_of(schemas["AgentInput"])
     operations = {one["operationId"]: one for path in document["paths"].values() for one in path.values()}
+    _leave_defaults_out(operations, schemas)
+    schemas["AgentInput"]["properties"]["capabilities"]["uniqueItems"] = True
+    schemas["AgentPatch"] = _patch_of(schemas["AgentInput"])
     for name in ("change_agent", "preview_agent_change"):
         _take_patches(operations[name])
+    for path in PUBLIC:
+        document["paths"][path]["get"]["security"] = []
     _answer_refused_calls(operations["call_tool"])
+    _lead_with_bytes(operations["read_file"])
     _link(operations)
     return document
 
@@ -79,22 +83,10 @@ def _is_templated(path: str) -> bool:
     return "{" in path
 
 
-def _name_capabilities(schemas: Node, registry: Registry) -> None:
-    """List the ids that an agent can be written with; a server where none is installed takes none."""
-    known = [one for one in registry.capabilities.values() if one.status != "coming_soon"]
-    ids = sorted(name for one in known for name in (one.name, *one.aliases))
-    listed: Node = {"type": "string", "enum": ids} if ids else {"type": "string", "not": {}}
-    capabilities: Node = schemas["AgentInput"]["properties"]["capabilities"]
-    capabilities["items"]["oneOf"][0] = listed
-    capabilities["uniqueItems"] = True
-    schemas["CapabilityEntry"]["properties"]["id"] |= listed
-
-
 def _patch_of(agent: Node) -> Node:
     """Return the schema of a merge patch: every member may be left out, and cleared by null if it need not be there."""
     members: Node = deepcopy(agent["properties"])
     for name, schema in members.items():
-        schema.pop("default", None)
         if name not in agent["required"]:
             members[name] = {"anyOf": [schema, {"type": "null"}]}
     return {
@@ -126,6 +118,21 @@ def _answer_refused_calls(operation: Node) -> None:
     either = {"anyOf": [{"$ref": f"{_SCHEMAS}{shape.__name__}"} for shape in (CallProblem, Problem)]}
     for status in ("401", "403", "404", "409", "422", "429", "503"):
         operation["responses"][status]["content"] = {MEDIA_TYPE: {"schema": either}}
+
+
+def _lead_with_bytes(operation: Node) -> None:
+    """Name the bytes of a file before a folder's JSON: generated clients take the first."""
+    content: Node = operation["responses"]["200"]["content"]
+    content["application/json"] = content.pop("application/json")
+
+
+def _leave_defaults_out(operations: Mapping[str, Node], schemas: Node) -> None:
+    """Say no defaults of what is sent: generated clients take a member that has one for required, or send it."""
+    for operation in operations.values():
+        for content in operation.get("requestBody", {}).get("content", {}).values():
+            name = content["schema"].get("$ref", "").removeprefix(_SCHEMAS)
+            for member in schemas.get(name, {}).get("properties", {}).values():
+                member.pop("default", None)
 
 
 def _link(operations: Mapping[str, Node]) -> None:
