@@ -72,6 +72,7 @@ async def create_key(
         created_at=kernel.now(),
         expires_at=_iso(now + lifetime) if lifetime is not None else None,
         agent=agent,
+        allowance=None if principal.allowance is None else principal.allowance.plain(),
     )
     await kernel.store.keys.create(row)
     return row, key

@@ -5,11 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from capset.stores.base import KeyRow
+from capset.wire.allowances import AllowanceShape
 from capset.wire.shapes import Shape
 
 
 class KeyShape(Shape):
-    """A key, without what must be kept secret; times are ISO 8601 UTC."""
+    """A key, without what must be kept secret; times are ISO 8601 UTC.
+
+    ``allowance`` is what the principal may use by it.
+    """
 
     id: str
     name: str
@@ -22,6 +26,7 @@ class KeyShape(Shape):
     expires_at: str | None = None
     revoked_at: str | None = None
     agent: str | None = None
+    allowance: AllowanceShape | None = None
 
 
 class KeyPageShape(Shape):
