@@ -10,10 +10,12 @@ from typing import Annotated, Final
 
 import typer
 
+from capset.cli.allowances import KeyLimit, KeyRunBudget, KeySessionBudget, given_allowance
 from capset.cli.exits import Exit, guarded
 from capset.cli.options import AsJson, Db, Grant
 from capset.cli.output import cell, err, out, print_json, table
 from capset.cli.settings import existing_db, load_settings
+from capset.definitions.limits import allowance_of
 from capset.definitions.principals import Principal, PrincipalKind
 from capset.errors import DefinitionError, NotFound
 from capset.kernel.kernel import Kernel
@@ -37,6 +39,9 @@ def create_command(
     scope: Annotated[
         list[str] | None, typer.Option(help="What it may ask of the API; may be repeated. Else read and call.")
     ] = None,
+    limit: KeyLimit = None,
+    session_budget: KeySessionBudget = None,
+    run_budget: KeyRunBudget = None,
     agent: Annotated[str | None, typer.Option(help="The agent that /mcp leads to, by its id or name.")] = None,
     expires: Annotated[str | None, typer.Option(metavar="30d", help="How long it opens: hours or days.")] = None,
     db: Db = None,
@@ -44,8 +49,9 @@ def create_command(
 ) -> Exit:
     """Make an API key and show it, this once: only its hash is kept."""
     settings = load_settings(db=db)
-    # By --grant alone: whoever lays a settings file into a folder gives no permissions to keys.
-    who = Principal(principal, permissions=grant or (), kind=_kind(kind), org=org)
+    allowance = given_allowance(limit, session_budget, run_budget)
+    # By options alone: whoever lays a settings file into a folder gives no permissions to keys.
+    who = Principal(principal, permissions=grant or (), kind=_kind(kind), org=org, allowance=allowance)
     row, key = asyncio.run(_create(settings.db, name, who, _scopes(scope), _lifetime(expires), agent))
     if as_json:
         print_json(new_key_shape(row, key).plain())
@@ -63,8 +69,9 @@ def list_command(db: Db = None, as_json: AsJson = False) -> Exit:
     if as_json:
         print_json(KeyPageShape(items=[key_shape(row) for row in rows]).plain())
         return Exit.DONE
-    columns = ("ID", "NAME", "ORG", "PRINCIPAL", "SCOPES", "PERMISSIONS", "STATE")
-    out().print(table(*columns, rows=(_line(row, now) for row in rows), folds=("NAME", "SCOPES", "PERMISSIONS")))
+    columns = ("ID", "NAME", "ORG", "PRINCIPAL", "SCOPES", "PERMISSIONS", "ALLOWANCE", "STATE")
+    folds = ("NAME", "SCOPES", "PERMISSIONS", "ALLOWANCE")
+    out().print(table(*columns, rows=(_line(row, now) for row in rows), folds=folds))
     return Exit.DONE
 
 
@@ -107,7 +114,8 @@ def _line(row: KeyRow, now: str) -> list[str]:
     if state == "open" and row.expires_at:
         state = f"until {row.expires_at[:10]}"
     scopes = " ".join(scope.removeprefix("capset:") for scope in row.scopes)
-    texts = (row.id, row.name, row.org or "–", row.principal, scopes, " ".join(row.permissions) or "–", state)
+    granted, allowed = " ".join(row.permissions), "" if row.allowance is None else str(allowance_of(row.allowance))
+    texts = (row.id, row.name, row.org or "–", row.principal, scopes, granted or "–", allowed or "–", state)
     return list(map(cell, texts))
 
 
