@@ -180,13 +180,13 @@ async def test_every_run_of_an_agent_has_the_run_budget() -> None:
 
 
 @pytest.mark.spec("G13")
-async def test_agents_of_one_name_in_two_organisations_share_no_limit() -> None:
+async def test_the_limits_of_agents_of_one_name_are_told_apart_by_their_ids() -> None:
     ping = ping_of(name="agent")
     agent = Agent("one", tools=[ping], allowance=Allowance(limits=Limit(2, "1h", per="all")))
     async with Kernel(store="memory://") as kernel:
-        for org in ("acme", "other", None):
-            assert await passed(await opened(kernel, agent, Principal("ada", org=org)), ping, 3) == 2
-            assert await passed(await opened(kernel, agent, Principal("eve", org=org)), ping, 3) == 0
+        for id in ("id-1", "id-2", None):
+            assert await passed(await opened(kernel, agent, agent_id=id), ping, 3) == 2
+            assert await passed(await opened(kernel, agent, Principal("eve"), agent_id=id), ping, 3) == 0
 
 
 @pytest.mark.spec("G13")

@@ -11,11 +11,13 @@ from typing import Annotated, Final
 
 import typer
 
+from capset.cli.allowances import KeyLimit, KeyRunBudget, KeySessionBudget, given_allowance
 from capset.cli.exits import Exit, guarded
 from capset.cli.options import AsJson, Db, Grant
 from capset.cli.output import cell, err, out, print_json, table
 from capset.cli.settings import existing_db, given_attributes, load_settings
 from capset.definitions.attributes import Attributes
+from capset.definitions.limits import allowance_of
 from capset.definitions.principals import Principal, PrincipalKind
 from capset.errors import DefinitionError, NotFound
 from capset.kernel.kernel import Kernel
@@ -43,6 +45,9 @@ def create_command(
     scope: Annotated[
         list[str] | None, typer.Option(help="What it may ask of the API; may be repeated. Else read and call.")
     ] = None,
+    limit: KeyLimit = None,
+    session_budget: KeySessionBudget = None,
+    run_budget: KeyRunBudget = None,
     agent: Annotated[str | None, typer.Option(help="The agent that /mcp leads to, by its id or name.")] = None,
     expires: Annotated[str | None, typer.Option(metavar="30d", help="How long it opens: hours or days.")] = None,
     db: Db = None,
@@ -50,9 +55,9 @@ def create_command(
 ) -> Exit:
     """Make an API key and show it, this once: only its hash is kept."""
     settings = load_settings(db=db)
-    # By --grant and --attribute alone: whoever lays a settings file into a folder gives nothing to keys.
-    said = given_attributes(attribute)
-    who = Principal(principal, permissions=grant or (), kind=_kind(kind), org=org, attributes=said)
+    # By options alone: whoever lays a settings file into a folder gives nothing to keys.
+    given = {"attributes": given_attributes(attribute), "allowance": given_allowance(limit, session_budget, run_budget)}
+    who = Principal(principal, permissions=grant or (), kind=_kind(kind), org=org, **given)
     row, key = asyncio.run(_create(settings.db, name, who, _scopes(scope), _lifetime(expires), agent))
     if as_json:
         print_json(new_key_shape(row, key).plain())
@@ -70,8 +75,8 @@ def list_command(db: Db = None, as_json: AsJson = False) -> Exit:
     if as_json:
         print_json(KeyPageShape(items=[key_shape(row) for row in rows]).plain())
         return Exit.DONE
-    columns = ("ID", "NAME", "ORG", "PRINCIPAL", "ATTRIBUTES", "SCOPES", "PERMISSIONS", "STATE")
-    folds = ("NAME", "ATTRIBUTES", "SCOPES", "PERMISSIONS")
+    columns = ("ID", "NAME", "ORG", "PRINCIPAL", "ATTRIBUTES", "SCOPES", "PERMISSIONS", "ALLOWANCE", "STATE")
+    folds = ("NAME", "ATTRIBUTES", "SCOPES", "PERMISSIONS", "ALLOWANCE")
     out().print(table(*columns, rows=(_line(row, now) for row in rows), folds=folds))
     return Exit.DONE
 
@@ -117,8 +122,9 @@ def _line(row: KeyRow, now: str) -> list[str]:
     scopes = " ".join(scope.removeprefix("capset:") for scope in row.scopes)
     shown = Attributes(row.attributes).masked()
     said = " ".join(f"{name}={value if isinstance(value, str) else json.dumps(value)}" for name, value in shown.items())
+    granted, allowed = " ".join(row.permissions), "" if row.allowance is None else str(allowance_of(row.allowance))
     who = (row.id, row.name, row.org or "–", row.principal, said or "–")
-    return list(map(cell, (*who, scopes, " ".join(row.permissions) or "–", state)))
+    return list(map(cell, (*who, scopes, granted or "–", allowed or "–", state)))
 
 
 def _scopes(given: list[str] | None) -> Sequence[str]:

@@ -11,12 +11,14 @@ from typing import Annotated
 
 import typer
 
+from capset.cli.allowances import LimitOption, RunBudget, SessionBudget, load_allowance
 from capset.cli.configured import ConfigFile
 from capset.cli.exits import Exit, guarded
 from capset.cli.opening import announce, find_served, open_session
 from capset.cli.options import Attribute, Db, Env, Grant, Who
 from capset.cli.process import on_ending
 from capset.cli.settings import Settings, load_settings
+from capset.definitions.limits import Allowance
 from capset.errors import DefinitionError
 from capset.kernel.registry import Registry
 from capset.kernel.session import Session
@@ -35,6 +37,9 @@ def mcp_command(
     attribute: Attribute = None,
     env: Env = None,
     principal: Who = None,
+    limit: LimitOption = None,
+    session_budget: SessionBudget = None,
+    run_budget: RunBudget = None,
     db: Db = None,
 ) -> Exit:
     """Serve an agent's tools to an MCP client, over stdin and stdout.
@@ -43,8 +48,9 @@ def mcp_command(
     """
     serve = _server()
     settings = load_settings(db=db, principal=principal, grant=grant, attribute=attribute, env=env)
+    allowance = load_allowance(limit, session_budget, run_budget)
     with contextlib.redirect_stdout(sys.stderr):  # stdout is the protocol's
-        asyncio.run(_serve(serve, settings, agent, session, config))
+        asyncio.run(_serve(serve, settings, agent, session, config, allowance))
     return Exit.DONE
 
 
@@ -60,10 +66,15 @@ def _server() -> Serve:
 
 
 async def _serve(
-    serve: Serve, settings: Settings, agent: str | None, session_id: str | None, config: Path | None
+    serve: Serve,
+    settings: Settings,
+    agent: str | None,
+    session_id: str | None,
+    config: Path | None,
+    allowance: Allowance | None,
 ) -> None:
     # Found first, so that a misspelt name makes no database.
-    served = find_served(Registry.installed(), agent, session_id, config)
+    served = find_served(Registry.installed(), agent, session_id, config, allowance)
     async with open_session(settings, served, session_id) as session:
         serving = asyncio.ensure_future(serve(session))
         on_ending(serving.cancel)

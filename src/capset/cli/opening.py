@@ -18,6 +18,7 @@ from capset.cli.configured import load_configuration, make_kernel, refuse_agent
 from capset.cli.output import cell, err, verbatim
 from capset.cli.settings import Settings, existing_db
 from capset.definitions.agents import Agent
+from capset.definitions.limits import Allowance
 from capset.errors import Conflict, DefinitionError, NotFound
 from capset.kernel.kernel import Kernel
 from capset.kernel.registry import Registry
@@ -31,12 +32,13 @@ if TYPE_CHECKING:
 class Served:
     """What a command works with: what is known, whose tools are meant (``None``: a session's), and what governs them.
 
-    ``agent`` is an id where it is one that a database may have.
+    ``agent`` is an id where it is one that a database may have. ``allowance`` is beside that of the configuration.
     """
 
     registry: Registry
     agent: Agent | UUID | None
     configuration: Configuration | None = None
+    allowance: Allowance | None = None
 
 
 def refuse_both(agent: str | None, session: str | None) -> None:
@@ -59,17 +61,23 @@ def find_agent(registry: Registry, named: str) -> Agent | UUID:
     return registry.get_agent(named)
 
 
-def find_served(registry: Registry, agent: str | None, session: str | None, config: Path | None) -> Served:
+def find_served(
+    registry: Registry,
+    agent: str | None,
+    session: str | None,
+    config: Path | None,
+    allowance: Allowance | None = None,
+) -> Served:
     """Return what is to be served. Raises as ``find_agent`` and ``read_configuration`` do."""
     refuse_both(agent, session)
     refuse_agent(config, agent)
     if config is not None:
         configuration = load_configuration(config, registry)
         own = configuration.agent if session is None else None
-        return Served(configuration.within(registry), own, configuration)
+        return Served(configuration.within(registry), own, configuration, allowance)
     if agent is None and session is None:
         raise DefinitionError("say whose tools to serve: --agent, --config, or --session to go on with one")
-    return Served(registry, find_agent(registry, agent) if agent is not None else None)
+    return Served(registry, find_agent(registry, agent) if agent is not None else None, allowance=allowance)
 
 
 def announce(session: Session) -> None:
@@ -97,7 +105,7 @@ async def open_kernel(
     """
     who, agent, registry = settings.principal, served.agent, served.registry
     db = settings.db if isinstance(agent, Agent) else existing_db(settings.db)
-    async with make_kernel(db, served.configuration) as kernel:
+    async with make_kernel(db, served.configuration, served.allowance) as kernel:
         if isinstance(agent, UUID):
             yield kernel, await _of_stored(kernel, registry, str(agent), settings)
             return

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from capset.cli.allowances import LimitOption, RunBudget, SessionBudget, load_allowance
 from capset.cli.configured import ConfigFile, load_configuration, make_kernel
 from capset.cli.exits import Exit, guarded
 from capset.cli.extras import needs_extra
@@ -21,6 +22,7 @@ from capset.cli.options import Attribute, Db, Env, Grant, Who
 from capset.cli.output import cell, err, verbatim
 from capset.cli.settings import Settings, load_settings
 from capset.cli.telemetry import telemetry
+from capset.definitions.limits import Allowance
 from capset.definitions.principals import Principal
 from capset.errors import DefinitionError
 from capset.kernel.kernel import Kernel
@@ -56,6 +58,9 @@ def serve_command(
             help="Seconds to go on after SIGTERM, while /v1/readyz says 503, before requests are refused.",
         ),
     ] = 0,
+    limit: LimitOption = None,
+    session_budget: SessionBudget = None,
+    run_budget: RunBudget = None,
     config: ConfigFile = None,
     principal: Who = None,
     grant: Grant = None,
@@ -102,7 +107,7 @@ def serve_command(
     names = Names.of(host, allow_host or (), allow_origin or ())
     installed = Registry.installed()
     configuration = None if config is None else load_configuration(config, installed)
-    served = _Served(installed, configuration, drain_delay)
+    served = _Served(installed, configuration, drain_delay, load_allowance(limit, session_budget, run_budget))
     with telemetry(), asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(_serve(settings, host, port, names, served, issuer, insecure=insecure))
     return Exit.DONE
@@ -118,11 +123,12 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 @dataclass(frozen=True, slots=True)
 class _Served:
-    """What is installed, and the configuration that is served beside it, if any."""
+    """What is installed, the configuration that is served beside it, if any, and within what."""
 
     installed: Registry
     configuration: Configuration | None
     drain_delay: float
+    allowance: Allowance | None
 
     @property
     def registry(self) -> Registry:
@@ -157,7 +163,7 @@ async def _serve(
             # One line: all that follow are the log's.
             err().print(f"{told}{_who(settings, issuer, insecure=insecure, has_keys=has_keys)}", soft_wrap=True)
 
-        async with make_kernel(settings.db, served.configuration) as kernel:
+        async with make_kernel(settings.db, served.configuration, served.allowance) as kernel:
             has_keys = await kernel.store.keys.any()
             tokens = None if known is None else known(kernel)
             service = Service(kernel, registry, env=settings.env, anyone=anyone, tokens=tokens)

@@ -16,7 +16,7 @@ from capset.errors import DefinitionError, refuse_unknown_keys
 
 FILE: Final = "capset.toml"
 DEFAULT_DB: Final = "sqlite:///capset.db"
-_KNOWN: Final = ("db", "principal", "grant", "attributes", "env")
+_KNOWN: Final = ("db", "principal", "grant", "attributes", "env", "allowance")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ def load_settings(
     settings file that cannot be read or has a key that nobody knows.
     """
     variables = os.environ if environ is None else environ
-    file = _read(folder or Path.cwd())
+    file = read_settings(folder or Path.cwd())
     named = variables.get("CAPSET_DB", str(file.get("db", DEFAULT_DB))) if db is None else db
     who = variables.get("CAPSET_PRINCIPAL", str(file.get("principal", "local"))) if principal is None else principal
     granted = grant or file.get("grant", [])
@@ -103,7 +103,8 @@ def _url(named: str) -> str:
     return named if "://" in named else f"sqlite:///{named}"
 
 
-def _read(folder: Path) -> dict[str, Any]:
+def read_settings(folder: Path) -> dict[str, Any]:
+    """Return what the settings file of a folder says. Raises ``DefinitionError`` for one that cannot be."""
     path = folder / FILE
     try:
         text = path.read_text(encoding="utf-8")
@@ -126,4 +127,6 @@ def _read(folder: Path) -> dict[str, Any]:
         raise DefinitionError(f"{FILE}: grant must be a list of permissions; got {grant!r}")
     if not isinstance(data.get("env", {}), dict):
         raise DefinitionError(f"{FILE}: env must be a table, such as [env]; got {data['env']!r}")
+    if not isinstance(data.get("allowance", {}), dict):
+        raise DefinitionError(f"{FILE}: allowance must be a table, such as [allowance]; got {data['allowance']!r}")
     return data

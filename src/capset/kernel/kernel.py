@@ -294,7 +294,9 @@ class Kernel:
             ("agent", block.allowance if isinstance(block, Agent) else None),
         )
         kept = None if row.budget is None else budget_of(from_json(row.budget))
-        return terms_of(row.id, who, agent=block.name, allowances=allowances, budgets=(budget, kept))
+        return terms_of(
+            row.id, who, agent=block.name, agent_id=row.agent_id, allowances=allowances, budgets=(budget, kept)
+        )
 
     def run(self, session: Session, messages: AsyncIterable[Message], *, limit: int = AT_ONCE) -> Serving:
         """Serve a mixed stream of messages in a session, up to ``limit`` invocations at once; see ``Serving`` (K8)."""

@@ -49,18 +49,20 @@ def terms_of(
     principal: Principal,
     *,
     agent: str,
+    agent_id: str | None,
     allowances: Iterable[tuple[str, Allowance | None]],
     budgets: Iterable[Budget | None],
 ) -> Terms | None:
     """Return what holds in a session, ``None`` for nothing.
 
     ``allowances`` are those of the server, of the principal and of the agent, by these words; ``budgets`` are those of
-    the session itself. All hold at once, so that the lowest decides and none is raised by another.
+    the session itself. All hold at once, so that the lowest decides and none is raised by another. A stored agent's
+    limits are counted by its ``agent_id``: another organisation may have one of the same name.
     """
     given = [(who, one) for who, one in allowances if one is not None]
     owners: dict[str, tuple[str, ...]] = {
         "principal": _principal(session, principal),
-        "agent": (principal.org or "", agent),  # organisations may have agents of one name
+        "agent": (agent_id or agent,),
     }
     limits = [
         Counted(

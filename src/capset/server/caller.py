@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Protocol, cast
 
+from capset.definitions.limits import allowance_of
 from capset.definitions.principals import Principal, PrincipalKind
 from capset.errors import PermissionDenied, Unauthenticated
 from capset.kernel.kernel import Kernel
@@ -109,7 +110,13 @@ class Callers:
         if row is None:
             return None
         kind = cast("PrincipalKind", row.principal_kind)  # as it was kept; Principal checks it
+        allowance = None if row.allowance is None else allowance_of(row.allowance)
         principal = Principal(
-            row.principal, permissions=row.permissions, kind=kind, org=row.org, attributes=row.attributes
+            row.principal,
+            permissions=row.permissions,
+            kind=kind,
+            org=row.org,
+            attributes=row.attributes,
+            allowance=allowance,
         )
         return row, Caller(principal, frozenset(row.scopes), row.id, row.agent)

@@ -75,6 +75,7 @@ async def create_key(
         expires_at=_iso(now + lifetime) if lifetime is not None else None,
         agent=agent,
         attributes=dict(principal.attributes) or None,
+        allowance=None if principal.allowance is None else principal.allowance.plain(),
     )
     await kernel.store.keys.create(row)
     return row, key

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from capset.definitions.attributes import Attributes
 from capset.stores.base import KeyRow
+from capset.wire.allowances import AllowanceShape
 from capset.wire.shapes import Shape
 
 
@@ -15,6 +16,7 @@ class KeyShape(Shape):
     """A key, without what must be kept secret; times are ISO 8601 UTC.
 
     ``attributes`` are the principal's, and masked where their names are those of secrets.
+    ``allowance`` is what the principal may use by it.
     """
 
     id: str
@@ -29,6 +31,7 @@ class KeyShape(Shape):
     revoked_at: str | None = None
     agent: str | None = None
     attributes: dict[str, str | int | float | bool | None] = Field(default_factory=dict[str, Any])
+    allowance: AllowanceShape | None = None
 
 
 class KeyPageShape(Shape):
