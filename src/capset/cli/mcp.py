@@ -13,7 +13,7 @@ import typer
 
 from capset.cli.configured import ConfigFile
 from capset.cli.exits import Exit, guarded
-from capset.cli.opening import announce, find_served, open_session
+from capset.cli.opening import announce, find_served, open_kernel
 from capset.cli.options import Db, Env, Grant, Who
 from capset.cli.process import on_ending
 from capset.cli.settings import Settings, load_settings
@@ -30,6 +30,9 @@ def mcp_command(
         str | None, typer.Option(help="An agent file, the name of an installed agent, or the id of a stored one.")
     ] = None,
     session: Annotated[str | None, typer.Option(help="The id of a session to go on with.")] = None,
+    new_session: Annotated[
+        bool, typer.Option("--new-session", help="Begin a session of its own, not the one that is kept.")
+    ] = False,
     config: ConfigFile = None,
     grant: Grant = None,
     env: Env = None,
@@ -38,12 +41,16 @@ def mcp_command(
 ) -> Exit:
     """Serve an agent's tools to an MCP client, over stdin and stdout.
 
+    It goes on in the one session that the principal has with the agent, with its files, its state and its requests for
+    approvals, as a server does at /mcp/agents/ID.
     It ends when the client closes stdin, or by Ctrl-C or SIGTERM; its exit code is then 0.
     """
+    if new_session and session is not None:
+        raise DefinitionError("a session that is named is not a new one: give --session or --new-session, not both")
     serve = _server()
     settings = load_settings(db=db, principal=principal, grant=grant, env=env)
     with contextlib.redirect_stdout(sys.stderr):  # stdout is the protocol's
-        asyncio.run(_serve(serve, settings, agent, session, config))
+        asyncio.run(_serve(serve, settings, agent, session, config, is_kept=not new_session))
     return Exit.DONE
 
 
@@ -59,11 +66,17 @@ def _server() -> Serve:
 
 
 async def _serve(
-    serve: Serve, settings: Settings, agent: str | None, session_id: str | None, config: Path | None
+    serve: Serve,
+    settings: Settings,
+    agent: str | None,
+    session_id: str | None,
+    config: Path | None,
+    *,
+    is_kept: bool,
 ) -> None:
     # Found first, so that a misspelt name makes no database.
     served = find_served(Registry.installed(), agent, session_id, config)
-    async with open_session(settings, served, session_id) as session:
+    async with open_kernel(settings, served, session_id, is_kept=is_kept) as (_, session):
         serving = asyncio.ensure_future(serve(session))
         on_ending(serving.cancel)
         announce(session)
