@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -185,8 +186,9 @@ async def test_the_limits_of_agents_of_one_name_are_told_apart_by_their_ids() ->
     agent = Agent("one", tools=[ping], allowance=Allowance(limits=Limit(2, "1h", per="all")))
     async with Kernel(store="memory://") as kernel:
         for id in ("id-1", "id-2", None):
-            assert await passed(await opened(kernel, agent, agent_id=id), ping, 3) == 2
-            assert await passed(await opened(kernel, agent, Principal("eve"), agent_id=id), ping, 3) == 0
+            for who, fitting in ((ADA, 2), (Principal("eve"), 0)):
+                row = replace(kernel.new_session(agent, who), agent_id=id)
+                assert await passed(await kernel.enter(row, agent, principal=who), ping, 3) == fitting
 
 
 @pytest.mark.spec("G13")
