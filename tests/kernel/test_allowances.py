@@ -185,9 +185,9 @@ async def test_the_limits_of_agents_of_one_name_are_told_apart_by_their_ids() ->
     ping = ping_of(name="agent")
     agent = Agent("one", tools=[ping], allowance=Allowance(limits=Limit(2, "1h", per="all")))
     async with Kernel(store="memory://") as kernel:
-        for id in ("id-1", "id-2", None):
+        for agent_id in ("id-1", "id-2", None):
             for who, fitting in ((ADA, 2), (Principal("eve"), 0)):
-                row = replace(kernel.new_session(agent, who), agent_id=id)
+                row = replace(kernel.new_session(agent, who), agent_id=agent_id)
                 assert await passed(await kernel.enter(row, agent, principal=who), ping, 3) == fitting
 
 
