@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal, Self, get_args
 
-from capset.definitions.limits import Allowance
+from capset.definitions.limits import Allowance, lowest_allowance
 from capset.definitions.names import checked_optional, checked_permissions, checked_text
 from capset.errors import DefinitionError
 
@@ -60,7 +60,7 @@ class Principal:
         return cls("anonymous", permissions=permissions, kind="anonymous")
 
     def acting_for(self, other: Principal) -> Principal:
-        """Return this principal as it acts for another: it may do what both may (spec 4, G9).
+        """Return this principal as it acts for another: it may do, and use, what both may (spec 4, G9, G36).
 
         Raises ``DefinitionError`` where they are of different organisations.
         """
@@ -68,7 +68,8 @@ class Principal:
             raise DefinitionError(f"{self.id!r} cannot act for {other.id!r}: they belong to different organisations")
         whom = f"{other.kind}:{other.id}" + (f" for {other.on_behalf_of}" if other.on_behalf_of else "")
         both = self.permissions & other.permissions
-        return self._with(permissions=both, on_behalf_of=whom)
+        allowance = lowest_allowance((self.allowance, other.allowance))
+        return self._with(permissions=both, on_behalf_of=whom, allowance=allowance)
 
     def with_permissions(self, more: Iterable[str]) -> Principal:
         """Return this principal with more permissions, such as those that everybody has."""
