@@ -14,6 +14,7 @@ from capset.ext import Allowance, Budget
 from tests.adapters.config_file.support import folder
 from tests.cli.foundry import message
 from tests.cli.support import ADD, Command, Run
+from tests.cli.test_mcp import client
 
 FILE = '[allowance]\nlimits = ["3/1m"]\nsession = {calls = 3}\nrun = {cost = 3}\n'
 VARIABLES = {"CAPSET_LIMIT": "2/1m, 20/1h,", "CAPSET_SESSION_BUDGET": "calls=2", "CAPSET_RUN_BUDGET": "cost=2"}
@@ -166,6 +167,17 @@ def test_the_kernel_command_has_both_limits(foundry: Command) -> None:
     said = [json.loads(line) for line in foundry(*served, stdin=lines).out.splitlines()]
     assert [one["kind"] for one in said] == ["reply", "reply", "error"]
     assert said[-1]["data"]["code"] == "limit_exceeded"
+
+
+@pytest.mark.spec("G36")
+async def test_an_mcp_server_holds_its_client_to_them(capset: Command) -> None:
+    (capset.folder / "agent.yaml").write_text(
+        "name: adder\ncapabilities: [test_math]\nallowance: {session: {calls: 2}}\n", encoding="utf-8"
+    )
+    for options, calls in (((), 2), (("--limit", "1/1h", "--principal", "eve"), 1)):
+        async with client(capset, "--agent", "agent.yaml", *options) as here:
+            failed = [(await here.call_tool("add", {"a": 1, "b": 2})).is_error for _ in range(3)]
+        assert failed == [False] * calls + [True] * (3 - calls)
 
 
 @pytest.mark.spec("G36", "P14")

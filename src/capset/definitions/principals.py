@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, Self, get_args
 
 from capset.definitions.attributes import NO_ATTRIBUTES, Attributes
-from capset.definitions.limits import Allowance
+from capset.definitions.limits import Allowance, lowest_allowance
 from capset.definitions.names import checked_optional, checked_permissions, checked_text, listed
 from capset.errors import DefinitionError
 
@@ -70,7 +70,7 @@ class Principal:
         return cls("anonymous", permissions=permissions, kind="anonymous")
 
     def acting_for(self, other: Principal) -> Principal:
-        """Return this principal as it acts for another: it may do what both may (spec 4, G9).
+        """Return this principal as it acts for another: it may do, and use, what both may (spec 4, G9, G36).
 
         Raises ``DefinitionError`` where they are of different organisations.
         """
@@ -79,7 +79,8 @@ class Principal:
         whom = f"{other.kind}:{other.id}" + (f" for {other.on_behalf_of}" if other.on_behalf_of else "")
         both = self.permissions & other.permissions
         theirs = (other.attributes, *other.on_behalf_of_attributes)
-        return replace(self, permissions=both, on_behalf_of=whom, on_behalf_of_attributes=theirs)
+        allowance = lowest_allowance((self.allowance, other.allowance))
+        return replace(self, permissions=both, on_behalf_of=whom, on_behalf_of_attributes=theirs, allowance=allowance)
 
     def with_permissions(self, more: Iterable[str]) -> Principal:
         """Return this principal with more permissions, such as those that everybody has."""
