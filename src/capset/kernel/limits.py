@@ -51,6 +51,7 @@ class Limits:
             for window in windows:
                 window.append(now)
             call.reserved = Reserved(tuple(windows), now)
+            call.place.world.quotas.tidy(now)
 
     def claim(self, call: Invocation, approval: ApprovalRow | None) -> tuple[Claim | None, Sequence[Counted]]:
         """Return what a call is to count in in the store, ``None`` for nothing, and the limits of its windows."""
