@@ -16,11 +16,26 @@ from tests.distributions import install_wheel, make_wheel
 from tests.evaluation.test_code import CODE, FILES, HONEST, OTHER, sums
 
 pytestmark = pytest.mark.spec("F35", "F31")
-POINTS = "[capset.agents]\nadder = tinybox.tools:adder\n[capset.capabilities]\nsums = tinybox.tools:boxed\n"
+POINTS = """
+[capset.agents]
+adder = tinybox.tools:adder
+[capset.capabilities]
+sums = tinybox.tools:boxed
+payments = tinybox.tools:paid
+"""
 TOOLS = """
 from capset import Capability
 
 boxed = Capability("sums", tools=[add])
+
+
+@tool(effect="write", approval="ask")
+def pay(amount: int) -> int:
+    \"\"\"Pay somebody.\"\"\"
+    return total(amount, 0)
+
+
+paid = Capability("payments", tools=[pay])
 """
 BOXED = {**FILES, "tinybox/tools.py": f"{FILES['tinybox/tools.py']}{TOOLS}"}
 Install = Callable[[str, str], str]
@@ -111,3 +126,44 @@ def test_a_link_without_code_hashes_is_compared_as_before(box: Command, upgrade:
     done = box("diff", "old.json", "now.json", "--exit-code")
     assert (done.code, done.out.splitlines()[0]) == (0, "Same in all: definition, tools in play and prompt.")
     assert "code" not in done.out.splitlines()
+
+
+@pytest.mark.spec("G16", "G17")
+def test_who_approves_sees_the_code_and_approves_no_other(box: Command, upgrade: Install) -> None:
+    first = upgrade("1.0", HONEST)
+    pay = ("call", "payments.pay", "--args", '{"amount": 5}', "--defer", "--json")
+    asked = json.loads(box.anew(*pay).out)
+    shown = box.anew("approvals", "show", asked["approval"]).out.splitlines()
+    assert f"code_hash     {first}" in shown
+    assert "code          tinybox 1.0" in shown
+    assert box.anew("approvals", "approve", asked["approval"], "--principal", "boss").code == 0
+
+    second = upgrade("1.1", OTHER)
+    again = (*pay, "--session", asked["session"])
+    other = json.loads(box.anew(*again).out)
+    assert (other["success"], other["approval"] == asked["approval"]) == (False, False)
+    told = json.loads(box.anew("approvals", "show", other["approval"], "--json").out)
+    assert told["code"] == {"hash": second, "kind": "distribution", "name": "tinybox", "version": "1.1"}
+    old = json.loads(box.anew("approvals", "show", asked["approval"], "--json").out)
+    assert (old["code_hash"], "code" in old) == (first, False), "what is not installed here has no name"
+    void = box.anew(*again, "--approval", asked["approval"])
+    assert (void.code, json.loads(void.out)["error"]["code"]) == (3, "approval_void")
+    assert "other code of the tool" in json.loads(void.out)["error"]["message"]
+
+    upgrade("1.0", HONEST)
+    assert json.loads(box.anew(*again).out)["data"] == 5
+
+
+@pytest.mark.spec("G17", "G27")
+def test_a_configuration_says_that_code_does_not_count(box: Command, upgrade: Install) -> None:
+    config = {
+        "actions": [{"name": "pay", "tool": "payments.pay", "permissions": []}],
+        "governance": {"code_voids_approvals": False},
+    }
+    (box.folder / "desk.json").write_text(json.dumps(config), encoding="utf-8")
+    pay = ("call", "pay", "--config", "desk.json", "--args", '{"amount": 5}', "--defer", "--json")
+    upgrade("1.0", HONEST)
+    asked = json.loads(box.anew(*pay).out)
+    box.anew("approvals", "approve", asked["approval"], "--principal", "boss")
+    upgrade("1.1", OTHER)
+    assert json.loads(box.anew(*pay, "--session", asked["session"]).out)["data"] == 6

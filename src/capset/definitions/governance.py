@@ -36,6 +36,8 @@ class Governance:
         result_bytes: how many bytes of a result a model is given; the rest is kept in the session's files (G26).
         approval_seconds: how long a request for an approval stays open; then it counts as rejected (G17).
         own_approvals: whether somebody may approve what they asked for themselves (G17).
+        code_voids_approvals: whether an approval is void once the tool's code is other code (G17); it is, unless it is
+            said.
         approver: somebody who is asked at once; others can answer all the same.
         refusals: how many calls of a principal may be refused before no more are looked at (G15), in each process;
             ``None`` for any.
@@ -56,6 +58,7 @@ class Governance:
     result_bytes: int
     approval_seconds: float
     own_approvals: bool
+    code_voids_approvals: bool
     approver: Approver | None
     refusals: Limit | None
     pending_approvals: int
@@ -75,6 +78,7 @@ class Governance:
         result_bytes: int = RESULT_BYTES,
         approval_seconds: float = APPROVAL_SECONDS,
         own_approvals: bool = False,
+        code_voids_approvals: bool = True,
         approver: Approver | None = None,
         refusals: Limit | None = REFUSALS,
         pending_approvals: int = PENDING_APPROVALS,
@@ -108,6 +112,7 @@ class Governance:
         store(self, "result_bytes", result_bytes)
         store(self, "approval_seconds", float(approval_seconds))
         store(self, "own_approvals", checked_flag("own_approvals", own_approvals))
+        store(self, "code_voids_approvals", checked_flag("code_voids_approvals", code_voids_approvals))
         store(self, "approver", approver)
         # Those are counted where they happen, whatever the limit says: a flood shall cost no writes.
         store(self, "refusals", refusals and Limit(refusals.requests, f"{refusals.window}s", scope="process"))

@@ -23,6 +23,7 @@ from capset.errors import (
     NotFound,
     PermissionDenied,
 )
+from capset.evaluation.code import code_of, known_code
 from capset.evaluation.containment import is_contained
 from capset.evaluation.policies import Ruling
 from capset.fingerprint.canonical import PROFILE, NotCanonical, canonical
@@ -98,6 +99,7 @@ class Approvals:
             tool=tool.name,
             tool_hash=tool.hash or "",
             digest=digest,
+            code_hash=(code_hash_of(call) or "") if self._world.governance.code_voids_approvals else None,
         )
         return await self._store.standing(equal, self._now())
 
@@ -125,13 +127,17 @@ class Approvals:
             policies=json.dumps(question.policies),
             created_at=iso(now),
             expires_at=iso(now + round(world.governance.approval_seconds * 1e9)),
+            code_hash=code_hash_of(call),
         )
         if tool.tool is not None and tool.hash is not None:
             # By its schema, whoever decides in another process can tell whether other arguments fit.
-            payload = canonical(tool_payload(tool.tool)).decode()
-            await world.store.lineage.record_payloads([PayloadRow(row.org, tool.hash, PROFILE, "tool", payload)])
+            payloads = [PayloadRow(row.org, tool.hash, PROFILE, "tool", canonical(tool_payload(tool.tool)).decode())]
+            code = code_of(tool.tool)
+            if code.hash is not None and code.covers is not None:
+                payloads.append(PayloadRow(row.org, code.hash, PROFILE, "code", code.covers))
+            await world.store.lineage.record_payloads(payloads)
         most = world.governance.pending_approvals
-        found = await self._store.open(row, most=most)
+        found = await self._store.open(row, most=most, by_code=world.governance.code_voids_approvals)
         if found is None:
             call.decision, call.reason = "deny", f"{most} requests for approvals are open"
             raise LimitExceeded(
@@ -156,6 +162,10 @@ class Approvals:
     async def find(self, id: str, org: str | None) -> ApprovalRow | None:
         """Return a request of an org, as it is, or ``None``."""
         return await self._store.get(org, id) if id.isprintable() else None
+
+    def is_of_other_code(self, row: ApprovalRow, call: Invocation) -> bool:
+        """Whether a request was for other code than a call has, where that counts (G17)."""
+        return self._world.governance.code_voids_approvals and row.code_hash != code_hash_of(call)
 
     def is_overdue(self, row: ApprovalRow) -> bool:
         """Whether a request's time is up."""
@@ -260,6 +270,11 @@ class Approvals:
         return iso(self._world.clock.time_ns())
 
 
+def code_hash_of(call: Invocation) -> str | None:
+    """Return the hash of the code that a call has, if there is one."""
+    return None if call.road.tool is None else code_of(call.road.tool).hash
+
+
 def rejection(row: ApprovalRow) -> str:
     """Return why a request was rejected, and by whom."""
     return f"rejected by {row.decided_by}" + (f": {row.note}" if row.note else "")
@@ -267,12 +282,15 @@ def rejection(row: ApprovalRow) -> str:
 
 def shown(row: ApprovalRow) -> Mapping[str, Any]:
     """Return a request as the data of the event ``approval.requested``: what whoever decides has to know."""
+    code = known_code(row.code_hash)
     return {
         "id": row.id,
         "tool": row.tool,
         "arguments": json.loads(row.arguments),
         "reason": row.reason,
         "principal": row.principal,
+        "code_hash": row.code_hash,
+        "code": code and {"kind": code.kind, "name": code.name, "version": code.version},
         "expires_at": row.expires_at,
     }
 

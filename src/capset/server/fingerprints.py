@@ -81,7 +81,7 @@ class Fingerprints:
 
     async def _read_code(self) -> None:
         """Read the code of all that is installed, in a thread; it is read once."""
-        await read_code_of(tool for one in self._registry.capabilities.values() for tool in one.every_tool)
+        await read_code_of(self._registry.tools)
 
     async def _code(self, hash: str) -> FingerprintShape | None:
         await self._read_code()

@@ -141,6 +141,9 @@ class GovernanceShape(_Strict):
         None, gt=0, description="How long a request for an approval stays open; then it counts as rejected."
     )
     own_approvals: bool | None = Field(None, description="Whether somebody may approve what they asked for themselves.")
+    code_voids_approvals: bool | None = Field(
+        None, description="Whether an approval is void once the tool's code is other code: `true`, if left out."
+    )
     refusals: RefusalsText = Field(
         None,
         description="How many calls of a principal may be refused before no more are looked at: `600/1m`, if left "

@@ -151,6 +151,8 @@ async def _presented(call: Invocation, desk: Approvals, id: str, digest: str) ->
     call.approval = row.id
     if (row.tool_hash, row.tool, row.agent) != (call.road.hash, call.road.name, place.block.name):
         raise _void(call, "it was given for another tool, or the tool has changed since")
+    if desk.is_of_other_code(row, call):
+        raise _void(call, "it was given for other code of the tool")
     if row.digest != digest:
         raise _void(call, "it was given for other arguments")
     if row.status == "used":
