@@ -1,80 +1,269 @@
-"""Allowances and budgets where sessions are opened (spec 4, G15, G36)."""
+"""Limits and budgets over openings, kernels and restarts; of server, principal and agent the lowest holds (G13–G15)."""
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from capset import Agent, Capability, Kernel, Principal, tool
-from capset.errors import NotFound
-from capset.ext import Allowance, Budget, Governance
-from capset.stores.base import AuditQuery, SessionQuery
+from capset import Agent, Kernel, Principal, Session, Tool, tool
+from capset.definitions.limits import Allowance, Budget, Limit
+from capset.errors import BudgetExceeded, DefinitionError, LimitExceeded, NotFound, StoreError
+from capset.ext import Governance
+from capset.kernel.generating import Turn
+from capset.testing import FakeClock
+from tests.databases import require_scheme
+from tests.kernel.support import TappedStore, records_of
+
+ADA = Principal("ada", org="acme")
 
 
-@tool(effect="read")
-async def look() -> int:
-    """Look."""
-    return 1
+def ping_of(**options: Any) -> Tool[[], int]:
+    async def ping() -> int:
+        """Answer."""
+        return 1
+
+    settings: dict[str, Any] = {"effect": "read", **options}
+    return tool(**settings)(ping)
 
 
-@tool(effect="write")
-async def mark() -> int:
-    """Mark."""
-    return 1
+@pytest.fixture(params=["sqlite", "postgres"])
+def durable(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Give the URL of a fresh store that outlives its kernel."""
+    if request.param == "postgres":
+        require_scheme()
+        return request.getfixturevalue("postgres_url")
+    return f"sqlite:///{tmp_path}/capset.db"
 
 
-WORKER = Agent("worker", uses=[Capability("kit", tools=[look, mark])])
-ADA = Principal("ada")
+async def opened(kernel: Kernel, agent: Any, who: Principal = ADA, **options: Any) -> Session:
+    async with kernel.open(agent, principal=who, **options) as session:
+        return session
 
 
-@pytest.mark.spec("G36")
-async def test_a_budget_for_an_unknown_session_leaves_nothing() -> None:
+async def passed(session: Session, one: Tool[[], int], times: int) -> int:
+    told = await asyncio.gather(*(session.try_call(one) for _ in range(times)))
+    return sum(result.success for result in told)
+
+
+@pytest.mark.spec("G14", "G15")
+@pytest.mark.parametrize("effect", ["read", "write"])
+async def test_kernels_on_one_store_share_windows_to_the_last_call(durable: str, effect: str) -> None:
+    ping = ping_of(limits="7/1h", effect=effect)
+    agent = Agent("one", tools=[ping])
+    async with AsyncExitStack() as stack:
+        kernels = [await stack.enter_async_context(Kernel(store=durable)) for _ in range(3)]
+        sessions = [await opened(kernel, agent) for kernel in kernels]
+        told = await asyncio.gather(*(passed(session, ping, 20) for session in sessions))
+        assert sum(told) == 7
+        assert (await kernels[0].audit.verify()).ok
+    async with Kernel(store=durable) as kernel:
+        error = (await (await opened(kernel, agent)).try_call(ping)).error
+        assert isinstance(error, LimitExceeded)
+        assert 3_500 < (error.retry_after or 0) <= 3_600
+
+
+@pytest.mark.spec("G13")
+async def test_a_limit_of_the_process_is_one_of_each_kernel(durable: str) -> None:
+    ping = ping_of(limits=Limit(2, "1h", scope="process"))
+    agent = Agent("one", tools=[ping])
+    async with Kernel(store=durable) as one, Kernel(store=durable) as other:
+        for kernel in (one, other):
+            assert await passed(await opened(kernel, agent), ping, 5) == 2
+        error = (await (await opened(one, agent)).try_call(ping)).error
+    assert "takes 2/1h in each process" in str(error)
+
+
+@pytest.mark.spec("G15")
+async def test_a_sessions_budget_is_one_over_three_openings_and_a_restart(durable: str) -> None:
+    ping = ping_of()
+    agent = Agent("one", tools=[ping])
+    async with Kernel(store=durable) as kernel:
+        first = await opened(kernel, agent, budget=Budget(calls=1))
+        again = await opened(kernel, agent, session_id=first.id)
+        told = await asyncio.gather(passed(first, ping, 10), passed(again, ping, 10))
+        assert sum(told) == 1
+    async with Kernel(store=durable) as kernel:
+        last = await opened(kernel, agent, session_id=first.id, budget=Budget(calls=9))
+        with pytest.raises(BudgetExceeded, match="the session may make 1 calls, and has made them"):
+            await last.call(ping)
+        other = await opened(kernel, agent, budget=Budget(calls=1))
+        assert await passed(other, ping, 3) == 1, "another session has its own"
+
+
+@pytest.mark.spec("G15")
+async def test_an_opening_may_lower_a_budget_and_not_raise_it() -> None:
+    ping = ping_of(cost=2.0)
+    agent = Agent("one", tools=[ping])
     async with Kernel(store="memory://") as kernel:
-        with pytest.raises(NotFound) as error:
-            async with kernel.open(WORKER, principal=ADA, session_id="nope", budget=Budget(calls=1)):
-                pass
-        assert error.value.message == "there is no session 'nope' of 'ada'"
-        assert (await kernel.store.sessions.list(SessionQuery(None))).items == ()
-        assert (await kernel.audit.query(AuditQuery())).items == ()
+        first = await opened(kernel, agent, budget=Budget(cost=7))
+        low = await opened(kernel, agent, session_id=first.id, budget=Budget(calls=1, cost=100))
+        assert await passed(low, ping, 3) == 1
+        assert await passed(first, ping, 9) == 2
+        error = (await first.try_call(ping)).error
+        assert str(error) == "Budget exceeded: this costs 2, and the session has 1 left."
 
 
-@pytest.mark.spec("G15", "G36")
-async def test_a_session_has_one_budget_over_openings_and_a_restart(tmp_path: Path) -> None:
-    store = f"sqlite:///{tmp_path / 'capset.db'}"
-    codes: list[str | None] = []
-    async with (
-        Kernel(store=store) as kernel,
-        kernel.open(WORKER, principal=ADA, budget=Budget(calls=1)) as first,
-        kernel.open(WORKER, principal=ADA, session_id=first.id, budget=Budget(calls=9)) as second,
-    ):
-        for session, called in ((second, mark), (first, look)):
-            error = (await session.try_call(called)).error
-            codes.append(error and error.code)
-    async with Kernel(store=store) as kernel, kernel.open(WORKER, principal=ADA, session_id=first.id) as third:
-        error = (await third.try_call(look)).error
-        codes.append(error and error.code)
-    assert codes == [None, "budget_exceeded", "budget_exceeded"], "an opening lowers a budget, and raises none"
+@pytest.mark.spec("G15")
+async def test_a_run_goes_on_with_what_it_has_used(durable: str) -> None:
+    ping = ping_of()
+    agent = Agent("one", tools=[ping])
+    async with Kernel(store=durable) as kernel:
+        session = await opened(kernel, agent)
+        run = session.options(budget=Budget(calls=3), run="run-1")
+        assert await passed(run, ping, 2) == 2
+    async with Kernel(store=durable) as kernel:
+        again = await opened(kernel, agent, session_id=session.id)
+        assert await passed(again.options(budget=Budget(calls=3), run="run-1"), ping, 5) == 1
+        assert await passed(again.options(budget=Budget(calls=3)), ping, 5) == 3, "another run"
+        assert await passed(again, ping, 5) == 5, "no run"
 
 
-@pytest.mark.spec("G36")
-async def test_what_a_principal_may_use_is_held_beside_the_agents_and_the_servers() -> None:
-    generous = Allowance(limits="100/1h", session=Budget(calls=100))
-    agent = Agent("worker", uses=WORKER.uses, allowance=generous)
-    who = Principal("ada", allowance=Allowance(limits=["3/1h", "2/1m"], session=Budget(calls=4)))
-    async with Kernel(store="memory://", governance=Governance(allowance=generous)) as kernel:
-        async with kernel.open(agent, principal=who) as session:
-            results = [await session.try_call(look) for _ in range(3)]
-        assert [one.success for one in results] == [True, True, False]
-        assert "this principal takes 2/1m" in str(results[2].error)
+@pytest.mark.spec("G15")
+async def test_the_lowest_of_server_principal_and_agent_holds(store: str) -> None:
+    ping = ping_of()
+    allowances = [
+        Allowance(limits="5/1h", session=Budget(calls=4)),
+        Allowance(limits="3/1h", session=Budget(calls=9), run=Budget(calls=2)),
+        Allowance(session=Budget(calls=8), run=Budget(calls=6)),
+    ]
+    for shift in range(3):
+        server, principal, agents = (allowances[(place + shift) % 3] for place in range(3))
+        agent = Agent("one", tools=[ping], allowance=agents)
+        governance = Governance(allowance=server)
+        async with Kernel(store=f"{store}", governance=governance) as kernel:
+            who = Principal(f"ada-{shift}", org="acme", allowance=principal)
+            session = await opened(kernel, agent, who)
+            run = session.options(run="r")
+            assert await passed(run, ping, 2) == 2
+            with pytest.raises(BudgetExceeded, match="the run may make 2 calls"):
+                await run.call(ping)
+            assert await passed(session, ping, 9) == 1, "three an hour"
+            error = (await session.try_call(ping)).error
+            assert isinstance(error, LimitExceeded)
+            subject = ("this principal", "this server", "the agent 'one'")[shift]
+            assert str(error).startswith(f"Rate limit exceeded: {subject} takes 3/1h; try again in ")
 
 
-@pytest.mark.spec("G9", "G36")
-async def test_who_acts_for_somebody_may_use_what_both_may() -> None:
-    bot = Principal("bot", kind="agent", allowance=Allowance(limits="9/1h", session=Budget(calls=9)))
-    ada = Principal("ada", allowance=Allowance(session=Budget(calls=1), run=Budget(cost=2)))
-    both = Allowance(limits="9/1h", session=Budget(calls=1), run=Budget(cost=2))
-    assert bot.acting_for(ada).allowance == ada.acting_for(bot).allowance == both
-    assert ADA.acting_for(Principal("bob")).allowance is None
-    async with Kernel(store="memory://") as kernel, kernel.open(WORKER, principal=bot.acting_for(ada)) as session:
-        assert [(await session.try_call(look)).success for _ in range(2)] == [True, False]
+@pytest.mark.spec("G15")
+async def test_who_writes_an_agent_raises_nothing() -> None:
+    ping = ping_of(limits="2/1h")
+    grants = Allowance(limits="1000/1s", session=Budget(calls=1000), run=Budget(calls=1000))
+    async with Kernel(store="memory://", governance=Governance(allowance=Allowance(session=Budget(calls=3)))) as kernel:
+        agent = Agent("one", tools=[ping, other := ping_of(name="other")], allowance=grants)
+        session = await opened(kernel, agent, budget=Budget(calls=500))
+        assert await passed(session, ping, 5) == 2
+        assert await passed(session, other, 5) == 1
+
+
+class Persistent:
+    """A generator's runner that calls ``ping`` as often as its input says, and returns how often that worked."""
+
+    async def run(self, turn: Turn) -> int:
+        step = await turn.step()
+        return sum([(await step.call("ping", {})).success for _ in range(turn.input)])
+
+
+@pytest.mark.spec("G15")
+async def test_every_run_of_an_agent_has_the_run_budget() -> None:
+    governance = Governance(allowance=Allowance(run=Budget(calls=2)))
+    async with Kernel(store="memory://", governance=governance, generator=Persistent()) as kernel:
+        agent = Agent("one", tools=[ping_of()], allowance=Allowance(run=Budget(calls=50)))
+        session = await opened(kernel, agent)
+        assert [await session.run(times) for times in (1, 5, 2)] == [1, 2, 2]
+        going_on = session.options(run="run-1")
+        assert [await going_on.run(times) for times in (1, 5)] == [1, 1], "one run, taken up again"
+        assert await session.options(budget=Budget(calls=1)).run(5) == 1
+
+
+@pytest.mark.spec("G13")
+async def test_the_limits_of_agents_of_one_name_are_told_apart_by_their_ids() -> None:
+    ping = ping_of(name="agent")
+    agent = Agent("one", tools=[ping], allowance=Allowance(limits=Limit(2, "1h", per="all")))
+    async with Kernel(store="memory://") as kernel:
+        for agent_id in ("id-1", "id-2", None):
+            for who, fitting in ((ADA, 2), (Principal("eve"), 0)):
+                row = replace(kernel.new_session(agent, who), agent_id=agent_id)
+                assert await passed(await kernel.enter(row, agent, principal=who), ping, 3) == fitting
+
+
+@pytest.mark.spec("G13")
+async def test_the_limits_of_two_principals_are_each_ones_own() -> None:
+    ping = ping_of()
+    allowance = Allowance(limits=Limit(2, "1h", per="all"))
+    async with Kernel(store="memory://") as kernel:
+        for name in ("ada", "eve"):
+            who = Principal(name, org="acme", allowance=allowance)
+            assert await passed(await opened(kernel, Agent("one", tools=[ping]), who), ping, 3) == 2
+
+
+@pytest.mark.spec("G3", "G14")
+async def test_a_call_whose_intent_cannot_be_kept_counts_nowhere() -> None:
+    broken = True
+
+    def tap(phase: str) -> None:
+        if phase == "intent" and broken:
+            raise StoreError("the disk is full")
+
+    ping = ping_of(limits="1/1h", effect="write")
+    async with Kernel(store=TappedStore(tap)) as kernel:
+        session = await opened(kernel, Agent("one", tools=[ping]), budget=Budget(calls=1))
+        for _ in range(3):
+            assert isinstance((await session.try_call(ping)).error, StoreError)
+        broken = False
+        assert (await session.try_call(ping)).success
+        assert isinstance((await session.try_call(ping)).error, BudgetExceeded)
+
+
+@pytest.mark.spec("G14")
+async def test_a_handler_without_time_to_start_counts_nowhere(durable: str) -> None:
+    ping = ping_of(limits="1/1h", effect="write")
+    async with Kernel(store=durable) as kernel:
+        session = await opened(kernel, Agent("one", tools=[ping]))
+        for _ in range(3):
+            assert not (await session.options(timeout=1e-9).try_call(ping)).success
+        assert (await session.try_call(ping)).success
+        assert [one.outcome for one in await records_of(kernel.audit)] == ["timed_out"] * 3 + ["succeeded"]
+
+
+@pytest.mark.spec("G14")
+async def test_a_clock_that_is_set_back_refills_nothing(durable: str) -> None:
+    ping = ping_of(limits="2/1m")
+    agent = Agent("one", tools=[ping])
+    ahead, back = FakeClock(), FakeClock()
+    ahead.advance(3_600)
+    async with Kernel(store=durable, clock=ahead) as kernel:
+        assert await passed(await opened(kernel, agent), ping, 5) == 2
+    async with Kernel(store=durable, clock=back) as kernel:
+        session = await opened(kernel, agent)
+        for seconds in (0, 61, 3_500):
+            back.advance(seconds)
+            error = (await session.try_call(ping)).error
+            assert isinstance(error, LimitExceeded)
+        back.advance(error.retry_after or 0)
+        assert await passed(session, ping, 5) == 2
+
+
+@pytest.mark.spec("G15")
+async def test_a_budget_for_a_session_that_is_not_there_leaves_nothing(tmp_path: Path) -> None:
+    async with Kernel(store=f"sqlite:///{tmp_path}/a.db") as kernel:
+        with pytest.raises(NotFound, match="there is no session 'nope' of 'ada'"):
+            await opened(kernel, Agent("one"), session_id="nope", budget=Budget(calls=1))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"limits": "5/1fortnight"},
+        {"limits": {"requests": 5, "window": "1h", "scope": "planet"}},
+        {"session": 5},
+        {"run": {"calls": 5}},
+    ],
+)
+def test_an_allowance_of_something_else_is_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(DefinitionError):
+        Allowance(**wrong)

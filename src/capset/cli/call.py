@@ -18,7 +18,7 @@ from capset.cli.arguments import read_arguments
 from capset.cli.configured import ConfigFile, refuse_agent
 from capset.cli.exits import Exit, ended, guarded
 from capset.cli.opening import Served, find_served, open_session, refuse_both
-from capset.cli.options import AsJson, Db, Env, Grant, Who, check_seconds
+from capset.cli.options import AsJson, Attribute, Db, Env, Grant, Who, check_seconds
 from capset.cli.output import err, pretty, print_error, print_json, visible
 from capset.cli.progress import Watching
 from capset.cli.remote import Url, ask, server_of
@@ -47,6 +47,7 @@ def call_command(
     session: Annotated[str | None, typer.Option(help="The id of a session to go on with.")] = None,
     config: ConfigFile = None,
     grant: Grant = None,
+    attribute: Attribute = None,
     env: Env = None,
     timeout: Annotated[float | None, typer.Option(help="Seconds that the call may take.")] = None,
     defer: Annotated[bool, typer.Option("--defer", help="Do not wait for an approval: end with its id.")] = False,
@@ -66,7 +67,8 @@ def call_command(
     What has to be approved waits for that, and says on stderr how it is done.
     """
     budgets = {"session-budget": session_budget, "run-budget": run_budget}
-    server = server_of(url, db=db, principal=principal, grant=grant, env=env, config=config, limit=limit, **budgets)
+    said = {"principal": principal, "grant": grant, "attribute": attribute, "env": env, "config": config}
+    server = server_of(url, db=db, **said, limit=limit, **budgets)
     if approval is not None and session is None:
         raise DefinitionError("an approval is for a call of one session: name it with --session")
     data = read_arguments(arguments)
@@ -81,7 +83,7 @@ def call_command(
     if server is not None:
         error, shape = ask(server, lambda client: _call_there(client, target, data, way))
     else:
-        settings = load_settings(db=db, principal=principal, grant=grant, env=env)
+        settings = load_settings(db=db, principal=principal, grant=grant, attribute=attribute, env=env)
         with contextlib.redirect_stdout(sys.stderr):  # what a handler prints is not the result
             error, shape = asyncio.run(_call(settings, target, Json(data), way))
     with ended():

@@ -16,7 +16,7 @@ from capset.cli.allowances import RateLimitOption, RunBudget, SessionBudget, loa
 from capset.cli.configured import ConfigFile
 from capset.cli.exits import Exit, guarded
 from capset.cli.opening import announce, find_served, open_kernel
-from capset.cli.options import Db, Env, Grant, Who, check_seconds
+from capset.cli.options import Attribute, Db, Env, Grant, Who, check_seconds
 from capset.cli.process import on_ending
 from capset.cli.settings import Settings, load_settings
 from capset.definitions.limits import Allowance
@@ -39,6 +39,7 @@ def kernel_command(
     session: Annotated[str | None, typer.Option(help="The id of a session to go on with.")] = None,
     config: ConfigFile = None,
     grant: Grant = None,
+    attribute: Attribute = None,
     env: Env = None,
     timeout: Annotated[float | None, typer.Option(help="Seconds that each call may take.")] = None,
     consumer_timeout: Annotated[
@@ -60,7 +61,7 @@ def kernel_command(
     check_seconds("--timeout", timeout)
     check_seconds("--consumer-timeout", consumer_timeout)
     allowance = load_allowance(rate_limit, session_budget, run_budget, option="--rate-limit")
-    settings = load_settings(db=db, principal=principal, grant=grant, env=env)
+    settings = load_settings(db=db, principal=principal, grant=grant, attribute=attribute, env=env)
     asked = _Asked(agent, session, config, timeout, consumer_timeout, limit, max_line, allowance)
     with contextlib.redirect_stdout(sys.stderr):  # stdout is for messages
         asyncio.run(_serve(settings, asked))

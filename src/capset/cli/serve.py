@@ -17,8 +17,8 @@ from capset.cli.allowances import LimitOption, RunBudget, SessionBudget, load_al
 from capset.cli.configured import ConfigFile, load_configuration, make_kernel
 from capset.cli.exits import Exit, guarded
 from capset.cli.extras import needs_extra
-from capset.cli.jwt import JwtAlgorithm, JwtAudience, JwtIssuer, JwtJwks, JwtOrg, JwtOrgClaim, issuer_of
-from capset.cli.options import Db, Env, Grant, Who
+from capset.cli.jwt import JwtAlgorithm, JwtAttribute, JwtAudience, JwtIssuer, JwtJwks, JwtOrg, JwtOrgClaim, issuer_of
+from capset.cli.options import Attribute, Db, Env, Grant, Who
 from capset.cli.output import cell, err, verbatim
 from capset.cli.settings import Settings, load_settings
 from capset.cli.telemetry import telemetry
@@ -64,6 +64,7 @@ def serve_command(
     config: ConfigFile = None,
     principal: Who = None,
     grant: Grant = None,
+    attribute: Attribute = None,
     env: Env = None,
     db: Db = None,
     jwt_issuer: JwtIssuer = None,
@@ -72,6 +73,7 @@ def serve_command(
     jwt_org_claim: JwtOrgClaim = None,
     jwt_org: JwtOrg = None,
     jwt_algorithm: JwtAlgorithm = None,
+    jwt_attribute: JwtAttribute = None,
 ) -> Exit:
     """Serve agents, sessions and calls over REST (/v1) and MCP (/mcp) until SIGINT or SIGTERM.
 
@@ -82,15 +84,23 @@ def serve_command(
     needs_extra("server", "fastapi", "uvicorn", "httptools", "structlog", "prometheus_client")
     from capset.server.gate import Names
 
-    settings = load_settings(db=db, principal=principal, grant=grant, env=env)
+    settings = load_settings(db=db, principal=principal, grant=grant, attribute=attribute, env=env)
     if insecure and not is_loopback(host):
         raise DefinitionError(
             f"--insecure is for loopback only; got --host {host}", hint="make keys instead: capset key create"
         )
-    if not insecure and (principal is not None or grant):
-        raise DefinitionError("--principal and --grant are for --insecure: otherwise the API key says who acts")
+    if not insecure and (principal is not None or grant or attribute):
+        raise DefinitionError(
+            "--principal, --grant and --attribute are for --insecure: otherwise the API key says who acts"
+        )
     issuer = issuer_of(
-        jwt_issuer, jwt_audience, jwt_jwks, org_claim=jwt_org_claim, org=jwt_org, algorithms=jwt_algorithm
+        jwt_issuer,
+        jwt_audience,
+        jwt_jwks,
+        org_claim=jwt_org_claim,
+        org=jwt_org,
+        algorithms=jwt_algorithm,
+        attributes=jwt_attribute,
     )
     if insecure and issuer is not None:
         raise DefinitionError("--insecure asks nobody who they are: leave it or the --jwt options out")

@@ -60,11 +60,16 @@ def terms_of(
     limits are counted by its ``agent_id``: another organisation may have one of the same name.
     """
     given = [(who, one) for who, one in allowances if one is not None]
+    owners: dict[str, tuple[str, ...]] = {
+        "principal": _principal(session, principal),
+        "agent": (agent_id or agent,),
+    }
     limits = [
         Counted(
             f"the agent {agent!r}" if who == "agent" else f"this {who}",
             limit,
-            (f"{who} {(agent_id or agent) if who == 'agent' else ''} {limit}", whose_of(limit.per)(session, principal)),
+            # No capability's name begins so, and no tool's limit is counted with these.
+            (f"@{who} {limit}", (*owners.get(who, ()), *whose_of(limit.per)(session, principal))),
         )
         for who, one in given
         for limit in one.limits

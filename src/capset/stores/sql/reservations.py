@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from random import random
 from typing import Any, Final
 
 from sqlalchemy import Connection, delete, insert, select, tuple_, update
@@ -22,8 +23,10 @@ _TRACED: Final = 1_000
 _TRACE_NS: Final = 600 * 1_000_000_000
 _MARGIN_NS: Final = 86_400 * 1_000_000_000
 """How long a call is kept after its window: a clock that was ahead and is set back shall not find a place free."""
+_SWEEPS: Final = 1 / 32
+"""How many transactions that count calls look for those that count no more."""
 _SWEPT: Final = 500
-"""How many calls that count no more go at once."""
+"""How many of these go at once."""
 
 
 @dataclass(slots=True)
@@ -161,8 +164,11 @@ def _move_approval(connection: Connection, approval: ApprovalRow, before: str, a
 def admit_all(connection: Connection, claims: Iterable[Claim]) -> list[Refused | None]:
     """Count calls one after the other, and return for each why it was not."""
     counting = Counting(connection)
-    found = [counting.take(claim) for claim in claims]
+    given = list(claims)
+    found = [counting.take(claim) for claim in given]
     counting.write()
+    if random() < _SWEEPS:  # noqa: S311 - nobody gains by knowing
+        _sweep(connection, max((claim.at for claim in given), default=0))
     return found
 
 
@@ -194,7 +200,7 @@ def _forget(connection: Connection, key: str, call: str) -> bool:
     return True
 
 
-def sweep(connection: Connection, now: int) -> None:
+def _sweep(connection: Connection, now: int) -> None:
     """Take some of the calls away that count no more, of windows that may never be asked for again."""
     own = reservations.c.key, reservations.c.number
     old = select(*own).where(reservations.c.ends < now - _MARGIN_NS).limit(_SWEPT)
