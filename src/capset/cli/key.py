@@ -56,8 +56,14 @@ def create_command(
     """Make an API key and show it, this once: only its hash is kept."""
     settings = load_settings(db=db)
     # By options alone: whoever lays a settings file into a folder gives nothing to keys.
-    given = {"attributes": given_attributes(attribute), "allowance": given_allowance(limit, session_budget, run_budget)}
-    who = Principal(principal, permissions=grant or (), kind=_kind(kind), org=org, **given)
+    who = Principal(
+        principal,
+        permissions=grant or (),
+        kind=_kind(kind),
+        org=org,
+        attributes=given_attributes(attribute),
+        allowance=given_allowance(limit, session_budget, run_budget),
+    )
     row, key = asyncio.run(_create(settings.db, name, who, _scopes(scope), _lifetime(expires), agent))
     if as_json:
         print_json(new_key_shape(row, key).plain())

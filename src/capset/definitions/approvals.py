@@ -63,20 +63,23 @@ class ApprovalRow:
     @property
     def equal(self) -> EqualCall:
         """What the call that it was made for shares with every equal one."""
-        return EqualCall(self.org, self.session, self.principal, self.on_behalf_of, self.tool_hash, self.digest)
+        return EqualCall(**{name: getattr(self, name) for name in EqualCall.__slots__})
 
 
 @dataclass(frozen=True, slots=True)
 class EqualCall:
     """What two calls share that one request is for: whose they are, where, of which tool, with which arguments.
 
-    The names are those of an ``ApprovalRow``.
+    The names are those of an ``ApprovalRow``. Two capabilities may have tools that are equal in all but their names
+    here, so these count too.
     """
 
     org: str | None
     session: str
+    agent: str
     principal: str
     on_behalf_of: str | None
+    tool: str
     tool_hash: str
     digest: str
 

@@ -60,7 +60,7 @@ class Limits:
         if not limits and not quotas and approval is None:
             return None, ()
         windows = tuple(one.window for one in limits)
-        return Claim(call.id, call.place.world.clock.time_ns(), windows, quotas, self._cost, approval), limits
+        return Claim(call.id, call.place.world.clock.time_ns, windows, quotas, self._cost, approval), limits
 
     def _of(self, call: Invocation, own: tuple[tuple[Limit, str, Whose], ...], scope: LimitScope) -> list[Counted]:
         place, principal = call.place, call.place.principal
