@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import AsyncExitStack
+import sqlite3
+import threading
+from contextlib import AsyncExitStack, closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +14,13 @@ import pytest
 
 from capset import Agent, Kernel, Principal, Session, Tool, tool
 from capset.definitions.limits import Allowance, Budget, Limit
-from capset.errors import BudgetExceeded, DefinitionError, LimitExceeded, NotFound, StoreError
+from capset.errors import BudgetExceeded, DefinitionError, InvalidArguments, LimitExceeded, NotFound, StoreError
 from capset.ext import Governance
 from capset.kernel.generating import Turn
+from capset.kernel.threads import AT_ONCE
 from capset.testing import FakeClock
 from tests.databases import require_scheme
-from tests.kernel.support import TappedStore, records_of
+from tests.kernel.support import TappedStore, records_of, turns
 
 ADA = Principal("ada", org="acme")
 
@@ -179,6 +183,27 @@ async def test_every_run_of_an_agent_has_the_run_budget() -> None:
         assert await session.options(budget=Budget(calls=1)).run(5) == 1
 
 
+@pytest.mark.spec("G13")
+async def test_the_limits_of_agents_of_one_name_are_told_apart_by_their_ids() -> None:
+    ping = ping_of(name="agent")
+    agent = Agent("one", tools=[ping], allowance=Allowance(limits=Limit(2, "1h", per="all")))
+    async with Kernel(store="memory://") as kernel:
+        for agent_id in ("id-1", "id-2", None):
+            for who, fitting in ((ADA, 2), (Principal("eve"), 0)):
+                row = replace(kernel.new_session(agent, who), agent_id=agent_id)
+                assert await passed(await kernel.enter(row, agent, principal=who), ping, 3) == fitting
+
+
+@pytest.mark.spec("G13")
+async def test_the_limits_of_two_principals_are_each_ones_own() -> None:
+    ping = ping_of()
+    allowance = Allowance(limits=Limit(2, "1h", per="all"))
+    async with Kernel(store="memory://") as kernel:
+        for name in ("ada", "eve"):
+            who = Principal(name, org="acme", allowance=allowance)
+            assert await passed(await opened(kernel, Agent("one", tools=[ping]), who), ping, 3) == 2
+
+
 @pytest.mark.spec("G3", "G14")
 async def test_a_call_whose_intent_cannot_be_kept_counts_nowhere() -> None:
     broken = True
@@ -245,3 +270,110 @@ async def test_a_budget_for_a_session_that_is_not_there_leaves_nothing(tmp_path:
 def test_an_allowance_of_something_else_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(DefinitionError):
         Allowance(**wrong)
+
+
+@pytest.mark.spec("G15")
+async def test_naming_a_run_keeps_its_budget() -> None:
+    ping = ping_of(cost=0.1)
+    async with Kernel(store="memory://") as kernel:
+        session = await opened(kernel, Agent("one", tools=[ping]))
+        run = session.options(budget=Budget(cost=0.3))
+        assert await passed(run.options(run="r"), ping, 5) == 3, "as often as it fits, whatever floats make of it"
+        assert await passed(run.options(run="r").options(timeout=5), ping, 5) == 0
+        for wrong in ("", "x" * 201, "a\nb"):
+            with pytest.raises(InvalidArguments, match="a run's id is printable text of 1–200 letters"):
+                run.options(run=wrong)
+
+
+@pytest.mark.spec("G14")
+async def test_windows_of_the_process_that_are_swept_lose_no_call() -> None:
+    ping = ping_of(limits=[Limit(1, "1h", per="session", scope="process"), Limit(5_000, "1h", scope="process")])
+    agent = Agent("one", tools=[ping])
+    async with Kernel(store="memory://", governance=Governance(refusals=None)) as kernel:
+        for _ in range(1_010):
+            assert await passed(await opened(kernel, agent), ping, 2) == 1
+
+
+@pytest.mark.spec("G14")
+async def test_a_window_goes_by_the_time_at_which_a_call_is_counted(tmp_path: Path) -> None:
+    """Not by that at which it came: it may have waited for the database."""
+    ping = ping_of(limits="1/10s")
+    clock = FakeClock()
+    path = tmp_path / "a.db"
+    async with Kernel(store=f"sqlite:///{path}", clock=clock) as kernel:
+        session = await opened(kernel, Agent("one", tools=[ping]))
+        with closing(sqlite3.connect(path, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            waiting: list[asyncio.Task[Any]] = []
+            for _ in range(4):
+                waiting.append(asyncio.ensure_future(session.try_call(ping)))
+                await asyncio.sleep(0.02)
+                clock.advance(11)
+            other.execute("ROLLBACK")
+            assert sum([(await one).success for one in waiting]) == 1
+
+
+@pytest.mark.spec("G3", "G19")
+async def test_a_call_that_is_cancelled_as_it_gives_back_is_on_record(tmp_path: Path) -> None:
+    ping = ping_of(limits="1/1h", effect="write")
+    path = tmp_path / "a.db"
+    async with Kernel(store=f"sqlite:///{path}") as kernel:
+        session = await opened(kernel, Agent("one", tools=[ping]))
+        waits = asyncio.ensure_future(session.options(timeout=1e-9).try_call(ping))
+        async with asyncio.timeout(5):
+            while not (await kernel.audit.read()):  # noqa: ASYNC110 - an intent has no event
+                await asyncio.sleep(0)
+        waits.cancel()
+        await asyncio.wait([waits])
+        (record,) = await records_of(kernel.audit)
+        assert record.outcome in ("timed_out", "cancelled")
+        async with asyncio.timeout(5):
+            while not (await session.try_call(ping)).success:  # noqa: ASYNC110 - it has no event
+                await asyncio.sleep(0.01)
+
+
+@pytest.mark.spec("G3")
+async def test_what_cannot_be_given_back_is_given_back_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    ping = ping_of(limits="1/1h", effect="write")
+    async with Kernel(store="memory://") as kernel:
+        session = await opened(kernel, Agent("one", tools=[ping]))
+        release, broken = kernel.store.admissions.release, True
+
+        async def failing(claim: Any) -> None:
+            if broken:
+                raise StoreError("the database is away")
+            await release(claim)
+
+        monkeypatch.setattr(kernel.store.admissions, "release", failing)
+        assert not (await session.options(timeout=1e-9).try_call(ping)).success
+        assert not (await session.try_call(ping)).success
+        broken = False
+        async with asyncio.timeout(5):
+            while not (await session.try_call(ping)).success:  # noqa: ASYNC110 - it has no event
+                await asyncio.sleep(0.01)
+
+
+@pytest.mark.spec("G14")
+async def test_a_function_that_waits_for_a_thread_counts_once_it_has_one() -> None:
+    go, ran = threading.Event(), list[int]()
+
+    @tool(effect="read")
+    def occupy() -> None:
+        """Keep a thread."""
+        go.wait(20)
+
+    @tool(effect="read", limits="1/1h")
+    def look() -> int:
+        """Look."""
+        ran.append(1)
+        return 1
+
+    async with Kernel(store="memory://") as kernel:
+        session = await opened(kernel, Agent("one", tools=[occupy, look]))
+        keeping = [asyncio.ensure_future(session.call(occupy)) for _ in range(AT_ONCE)]
+        await turns()
+        late = await session.options(timeout=0.05).try_call(look)
+        assert (late.success, ran) == (False, [])
+        go.set()
+        await asyncio.gather(*keeping)
+        assert (await session.try_call(look)).data == 1

@@ -13,7 +13,7 @@ from rich.tree import Tree
 
 from capset.cli.definitions import find_definition, load
 from capset.cli.exits import Exit, guarded
-from capset.cli.options import AsJson, Db, Env, Grant, Who
+from capset.cli.options import AsJson, Attribute, Db, Env, Grant, Who
 from capset.cli.output import cell, err, out, print_json, verbatim, visible
 from capset.cli.settings import load_settings
 from capset.composition.compose import compose
@@ -39,6 +39,7 @@ def fingerprint_command(
         ),
     ],
     grant: Grant = None,
+    attribute: Attribute = None,
     env: Env = None,
     principal: Who = None,
     payloads: Annotated[
@@ -61,7 +62,7 @@ def fingerprint_command(
     The SHA-256 of what --payload prints is the hash. A capability is shown as an agent has it that has nothing else.
     """
     _refuse_several(payload=payload, payloads=payloads, envelope=envelope == "-", as_json=as_json)
-    settings = load_settings(db=db, principal=principal, grant=grant, env=env)
+    settings = load_settings(db=db, principal=principal, grant=grant, attribute=attribute, env=env)
     captured = asyncio.run(_captured(agent, settings.db, settings.principal, settings.env))
     if payload is not None:
         _write(_payload(captured, payload))

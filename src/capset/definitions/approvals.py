@@ -63,7 +63,8 @@ class ApprovalRow:
     @property
     def equal(self) -> EqualCall:
         """What the call that it was made for shares with every equal one."""
-        return EqualCall(self.org, self.session, self.principal, self.on_behalf_of, self.tool_hash, self.digest)
+        shared = {name: getattr(self, name) for name in EqualCall.__slots__ if name != "code_hash"}
+        return EqualCall(**shared)
 
     @property
     def equal_in_code(self) -> EqualCall:
@@ -75,14 +76,17 @@ class ApprovalRow:
 class EqualCall:
     """What two calls share that one request is for: whose they are, where, of which tool, with which arguments.
 
-    The names are those of an ``ApprovalRow``. ``code_hash`` is ``None`` where the code does not count, and empty where
-    the code has no hash.
+    The names are those of an ``ApprovalRow``. Two capabilities may have tools that are equal in all but their names
+    here, so these count too. ``code_hash`` is ``None`` where the code does not count, and empty where the code has no
+    hash.
     """
 
     org: str | None
     session: str
+    agent: str
     principal: str
     on_behalf_of: str | None
+    tool: str
     tool_hash: str
     digest: str
     code_hash: str | None = None

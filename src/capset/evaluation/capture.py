@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,6 +11,7 @@ from typing_extensions import Unpack
 from capset.composition.compose import Composition, compose
 from capset.composition.installing import Installed
 from capset.composition.statics import static_parts
+from capset.definitions.attributes import Attributes
 from capset.definitions.blocks import Block
 from capset.definitions.contexts import Context
 from capset.definitions.principals import Principal
@@ -33,6 +34,9 @@ from capset.evaluation.safe import json_safe, thawed
 from capset.evaluation.snapshot import Snapshot
 from capset.fingerprint.links import CapabilityLink
 from capset.fingerprint.payloads import tool_payload
+
+Redact = Callable[[Any], Any]
+"""Returns JSON data with all masked that the host's own patterns match, such as ``kernel.redactor``."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -67,6 +71,7 @@ async def capture(
     session_context: Mapping[str, Any] | None = None,
     policy_mode: PolicyMode = "authoritative",
     include_static: bool = True,
+    redact: Redact | None = None,
     **labels: Unpack[Labels],
 ) -> Captured:
     """Evaluate an agent once, and return what is to be kept of that together with its live tools.
@@ -79,7 +84,11 @@ async def capture(
     snapshot = await evaluate(composition, principal=principal, env=env, context=context, **labels)
     await read_code(snapshot)
     kept = envelope_of(
-        snapshot, session_context=session_context, policy_mode=policy_mode, include_static=include_static
+        snapshot,
+        session_context=session_context,
+        policy_mode=policy_mode,
+        include_static=include_static,
+        redact=redact,
     )
     return Captured(kept, snapshot)
 
@@ -90,10 +99,13 @@ async def capture_runtime(
     principal: Principal,
     env: Mapping[str, Any] | None = None,
     context: Context | None = None,
+    redact: Redact | None = None,
     **labels: Unpack[Labels],
 ) -> Captured:
     """Evaluate an agent once and return the runtime slice alone: for turns whose definition is known already."""
-    return await capture(agent, principal=principal, env=env, context=context, include_static=False, **labels)
+    return await capture(
+        agent, principal=principal, env=env, context=context, include_static=False, redact=redact, **labels
+    )
 
 
 async def compute_link(
@@ -135,11 +147,14 @@ def envelope_of(
     session_context: Mapping[str, Any] | None = None,
     policy_mode: PolicyMode | None = None,
     include_static: bool = True,
+    redact: Redact | None = None,
 ) -> SnapshotEnvelope:
     """Return a snapshot as it is kept; that of a session is ``session.snapshot``.
 
     ``policy_mode`` is what calls of a hydrated snapshot go by, by default the snapshot's own; ``include_static`` adds
-    the definition. Raises ``InvalidArguments`` for a session context that is no JSON data.
+    the definition. ``redact`` masks what matches the host's own patterns; attributes of the principal that it would
+    mask are left out, since a masked value would be another one to policies. Raises ``InvalidArguments`` for a session
+    context that is no JSON data.
     """
     env, dropped = json_safe(snapshot.env)
     return SnapshotEnvelope(
@@ -160,7 +175,7 @@ def envelope_of(
                 namespace=snapshot.namespace,
                 agent_id=snapshot.agent_id,
                 agent_name=snapshot.agent_name,
-                principal=_principal(snapshot.principal),
+                principal=_principal(snapshot.principal, redact),
                 env=env,
                 dropped=dropped,
             ),
@@ -189,8 +204,28 @@ def _static(composition: Composition) -> StaticPart:
     )
 
 
-def _principal(who: Principal) -> WirePrincipal:
-    return WirePrincipal(id=who.id, kind=who.kind, org=who.org, permissions=tuple(sorted(who.permissions)))
+def _principal(who: Principal, redact: Redact | None) -> WirePrincipal:
+    dropped: list[str] = []
+
+    def kept(given: Attributes, path: str) -> dict[str, Any]:
+        shown = given.masked() if redact is None else redact(given.masked())
+        found = {name: value for name, value in given.items() if name in shown and shown[name] == value}
+        paths = [f"{path}.{name}" for name in given if name not in found]
+        dropped.extend(paths if redact is None else redact(paths))
+        return found
+
+    return WirePrincipal(
+        id=who.id,
+        kind=who.kind,
+        org=who.org,
+        permissions=tuple(sorted(who.permissions)),
+        on_behalf_of=who.on_behalf_of,
+        attributes=kept(who.attributes, "attributes"),
+        on_behalf_of_attributes=tuple(
+            kept(one, f"on_behalf_of_attributes[{index}]") for index, one in enumerate(who.on_behalf_of_attributes)
+        ),
+        dropped=tuple(dropped),
+    )
 
 
 def _tool(name: str, shown: str, installed: Installed) -> WireTool:

@@ -38,7 +38,7 @@ from capset.kernel.invocation import Roads
 from capset.kernel.observing import Observer, host_observers
 from capset.kernel.pipeline import record_ended
 from capset.kernel.place import Place
-from capset.kernel.redacting import redactor_of
+from capset.kernel.redacting import Redactor, redactor_of
 from capset.kernel.secrets import EnvironmentSecrets
 from capset.kernel.serving import Serving
 from capset.kernel.session import Session
@@ -147,6 +147,11 @@ class Kernel:
     def governance(self) -> Governance:
         """What holds for every call."""
         return self._governance
+
+    @property
+    def redactor(self) -> Redactor | None:
+        """Masks what the patterns of ``governance.redact`` match, where there are any."""
+        return self._entered().redactor
 
     @property
     def generator(self) -> GeneratorRunner | None:
@@ -289,7 +294,9 @@ class Kernel:
             ("agent", block.allowance if isinstance(block, Agent) else None),
         )
         kept = None if row.budget is None else budget_of(from_json(row.budget))
-        return terms_of(row.id, who, agent=block.name, allowances=allowances, budgets=(budget, kept))
+        return terms_of(
+            row.id, who, agent=block.name, agent_id=row.agent_id, allowances=allowances, budgets=(budget, kept)
+        )
 
     def run(self, session: Session, messages: AsyncIterable[Message], *, limit: int = AT_ONCE) -> Serving:
         """Serve a mixed stream of messages in a session, up to ``limit`` invocations at once; see ``Serving`` (K8)."""

@@ -12,7 +12,7 @@ import pytest
 from capset.evaluation.code import code_of
 from capset.testing import FakeClock
 from capset.wire.approvals import ApprovalShape
-from capset.wire.calls import CallShape
+from capset.wire.calls import CallProblem, CallShape
 from capset.wire.code import code_shape
 from tests.server.approving import again, approved, asked, till
 from tests.server.rest.test_calls import events
@@ -69,7 +69,7 @@ async def test_a_call_is_accepted_approved_and_made_again(
     assert (passed.status_code, passed.json()["data"]) == (200, "bob has 5")
     second = await again(caller, session, request.id)
     assert (second.status_code, second.json()["error"]["code"]) == (409, "approval_void")
-    CallShape.model_validate(second.json())
+    CallProblem.model_validate(second.json())
     kept = (await caller.get(f"/v1/approvals/{request.id}")).json()
     assert (kept["status"], kept["note"]) == ("used", "only this once")
     records = await shop.records(session=session)

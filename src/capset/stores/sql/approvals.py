@@ -16,6 +16,8 @@ from capset.stores.sql.reader import Reader
 from capset.stores.sql.tables import approvals
 from capset.stores.sql.writer import Writer
 
+_EQUAL = ("session", "digest", "principal", "tool", "tool_hash", "agent")
+
 
 class SqlApprovals:
     """The requests, one row each."""
@@ -96,7 +98,7 @@ class SqlApprovals:
 def _standing(connection: Connection, call: EqualCall, now: str) -> ApprovalRow | None:
     wanted = select(approvals).where(
         approvals.c.org == (call.org or ""),
-        *(approvals.c[name] == getattr(call, name) for name in ("session", "digest", "principal", "tool_hash")),
+        *(approvals.c[name] == getattr(call, name) for name in _EQUAL),
         approvals.c.on_behalf_of.is_not_distinct_from(call.on_behalf_of),
         approvals.c.status.in_(STANDING),
         approvals.c.expires_at > now,
