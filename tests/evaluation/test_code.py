@@ -249,6 +249,15 @@ def test_a_module_that_a_distribution_does_not_list_is_none_of_it(
     assert (code.kind, code.name) == ("module", "tinybox_plugin.py")
 
 
+def test_what_others_installed_wrongly_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = installed(tmp_path)
+    _lay(root, {"tinybox-0.dist-info/RECORD": b"\xff,,\n", "tinybox-00.dist-info": "a file"})
+    (root / "tinybox-1.0.dist-info" / "METADATA").unlink()
+    code = code_of(add_of(root, monkeypatch))
+    assert (code.kind, code.name, code.version) == ("distribution", "tinybox", None)
+    assert code.hash == digest(code_payload(sums(FILES, *CODE)))
+
+
 def test_what_cannot_be_read_has_no_hash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _lay(tmp_path, {"tinygone.py": MORE})
     double = fresh_import("tinygone", tmp_path, monkeypatch).double

@@ -7,6 +7,7 @@ Each source is read once in a process, when it is first asked for. That takes mi
 from __future__ import annotations
 
 import asyncio
+import csv
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -103,7 +104,7 @@ def _found(tool: AnyTool) -> Code:
         return _read(_source(module_of(tool.handler)))
     except NoSource as error:
         return Code(None, reason=str(error))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, csv.Error) as error:
         told = error.strerror if isinstance(error, OSError) else type(error).__name__
         return Code(None, reason=f"its files cannot be read: {told}")
 

@@ -13,7 +13,7 @@ import inspect
 import os
 import posixpath
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import FunctionType, MethodType
@@ -147,9 +147,8 @@ def files_of(source: Source) -> dict[str, str]:
         return {source.base.name: _digest(source.base)}
     if source.kind == "package":
         return {path: _digest(source.root / path) for path in _below(source)}
-    record = (source.base / "RECORD").read_text(encoding="utf-8")
     found: dict[str, str] = {}
-    for path in _recorded(record):
+    for path in _recorded(_record_of(source.base)):
         try:
             found[path] = _digest(source.root / path)
         except FileNotFoundError:
@@ -169,13 +168,17 @@ def _distribution(root: Path, inside: str, top: str) -> Source | None:
     # Most distributions have the name of what they bring.
     for base in sorted(folders, key=lambda one: (not one.name.lower().startswith(wanted), one)):
         try:
-            record = (base / "RECORD").read_text(encoding="utf-8")
-        except FileNotFoundError:
+            record = _record_of(base)
+        except OSError:  # what others installed wrongly is not of this handler
             continue
         if inside in record and inside in _recorded(record):
-            name, version = _named(Distribution.at(base))
+            name, version = _named(Distribution.at(base)) or (base.name.partition("-")[0], None)
             return Source("distribution", root, base, name, version)
     return None
+
+
+def _record_of(base: Path) -> str:
+    return (base / "RECORD").read_text(encoding="utf-8", errors="surrogateescape")
 
 
 def _recorded(record: str) -> Iterator[str]:
@@ -214,8 +217,8 @@ def _editable(folder: Path) -> tuple[str, str | None] | None:
 
     best: tuple[int, Distribution] | None = None
     for one in distributions():
-        text = one.read_text("direct_url.json")
         try:
+            text = one.read_text("direct_url.json")
             told: Any = from_json(text) if text else {}
             if not told.get("dir_info", {}).get("editable"):
                 continue
@@ -228,9 +231,12 @@ def _editable(folder: Path) -> tuple[str, str | None] | None:
     return None if best is None else _named(best[1])
 
 
-def _named(distribution: Distribution) -> tuple[str, str | None]:
-    told: Mapping[str, str] = cast("Mapping[str, str]", distribution.metadata)
-    return told["Name"], told["Version"]
+def _named(distribution: Distribution) -> tuple[str, str | None] | None:
+    """Return name and version, or ``None`` where the metadata are gone."""
+    from email.parser import HeaderParser
+
+    told = HeaderParser().parsestr(distribution.read_text("METADATA") or "")
+    return (str(told["Name"]), told["Version"]) if told["Name"] else None
 
 
 def _digest(path: Path) -> str:
