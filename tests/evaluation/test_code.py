@@ -183,7 +183,7 @@ def test_of_many_threads_one_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_a_checkout_is_its_outermost_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in a project that is not installed; whatever stands below it counts, but for caches and hidden folders."""
+    """As in a project that is not installed; all below it counts, but for caches and hidden folders."""
     _lay(tmp_path / "src", FILES)
     _lay(tmp_path / "src", {"tinybox/.venv/x.py": "", "tinybox/__pycache__/x.py": "", "tinybox/deep/x.py": ""})
     code = code_of(add_of(tmp_path / "src", monkeypatch))

@@ -1,4 +1,4 @@
-"""What two versions differ in beneath their definitions: the code of their tools."""
+"""Two versions compared beneath their definitions, by the code of their tools."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whose code a handler is, whichever way it was written; and what has none."""
+"""The code of handlers, in all the ways that they are written; and handlers that have none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The hash of a tool's code on its records, and who waits while it is read: the opening, and nobody else."""
+"""The hash of a tool's code on its records; the opening of a session waits while it is read, and nothing else does."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ async def test_code_that_has_no_hash_leaves_the_column_empty(store: str) -> None
     assert code_of(typed).reason is not None
 
 
-async def test_opening_a_session_reads_the_code_and_holds_up_nobody_else(
+async def test_opening_a_session_reads_the_code_and_holds_up_no_other(
     kernel: Kernel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     package = tmp_path / "tinyslow"

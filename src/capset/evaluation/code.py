@@ -1,7 +1,7 @@
 """The code behind a tool, and the hash of its bytes, beside the hashes of what is declared (spec 2, F35).
 
-Each source is read once in a process, when it is first asked for. That takes milliseconds for each hundred files, so
-``read_code`` does it in a thread; whatever opens a session awaits it, and nothing that calls or records has to wait.
+Each source is read once in a process, when it is first asked for. That takes tens of milliseconds for a few hundred
+files, so ``read_code`` does it in a thread. The opening of a session awaits it; calls and records never wait.
 """
 
 from __future__ import annotations

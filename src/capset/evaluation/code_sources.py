@@ -1,4 +1,4 @@
-"""Where the code of a handler stands: in an installed distribution, a package that is not installed, or one module.
+"""The source of a handler: an installed distribution, a package that is not installed, or one module.
 
 Files are found by what the interpreter says of the module itself, never by the name that a function carries: that is
 easily copied. A file is code if the import system would load it by its suffix, outside ``__pycache__``.
@@ -46,7 +46,7 @@ class Module(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Which files are hashed: those of a distribution's RECORD, those below a package's folder, or one module.
+    """The files that are hashed: those of a distribution's RECORD, those below a package's folder, or one module.
 
     ``base`` is the ``dist-info`` folder, the package's folder or the module's file; paths are relative to ``root``.
     ``name`` and ``version`` are the distribution's, where there is one; else it is the package's or the file's name.
