@@ -50,7 +50,7 @@ def create_command(
 ) -> Exit:
     """Make an API key and show it, this once: only its hash is kept."""
     settings = load_settings(db=db)
-    # By --grant and --attribute alone: whoever lays a settings file into a folder gives nothing to keys.
+    # By --grant and --attribute alone: a settings file that somebody lays into a folder gives nothing to keys.
     said = given_attributes(attribute)
     who = Principal(principal, permissions=grant or (), kind=_kind(kind), org=org, attributes=said)
     row, key = asyncio.run(_create(settings.db, name, who, _scopes(scope), _lifetime(expires), agent))
