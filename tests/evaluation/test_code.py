@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 import subprocess
+import sys
 import zipfile
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import pytest
@@ -129,7 +132,8 @@ def test_the_version_and_what_is_no_code_do_not_count(tmp_path: Path, monkeypatc
     (other / "tinybox" / "words.txt").write_text("other data", encoding="utf-8")
     _lay(other, {"tinybox/beside.py": "in no RECORD", "tinybox/__pycache__/sums.cpython-311.pyc": "compiled"})
     with (other / "tinybox-2.0.dist-info" / "RECORD").open("a", encoding="utf-8") as record:  # as pip does
-        record.write("tinybox/__pycache__/sums.cpython-311.pyc,,\n../../bin/script.py,,\n")
+        record.write("tinybox/__pycache__/sums.cpython-311.pyc,,\n../bin/script.py,,\n")
+    _lay(tmp_path, {"bin/script.py": "#!/a/path/of/this/machine"})
     after = code_of(add_of(other, monkeypatch))
     assert before.hash == after.hash
     assert (before.version, after.version) == ("1.0", "2.0")
@@ -149,14 +153,33 @@ def test_every_file_of_code_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_a_distribution_is_read_once_however_many_ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = installed(tmp_path)
     add = add_of(root, monkeypatch)
-    copies = [replace(add, name=f"add_{number}") for number in range(50)]
-    with ThreadPoolExecutor(16) as threads:
-        found = list(threads.map(code_of, copies))
+    found = [code_of(replace(add, name=f"add_{number}")) for number in range(3)]
     assert all(one is found[0] for one in found)
     (root / "tinybox" / "sums.py").write_text(OTHER, encoding="utf-8")
     double: AnyTool = __import__("tinybox.more").more.double
     assert code_of(double) is found[0], "its hash is that of the files as they were first read"
     assert code_of(replace(add, name="late")) is found[0]
+
+
+def test_of_many_threads_one_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others wait for it: two who read a pipe at once would find two halves."""
+    _lay(tmp_path, {"tinypipe/__init__.py": "", "tinypipe/more.py": MORE})
+    double: AnyTool = fresh_import("tinypipe.more", tmp_path, monkeypatch).double
+    os.mkfifo(tmp_path / "tinypipe" / "slow.py")
+    started = Barrier(9)
+
+    def ask(number: int) -> Code:
+        started.wait(10)
+        return code_of(replace(double, name=f"double_{number}"))
+
+    with ThreadPoolExecutor(8) as threads:
+        asking = [threads.submit(ask, number) for number in range(8)]
+        started.wait(10)
+        (tmp_path / "tinypipe" / "slow.py").write_text("x = 1", encoding="utf-8")
+        found = [one.result(10) for one in asking]
+    assert all(one is found[0] for one in found)
+    files = {"tinypipe/__init__.py": "", "tinypipe/more.py": MORE, "tinypipe/slow.py": "x = 1"}
+    assert found[0].hash == digest(code_payload(sums(files, *files)))
 
 
 def test_a_checkout_is_its_outermost_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,6 +209,13 @@ def test_an_editable_install_has_the_distributions_name_and_the_same_hash(
         },
     )
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    for name, url in (("around", tmp_path), ("beside", tmp_path / "project" / "other")):
+        told = json.dumps({"url": url.as_uri(), "dir_info": {"editable": True}})
+        info = {"METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: 1\n", "direct_url.json": told}
+        for site in ("first", "last"):
+            _lay(tmp_path / site, {f"{name}-1.dist-info/{path}": text for path, text in info.items()})
+    # Whichever comes first, the innermost project counts.
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "first"), *sys.path, str(tmp_path / "last")])
     code = code_of(add_of(tmp_path / "project" / "src", monkeypatch))
     assert (code.kind, code.name, code.version, code.hash) == ("package", "tinybox", "3.0", wanted)
 

@@ -18,7 +18,7 @@ from capset.evaluation.code import code_of, is_read
 from capset.evaluation.hydrate import hydrate
 from capset.fingerprint.hashes import tool_hash
 from tests.distributions import fresh_import
-from tests.kernel.support import desk, records_of
+from tests.kernel.support import desk, records_of, turns
 
 pytestmark = pytest.mark.spec("F35", "F32")
 WHO = Principal("user-1")
@@ -115,10 +115,12 @@ async def test_opening_a_session_reads_the_code_and_holds_up_nobody_else(
     rescue = Timer(10, (package / "slow.py").write_text, ["x = 1"])  # should the loop itself be held up
     rescue.start()
     opening = asyncio.create_task(opened())
+    await turns()
     async with kernel.open(Agent("quick", tools=[quick]), principal=WHO) as session:
         for _ in range(3):
             assert await session.call(quick) == 1
     assert not opening.done()
+    assert not rescue.finished.is_set(), "the loop was held up"
     rescue.cancel()
     await asyncio.to_thread((package / "slow.py").write_text, "x = 1", encoding="utf-8")
     await opening
