@@ -9,7 +9,10 @@ import pytest
 from capset.evaluation.comparison import diff_envelopes, diff_sides
 from capset.evaluation.report import format_diff_report, report_lines
 from capset.evaluation.sides import Side
+from capset.fingerprint.canonical import digest
 from capset.fingerprint.diff import format_hash_short
+from capset.fingerprint.hashes import Ref
+from capset.fingerprint.links import create_link
 from tests.evaluation.versions import agent, earlier, envelope_of, later, notes, plain
 
 pytestmark = pytest.mark.spec("F30", "F31")
@@ -115,3 +118,41 @@ def test_a_text_from_elsewhere_makes_no_line_of_its_own() -> None:
     told = format_diff_report(diff_envelopes(one, other))
     assert all(line.isprintable() for line in told.split("\n"))
     assert not any(line.startswith("+ forged") for line in told.split("\n"))
+
+
+def side(*payloads: dict[str, Any]) -> Side:
+    """Return a version with these tools in play, as somebody else's link and payloads might say it."""
+    known = {digest(payload): payload for payload in payloads}
+    refs = [Ref(payload["name"], key) for key, payload in known.items()]
+    static, prompt = "a" * 64, "b" * 64
+    link = create_link(agent_id="1", agent_name="a", static_hash=static, prompt_hash=prompt, tool_refs=refs)
+    return Side(link, known)
+
+
+@pytest.mark.parametrize("sign", ["+", "-"])
+def test_what_a_payload_says_of_its_effect_and_permissions_is_spelled_out(sign: str) -> None:
+    effect, needs = "read\n+ forged  allow", ["n:read\x1b[2K\r", "n:write\u202e", "\u2028"]
+    tool = side({"kind": "tool", "name": "save", "effect": effect, "permissions": needs})
+    told = format_diff_report(diff_sides(side(), tool) if sign == "+" else diff_sides(tool, side())).split("\n")
+    (line,) = (line for line in told if line.startswith(f"{sign} save"))
+    (known,) = tool.payloads
+    needed = "n:read\\u001b[2K\\r and n:write\\u202e and \\u2028"
+    assert line == f"{sign} save  {known[:12]}, read\\n+ forged  allow, needs {needed}"
+    assert all(line.isprintable() for line in told)
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ({"effect": "write"}, ", write"),
+        ({"effect": "write", "permissions": []}, ", write"),
+        ({"effect": "write", "permissions": "n:read"}, ", write"),
+        ({"permissions": ["n:read", 7]}, ", needs n:read and 7"),
+        ({"effect": None}, ", None"),
+        ({}, ""),
+    ],
+)
+def test_a_payload_of_another_shape_is_told_as_far_as_it_goes(said: dict[str, Any], told: str) -> None:
+    tool = side({"kind": "tool", "name": "save", **said})
+    (known,) = tool.payloads
+    assert f"+ save  {known[:12]}{told}" in format_diff_report(diff_sides(side(), tool)).split("\n")

@@ -7,7 +7,7 @@ from copy import deepcopy
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from capset.fingerprint.canonical import NotCanonical, canonical
@@ -26,8 +26,13 @@ def normal(payload: Any) -> bytes:
     return canonical({**payload, **sorts})
 
 
+TWINS = [{"name": "a", "hash": "1"}, {"name": "a", "hash": "2"}]
+
+
 @settings(deadline=None)
 @given(payloads, payloads)
+@example({"kind": "capability", "tools": TWINS}, {"kind": "capability", "tools": TWINS[::-1]})
+@example({"kind": "capability", "context": [{}, {"a": 1}]}, {"kind": "capability", "context": [{"a": 1}, {}]})
 def test_the_changes_lead_from_one_side_to_the_other(before: Any, after: Any) -> None:
     changes = diff_payloads(before, after)
     assert bool(changes) == (canonical(before) != canonical(after)), "nothing that moves a hash is passed over"
@@ -172,6 +177,28 @@ AGENT: dict[str, Any] = {
 )  # fmt: skip
 def test_what_changed_in_a_definition(more: dict[str, Any], expected: list[Change]) -> None:
     assert list(diff_payloads(AGENT, {**AGENT, **more})) == expected
+
+
+def test_items_that_share_a_name_are_told_themselves_in_their_new_order() -> None:
+    (change,) = diff_payloads({"tools": TWINS}, {"tools": TWINS[::-1]})
+    assert change == Change("tools", "reordered", TWINS, TWINS[::-1])
+
+
+@pytest.mark.parametrize("kinds", [300, 30, 3])
+def test_one_change_in_a_long_list_is_one_change(kinds: int) -> None:
+    """However few kinds of items there are in it."""
+    before = [f"Line {place % kinds}." for place in range(300)]
+    changed = [*before[:150], "Another.", *before[151:]]
+    longer = [*before[:150], "Another.", *before[150:]]
+    assert list(diff_payloads({"instructions": before}, {"instructions": changed})) == [
+        Change("instructions[150]", "changed", before[150], "Another.")
+    ]
+    assert list(diff_payloads({"instructions": before}, {"instructions": longer})) == [
+        Change("instructions[150]", "added", after="Another.")
+    ]
+    assert list(diff_payloads({"instructions": longer}, {"instructions": before})) == [
+        Change("instructions[150]", "removed", before="Another.")
+    ]
 
 
 def test_numbers_are_compared_as_they_are_hashed() -> None:

@@ -19,6 +19,7 @@ from capset.errors import (
     LimitExceeded,
     PermissionDenied,
 )
+from capset.evaluation.code import code_of
 from capset.ext import Answer
 from capset.fingerprint.hashes import tool_hash
 from tests.kernel.approving import FOR_SESSION, NO, till
@@ -67,6 +68,8 @@ async def test_whoever_reads_the_messages_is_told_what_is_waited_for() -> None:
             "arguments": {"to": "bob", "amount": 5},
             "reason": row.reason,
             "principal": "user:ada",
+            "code_hash": code_of(here.pay).hash,
+            "code": {"kind": "module", "name": "approving.py", "version": None},
             "expires_at": row.expires_at,
         }
 

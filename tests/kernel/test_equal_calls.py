@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from capset import Context, Principal, tool
+from capset import Agent, Capability, Context, Kernel, Principal, Request, policy, tool
 from capset.definitions.limits import Budget, Limit
 from capset.errors import (
     ApprovalRejected,
@@ -16,11 +17,12 @@ from capset.errors import (
     ApprovalVoid,
     BudgetExceeded,
     LimitExceeded,
+    PermissionDenied,
     Unauthenticated,
 )
 from capset.ext import Answer, Governance
 from tests.kernel.approving import FOR_SESSION, NO, till
-from tests.kernel.support import read, turns
+from tests.kernel.support import read, turns, until
 
 
 @pytest.mark.spec("G18")
@@ -255,3 +257,106 @@ async def test_whoever_reads_messages_is_told_of_a_request_that_others_opened() 
         await here.decided(asked)
         event, reply = await reading
         assert (event.type, event.data["id"], reply.data) == ("approval.requested", asked, "bob has 5")
+
+
+@pytest.mark.spec("G17")
+async def test_an_approval_is_for_one_tool_where_two_capabilities_have_equal_ones(store: str) -> None:
+    """Their hashes are the same: what was approved for the one is nothing for the other."""
+    deleted: list[str] = []
+
+    def deleting(where: str) -> Capability[None]:
+        @tool(effect="destructive", approval="ask", name="delete")
+        async def delete(path: str) -> str:
+            """Delete a path."""
+            deleted.append(where)
+            return path
+
+        return Capability(where, tools=[delete])
+
+    async with Kernel(store=store) as kernel:
+        both = [deleting(where).with_names(prefix=f"{where}_") for where in ("staging", "production")]
+        async with kernel.open(Agent("ops", uses=both), principal=Principal("ada", org="acme")) as opened:
+            session = opened.options(approvals="defer")
+
+            async def tried(name: str, approval: str | None = None) -> Any:
+                ready = session.options(approval=approval)
+                return (await ready.try_message(session.message(name, {"path": "/db"}))).error
+
+            asked = (await tried("staging_delete")).approval
+            await kernel.approvals.decide(asked, Answer(approved=True), by=Principal("boss", org="acme"))
+            other = await tried("production_delete")
+            assert isinstance(other, ApprovalRequired)
+            assert other.approval != asked
+            assert isinstance(await tried("production_delete", asked), ApprovalVoid)
+            assert await tried("staging_delete") is None
+    assert deleted == ["staging"]
+
+
+class Slow:
+    """An approver of the host's own that says yes once ``go`` is set."""
+
+    def __init__(self) -> None:
+        self.go, self.asked = asyncio.Event(), 0
+
+    async def decide(self, request: object) -> Answer:
+        self.asked += 1
+        await self.go.wait()
+        return Answer(approved=True)
+
+
+@pytest.mark.spec("G18")
+async def test_what_the_hosts_approver_took_its_time_for_is_checked_again() -> None:
+    host, allowed = Slow(), True
+
+    @policy
+    def now(request: Request) -> bool:
+        return allowed
+
+    async with till(kernel={"governance": Governance(approver=host)}, policies=[now]) as here:
+        session = await here.session()
+        waits = asyncio.ensure_future(session.try_call(here.pay, to="bob", amount=5))
+        await until(lambda: host.asked)
+        allowed = False
+        host.go.set()
+        assert type((await waits).error) is PermissionDenied
+        assert here.paid == []
+
+
+@pytest.mark.spec("G18")
+async def test_those_who_share_a_request_go_on_when_who_asked_the_host_has_left() -> None:
+    host = Slow()
+    async with till(kernel={"governance": Governance(approver=host)}) as here:
+        session = await here.session()
+        first, second = [asyncio.ensure_future(session.call(here.pay, to="bob", amount=5)) for _ in range(2)]
+        await until(lambda: host.asked)
+        await turns()
+        first.cancel()
+        await asyncio.wait([first])
+        host.go.set()
+        async with asyncio.timeout(5):
+            assert await second == "bob has 5"
+        assert host.asked == 2
+
+
+@pytest.mark.spec("G17")
+async def test_arguments_that_change_while_a_call_is_admitted_void_its_approval(tmp_path: Path) -> None:
+    sent: list[list[str]] = []
+
+    @tool(effect="write", approval="ask")
+    async def send(to: list[str]) -> int:
+        """Send something."""
+        sent.append(to)
+        return len(to)
+
+    async with till(send, store=f"sqlite:///{tmp_path}/a.db") as here:
+        session = (await here.session()).options(approvals="defer")
+        given = ["bob"]
+        error = (await session.try_call(send, to=given)).error
+        assert isinstance(error, ApprovalRequired)
+        await here.decided(error.approval or "")
+        waits = asyncio.ensure_future(session.try_call(send, to=given))
+        await asyncio.sleep(0)
+        given.append("mallory")
+        told = (await waits).error
+        assert isinstance(told, ApprovalVoid) or sent == [["bob"]]
+        assert all("mallory" not in one for one in sent)

@@ -184,6 +184,61 @@ async def test_a_hop_has_a_deadline_of_its_own() -> None:
     assert (body.data, body.cut) == (b"the beginning", "time")
 
 
+@pytest.mark.parametrize("timeout", [None, 20])
+async def test_a_timeout_of_the_block_is_not_taken_for_the_requests(timeout: float | None) -> None:
+    async def fail(url: str) -> None:
+        async with LOCAL.open("GET", url, timeout=timeout, hop_timeout=20):
+            raise TimeoutError("the reader's own")
+
+    async with server({"/": answer(body=b"hello")}) as site:
+        with pytest.raises(TimeoutError, match="the reader's own"):
+            await fail(site.url())
+
+
+async def test_a_timeout_of_the_network_is_not_taken_for_a_deadline() -> None:
+    class Tired(Bottle):
+        async def connect_tcp(self, *rest: Any, **named: Any) -> Any:
+            raise TimeoutError("the network's own")
+
+    client = HttpClient(resolver=Names({"shop.example": [[PUBLIC]]}), network=Tired(0))
+    with pytest.raises(TimeoutError, match="the network's own"):
+        async with client.open("GET", "http://shop.example/", timeout=20, hop_timeout=20):
+            pass
+
+
+async def test_a_timeout_within_a_body_does_not_cut_it() -> None:
+    class Tiring(httpcore2.AsyncNetworkStream):
+        """Fails when the headers have been read."""
+
+        def __init__(self, below: httpcore2.AsyncNetworkStream) -> None:
+            self._below, self._reads = below, 0
+
+        async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+            self._reads += 1
+            if self._reads > 1:
+                raise TimeoutError("the network's own")
+            return await self._below.read(max_bytes, timeout)
+
+        async def write(self, buffer: bytes, timeout: float | None = None) -> None:
+            await self._below.write(buffer, timeout)
+
+        async def aclose(self) -> None:
+            await self._below.aclose()
+
+        def get_extra_info(self, info: str) -> Any:
+            return self._below.get_extra_info(info)
+
+    class Wrapping(Bottle):
+        async def connect_tcp(self, *rest: Any, **named: Any) -> Any:
+            return Tiring(await super().connect_tcp(*rest, **named))
+
+    async with server({"/": stall}) as site:
+        client = HttpClient(resolver=Names({"shop.example": [[PUBLIC]]}), network=Wrapping(site.port))
+        with pytest.raises(TimeoutError, match="the network's own"):
+            async with client.open("GET", "http://shop.example/", timeout=20) as response:
+                await response.read(1_000, within=20)
+
+
 @pytest.mark.parametrize(
     "said",
     [

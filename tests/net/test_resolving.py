@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -64,8 +66,37 @@ async def test_names_that_are_not_answered_keep_no_others_waiting() -> None:
 
 
 @pytest.mark.usefixtures("stuck")
-def test_a_program_ends_though_a_name_is_not_answered() -> None:
+def test_an_event_loop_ends_though_a_name_is_not_answered() -> None:
     asyncio.run(given_up(1))  # with the threads of a pool it would wait
+
+
+HANGING = """
+import asyncio, socket, threading
+
+from capset.errors import TransientError
+from capset.net.client import HttpClient
+
+socket.getaddrinfo = lambda *arguments, **named: threading.Event().wait()
+
+
+async def main():
+    try:
+        async with HttpClient().open("GET", "http://slow.example/", timeout=0.2):
+            print("answered")
+    except TransientError as error:
+        print(error.code)
+
+
+asyncio.run(main())
+print("alive:", [thread.name for thread in threading.enumerate() if thread.name == "capset-resolver"])
+"""
+
+
+@pytest.mark.spec("T27")
+def test_a_process_ends_though_a_name_is_never_answered() -> None:
+    ended = subprocess.run([sys.executable, "-c", HANGING], capture_output=True, text=True, timeout=60, check=False)
+    assert ended.stdout.splitlines() == ["timeout", "alive: ['capset-resolver']"], ended.stderr
+    assert ended.returncode == 0
 
 
 async def test_the_places_of_those_that_ended_are_free_again() -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import socket
+from typing import Any
 
 import httpx2
 import pytest
@@ -141,3 +143,44 @@ async def wait_for_record(here: Site) -> Record:
             await asyncio.sleep(0.01)
     (record,) = found
     return record
+
+
+@pytest.mark.spec("P13", "P9")
+@pytest.mark.parametrize("when", ["in its body", "in its call"])
+async def test_a_client_that_left_unanswered_is_499_in_the_log_and_the_metrics(when: str) -> None:
+    sleeper, log = Sleeper(), io.BytesIO()
+    async with site(sleeper.capability(), log=log) as here, here.client() as client:
+        asked = await sleeping(here, stream=False)
+        async with line(here) as there:
+            if when == "in its body":
+                await there.send(asked[:-1])
+            else:
+                await there.send(asked)
+                await sleeper.started.wait()
+        told: dict[str, Any] = {}
+
+        def is_told() -> bool:
+            lines = map(json.loads, log.getvalue().splitlines())
+            told.update(next((one for one in lines if one["path"].endswith("/calls")), {}))
+            return bool(told)
+
+        await until(is_told)
+        assert (told["status"], told["method"], told["principal"]) == (499, "POST", "ada")
+        metrics = (await client.get("/v1/metrics")).text
+        route = 'method="POST",route="/v1/sessions/{id}/calls"'
+        assert f'capset_http_requests_total{{{route},status="499"}} 1.0' in metrics.splitlines()
+        assert not [one for one in metrics.splitlines() if route in one and 'status="' in one and "499" not in one]
+        assert "capset_http_requests_running 1.0" in metrics.splitlines(), "the one that asks"
+
+
+@pytest.mark.spec("P13", "P9")
+async def test_a_client_that_left_a_stream_was_answered() -> None:
+    sleeper, log = Sleeper(), io.BytesIO()
+    async with site(sleeper.capability(), log=log) as here:
+        async with line(here) as there:
+            await there.send(await sleeping(here, stream=True))
+            await sleeper.started.wait()
+            await there.reader.readuntil(b"\r\n\r\n")
+        await until(lambda: b"/calls" in log.getvalue())
+        (told,) = (one for one in map(json.loads, log.getvalue().splitlines()) if one["path"].endswith("/calls"))
+        assert told["status"] == 200

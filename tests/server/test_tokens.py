@@ -84,6 +84,14 @@ async def test_a_token_without_an_organisation_needs_one_that_the_server_names(d
         assert caller.principal.org == "umbrella"
 
 
+@pytest.mark.spec("P14")
+async def test_a_header_may_be_of_any_length(door: Issuing) -> None:
+    """Base64 is written in groups of four, and a token leaves out what would fill the last one."""
+    given = [token(header={"note": "a" * length}) for length in range(12)]
+    assert {len(one.partition(".")[0]) % 4 for one in given} == {0, 2, 3}, "one left over is no base64"
+    assert await door.statuses(given) == {200}
+
+
 def forged() -> dict[str, str]:
     """Return tokens that are none, by what is wrong with them."""
     now, good = int(time.time()), token()

@@ -19,6 +19,7 @@ from capset.cli.configured import load_configuration, make_kernel, refuse_agent
 from capset.cli.output import cell, err, verbatim
 from capset.cli.settings import Settings, existing_db
 from capset.definitions.agents import Agent
+from capset.definitions.limits import Allowance
 from capset.errors import DefinitionError, NotFound
 from capset.kernel.kernel import Kernel
 from capset.kernel.registry import Registry
@@ -33,12 +34,14 @@ class Served:
     """What a command works with: what is known, whose tools are meant (``None``: a session's), and what governs them.
 
     ``agent`` is an id where it is one that a database may have; ``file`` is where one stands that only a file has.
+    ``allowance`` is beside that of the configuration.
     """
 
     registry: Registry
     agent: Agent | UUID | None
     configuration: Configuration | None = None
     file: Path | None = None
+    allowance: Allowance | None = None
 
 
 def refuse_both(agent: str | None, session: str | None) -> None:
@@ -61,21 +64,27 @@ def find_agent(registry: Registry, named: str) -> Agent | UUID:
     return registry.get_agent(named)
 
 
-def find_served(registry: Registry, agent: str | None, session: str | None, config: Path | None) -> Served:
+def find_served(
+    registry: Registry,
+    agent: str | None,
+    session: str | None,
+    config: Path | None,
+    allowance: Allowance | None = None,
+) -> Served:
     """Return what is to be served. Raises as ``find_agent`` and ``read_configuration`` do."""
     refuse_both(agent, session)
     refuse_agent(config, agent)
     if config is not None:
         configuration = load_configuration(config, registry)
         own = configuration.agent if session is None else None
-        return Served(configuration.within(registry), own, configuration, config)
+        return Served(configuration.within(registry), own, configuration, config, allowance)
     if agent is None and session is None:
         raise DefinitionError("say whose tools to serve: --agent, --config, or --session to go on with one")
     if agent is None:
-        return Served(registry, None)
+        return Served(registry, None, allowance=allowance)
     found = find_agent(registry, agent)
     is_in_file = isinstance(found, Agent) and agent not in registry.agents
-    return Served(registry, found, file=Path(agent) if is_in_file else None)
+    return Served(registry, found, file=Path(agent) if is_in_file else None, allowance=allowance)
 
 
 def announce(session: Session) -> None:
@@ -104,7 +113,7 @@ async def open_kernel(
     """
     who, agent, registry = settings.principal, served.agent, served.registry
     db = settings.db if isinstance(agent, Agent) else existing_db(settings.db)
-    async with make_kernel(db, served.configuration) as kernel:
+    async with make_kernel(db, served.configuration, served.allowance) as kernel:
         if is_kept and agent is not None:
             yield kernel, await _kept(kernel, served, settings)
             return

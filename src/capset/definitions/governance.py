@@ -19,7 +19,7 @@ RESULT_BYTES: Final = 65_536
 """How much of a result a model is given, unless it is said (spec 4, G26)."""
 PENDING_APPROVALS: Final = 100
 """How many requests for approvals of one principal may be open, unless it is said."""
-REFUSALS: Final = Limit(600, "1m")
+REFUSALS: Final = Limit(600, "1m", scope="process")
 """How many calls of one principal may be refused, unless it is said."""
 
 
@@ -36,8 +36,11 @@ class Governance:
         result_bytes: how many bytes of a result a model is given; the rest is kept in the session's files (G26).
         approval_seconds: how long a request for an approval stays open; then it counts as rejected (G17).
         own_approvals: whether somebody may approve what they asked for themselves (G17).
+        code_voids_approvals: whether an approval is void once the tool's code is other code (G17); it is, unless it is
+            said.
         approver: somebody who is asked at once; others can answer all the same.
-        refusals: how many calls of a principal may be refused before no more are looked at (G15); ``None`` for any.
+        refusals: how many calls of a principal may be refused before no more are looked at (G15), in each process;
+            ``None`` for any.
         pending_approvals: how many requests for approvals of one principal may be open at once (G18).
         allowance: what every session and every run may use, and limits on all calls (G13–G15).
         file_bytes: how long a file of a session is at most, 100 MB or less (spec 5, P25).
@@ -55,6 +58,7 @@ class Governance:
     result_bytes: int
     approval_seconds: float
     own_approvals: bool
+    code_voids_approvals: bool
     approver: Approver | None
     refusals: Limit | None
     pending_approvals: int
@@ -74,6 +78,7 @@ class Governance:
         result_bytes: int = RESULT_BYTES,
         approval_seconds: float = APPROVAL_SECONDS,
         own_approvals: bool = False,
+        code_voids_approvals: bool = True,
         approver: Approver | None = None,
         refusals: Limit | None = REFUSALS,
         pending_approvals: int = PENDING_APPROVALS,
@@ -107,8 +112,10 @@ class Governance:
         store(self, "result_bytes", result_bytes)
         store(self, "approval_seconds", float(approval_seconds))
         store(self, "own_approvals", checked_flag("own_approvals", own_approvals))
+        store(self, "code_voids_approvals", checked_flag("code_voids_approvals", code_voids_approvals))
         store(self, "approver", approver)
-        store(self, "refusals", refusals)
+        # Those are counted where they happen, whatever the limit says: a flood shall cost no writes.
+        store(self, "refusals", refusals and Limit(refusals.requests, f"{refusals.window}s", scope="process"))
         store(self, "pending_approvals", pending_approvals)
         store(self, "allowance", allowance)
         for name in FileQuota.__slots__:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from math import inf
+from sys import float_info
 from typing import Final, Literal, cast, get_args
 
 from capset.errors import DefinitionError, refuse_unknown_keys
@@ -22,6 +22,10 @@ MAX_WINDOW: Final = 366 * 86_400
 """Seconds of the longest window."""
 MAX_REQUESTS: Final = 1_000_000
 """The largest limit: each call that counts is remembered for as long as its window."""
+MAX_CALLS: Final = 2**53
+"""The largest budget of calls: every reader of JSON takes it for the same."""
+MAX_LIMITS: Final = 20
+"""How many limits an allowance has: each of them is looked at for every call."""
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -75,10 +79,13 @@ class Budget:
         """Raise ``DefinitionError`` for a budget of nothing that is counted, or of no number."""
         if self.calls is None and self.cost is None:
             raise DefinitionError("a budget has calls, or a cost, or both: Budget(calls=100)")
-        if self.calls is not None and (type(self.calls) is not int or self.calls < 0):
-            raise DefinitionError(f"a budget's calls are a whole number, 0 or more; got {self.calls!r}")
-        if self.cost is not None and (type(self.cost) not in (int, float) or not 0 <= self.cost < inf):
-            raise DefinitionError(f"a budget's cost is a number, 0 or more; got {self.cost!r}")
+        if self.calls is not None and (type(self.calls) is not int or not 0 <= self.calls <= MAX_CALLS):
+            raise DefinitionError(f"a budget's calls are a whole number, 0 to {MAX_CALLS:,}; got {self.calls!r:.80}")
+        if self.cost is not None and (type(self.cost) not in (int, float) or not 0 <= self.cost <= float_info.max):
+            raise DefinitionError(f"a budget's cost is a number, 0 or more; got {self.cost!r:.80}")
+
+    def __str__(self) -> str:
+        return ",".join(f"{name}={value}" for name, value in self.plain().items())
 
     def plain(self) -> dict[str, int | float]:
         """Return the budget as JSON data: ``budget_of`` makes an equal one of it."""
@@ -91,7 +98,7 @@ class Allowance:
     """What somebody may use: limits on their calls together, and the budgets of each session and of each run.
 
     A server (``Governance``), a principal and an agent may have one each; all of them hold at once, so that the lowest
-    decides. Raises ``DefinitionError`` for what is no limit or no budget.
+    decides. Raises ``DefinitionError`` for what is no limit or no budget, and for more than ``MAX_LIMITS`` limits.
     """
 
     limits: tuple[Limit, ...]
@@ -102,10 +109,16 @@ class Allowance:
         """``limits`` is a limit or several, as ``limit_of`` takes them."""
         store = object.__setattr__
         store(self, "limits", checked_limits("an allowance", limits))
+        if len(self.limits) > MAX_LIMITS:
+            raise DefinitionError(f"an allowance has at most {MAX_LIMITS} limits; got {len(self.limits)}")
         for name, budget in (("session", session), ("run", run)):
             if budget is not None and not isinstance(budget, Budget):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise DefinitionError(f"an allowance's {name} is a Budget(…); got {budget!r:.80}")
             store(self, name, budget)
+
+    def __str__(self) -> str:
+        budgets = (f"{name} {budget}" for name, budget in (("session", self.session), ("run", self.run)) if budget)
+        return "; ".join([*map(str, self.limits), *budgets])
 
     def plain(self) -> dict[str, object]:
         """Return the allowance as JSON data: ``allowance_of`` makes an equal one of it."""
@@ -125,6 +138,15 @@ def lowest(budgets: Iterable[Budget | None]) -> Budget | None:
     calls = [budget.calls for budget in given if budget.calls is not None]
     costs = [budget.cost for budget in given if budget.cost is not None]
     return Budget(min(calls, default=None), min(costs, default=None))
+
+
+def lowest_allowance(allowances: Iterable[Allowance | None]) -> Allowance | None:
+    """Return the allowance that grants what all of them grant; ``None`` if there is none."""
+    given = [one for one in allowances if one is not None]
+    if not given:
+        return None
+    limits = [limit for one in given for limit in one.limits]
+    return Allowance(limits=limits, session=lowest(one.session for one in given), run=lowest(one.run for one in given))
 
 
 def budget_of(value: object) -> Budget:

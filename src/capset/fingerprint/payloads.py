@@ -195,6 +195,11 @@ def invocation_payload(invocation: Mapping[str, Any]) -> Payload:
     return {"kind": "invocation", "context": dict(invocation)}
 
 
+def code_payload(files: Mapping[str, str]) -> Payload:
+    """Spec 2, F35; ``files`` are the SHA-256 of the bytes of each file of code, by its path below the root."""
+    return {"kind": "code", "files": [{"path": path, "digest": digest} for path, digest in sorted(files.items())]}
+
+
 def _named(function: object) -> str:
     return getattr(function, "__name__", type(function).__name__)
 

@@ -23,6 +23,7 @@ from capset.errors import (
     NotFound,
     PermissionDenied,
 )
+from capset.evaluation.code import code_of, known_code
 from capset.evaluation.containment import is_contained
 from capset.evaluation.policies import Ruling
 from capset.fingerprint.canonical import PROFILE, NotCanonical, canonical
@@ -36,6 +37,7 @@ from capset.stores.base import ApprovalPage, ApprovalQuery, ApprovalStore, Paylo
 LOOK_SECONDS: Final = (0.05, 1.0)
 """How soon, and then how seldom, a call that waits looks whether another process has decided."""
 _HOST: Final = "host:approver"
+_REMEMBERED: Final = 1_000
 _log = logging.getLogger("capset.kernel")
 
 
@@ -46,8 +48,8 @@ class Approvals:
         self._world = world
         self._decided: WeakValueDictionary[str, asyncio.Event] = WeakValueDictionary()
         """Of those that calls of this process wait for."""
-        self._consulted: set[str] = set()
-        """Those that the host's own approver is being asked about."""
+        self._consulted: dict[str, None] = {}
+        """Those that the host's own approver was asked about, the oldest first."""
 
     @property
     def _store(self) -> ApprovalStore:
@@ -88,15 +90,23 @@ class Approvals:
         """Return the request that stands for a call: that of an equal one, until it expires (G17, G18)."""
         place, tool = call.place, call.road
         who = place.principal
-        equal = EqualCall(who.org, place.id, _named(who), who.on_behalf_of, tool.hash or "", digest)
-        found = await self._store.standing(equal, self._now())
-        return None if found is None else await self._consult(found)
+        equal = EqualCall(
+            org=who.org,
+            session=place.id,
+            agent=place.block.name,
+            principal=_named(who),
+            on_behalf_of=who.on_behalf_of,
+            tool=tool.name,
+            tool_hash=tool.hash or "",
+            digest=digest,
+            code_hash=(code_hash_of(call) or "") if self._world.governance.code_voids_approvals else None,
+        )
+        return await self._store.standing(equal, self._now())
 
     async def ask(self, call: Invocation, question: Ruling, digest: str) -> ApprovalRow:
         """Open a request for the approval of a call, or meet the one of an equal call, and return it.
 
-        The host's own approver may have answered it. Raises ``LimitExceeded`` where too many of the principal's are
-        open.
+        Raises ``LimitExceeded`` where too many of the principal's are open.
         """
         world, place, tool = self._world, call.place, call.road
         now = world.clock.time_ns()
@@ -117,20 +127,24 @@ class Approvals:
             policies=json.dumps(question.policies),
             created_at=iso(now),
             expires_at=iso(now + round(world.governance.approval_seconds * 1e9)),
+            code_hash=code_hash_of(call),
         )
         if tool.tool is not None and tool.hash is not None:
             # By its schema, whoever decides in another process can tell whether other arguments fit.
-            payload = canonical(tool_payload(tool.tool)).decode()
-            await world.store.lineage.record_payloads([PayloadRow(row.org, tool.hash, PROFILE, "tool", payload)])
+            payloads = [PayloadRow(row.org, tool.hash, PROFILE, "tool", canonical(tool_payload(tool.tool)).decode())]
+            code = code_of(tool.tool)
+            if code.hash is not None and code.covers is not None:
+                payloads.append(PayloadRow(row.org, code.hash, PROFILE, "code", code.covers))
+            await world.store.lineage.record_payloads(payloads)
         most = world.governance.pending_approvals
-        found = await self._store.open(row, most=most)
+        found = await self._store.open(row, most=most, by_code=world.governance.code_voids_approvals)
         if found is None:
             call.decision, call.reason = "deny", f"{most} requests for approvals are open"
             raise LimitExceeded(
                 f"Rate limit exceeded: {most} requests of this principal wait for approvals already.",
                 hint="have some of them decided, or wait until they expire",
             )
-        return await self._consult(found)
+        return found
 
     async def wait(self, call: Invocation, row: ApprovalRow) -> ApprovalRow:
         """Return a request once it is decided, or its time is up, which a call's deadline ends too.
@@ -141,11 +155,17 @@ class Approvals:
         await emit_event(call, "approval.requested", shown(row))
         while row.status == "pending":
             row = await self._look(row, decided)
+            if row.status == "pending":  # whoever asked the host's approver has left
+                row = await self.consult(row)
         return row
 
     async def find(self, id: str, org: str | None) -> ApprovalRow | None:
         """Return a request of an org, as it is, or ``None``."""
         return await self._store.get(org, id) if id.isprintable() else None
+
+    def is_of_other_code(self, row: ApprovalRow, call: Invocation) -> bool:
+        """Whether a request was for other code than a call has, where that counts (G17)."""
+        return self._world.governance.code_voids_approvals and row.code_hash != code_hash_of(call)
 
     def is_overdue(self, row: ApprovalRow) -> bool:
         """Whether a request's time is up."""
@@ -166,17 +186,24 @@ class Approvals:
                 return found
             if self.is_overdue(found) and await self._store.move(replace(found, status="expired"), "pending"):
                 return replace(found, status="expired")
+            if self.is_to_consult(found):
+                return found
             pause = min(2 * pause, LOOK_SECONDS[1])
 
-    async def _consult(self, row: ApprovalRow) -> ApprovalRow:
-        """Ask the host's own approver about an open request, unless it is being asked already."""
-        if self._world.governance.approver is None or row.status != "pending" or row.id in self._consulted:
-            return row
-        self._consulted.add(row.id)
+    def is_to_consult(self, row: ApprovalRow) -> bool:
+        """Whether the host's own approver is to be asked about a request: it is open, and was not asked yet."""
+        return self._world.governance.approver is not None and row.status == "pending" and row.id not in self._consulted
+
+    async def consult(self, row: ApprovalRow) -> ApprovalRow:
+        """Ask the host's own approver about an open request, and return it as it is then."""
+        self._consulted[row.id] = None
         try:
             answer = await self._ask_host(row)
-        finally:
-            self._consulted.discard(row.id)
+        except BaseException:
+            self._consulted.pop(row.id, None)  # somebody else may ask again
+            raise
+        if len(self._consulted) > _REMEMBERED:
+            del self._consulted[next(iter(self._consulted))]
         if answer is None:
             return row
         try:
@@ -243,6 +270,11 @@ class Approvals:
         return iso(self._world.clock.time_ns())
 
 
+def code_hash_of(call: Invocation) -> str | None:
+    """Return the hash of the code that a call has, if there is one."""
+    return None if call.road.tool is None else code_of(call.road.tool).hash
+
+
 def rejection(row: ApprovalRow) -> str:
     """Return why a request was rejected, and by whom."""
     return f"rejected by {row.decided_by}" + (f": {row.note}" if row.note else "")
@@ -250,12 +282,15 @@ def rejection(row: ApprovalRow) -> str:
 
 def shown(row: ApprovalRow) -> Mapping[str, Any]:
     """Return a request as the data of the event ``approval.requested``: what whoever decides has to know."""
+    code = known_code(row.code_hash)
     return {
         "id": row.id,
         "tool": row.tool,
         "arguments": json.loads(row.arguments),
         "reason": row.reason,
         "principal": row.principal,
+        "code_hash": row.code_hash,
+        "code": code and {"kind": code.kind, "name": code.name, "version": code.version},
         "expires_at": row.expires_at,
     }
 

@@ -24,6 +24,7 @@ from capset.definitions.messages import Message
 from capset.definitions.principals import Principal
 from capset.definitions.secrets import Secrets
 from capset.errors import CapsetError, DefinitionError, NotFound
+from capset.evaluation.code import is_read, read_code
 from capset.evaluation.evaluate import Labels, evaluate
 from capset.evaluation.plan import plan_of
 from capset.evaluation.snapshot import Snapshot
@@ -37,7 +38,7 @@ from capset.kernel.invocation import Roads
 from capset.kernel.observing import Observer, host_observers
 from capset.kernel.pipeline import record_ended
 from capset.kernel.place import Place
-from capset.kernel.redacting import redactor_of
+from capset.kernel.redacting import Redactor, redactor_of
 from capset.kernel.secrets import EnvironmentSecrets
 from capset.kernel.serving import Serving
 from capset.kernel.session import Session
@@ -148,6 +149,11 @@ class Kernel:
         return self._governance
 
     @property
+    def redactor(self) -> Redactor | None:
+        """Masks what the patterns of ``governance.redact`` match, where there are any."""
+        return self._entered().redactor
+
+    @property
     def generator(self) -> GeneratorRunner | None:
         """What runs the model steps of blocks, if it was given something that does."""
         return self._generator
@@ -247,6 +253,7 @@ class Kernel:
         if row.agent != agent.name:
             raise NotFound(f"the session {row.id!r} is one of the agent {row.agent!r}, not of {agent.name!r}")
         snapshot = await self._evaluated(self.compose(agent), principal, env, labels)
+        await read_code(snapshot)
         if row.invocation_hash is not None and labels.get("invocation") is None:
             snapshot = replace(snapshot, invocation_hash=row.invocation_hash)
         return self.resume(row, snapshot, budget=budget)
@@ -274,6 +281,8 @@ class Kernel:
         files = SessionFiles(world, row.id, snapshot.principal.org, composition.mounts)
         is_static = snapshot.plan is plan_of(composition)
         roads = self.bind(composition) if is_static else bind(composition, snapshot.installed)
+        if not is_read(snapshot):
+            world.spawn(read_code(snapshot))
         terms = self._terms(row, snapshot, budget)
         return Session(Place(row.id, world, snapshot, roads, files, composition.data, terms=terms))
 
@@ -285,7 +294,9 @@ class Kernel:
             ("agent", block.allowance if isinstance(block, Agent) else None),
         )
         kept = None if row.budget is None else budget_of(from_json(row.budget))
-        return terms_of(row.id, who, agent=block.name, allowances=allowances, budgets=(budget, kept))
+        return terms_of(
+            row.id, who, agent=block.name, agent_id=row.agent_id, allowances=allowances, budgets=(budget, kept)
+        )
 
     def run(self, session: Session, messages: AsyncIterable[Message], *, limit: int = AT_ONCE) -> Serving:
         """Serve a mixed stream of messages in a session, up to ``limit`` invocations at once; see ``Serving`` (K8)."""

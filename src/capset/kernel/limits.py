@@ -51,6 +51,7 @@ class Limits:
             for window in windows:
                 window.append(now)
             call.reserved = Reserved(tuple(windows), now)
+            call.place.world.quotas.tidy(now)
 
     def claim(self, call: Invocation, approval: ApprovalRow | None) -> tuple[Claim | None, Sequence[Counted]]:
         """Return what a call is to count in in the store, ``None`` for nothing, and the limits of its windows."""
@@ -60,7 +61,7 @@ class Limits:
         if not limits and not quotas and approval is None:
             return None, ()
         windows = tuple(one.window for one in limits)
-        return Claim(call.id, call.place.world.clock.time_ns(), windows, quotas, self._cost, approval), limits
+        return Claim(call.id, call.place.world.clock.time_ns, windows, quotas, self._cost, approval), limits
 
     def _of(self, call: Invocation, own: tuple[tuple[Limit, str, Whose], ...], scope: LimitScope) -> list[Counted]:
         place, principal = call.place, call.place.principal

@@ -30,14 +30,17 @@ class Quotas:
         known = self._windows.get(key)
         if known is None:
             self._new += 1
-            if self._new > _SWEEP_EVERY:
-                self.sweep(now)
             known = self._windows[key] = deque[int](), limit.window * 1_000_000_000
         window, length = known
         past = now - length
         while window and window[0] <= past:
             window.popleft()
         return window
+
+    def tidy(self, now: int) -> None:
+        """Forget, now and then, the windows in which nothing counts; nobody may hold one that is empty."""
+        if self._new > _SWEEP_EVERY:
+            self.sweep(now)
 
     def sweep(self, now: int) -> None:
         """Forget the windows in which nothing counts any more."""

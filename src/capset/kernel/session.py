@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from copy import copy
 from sys import float_info
-from typing import Any, Literal, ParamSpec, Self, TypeGuard, cast
+from typing import Any, Final, Literal, ParamSpec, Self, TypeGuard, cast
 
 from pydantic import BaseModel
 from typing_extensions import TypeVar
@@ -37,6 +37,9 @@ from capset.kernel.streaming import Messages
 from capset.kernel.terms import Terms
 from capset.stores.base import Quota
 
+MAX_RUN: Final = 200
+"""Letters of a run's id."""
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -48,7 +51,17 @@ class Session:
     """
 
     __slots__ = (
-        *("_approval", "_consumer_timeout", "_credential", "_defers", "_place", "_quota", "_roads", "_timeout"),
+        *(
+            "_approval",
+            "_budget",
+            "_consumer_timeout",
+            "_credential",
+            "_defers",
+            "_place",
+            "_quota",
+            "_roads",
+            "_timeout",
+        ),
     )
 
     def __init__(self, place: Place) -> None:
@@ -60,6 +73,8 @@ class Session:
         self._consumer_timeout: float | None = None
         self._defers = False
         self._approval: str | None = None
+        self._budget: Budget | None = None
+        """Of the run, as it was given."""
         self._quota: Quota | None = None
         self._credential: Credential | None = None
 
@@ -118,7 +133,8 @@ class Session:
         if credential is not None:
             other._credential = credential
         if budget is not None or run is not None:
-            other._quota = self._run_quota(run, budget)
+            other._budget = self._budget if budget is None else budget
+            other._quota = other._run_quota(run)
         for name, seconds in (("timeout", timeout), ("consumer_timeout", consumer_timeout)):
             if seconds is not None:
                 if not seconds > 0:
@@ -215,12 +231,12 @@ class Session:
             credential=self._credential,
         )
 
-    def _run_quota(self, run: str | None, budget: Budget | None) -> Quota | None:
+    def _run_quota(self, run: str | None) -> Quota | None:
         place = self._place
-        if run is not None and not checked_text("a run's id", run).isprintable():
-            raise InvalidArguments(f"a run's id is printable text; got {run!r:.80}")
+        if run is not None and not (checked_text("a run's id", run).isprintable() and 0 < len(run) <= MAX_RUN):
+            raise InvalidArguments(f"a run's id is printable text of 1–{MAX_RUN} letters; got {run!r:.80}")
         terms = place.terms or Terms((), None, None)
-        return terms.run_quota(place.id, run or place.world.ids.new(), budget)
+        return terms.run_quota(place.id, run or place.world.ids.new(), self._budget)
 
     def ask(self, asked: Message | BaseModel) -> Invocation:
         """Return the call of a message, for the kernel's own use; nothing of it has begun."""

@@ -49,20 +49,27 @@ def terms_of(
     principal: Principal,
     *,
     agent: str,
+    agent_id: str | None,
     allowances: Iterable[tuple[str, Allowance | None]],
     budgets: Iterable[Budget | None],
 ) -> Terms | None:
     """Return what holds in a session, ``None`` for nothing.
 
     ``allowances`` are those of the server, of the principal and of the agent, by these words; ``budgets`` are those of
-    the session itself. All hold at once, so that the lowest decides and none is raised by another.
+    the session itself. All hold at once, so that the lowest decides and none is raised by another. A stored agent's
+    limits are counted by its ``agent_id``: another organisation may have one of the same name.
     """
     given = [(who, one) for who, one in allowances if one is not None]
+    owners: dict[str, tuple[str, ...]] = {
+        "principal": _principal(session, principal),
+        "agent": (agent_id or agent,),
+    }
     limits = [
         Counted(
             f"the agent {agent!r}" if who == "agent" else f"this {who}",
             limit,
-            (f"{who} {agent if who == 'agent' else ''} {limit}", whose_of(limit.per)(session, principal)),
+            # No capability's name begins so, and no tool's limit is counted with these.
+            (f"@{who} {limit}", (*owners.get(who, ()), *whose_of(limit.per)(session, principal))),
         )
         for who, one in given
         for limit in one.limits

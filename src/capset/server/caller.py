@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Protocol, cast
 
+from capset.definitions.limits import allowance_of
 from capset.definitions.principals import Principal, PrincipalKind
 from capset.errors import PermissionDenied, Unauthenticated
 from capset.kernel.kernel import Kernel
@@ -31,9 +32,15 @@ class Caller:
 
     @property
     def identity(self) -> str:
-        """Text that no two callers share."""
+        """Text that no two callers share; permissions and scopes make no other caller."""
         who = self.principal
-        return "\0".join((self.key or "", who.kind, who.org or "", who.id))
+        return "\0".join((self.key or "", who.kind, who.org or "", who.id, *self.attributes))
+
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        """The principal's attributes and those of whom it acts for, as JSON texts; none where nothing is said."""
+        several = (self.principal.attributes, *self.principal.on_behalf_of_attributes)
+        return tuple(one.to_json() for one in several) if any(several) else ()
 
     def has(self, scope: Scope) -> bool:
         """Whether the caller has this scope, or that of an administrator."""
@@ -103,5 +110,13 @@ class Callers:
         if row is None:
             return None
         kind = cast("PrincipalKind", row.principal_kind)  # as it was kept; Principal checks it
-        principal = Principal(row.principal, permissions=row.permissions, kind=kind, org=row.org)
+        allowance = None if row.allowance is None else allowance_of(row.allowance)
+        principal = Principal(
+            row.principal,
+            permissions=row.permissions,
+            kind=kind,
+            org=row.org,
+            attributes=row.attributes,
+            allowance=allowance,
+        )
         return row, Caller(principal, frozenset(row.scopes), row.id, row.agent)

@@ -13,7 +13,19 @@ from typing import Any, Literal
 import pytest
 
 from capset import Context, Progress, Reply, Tool, ToolError, tool
-from capset.errors import CapsetError, FileError, InternalError, InvalidArguments, InvalidOutput, NotFound, StoreError
+from capset.errors import (
+    CapsetError,
+    Conflict,
+    DefinitionError,
+    Field,
+    FileError,
+    ForeignAnswer,
+    InternalError,
+    InvalidArguments,
+    InvalidOutput,
+    NotFound,
+    StoreError,
+)
 from tests.kernel.support import ask, desk, read, turns
 
 Shape = Literal["async", "sync", "stream"]
@@ -23,6 +35,10 @@ SECRET = "hunter2 in /srv/private/keys.pem"
 
 class Fatal(BaseException):
     """As KeyboardInterrupt is: nothing that a kernel may keep to itself."""
+
+
+class Unasked(CapsetError):
+    code = "unasked"
 
 
 class Unprintable(Exception):
@@ -73,6 +89,11 @@ UNEXPECTED: dict[str, Callable[[], BaseException]] = {
     "what cannot be printed": Unprintable,
     "the end of the host": lambda: SystemExit(0),
     "an assertion": lambda: AssertionError(SECRET),
+    "an error of a definition": lambda: DefinitionError(SECRET, hint=SECRET),
+    "a conflict": lambda: Conflict(SECRET),
+    "another server's answer": lambda: ForeignAnswer(SECRET),
+    "an error of somebody's own": lambda: Unasked(SECRET, fields=[Field(SECRET, SECRET)]),
+    "a group with an error of ours": lambda: ExceptionGroup(SECRET, [ToolError("mine"), Conflict(SECRET)]),
 }
 
 

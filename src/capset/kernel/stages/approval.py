@@ -115,6 +115,9 @@ async def _granted(call: Invocation, asked: Ruling, limits: Limits) -> tuple[App
             await limits.check(call)  # a call that is over its limit opens no request
             row = await _in_time(call, desk.ask(call, asked, digest))
         call.approval = row.id
+        if desk.is_to_consult(row):
+            row = await _in_time(call, desk.consult(row))
+            has_waited = True
         if row.status == "pending":
             if call.defers:
                 call.decision = "deny"
@@ -147,8 +150,10 @@ async def _presented(call: Invocation, desk: Approvals, id: str, digest: str) ->
     if row is None or (row.session, row.principal, row.on_behalf_of) != mine:
         raise _void(call, "there is no such approval of this session")
     call.approval = row.id
-    if row.tool_hash != call.road.hash:
+    if (row.tool_hash, row.tool, row.agent) != (call.road.hash, call.road.name, place.block.name):
         raise _void(call, "it was given for another tool, or the tool has changed since")
+    if desk.is_of_other_code(row, call):
+        raise _void(call, "it was given for other code of the tool")
     if row.digest != digest:
         raise _void(call, "it was given for other arguments")
     if row.status == "used":

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from capset.definitions.approvals import ApprovalRow
 from capset.stores.base.audit import Entry
+
+_ROUNDING: Final = 1e-9
+"""By how much sums of costs may be off: 0.1 three times is more than 0.3."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,18 +35,20 @@ class Quota:
 
     def covers(self, calls: int, cost: float, more: float) -> bool:
         """Whether one more call fits that costs ``more``, where so many were made at this cost."""
-        return (self.calls is None or calls < self.calls) and (self.cost is None or cost + more <= self.cost)
+        has_cost = self.cost is None or cost + more <= self.cost + _ROUNDING
+        return has_cost and (self.calls is None or calls < self.calls)
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
     """What one call is to count in, and the approval for one call that it is to use up.
 
-    ``call`` is the id of its record, ``at`` the kernel's clock in nanoseconds of Unix time, ``cost`` that of its tool.
+    ``call`` is the id of its record, ``clock`` the kernel's in nanoseconds of Unix time, ``cost`` that of its tool.
+    The clock is read when the call is counted, since it may have to wait for its turn.
     """
 
     call: str
-    at: int
+    clock: Callable[[], int]
     windows: tuple[Window, ...] = ()
     quotas: tuple[Quota, ...] = ()
     cost: float = 0.0

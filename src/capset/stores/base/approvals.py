@@ -43,16 +43,20 @@ class ApprovalPage:
 class ApprovalStore(Protocol):
     """The requests, each of one org."""
 
-    async def open(self, row: ApprovalRow, *, most: int) -> ApprovalRow | None:
+    async def open(self, row: ApprovalRow, *, most: int, by_code: bool = False) -> ApprovalRow | None:
         """Keep a new request, and return it; or the one that stands for an equal call at its ``created_at``.
 
+        With ``by_code`` equal calls have the row's hash of code, or none as it has none.
         Of equal requests that are made at once, in whatever process, one is kept. ``None`` where ``most`` requests of
         its principal, for whom it acts alike, are pending. Raises ``StoreError`` if there is one of its id.
         """
         ...
 
     async def standing(self, call: EqualCall, now: str) -> ApprovalRow | None:
-        """Return the newest request for an equal call that stands: pending, approved or rejected, and not expired."""
+        """Return the newest request for an equal call that stands: pending, approved or rejected, and not expired.
+
+        Code counts where the call says which.
+        """
         ...
 
     async def get(self, org: str | None, id: str) -> ApprovalRow | None:

@@ -41,26 +41,27 @@ class MemoryAdmissions:
     async def look(self, claim: Claim) -> Refused | None:
         """Return why a call would not be admitted now by its windows and budgets."""
         self._door.check()
-        return self._refusal(claim)
+        return self._refusal(claim, claim.clock())
 
     async def admit(self, claim: Claim, intent: Entry | None) -> None:
         """Count a call, use up its approval, and write its intent. Raises ``Refused`` and ``StoreError``."""
         self._door.check()
-        if (refused := self._refusal(claim)) is not None:
+        now = claim.clock()
+        if (refused := self._refusal(claim, now)) is not None:
             raise refused
         approval = claim.approval
         if approval is not None and not await self._approvals.move(replace(approval, status="used"), "approved"):
             raise ApprovalTaken
         for window in claim.windows:
             _, calls = self._windows.setdefault(window.key, (window.length, deque(maxlen=window.requests)))
-            calls.append((max(claim.at, calls[-1][0]) if calls else claim.at, claim.call))
+            calls.append((max(now, calls[-1][0]) if calls else now, claim.call))
         for quota in claim.quotas:
             spent = self._spent.setdefault(quota.owner, _Spent())
             spent.calls += 1
             spent.cost += claim.cost
         for key in claim.traces():
             self._traces.setdefault(key, deque(maxlen=_TRACED)).append(claim.call)
-        self._sweep(claim)
+        self._sweep(len(claim.windows), now)
         if intent is not None:
             try:
                 await self._audit.commit(intent)
@@ -89,7 +90,7 @@ class MemoryAdmissions:
             del self._spent[owner]
             self._traces.pop(f"quota {owner}", None)
 
-    def _refusal(self, claim: Claim) -> Refused | None:
+    def _refusal(self, claim: Claim, now: int) -> Refused | None:
         for quota in claim.quotas:
             spent = self._spent.get(quota.owner, _Spent())
             if not quota.covers(spent.calls, spent.cost, claim.cost):
@@ -99,8 +100,8 @@ class MemoryAdmissions:
             _, calls = self._windows.get(window.key, (0, deque[tuple[int, str]]()))
             if len(calls) >= window.requests:
                 ends = calls[0][0] + window.length
-                if ends > max(claim.at, calls[-1][0]) and (longest is None or ends - claim.at > longest.wait):
-                    longest = WindowFull(window, ends - claim.at)
+                if ends > max(now, calls[-1][0]) and (longest is None or ends - now > longest.wait):
+                    longest = WindowFull(window, ends - now)
         return longest
 
     def _forget(self, key: str, call: str) -> bool:
@@ -110,12 +111,14 @@ class MemoryAdmissions:
         calls.remove(call)
         return True
 
-    def _sweep(self, claim: Claim) -> None:
-        """Forget, now and then, the windows in which nothing counts any more."""
-        self._new += len(claim.windows)
+    def _sweep(self, new: int, now: int) -> None:
+        """Forget, now and then, the windows in which nothing counts any more, and whose calls used which approval."""
+        self._new += new + 1
         if self._new <= _SWEEP_EVERY:
             return
         self._new = 0
         for key, (length, calls) in list(self._windows.items()):
-            if not calls or calls[-1][0] + 2 * length < claim.at:
+            if not calls or calls[-1][0] + 2 * length < now:
                 del self._windows[key]
+        while len(self._traces) > _TRACED:
+            del self._traces[next(iter(self._traces))]

@@ -15,9 +15,10 @@ class MemoryApprovals:
         self._door = door
         self._rows: dict[str, ApprovalRow] = {}
 
-    async def open(self, row: ApprovalRow, *, most: int) -> ApprovalRow | None:
+    async def open(self, row: ApprovalRow, *, most: int, by_code: bool = False) -> ApprovalRow | None:
         """Keep a new request, and return it; or the one that stands for an equal call."""
-        if (found := await self.standing(row.equal, row.created_at)) is not None:
+        equal = row.equal_in_code if by_code else row.equal
+        if (found := await self.standing(equal, row.created_at)) is not None:
             return found
         if row.id in self._rows:
             raise StoreError(f"there is a request {row.id!r} already")
@@ -38,7 +39,9 @@ class MemoryApprovals:
         """Return the newest request for an equal call that stands."""
         self._door.check()
         found = [
-            row for row in self._rows.values() if row.equal == call and row.status in STANDING and row.expires_at > now
+            row
+            for row in self._rows.values()
+            if call in (row.equal, row.equal_in_code) and row.status in STANDING and row.expires_at > now
         ]
         return max(found, key=lambda row: row.id, default=None)
 

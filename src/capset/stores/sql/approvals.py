@@ -16,6 +16,8 @@ from capset.stores.sql.reader import Reader
 from capset.stores.sql.tables import approvals
 from capset.stores.sql.writer import Writer
 
+_EQUAL = ("session", "digest", "principal", "tool", "tool_hash", "agent")
+
 
 class SqlApprovals:
     """The requests, one row each."""
@@ -24,8 +26,9 @@ class SqlApprovals:
         self._writer = writer
         self._reader = reader
 
-    async def open(self, row: ApprovalRow, *, most: int) -> ApprovalRow | None:
+    async def open(self, row: ApprovalRow, *, most: int, by_code: bool = False) -> ApprovalRow | None:
         """Keep a new request, and return it; or the one that stands for an equal call."""
+        equal = row.equal_in_code if by_code else row.equal
         pending = select(func.count()).where(
             approvals.c.org == (row.org or ""),
             approvals.c.principal == row.principal,
@@ -36,7 +39,7 @@ class SqlApprovals:
 
         def write(connection: Connection) -> ApprovalRow | None:
             # Writers take turns, so that nothing comes between looking and keeping.
-            if (found := _standing(connection, row.equal, row.created_at)) is not None:
+            if (found := _standing(connection, equal, row.created_at)) is not None:
                 return found
             if connection.execute(pending).scalar_one() >= most:
                 return None
@@ -95,11 +98,13 @@ class SqlApprovals:
 def _standing(connection: Connection, call: EqualCall, now: str) -> ApprovalRow | None:
     wanted = select(approvals).where(
         approvals.c.org == (call.org or ""),
-        *(approvals.c[name] == getattr(call, name) for name in ("session", "digest", "principal", "tool_hash")),
+        *(approvals.c[name] == getattr(call, name) for name in _EQUAL),
         approvals.c.on_behalf_of.is_not_distinct_from(call.on_behalf_of),
         approvals.c.status.in_(STANDING),
         approvals.c.expires_at > now,
     )
+    if call.code_hash is not None:
+        wanted = wanted.where(func.coalesce(approvals.c.code_hash, "") == call.code_hash)
     found = connection.execute(wanted.order_by(approvals.c.id.desc()).limit(1)).mappings().first()
     return None if found is None else _row(found)
 

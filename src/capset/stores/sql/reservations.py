@@ -5,11 +5,12 @@ A transaction counts all that it admits in few statements, whatever their number
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from random import random
 from typing import Any, Final
 
-from sqlalchemy import Connection, delete, insert, select, tuple_, update
+from sqlalchemy import Connection, delete, func, insert, select, tuple_, update
 
 from capset.definitions.approvals import ApprovalRow
 from capset.stores.base.admissions import ApprovalTaken, Claim, QuotaSpent, Refused, Window, WindowFull
@@ -19,11 +20,15 @@ _AHEAD: Final = 64
 """How many of a window's oldest calls are read at once, and how many more than it needs are kept."""
 _TRACED: Final = 1_000
 """How many calls of a budget can be told apart; a release comes right after its call."""
+_RECENT: Final = 10_000
+"""Among how many calls of a window one is looked for that is released."""
 _TRACE_NS: Final = 600 * 1_000_000_000
 _MARGIN_NS: Final = 86_400 * 1_000_000_000
 """How long a call is kept after its window: a clock that was ahead and is set back shall not find a place free."""
+_SWEEPS: Final = 1 / 32
+"""How many transactions that count calls look for those that count no more."""
 _SWEPT: Final = 500
-"""How many calls that count no more go at once."""
+"""How many of these go at once at least."""
 
 
 @dataclass(slots=True)
@@ -60,36 +65,40 @@ class Counting:
 
     def take(self, claim: Claim) -> Refused | None:
         """Count a call, and use up its approval; or return why not."""
-        if (refused := self.refusal(claim)) is not None:
+        now = claim.clock()
+        if (refused := self._refusal(claim, now)) is not None:
             return refused
         approval = claim.approval
         if approval is not None and not _move_approval(self._connection, approval, "approved", "used"):
             return ApprovalTaken()
         for window in claim.windows:
-            self._add(window.key, claim, window.length, window.requests)
+            self._add(window.key, claim.call, now, window.length, window.requests)
         for quota in claim.quotas:
             calls, cost = self._used(quota.owner)
             self._spent[quota.owner] = calls + 1, cost + claim.cost
             self._changed.add(quota.owner)
         for key in claim.traces():
-            self._add(key, claim, _TRACE_NS, _TRACED)
+            self._add(key, claim.call, now, _TRACE_NS, _TRACED)
         return None
 
     def refusal(self, claim: Claim) -> Refused | None:
         """Return why a call cannot be counted."""
+        return self._refusal(claim, claim.clock())
+
+    def _refusal(self, claim: Claim, now: int) -> Refused | None:
         for quota in claim.quotas:
             calls, cost = self._used(quota.owner)
             if not quota.covers(calls, cost, claim.cost):
                 return QuotaSpent(quota, calls, cost)
         longest: WindowFull | None = None
         for window in claim.windows:
-            wait = self._wait(window, claim.at)
+            wait = self._wait(window, now)
             if wait is not None and (longest is None or wait > longest.wait):
                 longest = WindowFull(window, wait)
         return longest
 
-    def write(self) -> None:
-        """Write what was counted."""
+    def write(self) -> int:
+        """Write what was counted, and return how many rows that took."""
         rows = [
             {"key": key, "number": row.number, "call": row.call, "at": row.at, "ends": row.ends}
             for key, window in self._windows.items()
@@ -109,6 +118,7 @@ class Counting:
             else:
                 used = insert(spendings).values(owner=owner, calls=calls, cost=cost)
             self._connection.execute(used)
+        return len(rows)
 
     def _wait(self, window: Window, at: int) -> int | None:
         """Return the nanoseconds until one more call fits; ``None`` if one fits now."""
@@ -120,12 +130,12 @@ class Counting:
             return None
         return oldest + window.length - at
 
-    def _add(self, key: str, claim: Claim, length: int, kept: int) -> None:
+    def _add(self, key: str, call: str, now: int, length: int, kept: int) -> None:
         known = self._window(key)
         known.number += 1
         known.kept = kept
-        known.newest = known.times[known.number] = max(known.newest, claim.at)
-        known.new.append(_Row(known.number, claim.call, known.newest, known.newest + length))
+        known.newest = known.times[known.number] = max(known.newest, now)
+        known.new.append(_Row(known.number, call, known.newest, known.newest + length))
 
     def _window(self, key: str) -> _Window:
         if (known := self._windows.get(key)) is None:
@@ -158,11 +168,14 @@ def _move_approval(connection: Connection, approval: ApprovalRow, before: str, a
     return bool(connection.execute(update(approvals).where(own).values(status=after)).rowcount)
 
 
-def admit_all(connection: Connection, claims: Iterable[Claim]) -> list[Refused | None]:
+def admit_all(connection: Connection, claims: Sequence[Claim]) -> list[Refused | None]:
     """Count calls one after the other, and return for each why it was not."""
     counting = Counting(connection)
     found = [counting.take(claim) for claim in claims]
-    counting.write()
+    written = counting.write()
+    if claims and random() < _SWEEPS:  # noqa: S311 - nobody gains by knowing
+        # More than comes in between two sweeps.
+        _sweep(connection, claims[0].clock(), max(_SWEPT, round(2 * written / _SWEEPS)))
     return found
 
 
@@ -181,7 +194,9 @@ def release(connection: Connection, claim: Claim) -> None:
 def _forget(connection: Connection, key: str, call: str) -> bool:
     """Take a call out of a window, close the gap in its numbers, and return whether it was there."""
     own = reservations.c.key == key
-    number = connection.execute(select(reservations.c.number).where(own, reservations.c.call == call)).scalar()
+    newest = connection.execute(select(func.max(reservations.c.number)).where(own)).scalar() or 0
+    recent = own & (reservations.c.number > newest - _RECENT)
+    number = connection.execute(select(reservations.c.number).where(recent, reservations.c.call == call)).scalar()
     if number is None:
         return False
     later = connection.execute(
@@ -194,8 +209,8 @@ def _forget(connection: Connection, key: str, call: str) -> bool:
     return True
 
 
-def sweep(connection: Connection, now: int) -> None:
+def _sweep(connection: Connection, now: int, most: int) -> None:
     """Take some of the calls away that count no more, of windows that may never be asked for again."""
     own = reservations.c.key, reservations.c.number
-    old = select(*own).where(reservations.c.ends < now - _MARGIN_NS).limit(_SWEPT)
+    old = select(*own).where(reservations.c.ends < now - _MARGIN_NS).limit(most)
     connection.execute(delete(reservations).where(tuple_(*own).in_(old)))

@@ -18,7 +18,7 @@ _TEN: Final = Window("ten seconds", 2, 10 * _SECOND)
 
 def _claim(call: str, at: float, *windows: Window, **more: object) -> Claim:
     """Return the claim of a call, so many seconds after the start."""
-    return replace(Claim(call, _START + round(at * _SECOND), windows), **more)
+    return replace(Claim(call, lambda: _START + round(at * _SECOND), windows), **more)
 
 
 async def _refused(store: Store, claim: Claim, intent: Entry | None = None) -> Refused | None:
@@ -43,7 +43,8 @@ async def a_window_takes_so_many_and_says_when_one_more_fits(make: Make) -> None
         full = await store.admissions.look(_claim("call-3", 10.5, _MINUTE, _TEN))
         expect(isinstance(full, WindowFull) and (full.window, full.wait), (_MINUTE, 49.5 * _SECOND), "the longest wait")
         last = _claim("call-3", 60, _MINUTE)
-        expect(isinstance(await _refused(store, replace(last, at=last.at - 1)), WindowFull), True, "a moment too early")
+        early = replace(last, clock=lambda: last.clock() - 1)
+        expect(isinstance(await _refused(store, early), WindowFull), True, "a moment too early")
         expect(await _refused(store, last), None, "just in time")
         expect(await _refused(store, _claim("other", 0, replace(_MINUTE, key="another"))), None, "another window")
 

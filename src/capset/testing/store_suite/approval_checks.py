@@ -58,6 +58,22 @@ async def equal_calls_have_one_request(make: Make) -> None:
         expect(await store.approvals.standing(rows[0].equal, NOW), first, "what stands for the first")
 
 
+async def code_counts_where_it_is_asked_for(make: Make) -> None:
+    """Then a call of other code, or of code that has no hash, has a request of its own."""
+    async with opened(make) as store:
+        approvals, row = store.approvals, approval_row("id-1")
+        await approvals.open(row, most=9, by_code=True)
+        other, none = replace(row, id="id-2", code_hash="7" * 64), replace(row, id="id-3", code_hash=None)
+        expect(await approvals.open(other, most=9), row, "what is met where code does not count")
+        for one in (other, none):
+            expect(await approvals.standing(one.equal_in_code, NOW), None, "what stands for other code")
+            expect(await approvals.open(one, most=9, by_code=True), one, "the request of other code")
+        for one in (row, other, none):
+            expect(await approvals.standing(one.equal_in_code, NOW), one, "what stands for this code")
+            expect(await approvals.open(replace(one, id="id-4"), most=9, by_code=True), one, "what it meets")
+        expect(await approvals.standing(row.equal, NOW), none, "the newest, where code does not count")
+
+
 async def a_request_stands_until_it_is_used_or_expires(make: Make) -> None:
     """Pending, approved or rejected; then an equal call opens another."""
     async with opened(make) as store:
@@ -109,6 +125,7 @@ async def of_many_who_move_a_request_one_does(make: Make) -> None:
 
 CHECKS: Final[tuple[Check, ...]] = (
     equal_calls_have_one_request,
+    code_counts_where_it_is_asked_for,
     a_request_stands_until_it_is_used_or_expires,
     a_principal_has_so_many_open_requests,
     of_many_who_move_a_request_one_does,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import asdict
 from typing import Final
 
@@ -135,6 +136,31 @@ async def pruning_leaves_open_intents(make: Make) -> None:
         expect(await store.audit.prune(NOW, key, now=NOW), Pruned(2, 5), "pruning once it is closed")
 
 
+async def prunes_at_once_cut_once(make: Make) -> None:
+    """Cut what is old for whoever is first, and find nothing left for the others."""
+    key = CheckpointKey.generate()
+    async with opened(make) as store:
+        await _fill(store, 1, 4, _OLD)
+        await store.audit.checkpoint(key, now=_OLD)
+        await _fill(store, 5, 6, LATER)
+        found = await asyncio.gather(*(store.audit.prune(NOW, key, now=LATER) for _ in range(3)))
+        told = sorted(found, key=lambda one: one.removed)
+        expect(told, [Pruned(0, 5), Pruned(0, 5), Pruned(4, 5)], "three prunes at once")
+        expect([one.since for one in await store.audit.checkpoints()], [1, 5], "the checkpoints that are left")
+        expect((await store.audit.verify([key.public])).problem, None, "the chain that is left")
+
+
+async def a_single_link_can_be_pruned(make: Make) -> None:
+    """Cut a log of one link, and then one link after the other."""
+    key = CheckpointKey.generate()
+    async with opened(make) as store:
+        for number in range(1, 4):
+            await _fill(store, number, number, _OLD)
+            await store.audit.checkpoint(key, now=_OLD)
+            expect(await store.audit.prune(NOW, key, now=NOW), Pruned(1, number + 1), f"pruning link {number}")
+        expect((await store.audit.verify([key.public])).problem, None, "the chain of nothing")
+
+
 CHECKS: Final[tuple[Check, ...]] = (
     a_checkpoint_covers_all_that_was_taken,
     another_key_signs_anew,
@@ -142,4 +168,6 @@ CHECKS: Final[tuple[Check, ...]] = (
     pruning_cuts_at_a_checkpoint,
     a_log_can_be_pruned_to_its_end,
     pruning_leaves_open_intents,
+    prunes_at_once_cut_once,
+    a_single_link_can_be_pruned,
 )
