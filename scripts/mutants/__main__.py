@@ -36,7 +36,7 @@ MEMORY: Final = Path("/dev/shm")
 _NAMED: Final = 10
 """More than there are folders above a module."""
 _ELSEWHERE: Final = (
-    *("benchmarks", "cli", "conformance", "docs", "examples"),
+    *("benchmarks", "cli", "conformance", "examples"),
     *("faults", "scripts", "stores/scale", "typing"),
 )
 """Folders of tests about something else, or that take long for what they add."""
