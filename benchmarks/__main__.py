@@ -26,6 +26,7 @@ from benchmarks import (
     pages,
     registered,
     rest_call,
+    shared_limit,
     state,
     streams,
 )
@@ -34,7 +35,7 @@ from benchmarks.row import Row
 MEASURES = {
     module.__name__.removeprefix("benchmarks."): module.measure
     for module in (
-        *(governed_call, observed_call, durable, registered, import_cpu, compose),
+        *(governed_call, observed_call, durable, shared_limit, registered, import_cpu, compose),
         *(fingerprints, evaluating, streams, state, rest_call, pages),
     )
 }

@@ -16,6 +16,7 @@ from benchmarks.peers import add, installed
 from benchmarks.row import Row
 from benchmarks.turns import Job, in_turns
 from capset import Agent, Capability, Decision, Kernel, Principal, Request, Session, allow, policy, tool
+from capset.definitions.limits import Limit
 
 TARGET = 6
 """Spec 4, G33: the gate, beside a bare await with the same suspension; 5 is the aim."""
@@ -29,8 +30,8 @@ PEER_TARGETS = {
     "OpenAI Agents on_invoke_tool": 0.25,
 }
 """How many times the time of a governed call theirs is to be (G33); the last only has to be in sight."""
-NEVER_REACHED = "1000000/1s"
-"""A limit that is checked and reserved at every call, and never refuses one."""
+NEVER_REACHED = Limit(1_000_000, "1s", scope="process")
+"""A limit that is checked and reserved at every call, and never refuses one; ``shared_limit`` has one of the store."""
 BARE, SUSPENDED = "bare", "bare, after one suspension"
 WHOLE = "governed call, three policies, one suspends"
 

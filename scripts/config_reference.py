@@ -15,6 +15,8 @@ _TITLES: Final = {
     "": "The file",
     "ActionShape": "An action",
     "GovernanceShape": "Governance",
+    "AllowanceShape": "An allowance",
+    "BudgetShape": "A budget",
     "AuditShape": "Audit",
     "LayersShape": "The origin's form: `layers`",
     "CapabilitiesLayerShape": "`layers.capabilities`",

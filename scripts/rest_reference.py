@@ -7,15 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from capset import Registry
 from capset.server.app import make_api
 
 PAGE: Final = Path(__file__).parents[1] / "docs" / "reference" / "rest.md"
 _HEAD: Final = """\
 # The REST API
 
-Made from the server's own OpenAPI 3.1 document, which every server gives at `/openapi.json`, with the ids of the
-capabilities that are installed there. The guide is [Serve](../guide/serve.md).
+Made from the server's own OpenAPI 3.1 document, which every server gives at `/openapi.json`; clients can be
+[generated](../guide/serve.md#generated-clients) from it. The guide is [Serve](../guide/serve.md).
 
 Every request needs `Authorization: Bearer KEY`, but `/v1/healthz` and `/v1/readyz`. What cannot be served is
 answered with [problem details](https://www.rfc-editor.org/rfc/rfc9457), `application/problem+json`, as
@@ -30,8 +29,8 @@ Node = dict[str, Any]
 
 
 def render() -> str:
-    """Return the page. What is installed here makes no difference to it."""
-    document: Node = make_api(Registry.of(())).state.document
+    """Return the page."""
+    document: Node = make_api().state.document
     parts = [_HEAD]
     tag = ""
     for path, operations in document["paths"].items():
@@ -54,10 +53,10 @@ def _operation(path: str, method: str, operation: Node) -> Iterator[str]:
     problems: list[str] = []
     for status, response in operation["responses"].items():
         content: Node = response.get("content", {})
-        if list(content) == [_PROBLEM]:
+        if content.get(_PROBLEM) == {"schema": {"$ref": "#/components/schemas/Problem"}}:
             problems.append(status)
             continue
-        types = " or ".join(_content(kind, inner) for kind, inner in content.items() if kind != _PROBLEM)
+        types = " or ".join(_content(kind, inner) for kind, inner in content.items())
         said = "" if response["description"] == "Successful Response" else f" {_cell(response['description'])}"
         yield f"- **{status}**{said}{': ' if types else ''}{types}"
     yield f"- Problems: {', '.join(sorted(set(problems) - {'default'}))}\n"
@@ -79,8 +78,8 @@ def _body(operation: Node) -> Iterator[str]:
 
 
 def _content(kind: str, content: Node) -> str:
-    name = content["schema"].get("$ref", "").rpartition("/")[2]
-    return f"`{kind}` of [{name}](#{name.lower()})" if name else f"`{kind}`"
+    schema = content["schema"]
+    return f"`{kind}` of {_type(schema)}" if "$ref" in schema or "anyOf" in schema else f"`{kind}`"
 
 
 def _object(name: str, schema: Node) -> Iterator[str]:

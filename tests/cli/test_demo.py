@@ -175,11 +175,34 @@ def test_every_door_of_the_server_leaves_its_record(capset: Command) -> None:
     ]
     assert len({one["runtime_hash"] for one in doors}) == 1
     kept = capset("audit", "query", "--principal", "client", "--db", "capset-demo/capset.db", "--json").json["items"]
+    kept = [record for record in kept if record["agent"] == "surveyor"]
     assert [one["record"] for one in doors] == [record["id"] for record in reversed(kept)]
     assert {record["org"] for record in kept} == {"demo"}
     log = (capset.folder / "capset-demo" / "server.log").read_text(encoding="utf-8")
     assert all(one["record"] in log for one in doors[:2])
     assert "every day" not in log
+
+
+@pytest.mark.spec("G18", "G36")
+def test_somebody_else_approves_a_call_and_two_openings_share_a_limit(capset: Command) -> None:
+    (capset.folder / "empty").mkdir()
+    shape = demo(capset, "empty", "--json").json
+    calls = shape["oversight"]
+    assert [(one["tool"], one.get("code")) for one in calls] == [
+        *(("publish", "approval_required"), ("publish", "approval_required"), ("publish", None)),
+        *(("announce", None), ("announce", None), ("announce", "limit_exceeded")),
+    ]
+    assert calls[0]["approval"] == calls[1]["approval"], "an equal call meets the request that is open for it"
+    there = ("--db", "capset-demo/capset.db", "--json")
+    (request,) = capset("approvals", "list", "--org", "demo", *there).json["items"]
+    assert (request["id"], request["status"], request["decided_by"]) == (calls[0]["approval"], "used", "user:editor")
+    kept = capset("audit", "query", "--principal", "client", *there).json["items"]
+    kept = {record["id"]: record for record in kept if record["tool"] in ("publish", "announce")}
+    assert [kept[one["record"]]["outcome"] for one in calls] == [
+        *("denied", "denied", "succeeded", "succeeded", "succeeded", "limited"),
+    ]
+    assert [kept[one["record"]]["agent"] for one in calls[3:]] == ["editor", "announcer", "editor"]
+    assert capset("audit", "verify", *there[:2]).code == 0
 
 
 def test_as_json_it_is_one_object_that_says_what_was_done(capset: Command) -> None:

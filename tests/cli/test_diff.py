@@ -123,7 +123,8 @@ def test_as_json(capset: Command, files: Path) -> None:
     found = capset("diff", "before.json", "after.json", "--json").json
     assert DiffShape.model_validate(found).plain() == found
     assert set(found) == {
-        *("differs", "relationship", "profile", "hashes", "tools", "policies", "prompt", "definition", "notes"),
+        *("differs", "relationship", "profile", "hashes", "tools", "policies", "prompt", "definition"),
+        *("code", "notes"),
     }
     one, other = earlier(), later()
     assert found["hashes"] == {
@@ -158,7 +159,7 @@ def test_as_json(capset: Command, files: Path) -> None:
 
 def test_of_two_links_only_hashes_are_known(run: Run, files: Path) -> None:
     found = run("diff", "before.link.json", "after.link.json", "--json").json
-    assert set(found) == {"differs", "relationship", "profile", "hashes", "tools", "notes"}
+    assert set(found) == {"differs", "relationship", "profile", "hashes", "tools", "code", "notes"}
     (changed,) = found["tools"]["changed"]
     assert set(changed) == {"name", "before", "after", "gates"}
     assert "payload" not in found["tools"]["came"][0]

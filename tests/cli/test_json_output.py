@@ -13,6 +13,7 @@ RECORD = {
     *("agent", "capability", "tool", "effect", "arguments", "arguments_digest", "decision", "policies", "reason"),
     *("outcome", "code", "duration_us", "tool_hash", "static_hash", "runtime_hash", "prompt_hash", "profile"),
     *("writer", "previous", "hash", "on_behalf_of", "approval", "attempts", "repeats"),
+    *("attributes_digest", "code_hash"),
 }
 TOOL = {
     *("name", "description", "effect", "permissions", "policies", "schema", "output", "hash"),

@@ -202,6 +202,7 @@ def test_a_client_that_reads_no_more_ends_it(noisy: Command) -> None:
     [
         ((), "say whose tools to serve: --agent, --config, or --session"),
         (("--agent", "noisy", "--session", "x"), "give --agent or --session, not both"),
+        (("--new-session", "--session", "x"), "give --session or --new-session, not both"),
         (("--agent", "nosy"), "did you mean 'noisy'?"),
         (("--agent", "missing.yaml"), "missing.yaml"),
         (("--session", "0" * 36), "there is no database"),

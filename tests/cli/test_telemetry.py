@@ -2,77 +2,28 @@
 
 from __future__ import annotations
 
-import gzip
 import sys
-import threading
 from collections.abc import Generator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
 
 import httpx2
 import pytest
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from capset.cli.telemetry import exporters_of
 from capset.errors import DefinitionError
 from tests.cli.support import Run
+from tests.collector import Collector, collecting
 from tests.server.running import running
 
 pytestmark = pytest.mark.spec("P13")
 ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
 
 
-@dataclass
-class Collector:
-    """Takes traces over HTTP, as an OpenTelemetry collector does."""
-
-    url: str = ""
-    services: set[str] = field(default_factory=set[str])
-    names: list[str] = field(default_factory=list[str])
-
-    def take(self, body: bytes) -> None:
-        """Read one batch."""
-        batch: Any = ExportTraceServiceRequest.FromString(body)
-        for of in batch.resource_spans:
-            told = {one.key: one.value.string_value for one in of.resource.attributes}
-            self.services.add(told["service.name"])
-            self.names += [span.name for scope in of.scope_spans for span in scope.spans]
-
-
 @pytest.fixture
 def collector() -> Generator[Collector]:
     """Give a collector that runs."""
-    with _collecting() as found:
+    with collecting() as found:
         yield found
-
-
-@contextmanager
-def _collecting() -> Generator[Collector]:
-    found = Collector()
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["content-length"]))
-            assert self.path == "/v1/traces"
-            found.take(gzip.decompress(body) if self.headers.get("content-encoding") == "gzip" else body)
-            self.send_response(200)
-            self.end_headers()
-
-        def log_message(self, format: str, *args: Any) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        found.url = f"http://127.0.0.1:{server.server_port}"
-        try:
-            yield found
-        finally:
-            server.shutdown()
-            thread.join()
 
 
 @pytest.mark.parametrize("named", [{}, {"OTEL_SERVICE_NAME": "my-tools"}])

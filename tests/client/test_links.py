@@ -113,7 +113,7 @@ async def test_what_cannot_be_kept_names_its_place(ada: Client) -> None:
     assert [field.path for field in caught.value.fields] == ["reason"]
 
 
-@pytest.mark.spec("F3", "F6")
+@pytest.mark.spec("F3", "F6", "F35")
 async def test_what_hashes_cover(boss: Client) -> None:
     installed = await boss.fingerprints.installed()
     (math,) = [one for one in installed.capabilities if one.id == "test_math"]
@@ -121,6 +121,12 @@ async def test_what_hashes_cover(boss: Client) -> None:
     for shown in (math.hash, math.tools[0].hash):
         found = await boss.fingerprints.get(shown)
         assert (found.hash, digest(found.payload), found.profile) == (shown, shown, installed.profile)
+    code = math.tools[0].code
+    assert code is not None
+    (own,) = [one for one in installed.code if one.hash == code]
+    assert (own.name, "test_math.add" in own.tools) == ("capset", True)
+    found = await boss.fingerprints.get(code)
+    assert (found.kind, digest(found.payload), found.code and found.code.hash) == ("code", code, code)
     detail = await boss.capabilities.get("test_math")
     assert {one.name: one.hash for one in detail.tools} == {one.name: one.hash for one in math.tools}
     with pytest.raises(NotFound, match="nothing is known here"):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import socket
 
 import pytest
 
-from capset.client import AgentInput, Client
+from capset.client import AgentInput, Client, data_of
 from capset.errors import CapsetError, ForeignAnswer, Unreachable
 from tests.client.strangers import answer, events, stranger
 
@@ -15,6 +16,7 @@ PROBLEM = b"""{
     "type": "urn:x", "title": "Slow down", "status": 429, "detail": "Later", "code": "rate_limited",
     "retryable": true, "correlation": "c-9", "new": 1
 }"""
+ERROR = {"code": "rate_limited", "status": 429, "message": "Later", "retryable": True}
 MOVED = ["301 Moved Permanently", "302 Found", "307 Temporary Redirect", "308 Permanent Redirect"]
 
 
@@ -110,6 +112,28 @@ async def test_a_problem_of_a_newer_server_is_understood() -> None:
             await client.health()
     error = caught.value
     assert (error.code, error.status, error.retryable, error.correlation) == ("rate_limited", 429, True, "c-9")
+
+
+@pytest.mark.spec("P31")
+@pytest.mark.parametrize("media_type", ["application/problem+json", "application/json"])
+async def test_a_refused_call_of_a_newer_and_of_an_older_server_is_a_call(media_type: str) -> None:
+    body = json.loads(PROBLEM) if media_type == "application/problem+json" else {}
+    body |= {"success": False, "error": ERROR, "refused": True, "record": "r", "session": "s", "runtime_hash": "h"}
+    said = answer("429 Too Many Requests", media_type, json.dumps(body | {"prompt_hash": "p"}).encode())
+    async with stranger(said) as server, Client(server.url) as client:
+        shape = await client.call("s", "t")
+    assert (shape.success, shape.refused, shape.record) == (False, True, "r")
+    with pytest.raises(CapsetError, match="Later") as caught:
+        data_of(shape)
+    assert caught.value.code == "rate_limited"
+
+
+async def test_a_problem_that_no_call_came_of_is_raised() -> None:
+    said = answer("429 Too Many Requests", "application/problem+json", PROBLEM)
+    async with stranger(said) as server, Client(server.url) as client:
+        with pytest.raises(CapsetError, match="Later") as caught:
+            await client.call("s", "t")
+    assert caught.value.code == "rate_limited"
 
 
 async def test_a_file_without_a_version_is_not_capsets() -> None:

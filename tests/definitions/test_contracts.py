@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 import pytest
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, PlainSerializer, computed_field, create_model, field_serializer
 from typing_extensions import TypedDict
 
 from capset import DefinitionError
@@ -90,6 +90,35 @@ def test_what_a_literal_is_written_as_is_told() -> None:
     assert caught.value.message.startswith("a processor, its inbound")
 
 
+class Shouted(BaseModel):
+    """It was shouted."""
+
+    kind: Literal["event"] = "event"
+    type: Literal["Chat.Shouted"] = "Chat.Shouted"
+    data: str
+
+    @field_serializer("data")
+    def loudly(self, data: str) -> str:
+        return data.upper()
+
+
+class Counted(BaseModel):
+    """It was counted."""
+
+    kind: Literal["event"] = "event"
+    type: Literal["Chat.Counted"] = "Chat.Counted"
+
+    @computed_field
+    @property
+    def count(self) -> int:
+        return 1
+
+
+def said(**field: Any) -> Any:
+    """Return the model of an event whose data has a field of its own."""
+    return create_model("Said", __base__=Said, data=(str, Field(**field)), __doc__="It was said.")
+
+
 OUTBOUND = {
     "nothing": ([], "must be at least one reply or event"),
     "a command": (Say, "its outbound, Say: its kind must be reply or event; got 'command'"),
@@ -118,6 +147,27 @@ def test_an_outbound_that_is_none_is_refused(outbound: Any, said: str) -> None:
     with pytest.raises(DefinitionError, match=said) as caught:
         processor(outbound=outbound, name="odd")
     assert caught.value.message.startswith("tool 'odd', its outbound")
+
+
+REWRITTEN = {
+    "data by another name": said(serialization_alias="payload"),
+    "data that is left out": said(exclude=True),
+    "a type that is written otherwise": message(
+        kind=Literal["event"], type=Annotated[Literal["A"], PlainSerializer(len, return_type=int)]
+    ),
+    "data that the message writes": Shouted,
+    "a field that the message computes": Counted,
+}
+
+
+@pytest.mark.spec("G38")
+@pytest.mark.parametrize("outbound", REWRITTEN.values(), ids=REWRITTEN)
+def test_a_message_that_would_be_published_otherwise_than_it_leaves_is_refused(outbound: Any) -> None:
+    with pytest.raises(DefinitionError, match=f"{outbound.__name__} changes how the message is written") as caught:
+        processor(outbound=[outbound, Answer], name="odd")
+    assert caught.value.message.startswith("tool 'odd', its event '")
+    assert caught.value.hint is not None
+    assert "they belong to the type of its data" in caught.value.hint
 
 
 REST = {

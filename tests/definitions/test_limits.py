@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from capset import DefinitionError, Tool, tool
-from capset.definitions.limits import Budget, Limit, window_seconds
+from capset.definitions.limits import Allowance, Budget, Limit, allowance_of, lowest_allowance, window_seconds
 
 
 def limited(limits: Any) -> Tool[[], None]:
@@ -78,3 +78,51 @@ def test_what_a_limit_prints_reads_as_the_limit(requests: int, seconds: int, per
 def test_what_is_no_budget_is_refused(wrong: Any) -> None:
     with pytest.raises(DefinitionError, match="budget"):
         Budget(**wrong)
+
+
+FULL = Allowance(
+    limits=["100/1h", {"requests": 3, "window": "60s", "per": "all", "scope": "process"}],
+    session=Budget(100, 2.5),
+    run=Budget(calls=0),
+)
+
+
+@pytest.mark.spec("G36")
+def test_an_allowance_is_written_as_it_is_read() -> None:
+    assert FULL.plain() == {
+        "limits": ["100/1h", {"requests": 3, "window": "1m", "per": "all", "scope": "process"}],
+        "session": {"calls": 100, "cost": 2.5},
+        "run": {"calls": 0},
+    }
+    assert allowance_of(FULL.plain()) == FULL
+    assert str(FULL) == "100/1h; 3/1m per all in each process; session calls=100,cost=2.5; run calls=0"
+    assert Allowance().plain() == {}
+
+
+@pytest.mark.spec("G36")
+def test_the_lowest_of_several_grants_what_all_of_them_grant() -> None:
+    other = Allowance(limits=["5/1m", "100/1h"], session=Budget(calls=200, cost=0.5), run=Budget(cost=1))
+    found = lowest_allowance((FULL, None, other))
+    assert found == Allowance(limits=[*FULL.limits, "5/1m"], session=Budget(100, 0.5), run=Budget(0, 1)), (
+        "every limit holds; of budgets the smaller number"
+    )
+    assert lowest_allowance((None, None)) is None
+    assert lowest_allowance((None, FULL)) == FULL
+
+
+@pytest.mark.spec("G36")
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"limits": [f"{count}/1h" for count in range(1, 22)]},
+        {"limits": ["1/1w"]},
+        {"session": {"calls": 2**53 + 1}},
+        {"session": {"cost": 10**400}},
+        {"run": {"tokens": 1}},
+        {"day": {"calls": 1}},
+        "100/1h",
+    ],
+)
+def test_what_is_no_allowance_is_refused(wrong: Any) -> None:
+    with pytest.raises(DefinitionError, match=r"an allowance|a budget"):
+        allowance_of(wrong)

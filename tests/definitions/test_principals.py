@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from capset import DefinitionError, Principal
+from capset.ext import Allowance, Budget
 
 
 def test_a_principal_holds_nothing_by_default() -> None:
@@ -66,6 +67,15 @@ def test_whoever_acts_for_another_may_do_what_both_may_and_no_more(
     chain = one.acting_for(other.acting_for(third))
     assert chain.permissions == one.permissions & other.permissions & third.permissions
     assert chain.on_behalf_of == f"{other.kind}:{other.id} for {third.kind}:{third.id}"
+
+
+@pytest.mark.spec("G9", "G36")
+def test_who_acts_for_somebody_may_use_what_both_may() -> None:
+    bot = Principal("bot", kind="agent", allowance=Allowance(limits="9/1h", session=Budget(calls=9)))
+    ada = Principal("ada", allowance=Allowance(session=Budget(calls=1), run=Budget(cost=2)))
+    both = Allowance(limits="9/1h", session=Budget(calls=1), run=Budget(cost=2))
+    assert bot.acting_for(ada).allowance == ada.acting_for(bot).allowance == both
+    assert Principal("cat").acting_for(Principal("bob")).allowance is None
 
 
 @pytest.mark.spec("G9")

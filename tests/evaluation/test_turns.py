@@ -14,6 +14,7 @@ import pytest
 from capset import Agent, Capability
 from capset.errors import DefinitionError, InvalidArguments, StoreError
 from capset.evaluation.capture import capture, compute_link
+from capset.evaluation.code import code_of
 from capset.evaluation.envelope import read_envelope
 from capset.evaluation.turns import envelope_row, link_row, op_context, payload_rows, record_turn, registration_row
 from capset.stores.base import LinkQuery, Store, make_store
@@ -38,12 +39,17 @@ async def test_a_turn_leaves_its_link_its_envelope_and_what_its_hashes_cover(sto
     assert await lineage.link("acme", row.id) == await lineage.latest_link("acme", "s-1") == row
     assert json.loads(row.metadata) == {"invocation": {"tenant": "t-1"}}
     assert row.tool_refs == captured.link.tool_refs
+    again = await lineage.link("acme", row.id)
+    assert again is not None
+    assert {one.name: one.code for one in again.tool_refs} == {
+        name: code_of(one.tool).hash for name, one in captured.tools.items()
+    }
     kept = await lineage.envelope_of("acme", row.id)
     assert kept is not None
     assert read_envelope(kept.body) == captured.envelope
     rows = list(payload_rows(captured.envelope, "acme"))
     assert {row.kind for row in rows} == {
-        *("tool", "toolkit", "dynamicToolkit", "capability", "agent", "block", "runtime", "prompt"),
+        *("tool", "toolkit", "dynamicToolkit", "capability", "agent", "block", "runtime", "prompt", "code"),
     }
     for one in rows:
         assert hashlib.sha256(one.payload.encode()).hexdigest() == one.hash

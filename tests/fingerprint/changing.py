@@ -72,11 +72,16 @@ def _apply(value: Any, todo: list[tuple[list[Step], Change]]) -> Any:
         match change.kind:
             case "removed":
                 return NOTHING
-            case "reordered" if inner or (change.after != value and all(isinstance(one, dict) for one in value)):
+            case "reordered" if _are_names_of(change.after, value):
                 value = sorted(value, key=lambda one: change.after.index(one["name"]))
             case _:
                 value = change.after
     return value
+
+
+def _are_names_of(order: list[Any], items: list[Any]) -> bool:
+    """Whether an order is told by names; items that share a name, or have none, are told themselves."""
+    return all(isinstance(name, str) for name in order) and all(isinstance(item, dict) for item in items)
 
 
 def _by_step(todo: list[tuple[list[Step], Change]]) -> dict[Step, list[tuple[list[Step], Change]]]:

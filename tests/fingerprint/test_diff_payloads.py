@@ -7,7 +7,7 @@ from copy import deepcopy
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from capset.fingerprint.canonical import NotCanonical, canonical
@@ -26,8 +26,13 @@ def normal(payload: Any) -> bytes:
     return canonical({**payload, **sorts})
 
 
+TWINS = [{"name": "a", "hash": "1"}, {"name": "a", "hash": "2"}]
+
+
 @settings(deadline=None)
 @given(payloads, payloads)
+@example({"kind": "capability", "tools": TWINS}, {"kind": "capability", "tools": TWINS[::-1]})
+@example({"kind": "capability", "context": [{}, {"a": 1}]}, {"kind": "capability", "context": [{"a": 1}, {}]})
 def test_the_changes_lead_from_one_side_to_the_other(before: Any, after: Any) -> None:
     changes = diff_payloads(before, after)
     assert bool(changes) == (canonical(before) != canonical(after)), "nothing that moves a hash is passed over"
@@ -172,6 +177,11 @@ AGENT: dict[str, Any] = {
 )  # fmt: skip
 def test_what_changed_in_a_definition(more: dict[str, Any], expected: list[Change]) -> None:
     assert list(diff_payloads(AGENT, {**AGENT, **more})) == expected
+
+
+def test_items_that_share_a_name_are_told_themselves_in_their_new_order() -> None:
+    (change,) = diff_payloads({"tools": TWINS}, {"tools": TWINS[::-1]})
+    assert change == Change("tools", "reordered", TWINS, TWINS[::-1])
 
 
 @pytest.mark.parametrize("kinds", [300, 30, 3])

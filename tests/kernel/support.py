@@ -15,17 +15,20 @@ from capset import Agent, Capability, Json, Kernel, Message, Messages, Meta, Pri
 from capset.definitions.blocks import Block
 from capset.definitions.tools import AnyTool
 from capset.stores.base import (
+    AdmissionStore,
     AgentStore,
     ApprovalStore,
     AuditLog,
     AuditPage,
     AuditQuery,
+    Claim,
     DocumentStore,
     Entry,
     EventStore,
     FileStore,
     KeyStore,
     LineageStore,
+    Refused,
     ReplyStore,
     SessionStore,
     StateStore,
@@ -135,6 +138,7 @@ class TappedStore:
 
     def __init__(self, tap: Callable[[str], Awaitable[None] | None], url: str = "memory://") -> None:
         self.inner = make_store(url)
+        self._tap = tap
         self._audit = TappedAudit(self.inner.audit, tap)
 
     @property
@@ -174,6 +178,10 @@ class TappedStore:
         return self.inner.approvals
 
     @property
+    def admissions(self) -> AdmissionStore:
+        return TappedAdmissions(self.inner.admissions, self._tap)
+
+    @property
     def events(self) -> EventStore:
         return self.inner.events
 
@@ -211,3 +219,22 @@ class TappedAudit:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
+
+
+class TappedAdmissions:
+    def __init__(self, inner: AdmissionStore, tap: Callable[[str], Awaitable[None] | None]) -> None:
+        self._inner = inner
+        self._tap = tap
+
+    async def look(self, claim: Claim) -> Refused | None:
+        return await self._inner.look(claim)
+
+    async def admit(self, claim: Claim, intent: Entry | None) -> None:
+        if (refused := await self._inner.look(claim)) is not None:
+            raise refused
+        if intent is not None and (waiting := self._tap(str(intent.columns()["phase"]))) is not None:
+            await waiting
+        await self._inner.admit(claim, intent)
+
+    async def release(self, claim: Claim) -> None:
+        await self._inner.release(claim)

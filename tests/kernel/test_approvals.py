@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
+from pydantic import AfterValidator
 
-from capset import Request, allow, ask, deny, policy
+from capset import Request, allow, ask, deny, policy, tool
 from capset.errors import (
     ApprovalRejected,
     ApprovalRequired,
@@ -18,6 +19,7 @@ from capset.errors import (
     LimitExceeded,
     PermissionDenied,
 )
+from capset.evaluation.code import code_of
 from capset.ext import Answer
 from capset.fingerprint.hashes import tool_hash
 from tests.kernel.approving import FOR_SESSION, NO, till
@@ -66,6 +68,8 @@ async def test_whoever_reads_the_messages_is_told_what_is_waited_for() -> None:
             "arguments": {"to": "bob", "amount": 5},
             "reason": row.reason,
             "principal": "user:ada",
+            "code_hash": code_of(here.pay).hash,
+            "code": {"kind": "module", "name": "approving.py", "version": None},
             "expires_at": row.expires_at,
         }
 
@@ -121,15 +125,42 @@ async def test_other_arguments_take_the_place_of_those_asked_for() -> None:
 
 @pytest.mark.spec("G17")
 @pytest.mark.parametrize("wrong", [{"to": "bob"}, {"to": "bob", "amount": "4"}, {"to": "bob", "amount": 4, "tip": 1}])
-async def test_other_arguments_that_do_not_fit_are_refused(wrong: dict[str, Any]) -> None:
-    async with till() as here:
+async def test_other_arguments_that_do_not_fit_are_refused_at_once(wrong: dict[str, Any], store: str) -> None:
+    """Whoever decides reads what is wrong, and the request stays open."""
+    async with till(store=store) as here:
         waits = asyncio.ensure_future((await here.session()).try_call(here.pay, to="bob", amount=5))
         row = await here.waiting()
-        await here.decided(row.id, Answer(approved=True, arguments=wrong))
-        assert isinstance((await waits).error, InvalidArguments)
-        record = await here.record()
-        assert (record.outcome, record.approval) == ("invalid", row.id)
-        assert here.paid == []
+        with pytest.raises(InvalidArguments, match="Invalid arguments for 'pay'") as refused:
+            await here.decided(row.id, Answer(approved=True, arguments=wrong))
+        assert refused.value.status == 422
+        assert (await here.waiting()).id == row.id
+        await here.decided(row.id, Answer(approved=True, arguments={"to": "bob", "amount": 4}))
+        assert (await waits).data == "bob has 4"
+
+
+def _even(amount: int) -> int:
+    if amount % 2:
+        raise ValueError("must be even")
+    return amount
+
+
+@pytest.mark.spec("G17")
+async def test_other_arguments_that_only_the_tool_can_refuse_are_refused_at_the_call() -> None:
+    def make(paid: list[tuple[str, int]], **_: Any) -> Any:
+        @tool(effect="write", approval="ask")
+        async def pay(to: str, amount: Annotated[int, AfterValidator(_even)]) -> str:
+            """Pay somebody."""
+            paid.append((to, amount))
+            return to
+
+        return pay
+
+    async with till(make=make) as here:
+        session = await here.session()
+        asked = await here.asked(session, amount=4)
+        await here.decided(asked, Answer(approved=True, arguments={"to": "bob", "amount": 3}))
+        assert isinstance((await here.made(session, amount=4)).error, InvalidArguments)
+        assert ((await here.record()).outcome, here.paid) == ("invalid", [])
 
 
 def test_an_answer_says_one_thing() -> None:

@@ -14,6 +14,7 @@ from joserfc import jws, jwt
 from joserfc.jwk import ECKey, Key, KeyParameters, OKPKey, RSAKey
 
 from capset import Kernel
+from capset.definitions.capabilities import AnyCapability
 from capset.server.jwks import Jwks
 from capset.server.tokens import Issuer, Tokens
 from tests.net.support import Server, answer, server
@@ -114,7 +115,10 @@ class Issuing:
 
 @asynccontextmanager
 async def issuing(
-    *keys: Key | dict[str, Any], more: dict[str, Any] | None = None, **options: Any
+    *keys: Key | dict[str, Any],
+    more: dict[str, Any] | None = None,
+    capabilities: Iterable[AnyCapability] = (),
+    **options: Any,
 ) -> AsyncGenerator[Issuing]:
     """Serve a site that takes the tokens of an issuer with these keys, or the usual one."""
     clock = Clock()
@@ -124,7 +128,7 @@ async def issuing(
             named = Issuer(ISSUER, AUDIENCE, found.url("/jwks"), **(more or {}))
             return Tokens(kernel, named, jwks=Jwks(named.jwks, monotonic=clock))
 
-        async with site(tokens=tokens, **options) as here:
+        async with site(*capabilities, tokens=tokens, **options) as here:
             made = Issuing(here, found, clock)
             made.shows(*(keys or (key("one"),)))
             yield made

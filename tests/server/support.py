@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
@@ -27,6 +27,7 @@ from capset.server.limits import Limits
 from capset.server.service import Service
 from capset.server.serving import bind, make_server
 from tests.kernel.support import records_of
+from tests.server.declared import Declared
 
 ALL_SCOPES = ("capset:read", "capset:call", "capset:write", "capset:audit", "capset:approve", "capset:metrics")
 FILES = ("session_files:read", "session_files:write")
@@ -164,10 +165,11 @@ class Site:
         org: str | None = "acme",
         scopes: Iterable[str] = ALL_SCOPES,
         permissions: Iterable[str] = FILES,
+        attributes: Mapping[str, Any] | None = None,
         **more: Any,
     ) -> str:
         """Make a key, and keep it under a name."""
-        who = Principal(principal or name, org=org, permissions=permissions)
+        who = Principal(principal or name, org=org, permissions=permissions, attributes=attributes)
         _, self.keys[name] = await create_key(self.kernel, name, who, scopes=scopes, **more)
         return self.keys[name]
 
@@ -206,7 +208,10 @@ async def site(
     around: Callable[[ASGIApp], ASGIApp] | None = None,
     **kernel_options: Any,
 ) -> AsyncGenerator[Site]:
-    """Serve the kit and these capabilities; ``ada`` of ``acme`` has a key for everything but administration."""
+    """Serve the kit and these capabilities; ``ada`` of ``acme`` has a key for everything but administration.
+
+    In the end every answer must be one that the OpenAPI document declares.
+    """
     registry = registry_of(*capabilities, agents=agents)
     with structlog.testing.capture_logs():
         async with Kernel(store=store, **kernel_options) as kernel:
@@ -214,7 +219,8 @@ async def site(
             service = Service(kernel, registry, limits=limits, anyone=anyone, tokens=known)
             async with open_app(service, names or Names.of("127.0.0.1"), log=log) as app:
                 bound = bind("127.0.0.1", 0)
-                served = around(app) if around else app
+                declared = Declared(app)
+                served = around(declared) if around else declared
                 server = make_server(served, service.limits, lambda: None, service.turns.bell.close)
                 found = Site(kernel, service, registry, bound.getsockname()[1], server)
                 serving = asyncio.ensure_future(server.serve([bound]))
@@ -224,6 +230,7 @@ async def site(
                 finally:
                     server.should_exit = True
                     await serving
+                assert declared.missing == set(), "the OpenAPI document says all that an operation may answer"
 
 
 async def make_agent(client: httpx2.AsyncClient, *capabilities: str, **more: Any) -> dict[str, Any]:

@@ -10,10 +10,14 @@ from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
+from starlette.applications import Starlette
+from starlette.routing import Mount
+from starlette.types import ASGIApp
 
 from capset.server.app import make_api
+from tests.server.approving import till
 from tests.server.runners import Parrot
-from tests.server.support import ALL_SCOPES, FILES, Site, make_session, registry_of, site
+from tests.server.support import ALL_SCOPES, FILES, Site, make_session, site
 
 CONFIG = """
 seed = 20260101
@@ -122,7 +126,8 @@ async def test_it_says_which_problems_there_are_and_what_needs_a_key(document: d
     for path, operations in document["paths"].items():
         for operation in operations.values():
             if path in ("/v1/healthz", "/v1/readyz"):
-                assert "security" not in operation
+                assert operation["security"] == []
+                assert operation["responses"].keys() >= {"200", "403", "422", "default"}
                 continue
             assert operation["security"] == [{"HTTPBearer": []}]
             responses = operation["responses"]
@@ -133,16 +138,50 @@ async def test_it_says_which_problems_there_are_and_what_needs_a_key(document: d
     assert "HTTPValidationError" not in document["components"]["schemas"]
 
 
-@pytest.mark.spec("P3")
-async def test_it_lists_the_capabilities_that_an_agent_can_be_given(document: dict[str, Any]) -> None:
-    schemas = document["components"]["schemas"]
-    there = [one for one in registry_of().capabilities.values() if one.status != "coming_soon"]
-    known = sorted(name for one in there for name in (one.name, *one.aliases))
-    by_id, by_entry = schemas["AgentInput"]["properties"]["capabilities"]["items"]["oneOf"]
-    assert by_id["enum"] == known
+@pytest.mark.spec("P31")
+async def test_an_id_of_what_is_installed_is_a_text(document: dict[str, Any]) -> None:
+    by_id, by_entry = document["components"]["schemas"]["AgentInput"]["properties"]["capabilities"]["items"]["oneOf"]
+    assert by_id == {"type": "string"}
     assert by_entry == {"$ref": "#/components/schemas/CapabilityEntry"}
-    assert schemas["CapabilityEntry"]["properties"]["id"]["enum"] == known
-    assert "soon" not in known
+    assert document["components"]["schemas"]["CapabilityEntry"]["properties"]["id"] == {"title": "Id", "type": "string"}
+    async with site(till, agents=()) as other, other.client() as client:
+        assert (await client.get("/openapi.json")).json() == document, "it is the same whatever is installed"
+
+
+@pytest.mark.spec("P31")
+async def test_what_is_sent_needs_no_member_that_has_a_default(document: dict[str, Any]) -> None:
+    schemas = document["components"]["schemas"]
+    assert schemas["AgentInput"]["required"] == ["name"]
+    for name in ("AgentInput", "AgentPatch", "ApproveInput", "LinkInput", "CallInput", "SessionInput"):
+        assert [member for member, schema in schemas[name]["properties"].items() if "default" in schema] == [], name
+
+
+@pytest.mark.spec("P31")
+async def test_the_problem_of_a_refused_call_is_a_problem_with_the_members_of_a_call(document: dict[str, Any]) -> None:
+    schemas = document["components"]["schemas"]
+    refused, problem, call = (schemas[name] for name in ("CallProblem", "Problem", "CallShape"))
+    assert refused["properties"].keys() == problem["properties"].keys() | call["properties"].keys() - {"data"}
+    assert refused["required"] == [*problem["required"], "success", "error", "refused", *call["required"][1:]]
+    assert refused["additionalProperties"] is False
+    assert "additionalProperties" not in problem, "what has more members is a problem still (RFC 9457 §3.2)"
+    responses = document["paths"]["/v1/sessions/{id}/calls"]["post"]["responses"]
+    either = {"anyOf": [{"$ref": f"#/components/schemas/{name}"} for name in ("CallProblem", "Problem")]}
+    for status in ("401", "403", "404", "409", "422", "429", "503"):
+        assert responses[status]["content"] == {"application/problem+json": {"schema": either}}
+    assert list(responses["202"]["content"]) == ["application/json"]
+
+
+@pytest.mark.spec("P31")
+async def test_it_says_where_the_server_is_below_a_path_too(document: dict[str, Any]) -> None:
+    assert document["servers"] == [{"url": "/"}]
+
+    def below(app: ASGIApp) -> ASGIApp:
+        return Starlette(routes=[Mount("/tools", app)])
+
+    async with site(around=below) as here, here.client() as client:
+        found = (await client.get("/tools/openapi.json")).json()
+        assert found == document | {"servers": [{"url": "/tools"}]}
+        assert (await client.get(f"{found['servers'][0]['url']}/v1/agents")).status_code == 200
 
 
 @pytest.mark.long
@@ -181,16 +220,35 @@ checks.positive_data_acceptance.expected-statuses = {json.dumps(statuses)}
 
 def described() -> int:
     """Return how many operations there are."""
-    paths = make_api(registry_of()).state.document["paths"]
+    paths = make_api().state.document["paths"]
     return sum("operationId" in operation for path in paths.values() for operation in path.values())
+
+
+async def known(here: Site, key: str) -> dict[str, Any]:
+    """Return the document as schemathesis needs it: with the capabilities that there are, and an event's schema."""
+    async with here.client(key) as client:
+        document = (await client.get("/openapi.json")).json()
+    there = [one for one in here.registry.capabilities.values() if one.status != "coming_soon"]
+    ids = {"enum": sorted(name for one in there for name in (one.name, *one.aliases))}
+    schemas = document["components"]["schemas"]
+    schemas["CapabilityEntry"]["properties"]["id"] |= ids
+    patched = schemas["AgentPatch"]["properties"]["capabilities"]["anyOf"][0]
+    for written in (schemas["AgentInput"]["properties"]["capabilities"], patched):
+        written["items"]["oneOf"][0] |= ids
+    event = {"type": "object", "properties": {name: {"type": "string"} for name in ("id", "event", "data")}}
+    for name in ("/v1/sessions/{id}/messages", "/v1/sessions/{id}/events"):
+        for operation in document["paths"][name].values():  # in a stream, it holds each event to the schema of all
+            operation["responses"]["200"]["content"]["text/event-stream"]["schema"] = event
+    return document
 
 
 async def explore(here: Site, folder: Path, config: str, *more: str, key: str = "stranger") -> str:
     """Let schemathesis loose by a key, fail with what it finds, and return what it says."""
     (folder / "schemathesis.toml").write_text(config)
+    (folder / "openapi.json").write_text(json.dumps(await known(here, key)))
     command = Path(sys.executable).with_name("schemathesis")
     process = await asyncio.create_subprocess_exec(
-        *(str(command), "--config-file", "schemathesis.toml", "run", f"{here.url}/openapi.json"),
+        *(str(command), "--config-file", "schemathesis.toml", "run", "openapi.json", "--url", here.url),
         *("--checks", "all", "--no-color", "--continue-on-failure", "--warnings", "off"),
         *("--header", f"Authorization: Bearer {here.keys[key]}", *more),
         stdout=asyncio.subprocess.PIPE,

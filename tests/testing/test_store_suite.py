@@ -55,6 +55,14 @@ def never_moves(record: Callable[..., Any]) -> Callable[..., Any]:
     return lambda link, envelope=None, **more: record(replace(link, runtime_hash="0" * 64), envelope, **more)
 
 
+def without_code(record: Callable[..., Any]) -> Callable[..., Any]:
+    def wrapped(link: LinkRow, envelope: EnvelopeRow | None = None, **more: Any) -> Any:
+        refs = tuple(replace(ref, code=None) for ref in link.tool_refs)
+        return record(replace(link, tool_refs=refs), envelope, **more)
+
+    return wrapped
+
+
 def in_two_steps(record: Callable[..., Any]) -> Callable[..., Any]:
     async def wrapped(link: LinkRow, envelope: EnvelopeRow | None = None, **more: Any) -> Any:
         moved = await record(link, **more)
@@ -93,6 +101,7 @@ def test_a_store_that_keeps_every_promise_passes() -> None:
         (broken(audit_query=never_ends), "pages_follow_each_other"),
         (broken(files_list=in_any_order), "directories_come_first_in_a_listing"),
         (broken(lineage_record_turn=never_moves), "a_transition_is_kept_when_the_runtime_hash_moves"),
+        (broken(lineage_record_turn=without_code), "a_turn_comes_back_as_it_was_given"),
         (broken(lineage_record_turn=in_two_steps), "a_turn_is_kept_whole_or_not_at_all"),
         (broken(lineage_register=always_anew), "a_registration_is_kept_once_for_its_hash"),
         (broken(files_delete=always_recursive), "what_is_there_decides_what_can_be_done"),

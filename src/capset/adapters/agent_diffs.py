@@ -13,6 +13,7 @@ from capset.composition.compose import Composition
 from capset.definitions.principals import Principal
 from capset.errors import DefinitionError
 from capset.evaluation.capture import envelope_of
+from capset.evaluation.code import read_code
 from capset.evaluation.comparison import diff_sides
 from capset.evaluation.differences import Diff
 from capset.evaluation.sides import Side, side_of
@@ -63,6 +64,7 @@ async def diff_agents(
                 told = (*told, f"not evaluated, since only an administrator enables {names}")
             else:
                 snapshot = await kernel.evaluate(composition, principal=principal, env=env, agent_id=one.id)
+                await read_code(snapshot)
                 sides.append(side_of(envelope_of(snapshot)))
         except DefinitionError as error:
             told = dict.fromkeys((*told, error.message))

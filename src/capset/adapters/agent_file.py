@@ -74,6 +74,7 @@ def agent_of(shape: AgentShape, refs: Iterable[AnyRef], context: Mapping[str, An
         uses=refs,
         model=shape.model,
         static_context=context,
+        allowance=shape.allowance and shape.allowance.allowance(),
     )
 
 

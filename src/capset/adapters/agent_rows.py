@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from pydantic import ValidationError
 
@@ -13,6 +13,10 @@ from capset.definitions.misfits import misfits
 from capset.errors import InvalidArguments
 from capset.stores.base import AgentRow, AgentStatus, CapabilityRow
 from capset.wire.agents import AgentInput, CapabilityEntry, entry_of_row
+from capset.wire.allowances import kept_allowance
+
+_CHOSEN: Final = ("model", "static_context", "allowance")
+"""The members that an agent may leave out."""
 
 
 def filled(row: AgentRow, given: AgentInput) -> AgentRow:
@@ -28,6 +32,7 @@ def filled(row: AgentRow, given: AgentInput) -> AgentRow:
         status=given.status,
         model=given.model,
         static_context=given.static_context or None,
+        allowance=kept_allowance(given.allowance),
     )
 
 
@@ -40,7 +45,7 @@ def definition_of_row(row: AgentRow) -> dict[str, Any]:  # JSON
     """Return a stored agent as an agent file says it."""
     texts = {name: getattr(row, name) for name in ("name", "description", "system_prompt")}
     capabilities = [one if isinstance(one, str) else one.plain() for one in map(entry_of_row, row.capabilities)]
-    chosen = {name: value for name in ("model", "static_context") if (value := getattr(row, name)) is not None}
+    chosen = {name: value for name in _CHOSEN if (value := getattr(row, name)) is not None}
     return {**texts, "instructions": list(row.instructions), "capabilities": capabilities, **chosen}
 
 
@@ -67,7 +72,7 @@ def patched(row: AgentRow, patch: Mapping[str, Any]) -> AgentInput:
 
     Raises ``InvalidArguments`` for what does not fit, and for a member that an agent has not, even where it is null.
     """
-    there: dict[str, Any] = {"model": None, "static_context": None, **plain_of(row)}
+    there: dict[str, Any] = {**dict.fromkeys(_CHOSEN), **plain_of(row)}
     # What there is not cannot be cleared either: it may be a slip of the pen.
     unknown = {name: None for name, value in patch.items() if value is None and name not in there}
     merged = merge_patch(there, patch) | unknown

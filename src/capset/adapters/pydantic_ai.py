@@ -14,12 +14,7 @@ from pydantic_core import from_json, to_jsonable_python
 
 from capset.clock import iso
 from capset.definitions.messages import Json, Meta
-from capset.errors import (
-    ApprovalRequired,
-    CapsetError,
-    LimitExceeded,
-    StoreError,
-)
+from capset.errors import CapsetError
 from capset.evaluation.snapshot import Snapshot
 from capset.fingerprint.hashes import Ref
 from capset.kernel.session import Session
@@ -43,8 +38,6 @@ except ModuleNotFoundError as missing:
 
 _NO_OBJECT: Final = "(not a JSON object)"
 """A name that no tool's parameter has, for arguments that have no names."""
-_REMEMBERED: Final = 1000
-"""How many requests for approvals a toolset keeps in mind."""
 
 
 class CapsetToolset(AbstractToolset[object]):
@@ -55,7 +48,8 @@ class CapsetToolset(AbstractToolset[object]):
     tool result that the model reads, and costs no retries; ``UsageLimits`` stop a model that goes on asking.
 
     A call that has to be approved fails, and the model reads the request's id: once somebody has approved it, the same
-    call goes through. An approval on pydantic-ai's side lets a call come as far as capset, and never counts as one of
+    call goes through, in this run or another of the session. A session's run budget is that of one run of the agent. An
+    approval on pydantic-ai's side lets a call come as far as capset, and never counts as one of
     capset's.
     """
 
@@ -70,8 +64,6 @@ class CapsetToolset(AbstractToolset[object]):
         self._id = id
         self._tells = include_instructions
         self._shown: tuple[Snapshot, list[ToolDefinition]] | None = None
-        self._asked: dict[tuple[str, str], str] = {}
-        """The requests for approvals that calls, by name and arguments, have led to; the oldest first."""
 
     @property
     def id(self) -> str | None:
@@ -116,16 +108,13 @@ class CapsetToolset(AbstractToolset[object]):
         data = Json(json.dumps(tool_args, default=to_jsonable_python).encode())
         message = replace(self._session.message(name, data), meta=_meta(ctx))
         reply: JsonValue = None
-        approval = self._asked.pop(_same(name, data), None) if self._asked else None
-        session = self._session.options(approvals="defer", approval=approval)
+        session = self._session.options(approvals="defer", run=ctx.run_id)
         async with session.invoke(message) as messages:
             async for message in messages:
                 if message.kind == "reply":
                     reply = message.data
         record = messages.record
         if (error := messages.result.error) is not None:
-            if (left := _left(error, approval)) is not None:
-                self._remember(_same(name, data), left)
             failed = await self._session.for_model(record, _said(error), after=f"\n{_named(error)}")
             raise ToolFailed(failed.text)
         given = await self._session.for_model(record, reply)
@@ -133,12 +122,6 @@ class CapsetToolset(AbstractToolset[object]):
         if given.is_cut:
             return ToolReturn(given.text, metadata={**metadata, "file": given.file})
         return ToolReturn(reply, metadata=metadata)
-
-    def _remember(self, call: tuple[str, str], approval: str) -> None:
-        """Keep the request that a call has led to; what it is worth, the kernel says when the call is made again."""
-        if len(self._asked) >= _REMEMBERED:
-            del self._asked[next(iter(self._asked))]
-        self._asked[call] = approval
 
 
 class _AnyArguments:
@@ -181,27 +164,12 @@ def _meta(ctx: RunContext[object]) -> Meta:
     )
 
 
-def _same(name: str, data: Json) -> tuple[str, str]:
-    """Return what two calls share that ask for the same: the order of names is none of it."""
-    return name, json.dumps(json.loads(data.text), sort_keys=True)
-
-
-def _left(error: CapsetError, approval: str | None) -> str | None:
-    """Return the request that the same call is to name when it is made again, ``approval`` being the one it named."""
-    if isinstance(error, ApprovalRequired):
-        return error.approval
-    return approval if isinstance(error, LimitExceeded | StoreError) else None  # those use no approval up (G3)
-
-
 def _said(error: CapsetError) -> str:
     """Return an error as text for the model: its message, then whatever is not yet said in it."""
     return "\n".join([error.message, *(f"- {field}" for field in error.fields if str(field) not in error.message)])
 
 
 def _named(error: CapsetError) -> str:
-    """Return what stands behind that: which approval was asked for, what kind of error it is, whether to try again."""
-    asked = ""
-    if isinstance(error, ApprovalRequired) and error.approval is not None:
-        asked = f"An approval was asked for: {error.approval}. Once it is given, make the same call again.\n"
+    """Return what stands behind that: what kind of error it is, and whether to try again."""
     again = ", may be tried again" if error.retryable else ""
-    return f"{asked}({error.code}{again}; correlation {error.correlation})"
+    return f"({error.code}{again}; correlation {error.correlation})"

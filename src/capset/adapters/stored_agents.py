@@ -79,6 +79,13 @@ class StoredAgents:
             return Loaded(id, defined, None, self._kernel.compose(defined).notices)
         return self.loaded(await self._row(org, id))
 
+    async def active(self, org: str | None, id: str) -> Loaded:
+        """Return an agent that takes sessions. Raises ``NotFound``, and ``Conflict`` for one that is archived."""
+        loaded = await self.get(org, id)
+        if loaded.row is not None and loaded.row.status != "active":
+            raise Conflict(f"the agent {id!r} is archived: it takes no new sessions")
+        return loaded
+
     def loaded(self, row: AgentRow) -> Loaded:
         """Return a stored agent ready for use, or with a notice of why it cannot be used as it is any more."""
         agent, gone = self._cached(json.dumps(definition_of_row(row)))

@@ -19,8 +19,10 @@ from capset.cli.settings import existing_db, load_settings
 from capset.definitions.approvals import Answer, ApprovalStatus
 from capset.definitions.principals import Principal
 from capset.errors import DefinitionError, unknown
+from capset.evaluation.code import read_code_of
 from capset.kernel.approvals import Approvals
 from capset.kernel.kernel import Kernel
+from capset.kernel.registry import Registry
 from capset.stores.base import ApprovalQuery
 from capset.wire.approvals import ApprovalPageShape, ApprovalShape, approval_page_shape, approval_shape
 
@@ -33,7 +35,18 @@ Org = Annotated[str | None, typer.Option("--org", help="The organisation whose r
 Decider = Annotated[str | None, typer.Option("--principal", help="Who decides (or CAPSET_PRINCIPAL).")]
 Note = Annotated[str | None, typer.Option(help="What whoever made the call is to know.")]
 _LINES: Final = ("id", "status", "scope", "tool", "arguments", "modified", "reason", "principal", "on_behalf_of")
-_MORE: Final = ("agent", "session", "created_at", "expires_at", "decided_by", "decided_at", "note")
+_MORE: Final = (
+    "tool_hash",
+    "code_hash",
+    "code",
+    "agent",
+    "session",
+    "created_at",
+    "expires_at",
+    "decided_by",
+    "decided_at",
+    "note",
+)
 
 
 @guarded
@@ -74,7 +87,10 @@ def show_command(id: Id, org: Org = None, db: Db = None, url: Url = None, as_jso
     """Show one request, and what became of it."""
 
     async def here(desk: Approvals) -> ApprovalShape:
-        return approval_shape(await desk.get(id, org=org))
+        row = await desk.get(id, org=org)
+        if row.code_hash is not None:  # so that it can be said whose it is, if that is installed here
+            await read_code_of(Registry.installed().tools)
+        return approval_shape(row)
 
     return _show(_asked(url, lambda client: client.approvals.get(id), here, db=db, org=org), as_json=as_json)
 
@@ -154,6 +170,8 @@ def _show(found: ApprovalShape, *, as_json: bool) -> Exit:
         print_json(found.plain())
         return Exit.DONE
     told = found.plain()
+    if found.code is not None:
+        told["code"] = " ".join(filter(None, (found.code.name, found.code.version)))
     for name in (*_LINES, *_MORE):
         if name in told:
             value = told[name]

@@ -13,16 +13,18 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from pydantic_core import from_json
 
+from capset.cli.allowances import LimitOption, RunBudget, SessionBudget, load_allowance
 from capset.cli.arguments import read_arguments
 from capset.cli.configured import ConfigFile, refuse_agent
 from capset.cli.exits import Exit, ended, guarded
 from capset.cli.opening import Served, find_served, open_session, refuse_both
-from capset.cli.options import AsJson, Db, Env, Grant, Who, check_seconds
+from capset.cli.options import AsJson, Attribute, Db, Env, Grant, Who, check_seconds
 from capset.cli.output import err, pretty, print_error, print_json, visible
 from capset.cli.progress import Watching
 from capset.cli.remote import Url, ask, server_of
 from capset.cli.settings import Settings, load_settings
 from capset.definitions.agents import Agent
+from capset.definitions.limits import Allowance
 from capset.definitions.messages import Json
 from capset.errors import CapsetError, DefinitionError, PermissionDenied
 from capset.kernel.registry import Registry
@@ -45,10 +47,14 @@ def call_command(
     session: Annotated[str | None, typer.Option(help="The id of a session to go on with.")] = None,
     config: ConfigFile = None,
     grant: Grant = None,
+    attribute: Attribute = None,
     env: Env = None,
     timeout: Annotated[float | None, typer.Option(help="Seconds that the call may take.")] = None,
     defer: Annotated[bool, typer.Option("--defer", help="Do not wait for an approval: end with its id.")] = False,
-    approval: Annotated[str | None, typer.Option(help="The id of a request that was approved; with --session.")] = None,
+    approval: Annotated[str | None, typer.Option(help="The id of the one request to use; with --session.")] = None,
+    limit: LimitOption = None,
+    session_budget: SessionBudget = None,
+    run_budget: RunBudget = None,
     principal: Who = None,
     db: Db = None,
     url: Url = None,
@@ -60,7 +66,9 @@ def call_command(
     With --url it runs on a server, in a session there: one of these is needed then, and says which.
     What has to be approved waits for that, and says on stderr how it is done.
     """
-    server = server_of(url, db=db, principal=principal, grant=grant, env=env, config=config)
+    budgets = {"session-budget": session_budget, "run-budget": run_budget}
+    said = {"principal": principal, "grant": grant, "attribute": attribute, "env": env, "config": config}
+    server = server_of(url, db=db, **said, limit=limit, **budgets)
     if approval is not None and session is None:
         raise DefinitionError("an approval is for a call of one session: name it with --session")
     data = read_arguments(arguments)
@@ -70,11 +78,12 @@ def call_command(
     where = "" if server is not None else " --principal WHO"
     where += "".join(f" {option} {shlex.quote(value)}" for option, value in (("--url", url), ("--db", db)) if value)
     way = Way(timeout, "defer" if defer else "wait", approval, quiet=as_json, where=where)
-    target = Target(tool, agent, session, config)
+    allowance = None if server is not None else load_allowance(limit, session_budget, run_budget)
+    target = Target(tool, agent, session, config, allowance)
     if server is not None:
         error, shape = ask(server, lambda client: _call_there(client, target, data, way))
     else:
-        settings = load_settings(db=db, principal=principal, grant=grant, env=env)
+        settings = load_settings(db=db, principal=principal, grant=grant, attribute=attribute, env=env)
         with contextlib.redirect_stdout(sys.stderr):  # what a handler prints is not the result
             error, shape = asyncio.run(_call(settings, target, Json(data), way))
     with ended():
@@ -85,7 +94,7 @@ def call_command(
                 command = "" if server is None else " to capset key create, where the server is"
                 error.hint = f"permissions of the principal are given with --grant{command}"
             if (asked := approval_of(error)) is not None:
-                again = f"--session {shape['session']} --approval {asked}"
+                again = f"--session {shape['session']}"
                 error.hint = f"capset approvals approve {asked}{where}; then the same call with {again}"
             print_error(error, as_json=False)
         else:
@@ -98,12 +107,13 @@ def call_command(
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What is called: a tool, and by which agent or in which session, as the command line named them."""
+    """What is called: a tool, and by which agent or in which session, as the command line named them; within what."""
 
     tool: str
     agent: str | None
     session: str | None
     config: Path | None = None
+    allowance: Allowance | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,12 +168,12 @@ async def _call(settings: Settings, target: Target, data: Json, way: Way) -> Cal
 def _served(registry: Registry, target: Target) -> Served:
     """Return the agent that is asked for, or one of the tool's capability alone."""
     if any(one is not None for one in (target.agent, target.session, target.config)):
-        return find_served(registry, target.agent, target.session, target.config)
+        return find_served(registry, target.agent, target.session, target.config, target.allowance)
     name, dot, _ = target.tool.partition(".")
     if not dot:
         raise DefinitionError(f"say which capability's tool: CAPABILITY.TOOL; got {target.tool!r}")
     capability = registry.get(name)
-    return Served(registry, Agent(capability.name.replace(":", "-"), uses=[capability]))
+    return Served(registry, Agent(capability.name.replace(":", "-"), uses=[capability]), allowance=target.allowance)
 
 
 async def _run(session: Session, tool: str, data: Json, way: Way) -> Called:

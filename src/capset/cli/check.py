@@ -68,4 +68,6 @@ def _summary(found: Configuration) -> str:
     count = len(found.actions)
     whole = [one.name for one in found.capabilities if one.base.origin is None]
     more = f", and all tools of {', '.join(whole)}" if whole else ""
-    return f"{found.path} is sound: the agent {found.agent.name!r} with {count} action{'' if count == 1 else 's'}{more}"
+    within = f", within {found.governance.allowance}" if found.governance.allowance else ""
+    actions = f"{count} action{'' if count == 1 else 's'}"
+    return f"{found.path} is sound: the agent {found.agent.name!r} with {actions}{more}{within}"

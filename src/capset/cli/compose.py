@@ -10,7 +10,7 @@ import typer
 
 from capset.adapters.agent_file import read_agent_file
 from capset.cli.exits import Exit, guarded
-from capset.cli.options import AsJson, Env, Grant, Who
+from capset.cli.options import AsJson, Attribute, Env, Grant, Who
 from capset.cli.output import err, out, print_json, verbatim
 from capset.cli.settings import load_settings
 from capset.cli.trees import tree_of
@@ -26,6 +26,7 @@ def compose_command(
         str, typer.Argument(help="An agent file (YAML, JSON or TOML), or the name of an installed agent.")
     ],
     grant: Grant = None,
+    attribute: Attribute = None,
     env: Env = None,
     principal: Who = None,
     as_json: AsJson = False,
@@ -34,7 +35,7 @@ def compose_command(
 
     Tools that are not in play say why.
     """
-    settings = load_settings(principal=principal, grant=grant, env=env)
+    settings = load_settings(principal=principal, grant=grant, attribute=attribute, env=env)
     registry = Registry.installed()
     composition = compose(registry.agents.get(agent) or read_agent_file(Path(agent), registry))
     shape = snapshot_shape(asyncio.run(evaluate(composition, principal=settings.principal, env=settings.env)))

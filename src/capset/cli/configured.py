@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from capset.cli.output import err, verbatim
+from capset.definitions.governance import Governance
+from capset.definitions.limits import Allowance, lowest_allowance
 from capset.errors import DefinitionError
 from capset.kernel.kernel import Kernel
 from capset.kernel.registry import Registry
@@ -43,13 +46,14 @@ def refuse_agent(config: Path | None, agent: str | None) -> None:
         raise DefinitionError("a configuration file has its agent: give --agent or --config, not both")
 
 
-def make_kernel(store: str, configuration: Configuration | None) -> Kernel:
-    """Return a kernel on a store, governed as a configuration says."""
+def make_kernel(store: str, configuration: Configuration | None, allowance: Allowance | None = None) -> Kernel:
+    """Return a kernel on a store, governed as a configuration says, and within an allowance beside its own."""
     if configuration is None:
-        return Kernel(store=store)
+        return Kernel(store=store, governance=Governance(allowance=allowance))
+    governance = configuration.governance
     return Kernel(
         store=store,
-        governance=configuration.governance,
+        governance=replace(governance, allowance=lowest_allowance((governance.allowance, allowance))),
         workspace=configuration.workspace,
         checkpoints=configuration.checkpoints,
     )

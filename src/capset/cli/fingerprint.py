@@ -13,7 +13,7 @@ from rich.tree import Tree
 
 from capset.cli.definitions import find_definition, load
 from capset.cli.exits import Exit, guarded
-from capset.cli.options import AsJson, Db, Env, Grant, Who
+from capset.cli.options import AsJson, Attribute, Db, Env, Grant, Who
 from capset.cli.output import cell, err, out, print_json, verbatim, visible
 from capset.cli.settings import load_settings
 from capset.composition.compose import compose
@@ -22,6 +22,7 @@ from capset.errors import DefinitionError, NotFound
 from capset.evaluation.capture import Captured, capture
 from capset.kernel.registry import Registry
 from capset.wire.agent_hashes import AgentHashesShape, CoveredShape, canonical_payloads, hashes_shape
+from capset.wire.code import CodeShape
 
 _LEAST: Final = 8
 """Digits of a hash that are enough to name it, if no other begins so."""
@@ -38,6 +39,7 @@ def fingerprint_command(
         ),
     ],
     grant: Grant = None,
+    attribute: Attribute = None,
     env: Env = None,
     principal: Who = None,
     payloads: Annotated[
@@ -55,12 +57,12 @@ def fingerprint_command(
     db: Db = None,
     as_json: AsJson = False,
 ) -> Exit:
-    """Show the hashes of an agent, and of each capability, toolkit and tool in it, as a tree.
+    """Show the hashes of an agent, and of each capability, toolkit and tool in it, as a tree; and of its tools' code.
 
     The SHA-256 of what --payload prints is the hash. A capability is shown as an agent has it that has nothing else.
     """
     _refuse_several(payload=payload, payloads=payloads, envelope=envelope == "-", as_json=as_json)
-    settings = load_settings(db=db, principal=principal, grant=grant, env=env)
+    settings = load_settings(db=db, principal=principal, grant=grant, attribute=attribute, env=env)
     captured = asyncio.run(_captured(agent, settings.db, settings.principal, settings.env))
     if payload is not None:
         _write(_payload(captured, payload))
@@ -133,6 +135,7 @@ def _tree(shape: AgentHashesShape, width: int) -> Tree:
     in_play = [one for one in shape.tools if one.in_play]
     tree = Tree(f"[bold]{cell(shape.agent)}[/] as seen by {cell(shape.principal)} [dim]{shape.profile}[/]")
     labels = [*_labels(shape.definition.parts, 2), *((2, one.name) for one in in_play), (1, "runtime_hash")]
+    labels += [(1, _code_label(one)) for one in shape.code if one.hash is not None]
     column = max(4 * depth + len(label) for depth, label in labels)
     digits = _WHOLE if column + 2 + _WHOLE <= width else _SHORT
 
@@ -148,10 +151,22 @@ def _tree(shape: AgentHashesShape, width: int) -> Tree:
     for one in in_play:
         add(runtime, 2, one.name, one.hash)
     add(tree, 1, "prompt_hash", shape.prompt_hash)
+    for code in shape.code:
+        names = cell(", ".join(code.tools))
+        if code.hash is None:
+            tree.add(f"[dim]no code hash: {names} — {cell(code.reason or '')}[/]")
+        else:
+            branch = add(tree, 1, _code_label(code), code.hash)
+            if len(shape.code) > 1:
+                branch.add(f"[dim]{names}[/]")
     for one in shape.tools:
         if not one.in_play:
             tree.add(f"[dim]not in play: {cell(one.name)} — {cell(one.reason)}[/]")
     return tree
+
+
+def _code_label(one: CodeShape) -> str:
+    return f"code {' '.join(filter(None, (one.name, one.version)))}"
 
 
 def _label(one: CoveredShape) -> str:

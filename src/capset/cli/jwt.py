@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -54,6 +55,15 @@ JwtAlgorithm = Annotated[
         help="How they are signed; may be repeated.",
     ),
 ]
+JwtAttribute = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--jwt-attribute",
+        metavar="NAME=CLAIM",
+        envvar="CAPSET_JWT_ATTRIBUTES",
+        help="An attribute of the principal, and the claim that has it, as in tier=plan.tier; may be repeated.",
+    ),
+]
 
 
 def issuer_of(
@@ -64,13 +74,14 @@ def issuer_of(
     org_claim: str | None,
     org: str | None,
     algorithms: list[str] | None,
+    attributes: list[str] | None,
 ) -> Issuer | None:
     """Return whose tokens are taken, ``None`` for nobody's. Raises ``DefinitionError`` for half of what it takes.
 
     No settings file says any of it: whoever lays one into a folder lets nobody in.
     """
     needed = {"--jwt-issuer": issuer, "--jwt-audience": audience, "--jwt-jwks": jwks}
-    if not any((*needed.values(), org_claim, org, algorithms)):
+    if not any((*needed.values(), org_claim, org, algorithms, attributes)):
         return None
     if missing := [name for name, value in needed.items() if not value]:
         raise DefinitionError(f"tokens need all of {', '.join(needed)}; missing: {', '.join(missing)}")
@@ -78,4 +89,17 @@ def issuer_of(
     from capset.server.tokens import ALGORITHMS, Issuer
 
     named = (issuer or "", audience or "", jwks or "")
-    return Issuer(*named, tuple(algorithms or ALGORITHMS), "org" if org_claim is None else org_claim, org)
+    claimed = "org" if org_claim is None else org_claim
+    return Issuer(*named, tuple(algorithms or ALGORITHMS), claimed, org, _claims(attributes or ()))
+
+
+def _claims(given: Sequence[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for one in given:
+        name, separator, claim = one.partition("=")
+        if not separator:
+            raise DefinitionError(f"--jwt-attribute must be NAME=CLAIM, such as tier=plan.tier; got {one!r}")
+        if name in found:
+            raise DefinitionError(f"--jwt-attribute {name} is given twice: an attribute has one claim")
+        found[name] = claim
+    return found

@@ -12,12 +12,14 @@ from typing import Annotated, Final
 
 import typer
 
+from capset.cli.allowances import RateLimitOption, RunBudget, SessionBudget, load_allowance
 from capset.cli.configured import ConfigFile
 from capset.cli.exits import Exit, guarded
 from capset.cli.opening import announce, find_served, open_kernel
-from capset.cli.options import Db, Env, Grant, Who, check_seconds
+from capset.cli.options import Attribute, Db, Env, Grant, Who, check_seconds
 from capset.cli.process import on_ending
 from capset.cli.settings import Settings, load_settings
+from capset.definitions.limits import Allowance
 from capset.definitions.messages import Message
 from capset.kernel.kernel import AT_ONCE, DRAIN_SECONDS
 from capset.kernel.registry import Registry
@@ -37,6 +39,7 @@ def kernel_command(
     session: Annotated[str | None, typer.Option(help="The id of a session to go on with.")] = None,
     config: ConfigFile = None,
     grant: Grant = None,
+    attribute: Attribute = None,
     env: Env = None,
     timeout: Annotated[float | None, typer.Option(help="Seconds that each call may take.")] = None,
     consumer_timeout: Annotated[
@@ -44,6 +47,9 @@ def kernel_command(
     ] = None,
     limit: Annotated[int, typer.Option(min=1, help="How many calls run at once.")] = AT_ONCE,
     max_line: Annotated[int, typer.Option(min=1, metavar="BYTES", help="How long a line may be.")] = LIMIT,
+    rate_limit: RateLimitOption = None,
+    session_budget: SessionBudget = None,
+    run_budget: RunBudget = None,
     principal: Who = None,
     db: Db = None,
 ) -> Exit:
@@ -54,8 +60,9 @@ def kernel_command(
     """
     check_seconds("--timeout", timeout)
     check_seconds("--consumer-timeout", consumer_timeout)
-    settings = load_settings(db=db, principal=principal, grant=grant, env=env)
-    asked = _Asked(agent, session, config, timeout, consumer_timeout, limit, max_line)
+    allowance = load_allowance(rate_limit, session_budget, run_budget, option="--rate-limit")
+    settings = load_settings(db=db, principal=principal, grant=grant, attribute=attribute, env=env)
+    asked = _Asked(agent, session, config, timeout, consumer_timeout, limit, max_line, allowance)
     with contextlib.redirect_stdout(sys.stderr):  # stdout is for messages
         asyncio.run(_serve(settings, asked))
     return Exit.DONE
@@ -72,6 +79,7 @@ class _Asked:
     consumer_timeout: float | None
     limit: int
     max_line: int
+    allowance: Allowance | None
 
 
 class _Incoming:
@@ -114,7 +122,7 @@ class _Incoming:
 
 async def _serve(settings: Settings, asked: _Asked) -> None:
     # Found first, so that a misspelt name makes no database.
-    served = find_served(Registry.installed(), asked.agent, asked.session, asked.config)
+    served = find_served(Registry.installed(), asked.agent, asked.session, asked.config, asked.allowance)
     async with open_kernel(settings, served, asked.session) as (kernel, session):
         streams = Streams()
         incoming = _Incoming(streams, asked.max_line)

@@ -6,15 +6,15 @@ import asyncio
 import contextlib
 import sys
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from capset.cli.allowances import LimitOption, RunBudget, SessionBudget, load_allowance
 from capset.cli.configured import ConfigFile
 from capset.cli.exits import Exit, guarded
-from capset.cli.opening import announce, find_served, open_session
-from capset.cli.options import Db, Env, Grant, Who
+from capset.cli.opening import Served, announce, find_served, open_kernel
+from capset.cli.options import Attribute, Db, Env, Grant, Who
 from capset.cli.process import on_ending
 from capset.cli.settings import Settings, load_settings
 from capset.errors import DefinitionError
@@ -30,20 +30,34 @@ def mcp_command(
         str | None, typer.Option(help="An agent file, the name of an installed agent, or the id of a stored one.")
     ] = None,
     session: Annotated[str | None, typer.Option(help="The id of a session to go on with.")] = None,
+    new_session: Annotated[
+        bool, typer.Option("--new-session", help="Begin a session of its own, not the one that is kept.")
+    ] = False,
     config: ConfigFile = None,
     grant: Grant = None,
+    attribute: Attribute = None,
     env: Env = None,
     principal: Who = None,
+    limit: LimitOption = None,
+    session_budget: SessionBudget = None,
+    run_budget: RunBudget = None,
     db: Db = None,
 ) -> Exit:
     """Serve an agent's tools to an MCP client, over stdin and stdout.
 
+    It goes on in the one session that the principal has with the agent, with its files, its state and its requests for
+    approvals, as a server does at /mcp/agents/ID.
     It ends when the client closes stdin, or by Ctrl-C or SIGTERM; its exit code is then 0.
     """
+    if new_session and session is not None:
+        raise DefinitionError("a session that is named is not a new one: give --session or --new-session, not both")
     serve = _server()
-    settings = load_settings(db=db, principal=principal, grant=grant, env=env)
+    settings = load_settings(db=db, principal=principal, grant=grant, attribute=attribute, env=env)
+    allowance = load_allowance(limit, session_budget, run_budget)
     with contextlib.redirect_stdout(sys.stderr):  # stdout is the protocol's
-        asyncio.run(_serve(serve, settings, agent, session, config))
+        # Found first, so that a misspelt name makes no database.
+        served = find_served(Registry.installed(), agent, session, config, allowance)
+        asyncio.run(_serve(serve, settings, served, session, is_kept=not new_session))
     return Exit.DONE
 
 
@@ -58,12 +72,8 @@ def _server() -> Serve:
     return serve_stdio
 
 
-async def _serve(
-    serve: Serve, settings: Settings, agent: str | None, session_id: str | None, config: Path | None
-) -> None:
-    # Found first, so that a misspelt name makes no database.
-    served = find_served(Registry.installed(), agent, session_id, config)
-    async with open_session(settings, served, session_id) as session:
+async def _serve(serve: Serve, settings: Settings, served: Served, session_id: str | None, *, is_kept: bool) -> None:
+    async with open_kernel(settings, served, session_id, is_kept=is_kept) as (_, session):
         serving = asyncio.ensure_future(serve(session))
         on_ending(serving.cancel)
         announce(session)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -12,13 +12,15 @@ from uuid import UUID
 from pydantic_core import from_json
 
 from capset.adapters.agent_file import build_agent, read_agent_file
+from capset.adapters.agent_sessions import ensure_session, new_session_row
 from capset.adapters.reopening import agent_in_code
-from capset.adapters.stored_agents import StoredAgents
+from capset.adapters.stored_agents import Loaded, StoredAgents
 from capset.cli.configured import load_configuration, make_kernel, refuse_agent
 from capset.cli.output import cell, err, verbatim
 from capset.cli.settings import Settings, existing_db
 from capset.definitions.agents import Agent
-from capset.errors import Conflict, DefinitionError, NotFound
+from capset.definitions.limits import Allowance
+from capset.errors import DefinitionError, NotFound
 from capset.kernel.kernel import Kernel
 from capset.kernel.registry import Registry
 from capset.kernel.session import Session
@@ -31,12 +33,15 @@ if TYPE_CHECKING:
 class Served:
     """What a command works with: what is known, whose tools are meant (``None``: a session's), and what governs them.
 
-    ``agent`` is an id where it is one that a database may have.
+    ``agent`` is an id where it is one that a database may have; ``file`` is where one stands that only a file has.
+    ``allowance`` is beside that of the configuration.
     """
 
     registry: Registry
     agent: Agent | UUID | None
     configuration: Configuration | None = None
+    file: Path | None = None
+    allowance: Allowance | None = None
 
 
 def refuse_both(agent: str | None, session: str | None) -> None:
@@ -59,17 +64,27 @@ def find_agent(registry: Registry, named: str) -> Agent | UUID:
     return registry.get_agent(named)
 
 
-def find_served(registry: Registry, agent: str | None, session: str | None, config: Path | None) -> Served:
+def find_served(
+    registry: Registry,
+    agent: str | None,
+    session: str | None,
+    config: Path | None,
+    allowance: Allowance | None = None,
+) -> Served:
     """Return what is to be served. Raises as ``find_agent`` and ``read_configuration`` do."""
     refuse_both(agent, session)
     refuse_agent(config, agent)
     if config is not None:
         configuration = load_configuration(config, registry)
         own = configuration.agent if session is None else None
-        return Served(configuration.within(registry), own, configuration)
+        return Served(configuration.within(registry), own, configuration, config, allowance)
     if agent is None and session is None:
         raise DefinitionError("say whose tools to serve: --agent, --config, or --session to go on with one")
-    return Served(registry, find_agent(registry, agent) if agent is not None else None)
+    if agent is None:
+        return Served(registry, None, allowance=allowance)
+    found = find_agent(registry, agent)
+    is_in_file = isinstance(found, Agent) and agent not in registry.agents
+    return Served(registry, found, file=Path(agent) if is_in_file else None, allowance=allowance)
 
 
 def announce(session: Session) -> None:
@@ -87,17 +102,21 @@ async def open_session(settings: Settings, served: Served, session_id: str | Non
 
 @asynccontextmanager
 async def open_kernel(
-    settings: Settings, served: Served, session_id: str | None
+    settings: Settings, served: Served, session_id: str | None, *, is_kept: bool = False
 ) -> AsyncGenerator[tuple[Kernel, Session]]:
-    """Open a kernel, and a session of it: a new one of what is served, or the one that ``session_id`` names.
+    """Open a kernel, and a session of it: the one that ``session_id`` names, or one of what is served.
 
+    That is a new one, or where ``is_kept`` the one that the settings' principal has with the agent (spec 5, P16).
     Raises ``NotFound`` if there is no such session of the settings' principal, or no such stored agent; ``Conflict``
     for one that is archived, or a session whose agent only code defines that is not here; and ``DefinitionError`` if
     the database to look it up in is not there.
     """
     who, agent, registry = settings.principal, served.agent, served.registry
     db = settings.db if isinstance(agent, Agent) else existing_db(settings.db)
-    async with make_kernel(db, served.configuration) as kernel:
+    async with make_kernel(db, served.configuration, served.allowance) as kernel:
+        if is_kept and agent is not None:
+            yield kernel, await _kept(kernel, served, settings)
+            return
         if isinstance(agent, UUID):
             yield kernel, await _of_stored(kernel, registry, str(agent), settings)
             return
@@ -106,18 +125,38 @@ async def open_kernel(
             yield kernel, session
 
 
+async def _kept(kernel: Kernel, served: Served, settings: Settings) -> Session:
+    """Return the one session of an agent; it moves to the agent as it is now.
+
+    Servers know a stored agent, and one in code, by the same id. One in a file is known by the file.
+    """
+    who, agent = settings.principal, served.agent
+    if isinstance(agent, Agent) and served.file is not None:
+        named = str(served.file.resolve()), agent.name
+        row = kernel.new_session(agent, who)
+    else:
+        loaded = await _loaded(kernel, served.registry, agent.name if isinstance(agent, Agent) else str(agent))
+        named, agent = (loaded.id,), loaded.agent
+        row = new_session_row(kernel, loaded, who)
+    row = await ensure_session(kernel, row, *named)
+    return await kernel.enter(row, agent, principal=who, env=settings.env)
+
+
 async def _of_stored(kernel: Kernel, registry: Registry, id: str, settings: Settings) -> Session:
     """Return a new session of an agent that was made over the API, by a key without an organisation."""
-    loaded = await StoredAgents(kernel, registry).get(None, id)
-    if loaded.row is None or loaded.row.status != "active":
-        raise Conflict(f"the agent {id!r} is archived: it takes no new sessions")
-    for notice in loaded.notices:
-        err().print(f"[yellow]warning:[/] {verbatim(notice)}", soft_wrap=True)
-    row = kernel.new_session(loaded.agent, settings.principal)
-    row = replace(row, agent_id=loaded.id, agent_version=loaded.row.version)
+    loaded = await _loaded(kernel, registry, id)
+    row = new_session_row(kernel, loaded, settings.principal)
     session = await kernel.enter(row, loaded.agent, principal=settings.principal, env=settings.env)
     await kernel.store.sessions.create(row)
     return session
+
+
+async def _loaded(kernel: Kernel, registry: Registry, id: str) -> Loaded:
+    """Return an agent that takes sessions, and say on stderr what is to be known of it."""
+    loaded = await StoredAgents(kernel, registry).active(None, id)
+    for notice in loaded.notices:
+        err().print(f"[yellow]warning:[/] {verbatim(notice)}", soft_wrap=True)
+    return loaded
 
 
 def _id(named: str) -> UUID | None:

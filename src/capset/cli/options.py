@@ -15,6 +15,14 @@ Grant = Annotated[
     list[str] | None,
     typer.Option("--grant", help="A permission of the principal; may be repeated (or CAPSET_GRANT, with commas)."),
 ]
+Attribute = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--attribute",
+        metavar="KEY=VALUE",
+        help="An attribute of the principal, which policies read; may be repeated (or CAPSET_ATTRIBUTES, as JSON).",
+    ),
+]
 Env = Annotated[
     list[str] | None,
     typer.Option("--env", metavar="KEY=VALUE", help="What policies read as request.env; may be repeated."),

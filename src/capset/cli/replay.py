@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
-from typing import Annotated
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Annotated, Any
 
 import typer
 
@@ -13,7 +14,7 @@ from capset.cli.diff import show_lines
 from capset.cli.exits import Exit, ended, guarded
 from capset.cli.options import AsJson, Db
 from capset.cli.output import out, print_json
-from capset.cli.settings import existing_db, given_env, load_settings
+from capset.cli.settings import existing_db, given_attributes, given_env, load_settings
 from capset.cli.stored import opened_store
 from capset.cli.versions import find
 from capset.definitions.principals import Principal
@@ -36,9 +37,13 @@ def replay_command(
         str | None,
         typer.Option(help="Today's agent: a file, an installed one by its name, or the id of a stored one."),
     ] = None,
-    principal: Annotated[str | None, typer.Option(help="Who acts, with the permissions of --grant alone.")] = None,
+    principal: Annotated[str | None, typer.Option(help="Who acts, by --grant and --attribute alone.")] = None,
     grant: Annotated[
         list[str] | None, typer.Option(help="A permission of the principal, in the place of those then; repeatable.")
+    ] = None,
+    attribute: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=VALUE", help="An attribute of theirs, in the place of those then; repeatable."),
     ] = None,
     env: Annotated[
         list[str] | None,
@@ -53,7 +58,8 @@ def replay_command(
     Principal and env are those of then, unless options say otherwise; the agent is the one that the envelope names. No
     tool is called.
     """
-    done = asyncio.run(_replayed(envelope, Today(agent, principal, grant, env), load_settings(db=db).db))
+    today = Today(agent, principal, grant, given_attributes(attribute), env)
+    done = asyncio.run(_replayed(envelope, today, load_settings(db=db).db))
     with ended():
         if as_json:
             print_json(replay_shape(done).plain())
@@ -64,11 +70,12 @@ def replay_command(
 
 @dataclass(frozen=True, slots=True)
 class Today:
-    """What the command line says of today; ``None`` is as it was then."""
+    """What the command line says of today; ``None``, and no attributes, is as it was then."""
 
     agent: str | None
     principal: str | None
     grant: list[str] | None
+    attributes: Mapping[str, Any]
     env: list[str] | None
 
 
@@ -99,8 +106,9 @@ async def _envelope(named: str, db: str) -> SnapshotEnvelope:
 
 def _principal(envelope: SnapshotEnvelope, today: Today) -> Principal | None:
     if today.principal is not None:
-        return Principal(today.principal, permissions=today.grant or ())
-    if today.grant is None:
+        return Principal(today.principal, permissions=today.grant or (), attributes=today.attributes)
+    if today.grant is None and not today.attributes:
         return None
     then = principal_of(envelope)
-    return Principal(then.id, permissions=today.grant, kind=then.kind, org=then.org)
+    held = then.permissions if today.grant is None else today.grant
+    return replace(then, permissions=held, attributes=today.attributes or then.attributes)

@@ -13,14 +13,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from capset.cli.allowances import LimitOption, RunBudget, SessionBudget, load_allowance
 from capset.cli.configured import ConfigFile, load_configuration, make_kernel
 from capset.cli.exits import Exit, guarded
 from capset.cli.extras import needs_extra
-from capset.cli.jwt import JwtAlgorithm, JwtAudience, JwtIssuer, JwtJwks, JwtOrg, JwtOrgClaim, issuer_of
-from capset.cli.options import Db, Env, Grant, Who
+from capset.cli.jwt import JwtAlgorithm, JwtAttribute, JwtAudience, JwtIssuer, JwtJwks, JwtOrg, JwtOrgClaim, issuer_of
+from capset.cli.options import Attribute, Db, Env, Grant, Who
 from capset.cli.output import cell, err, verbatim
 from capset.cli.settings import Settings, load_settings
 from capset.cli.telemetry import telemetry
+from capset.definitions.limits import Allowance
 from capset.definitions.principals import Principal
 from capset.errors import DefinitionError
 from capset.kernel.kernel import Kernel
@@ -56,9 +58,13 @@ def serve_command(
             help="Seconds to go on after SIGTERM, while /v1/readyz says 503, before requests are refused.",
         ),
     ] = 0,
+    limit: LimitOption = None,
+    session_budget: SessionBudget = None,
+    run_budget: RunBudget = None,
     config: ConfigFile = None,
     principal: Who = None,
     grant: Grant = None,
+    attribute: Attribute = None,
     env: Env = None,
     db: Db = None,
     jwt_issuer: JwtIssuer = None,
@@ -67,6 +73,7 @@ def serve_command(
     jwt_org_claim: JwtOrgClaim = None,
     jwt_org: JwtOrg = None,
     jwt_algorithm: JwtAlgorithm = None,
+    jwt_attribute: JwtAttribute = None,
 ) -> Exit:
     """Serve agents, sessions and calls over REST (/v1) and MCP (/mcp) until SIGINT or SIGTERM.
 
@@ -77,22 +84,30 @@ def serve_command(
     needs_extra("server", "fastapi", "uvicorn", "httptools", "structlog", "prometheus_client")
     from capset.server.gate import Names
 
-    settings = load_settings(db=db, principal=principal, grant=grant, env=env)
+    settings = load_settings(db=db, principal=principal, grant=grant, attribute=attribute, env=env)
     if insecure and not is_loopback(host):
         raise DefinitionError(
             f"--insecure is for loopback only; got --host {host}", hint="make keys instead: capset key create"
         )
-    if not insecure and (principal is not None or grant):
-        raise DefinitionError("--principal and --grant are for --insecure: otherwise the API key says who acts")
+    if not insecure and (principal is not None or grant or attribute):
+        raise DefinitionError(
+            "--principal, --grant and --attribute are for --insecure: otherwise the API key says who acts"
+        )
     issuer = issuer_of(
-        jwt_issuer, jwt_audience, jwt_jwks, org_claim=jwt_org_claim, org=jwt_org, algorithms=jwt_algorithm
+        jwt_issuer,
+        jwt_audience,
+        jwt_jwks,
+        org_claim=jwt_org_claim,
+        org=jwt_org,
+        algorithms=jwt_algorithm,
+        attributes=jwt_attribute,
     )
     if insecure and issuer is not None:
         raise DefinitionError("--insecure asks nobody who they are: leave it or the --jwt options out")
     names = Names.of(host, allow_host or (), allow_origin or ())
     installed = Registry.installed()
     configuration = None if config is None else load_configuration(config, installed)
-    served = _Served(installed, configuration, drain_delay)
+    served = _Served(installed, configuration, drain_delay, load_allowance(limit, session_budget, run_budget))
     with telemetry(), asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(_serve(settings, host, port, names, served, issuer, insecure=insecure))
     return Exit.DONE
@@ -108,11 +123,12 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 @dataclass(frozen=True, slots=True)
 class _Served:
-    """What is installed, and the configuration that is served beside it, if any."""
+    """What is installed, the configuration that is served beside it, if any, and within what."""
 
     installed: Registry
     configuration: Configuration | None
     drain_delay: float
+    allowance: Allowance | None
 
     @property
     def registry(self) -> Registry:
@@ -147,7 +163,7 @@ async def _serve(
             # One line: all that follow are the log's.
             err().print(f"{told}{_who(settings, issuer, insecure=insecure, has_keys=has_keys)}", soft_wrap=True)
 
-        async with make_kernel(settings.db, served.configuration) as kernel:
+        async with make_kernel(settings.db, served.configuration, served.allowance) as kernel:
             has_keys = await kernel.store.keys.any()
             tokens = None if known is None else known(kernel)
             service = Service(kernel, registry, env=settings.env, anyone=anyone, tokens=tokens)

@@ -7,7 +7,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from pydantic_core import from_json
 
@@ -16,7 +16,7 @@ from capset.errors import DefinitionError, refuse_unknown_keys
 
 FILE: Final = "capset.toml"
 DEFAULT_DB: Final = "sqlite:///capset.db"
-_KNOWN: Final = ("db", "principal", "grant", "env")
+_KNOWN: Final = ("db", "principal", "grant", "attributes", "env", "allowance")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,30 +33,45 @@ def load_settings(
     db: str | None = None,
     principal: str | None = None,
     grant: list[str] | None = None,
+    attribute: list[str] | None = None,
     env: list[str] | None = None,
     environ: Mapping[str, str] | None = None,
     folder: Path | None = None,
 ) -> Settings:
     """Return the settings in force. ``CAPSET_GRANT`` separates permissions by commas; an empty one grants nothing.
 
-    ``db`` is a URL, or a file's name, which stands for ``sqlite:///FILE``. Each ``env`` is ``KEY=VALUE``, with a
-    value in JSON or else a text, and wins over the file's of that key. Raises ``DefinitionError`` for a settings file
-    that cannot be read or has a key that nobody knows.
+    ``db`` is a URL, or a file's name, which stands for ``sqlite:///FILE``. Each ``attribute`` is ``KEY=VALUE``, with a
+    value in JSON or else a text; any of them takes the place of all in ``CAPSET_ATTRIBUTES``, a JSON object, and that
+    of the file's. Each ``env`` is written alike, and wins over the file's of that key. Raises ``DefinitionError`` for a
+    settings file that cannot be read or has a key that nobody knows.
     """
     variables = os.environ if environ is None else environ
-    file = _read(folder or Path.cwd())
+    file = read_settings(folder or Path.cwd())
     named = variables.get("CAPSET_DB", str(file.get("db", DEFAULT_DB))) if db is None else db
     who = variables.get("CAPSET_PRINCIPAL", str(file.get("principal", "local"))) if principal is None else principal
     granted = grant or file.get("grant", [])
     if not grant and "CAPSET_GRANT" in variables:
         granted = [one.strip() for one in variables["CAPSET_GRANT"].split(",") if one.strip()]
+    attributes = given_attributes(attribute) or file.get("attributes", {})
+    if not attribute and "CAPSET_ATTRIBUTES" in variables:
+        attributes = _object("CAPSET_ATTRIBUTES", variables["CAPSET_ATTRIBUTES"] or "{}")
     environment = file.get("env", {}) | given_env(env)
-    return Settings(_url(named), Principal(who, permissions=granted), environment)
+    return Settings(_url(named), Principal(who, permissions=granted, attributes=attributes), environment)
 
 
 def given_env(env: list[str] | None) -> dict[str, Any]:
     """Return what ``--env`` gave, each ``KEY=VALUE``. Raises ``DefinitionError`` for what is none."""
-    return dict(map(_entry, env or ()))
+    return dict(_entry("--env", one) for one in env or ())
+
+
+def given_attributes(attribute: list[str] | None) -> dict[str, Any]:
+    """Return what ``--attribute`` gave, each ``KEY=VALUE``. Raises ``DefinitionError`` for a name that comes twice."""
+    found: dict[str, Any] = {}
+    for name, value in (_entry("--attribute", one) for one in attribute or ()):
+        if name in found:
+            raise DefinitionError(f"--attribute {name} is given twice: an attribute has one value")
+        found[name] = value
+    return found
 
 
 def existing_db(url: str) -> str:
@@ -67,21 +82,32 @@ def existing_db(url: str) -> str:
     return url
 
 
-def _entry(given: str) -> tuple[str, Any]:
+def _entry(option: str, given: str) -> tuple[str, Any]:
     key, separator, value = given.partition("=")
     if not separator or not key:
-        raise DefinitionError(f"--env must be KEY=VALUE, such as tier=pro; got {given!r}")
+        raise DefinitionError(f"{option} must be KEY=VALUE, such as tier=pro; got {given!r}")
     try:
         return key, from_json(value, allow_inf_nan=False)
     except ValueError:
         return key, value
 
 
+def _object(variable: str, given: str) -> dict[str, Any]:
+    try:
+        found: object = from_json(given, allow_inf_nan=False)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise DefinitionError(f'{variable} must be a JSON object, such as {{"tier": "pro"}}')
+    return cast("dict[str, Any]", found)
+
+
 def _url(named: str) -> str:
     return named if "://" in named else f"sqlite:///{named}"
 
 
-def _read(folder: Path) -> dict[str, Any]:
+def read_settings(folder: Path) -> dict[str, Any]:
+    """Return what the settings file of a folder says. Raises ``DefinitionError`` for one that cannot be."""
     path = folder / FILE
     try:
         text = path.read_text(encoding="utf-8")
@@ -104,4 +130,6 @@ def _read(folder: Path) -> dict[str, Any]:
         raise DefinitionError(f"{FILE}: grant must be a list of permissions; got {grant!r}")
     if not isinstance(data.get("env", {}), dict):
         raise DefinitionError(f"{FILE}: env must be a table, such as [env]; got {data['env']!r}")
+    if not isinstance(data.get("allowance", {}), dict):
+        raise DefinitionError(f"{FILE}: allowance must be a table, such as [allowance]; got {data['allowance']!r}")
     return data

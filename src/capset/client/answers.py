@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final, TypeVar
 
 import httpx2
@@ -11,10 +11,12 @@ from pydantic import ValidationError
 
 from capset.client.failures import error_of
 from capset.errors import CapsetError, DefinitionError, ForeignAnswer, Unreachable
+from capset.wire.calls import CallShape
 from capset.wire.problems import MEDIA_TYPE, Problem
 from capset.wire.shapes import Shape
 
 S = TypeVar("S", bound=Shape)
+JSON: Final = "application/json"
 _NEVER_SENT: Final = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.ProxyError)
 _NOT_READABLE: Final = (httpx2.SSEError, httpx2.DecodingError)
 
@@ -44,6 +46,16 @@ class Answers:
             there = response.headers["location"][:200]
             return self.foreign(f"redirects to {there!r}; that is not followed, so that no key goes there")
         return self.foreign(f"answered {response.status_code}, and not as capset does")
+
+    def call(self, response: httpx2.Response) -> CallShape:
+        """Return the call that a whole answer tells of, one that was refused in its session too; raise any other."""
+        # Older servers answer a refused call with the call's own object alone, which is JSON and no problem.
+        if response.is_success or media_type_of(response) == JSON:
+            return self.parsed(CallShape, response.content)
+        if media_type_of(response) == MEDIA_TYPE:
+            with suppress(ValidationError):  # a problem of the request alone: no call came of it
+                return CallShape.model_validate_json(response.content, extra="ignore")
+        raise self.failure(response)
 
     @contextmanager
     def named(self, *, safe: bool) -> Generator[None]:

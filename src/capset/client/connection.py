@@ -11,12 +11,11 @@ import httpx2
 from pydantic_core import to_json
 
 from capset.client.address import check_key, server_url
-from capset.client.answers import Answers, S, media_type_of
+from capset.client.answers import JSON, Answers, S, media_type_of
 from capset.errors import CapsetError, InvalidArguments
 from capset.wire.calls import CallShape
 
 Query = Mapping[str, str | int | bool | None]
-JSON: Final = "application/json"
 EVENTS: Final = "text/event-stream"
 REPEATABLE: Final = "Idempotency-Key"
 """The header by which a request may be sent again, and is done once."""
@@ -82,9 +81,7 @@ class Connection:
         async with self._sent("POST", path, self._patient, body=body, headers=headers) as response:
             with self.answers.named(safe=REPEATABLE in headers):
                 await response.aread()
-        if response.is_success or media_type_of(response) == JSON:
-            return self.answers.parsed(CallShape, response.content)
-        raise self.answers.failure(response)
+        return self.answers.call(response)
 
     @asynccontextmanager
     async def stream(self, path: str, body: bytes, headers: Mapping[str, str]) -> AsyncGenerator[httpx2.Response]:

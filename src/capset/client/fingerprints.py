@@ -21,5 +21,5 @@ class Fingerprints:
         return await self._connection.get(FingerprintShape, path_of("fingerprints", hash))
 
     async def installed(self) -> InstalledShape:
-        """Return the capabilities that are installed, with their hashes and their tools'."""
+        """Return the capabilities that are installed, with their hashes, their tools', and the code behind them."""
         return await self._connection.get(InstalledShape, path_of("fingerprints"))

@@ -11,6 +11,7 @@ from capset.definitions.blocks import Block, BlockKind, Running
 from capset.definitions.capabilities import Capability
 from capset.definitions.contents import ContextFunction, ContextValue
 from capset.definitions.hooks import Hooks
+from capset.definitions.limits import Allowance
 from capset.definitions.names import AGENT, checked, checked_text, text_keyed
 from capset.definitions.parts import make_part
 from capset.definitions.policies import Policy
@@ -30,12 +31,13 @@ class Agent(Block):
     Frozen, and told apart by identity; ``composition.static_hash`` says whether two are the same in substance.
     """
 
-    __slots__ = ("model", "static_context")
+    __slots__ = ("allowance", "model", "static_context")
 
     kind: ClassVar[BlockKind] = "generator"
 
     model: str | None
     static_context: Mapping[str, Any]
+    allowance: Allowance | None
 
     def __init__(
         self,
@@ -56,13 +58,15 @@ class Agent(Block):
         hooks: Hooks | None = None,
         static_context: Mapping[str, Any] | None = None,
         model: str | None = None,
+        allowance: Allowance | None = None,
     ) -> None:
         """Check and freeze everything. Raises ``DefinitionError``, naming the agent.
 
         What it declares itself is as on a ``Capability``; its ``policies`` gate every tool that it has.
         ``static_context``, values of the host's own by name, is where a session host begins to merge the context of a
         turn (spec 2, F24); it is never hashed, and no model sees it. ``model`` names the model that whoever runs its
-        turns is to use, in that runner's own words, 1–200 letters; it is not hashed either (F7).
+        turns is to use, in that runner's own words, 1–200 letters; it is not hashed either (F7). ``allowance`` is what
+        its sessions and runs may use, and limits on its calls together; it is not hashed, and raises nobody's.
         """
         owner = f"agent {name!r}"
         part = make_part(
@@ -87,6 +91,9 @@ class Agent(Block):
         )
         self.static_context = text_keyed(f"{owner}: static_context", {} if static_context is None else static_context)
         self.model = None if model is None else _model(owner, model)
+        if allowance is not None and not isinstance(allowance, Allowance):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise DefinitionError(f"{owner}: allowance is an Allowance(…); got {allowance!r:.80}")
+        self.allowance = allowance
         self.freeze()
 
     async def run(self, running: Running, input: Any) -> Any:

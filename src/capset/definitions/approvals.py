@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol, cast
 
 from capset.definitions.policies import Decision, Request
@@ -57,6 +57,39 @@ class ApprovalRow:
     decided_at: str | None = None
     note: str | None = None
     """What whoever decided said: of a rejection, why."""
+    code_hash: str | None = None
+    """The hash of the tool's code as it was, where it could be told."""
+
+    @property
+    def equal(self) -> EqualCall:
+        """What the call that it was made for shares with every equal one."""
+        shared = {name: getattr(self, name) for name in EqualCall.__slots__ if name != "code_hash"}
+        return EqualCall(**shared)
+
+    @property
+    def equal_in_code(self) -> EqualCall:
+        """The same where a call of other code is another call."""
+        return replace(self.equal, code_hash=self.code_hash or "")
+
+
+@dataclass(frozen=True, slots=True)
+class EqualCall:
+    """What two calls share that one request is for: whose they are, where, of which tool, with which arguments.
+
+    The names are those of an ``ApprovalRow``. Two capabilities may have tools that are equal in all but their names
+    here, so these count too. ``code_hash`` is ``None`` where the code does not count, and empty where the code has no
+    hash.
+    """
+
+    org: str | None
+    session: str
+    agent: str
+    principal: str
+    on_behalf_of: str | None
+    tool: str
+    tool_hash: str
+    digest: str
+    code_hash: str | None = None
 
 
 class Approver(Protocol):

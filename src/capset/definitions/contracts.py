@@ -8,7 +8,8 @@ from dataclasses import dataclass, is_dataclass
 from types import MappingProxyType, UnionType
 from typing import Annotated, Any, Final, Literal, Union, cast, get_args, get_origin
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, PlainSerializer, SerializeAsAny, WrapSerializer
+from pydantic.fields import FieldInfo
 from typing_extensions import is_typeddict
 
 from capset.definitions.closing import closed
@@ -17,7 +18,7 @@ from capset.definitions.messages import Kind, Message
 from capset.definitions.names import MESSAGE
 from capset.definitions.objects import object_fields
 from capset.definitions.parameters import check_object, followed
-from capset.definitions.schemas import Schema, schema_of, schema_of_fields
+from capset.definitions.schemas import ResultSchema, Schema, close_objects, schema_of, schema_of_fields
 from capset.errors import DefinitionError
 
 Shown = type[BaseModel] | Mapping[str, Any]
@@ -27,6 +28,8 @@ WHOLE: Final = "data"
 Receive = Callable[[Any], tuple[Any, dict[str, Any]]]
 _INBOUND: Final = ("command", "query")
 _OUTBOUND: Final = ("reply", "event")
+_SERIALIZERS: Final = (PlainSerializer, WrapSerializer, cast("type", SerializeAsAny))
+_NOTES: Final = frozenset({"title", "description", "default", "examples", "deprecated"})
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -74,7 +77,7 @@ def contract_of(owner: str, inbound: Shown, outbound: object, buffer: int) -> tu
     contract = Contract(
         cast("Literal['command', 'query']", came.kind),
         came.type,
-        _schema(f"{owner}, its inbound", inbound),
+        _inbound(f"{owner}, its inbound", inbound),
         _union(f"{owner}, its outbound", given),
         data["event"],
         data["reply"],
@@ -92,6 +95,8 @@ def _envelope(owner: str, shown: Shown, kinds: tuple[str, ...]) -> _Envelope:
         fields = {name: info.annotation for name, info in shown.model_fields.items()}
         literals = {name: _literals(fields.get(name)) for name in ("kind", "type")}
         data, description, model = fields.get(WHOLE), shown.__doc__, shown
+        if kinds is _OUTBOUND and data is not None:
+            data = _as_written(shown.model_fields[WHOLE])
     elif isinstance(shown, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
         foreign_schema(owner, shown)  # refuses what is no JSON Schema, in better words than what follows
         told, fields = owner, cast("Mapping[str, Any]", shown.get("properties") or {})
@@ -126,6 +131,15 @@ def _envelope(owner: str, shown: Shown, kinds: tuple[str, ...]) -> _Envelope:
             f"{told} needs a description{' (a docstring)' if model else ''}: it is shown to whoever chooses the tool"
         )
     return _Envelope(cast("Kind", kind), type_, data, model)
+
+
+def _as_written(info: FieldInfo) -> Any:
+    """Return the annotation of what is emitted, with the serializers that its field adds."""
+    annotation: Any = info.annotation
+    for note in info.metadata:
+        if isinstance(note, _SERIALIZERS):
+            annotation = Annotated[annotation, note]
+    return annotation
 
 
 def _literals(annotation: Any) -> tuple[Any, ...]:
@@ -172,7 +186,7 @@ def _resolved(owner: str, schema: dict[str, Any]) -> dict[str, Any]:
     return {"$defs": schema["$defs"], **cast("Mapping[str, Any]", found)}
 
 
-def _schema(owner: str, shown: Shown) -> Schema:
+def _inbound(owner: str, shown: Shown) -> Schema:
     return foreign_schema(owner, shown) if isinstance(shown, Mapping) else schema_of(owner, shown, "validation")
 
 
@@ -180,7 +194,7 @@ def _union(owner: str, members: list[Shown]) -> Schema:
     models = [one for one in members if not isinstance(one, Mapping)]
     if len(models) == len(members):
         return schema_of(owner, cast("Any", Union)[tuple(models)], "serialization")
-    schemas = [one if isinstance(one, Mapping) else _schema(owner, one).json_schema for one in members]
+    schemas = [one if isinstance(one, Mapping) else _closed_model(owner, one) for one in members]
     if len(schemas) == 1:
         return foreign_schema(owner, schemas[0])
     # Each keeps its own definitions: references in it are written from the root, so they go there.
@@ -193,12 +207,44 @@ def _union(owner: str, members: list[Shown]) -> Schema:
     return foreign_schema(owner, {"anyOf": options, **({"$defs": defs} if defs else {})})
 
 
-def _data_schema(owner: str, envelope: _Envelope, mode: Literal["validation", "serialization"]) -> Schema:
-    if envelope.data is None:
-        return schema_of(owner, None, mode)
-    if envelope.model is None:
+def _closed_model(owner: str, model: type[BaseModel]) -> dict[str, Any]:
+    json_schema = schema_of(owner, model, "serialization").json_schema
+    close_objects(json_schema)
+    return json_schema
+
+
+def _emitted(owner: str, envelope: _Envelope) -> Schema:
+    """Return the schema of the data of an emission, which also fits what the message's own schema says of it."""
+    if envelope.model is None and envelope.data is not None:
         return foreign_schema(owner, envelope.data)
-    return schema_of(owner, envelope.data, mode)
+    schema = cast("ResultSchema", schema_of(owner, envelope.data, "serialization"))
+    if envelope.model is None:
+        return schema
+    published = _resolved(owner, schema_of(owner, envelope.model, "serialization").json_schema)
+    data = _published_data(owner, envelope, envelope.model, published.get("properties", {}))
+    if data is None or _bare(data) == _bare(schema.json_schema):
+        return schema
+    return schema.held_to({**data, "$defs": published.get("$defs", {})})
+
+
+def _published_data(
+    owner: str, envelope: _Envelope, model: type[BaseModel], properties: Mapping[str, Any]
+) -> dict[str, Any] | None:
+    """Return what a message's own schema says of its data. Raises ``DefinitionError`` for one that is not sent so."""
+    routed = {name: properties.get(name, {}).get("const") for name in ("kind", "type")}
+    wanted = {"kind", "type"} if envelope.data is None else {"kind", "type", WHOLE}
+    is_changed = bool(model.__pydantic_decorators__.field_serializers) or wanted != set(properties)
+    if is_changed or routed != {"kind": envelope.kind, "type": envelope.type}:
+        raise DefinitionError(
+            f"{owner}: {model.__name__} changes how the message is written; it leaves with its kind, type and data",
+            hint="give a message no alias, exclude, computed field or serializer: they belong to the type of its data",
+        )
+    return properties.get(WHOLE)
+
+
+def _bare(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a schema without what describes its values and does not bind them."""
+    return {key: value for key, value in schema.items() if key not in _NOTES}
 
 
 def _by_type(owner: str, kind: str, emitted: list[_Envelope]) -> Mapping[str, Schema]:
@@ -209,13 +255,13 @@ def _by_type(owner: str, kind: str, emitted: list[_Envelope]) -> Mapping[str, Sc
                 raise DefinitionError(
                     f"{owner}, its outbound: two messages of the kind {kind} have the type {one.type!r}"
                 )
-            found[one.type] = _data_schema(f"{owner}, its {kind} {one.type!r}", one, "serialization")
+            found[one.type] = _emitted(f"{owner}, its {kind} {one.type!r}", one)
     return MappingProxyType(found)
 
 
 def _reply(owner: str, replies: list[_Envelope]) -> Schema:
     """Return the schema of what a call returns: the data of whichever reply comes."""
-    schemas = [_data_schema(f"{owner}, its reply", one, "serialization") for one in replies]
+    schemas = [_emitted(f"{owner}, its reply", one) for one in replies]
     if not schemas:
         return schema_of(owner, None, "serialization")
     if len(schemas) == 1:

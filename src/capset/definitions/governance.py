@@ -8,7 +8,7 @@ from typing import Final
 
 from capset.definitions.approvals import Approver
 from capset.definitions.files import FILE_BYTES, SESSION_BYTES, SESSION_FILES, FileQuota
-from capset.definitions.limits import Limit
+from capset.definitions.limits import Allowance, Limit
 from capset.definitions.names import checked_flag, checked_permissions, checked_text, listed
 from capset.definitions.roles import Roles
 from capset.errors import DefinitionError
@@ -17,7 +17,9 @@ APPROVAL_SECONDS: Final = 3_600.0
 """How long a request for an approval stays open, unless it is said: an hour."""
 RESULT_BYTES: Final = 65_536
 """How much of a result a model is given, unless it is said (spec 4, G26)."""
-REFUSALS: Final = Limit(600, "1m")
+PENDING_APPROVALS: Final = 100
+"""How many requests for approvals of one principal may be open, unless it is said."""
+REFUSALS: Final = Limit(600, "1m", scope="process")
 """How many calls of one principal may be refused, unless it is said."""
 
 
@@ -34,8 +36,13 @@ class Governance:
         result_bytes: how many bytes of a result a model is given; the rest is kept in the session's files (G26).
         approval_seconds: how long a request for an approval stays open; then it counts as rejected (G17).
         own_approvals: whether somebody may approve what they asked for themselves (G17).
+        code_voids_approvals: whether an approval is void once the tool's code is other code (G17); it is, unless it is
+            said.
         approver: somebody who is asked at once; others can answer all the same.
-        refusals: how many calls of a principal may be refused before no more are looked at (G15); ``None`` for any.
+        refusals: how many calls of a principal may be refused before no more are looked at (G15), in each process;
+            ``None`` for any.
+        pending_approvals: how many requests for approvals of one principal may be open at once (G18).
+        allowance: what every session and every run may use, and limits on all calls (G13–G15).
         file_bytes: how long a file of a session is at most, 100 MB or less (spec 5, P25).
         session_bytes: how long the files of a session are together at most.
         session_files: how many files a session has at most, and how many directories beside them.
@@ -51,8 +58,11 @@ class Governance:
     result_bytes: int
     approval_seconds: float
     own_approvals: bool
+    code_voids_approvals: bool
     approver: Approver | None
     refusals: Limit | None
+    pending_approvals: int
+    allowance: Allowance | None
     file_bytes: int
     session_bytes: int
     session_files: int
@@ -68,8 +78,11 @@ class Governance:
         result_bytes: int = RESULT_BYTES,
         approval_seconds: float = APPROVAL_SECONDS,
         own_approvals: bool = False,
+        code_voids_approvals: bool = True,
         approver: Approver | None = None,
         refusals: Limit | None = REFUSALS,
+        pending_approvals: int = PENDING_APPROVALS,
+        allowance: Allowance | None = None,
         file_bytes: int = FILE_BYTES,
         session_bytes: int = SESSION_BYTES,
         session_files: int = SESSION_FILES,
@@ -79,7 +92,10 @@ class Governance:
             raise DefinitionError(f"result_bytes is a whole number, 1,024 or more; got {result_bytes!r}")
         if type(approval_seconds) not in (int, float) or not 0 < approval_seconds <= 366 * 86_400:
             raise DefinitionError(f"approval_seconds is a number of seconds, up to a year; got {approval_seconds!r}")
-        for name, value, kind in (("roles", roles, Roles), ("refusals", refusals, Limit)):
+        if type(pending_approvals) is not int or pending_approvals < 1:
+            raise DefinitionError(f"pending_approvals is a whole number, 1 or more; got {pending_approvals!r}")
+        checked = (("roles", roles, Roles), ("refusals", refusals, Limit), ("allowance", allowance, Allowance))
+        for name, value, kind in checked:
             if value is not None and not isinstance(value, kind):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise DefinitionError(f"{name} must be {kind.__name__}(…); got {value!r:.80}")
         if refusals is not None and refusals.per != "principal":
@@ -96,8 +112,12 @@ class Governance:
         store(self, "result_bytes", result_bytes)
         store(self, "approval_seconds", float(approval_seconds))
         store(self, "own_approvals", checked_flag("own_approvals", own_approvals))
+        store(self, "code_voids_approvals", checked_flag("code_voids_approvals", code_voids_approvals))
         store(self, "approver", approver)
-        store(self, "refusals", refusals)
+        # Those are counted where they happen, whatever the limit says: a flood shall cost no writes.
+        store(self, "refusals", refusals and Limit(refusals.requests, f"{refusals.window}s", scope="process"))
+        store(self, "pending_approvals", pending_approvals)
+        store(self, "allowance", allowance)
         for name in FileQuota.__slots__:
             store(self, name, getattr(quota, name))
 

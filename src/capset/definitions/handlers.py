@@ -16,7 +16,7 @@ from collections.abc import (
 from dataclasses import dataclass
 from inspect import Parameter
 from types import UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Final, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from pydantic import Field
 from pydantic.fields import FieldInfo
@@ -26,6 +26,9 @@ from capset.definitions.messages import Progress, Reply
 from capset.errors import DefinitionError
 
 Shape = Literal["sync", "async", "stream", "processor"]
+F = TypeVar("F", bound=Callable[..., Any])
+ADAPTED: Final = "__capset_adapts__"
+"""The attribute of a function that capset made around another: that other one."""
 _STREAMS = (AsyncIterator, AsyncGenerator, AsyncIterable)
 _LAZY = (*_STREAMS, Generator, Iterable, Iterator)
 
@@ -74,6 +77,20 @@ def read_docstring(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
     description = gap.join(part for part in (parsed.short_description, parsed.long_description) if part)
     described = {one.arg_name: " ".join((one.description or "").split()) for one in parsed.params}
     return description, {parameter: words for parameter, words in described.items() if words}
+
+
+def adapting(function: Callable[..., Any], made: F) -> F:
+    """Mark a function that was made around somebody's own, whose code is what counts; return it.
+
+    ``__wrapped__`` would say too much: the two differ in what they take.
+    """
+    vars(made)[ADAPTED] = function
+    return made
+
+
+def is_adapted(function: Callable[..., Any]) -> bool:
+    """Whether ``adapting`` has marked a function."""
+    return ADAPTED in getattr(function, "__dict__", ())
 
 
 def without_arguments() -> None:

@@ -25,6 +25,8 @@ ROUTE: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_ .:-]{0,63}")
 """Of a router, or of a parallel step."""
 AGENT: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9 _.-]{0,99}")
 POLICY: Final = re.compile(r"[A-Za-z0-9_.:-]{1,100}")
+ATTRIBUTE: Final = re.compile(r"[A-Za-z][A-Za-z0-9_.:-]{0,63}")
+"""Of a principal (spec 2, F34)."""
 PERMISSION: Final = re.compile(r"[a-z][a-z0-9_-]*:[a-z][a-z0-9_-]*")
 """``resource:verb``, matched as an exact string (spec 4, G8)."""
 

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from capset.definitions.approvals import ApprovalRule
 from capset.definitions.contexts import Context
 from capset.definitions.contracts import Shown, contract_of
-from capset.definitions.handlers import without_arguments
+from capset.definitions.handlers import adapting, without_arguments
 from capset.definitions.hooks import Hooks
 from capset.definitions.messages import Message
 from capset.definitions.names import TOOL, checked
@@ -55,7 +55,7 @@ def handles(handle: Handle) -> Factory:
         async for message in messages:
             await handle(message, emit, ctx)
 
-    return lambda: process
+    return adapting(handle, lambda: process)
 
 
 def yields(generate: Generate) -> Factory:
@@ -78,7 +78,7 @@ def yields(generate: Generate) -> Factory:
                 if (close := getattr(emissions, "aclose", None)) is not None:
                     await close()
 
-    return lambda: process
+    return adapting(generate, lambda: process)
 
 
 def _check_shape(owner: str, function: object, parameters: str, is_shaped: Callable[[Any], bool]) -> None:

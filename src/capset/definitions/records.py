@@ -35,8 +35,10 @@ class Record:
     ``policies`` a JSON list of the ids that determined ``decision``. ``time`` is ISO 8601 UTC with microseconds,
     ``duration_us`` in microseconds. ``on_behalf_of`` is whom the principal acted for, ``approval`` the id of the
     request that was approved or rejected, ``attempts`` how often the handler was started, ``repeats`` how many refused
-    calls one record stands for, where there were too many for a record each (G15). Each ``hash`` covers all other
-    columns that are not null (``fingerprint.chain``).
+    calls one record stands for, where there were too many for a record each (G15). ``attributes_digest`` is the
+    HMAC-SHA256 of the principal's attributes (where it acts for others, of a list of its own and theirs), ``code_hash``
+    the hash of the tool's code, if it has one. Each ``hash`` covers all other columns that are not null
+    (``fingerprint.chain``).
     """
 
     seq: int
@@ -73,6 +75,8 @@ class Record:
     approval: str | None = None
     attempts: int | None = None
     repeats: int | None = None
+    attributes_digest: str | None = None
+    code_hash: str | None = None
 
 
 COLUMNS = tuple(Record.__slots__)

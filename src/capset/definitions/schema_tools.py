@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from capset.definitions.approvals import ApprovalRule
 from capset.definitions.contexts import Context
 from capset.definitions.foreign import foreign_schema
-from capset.definitions.handlers import Shape, without_arguments
+from capset.definitions.handlers import Shape, adapting, without_arguments
 from capset.definitions.hooks import Hooks
 from capset.definitions.names import TOOL, checked, checked_optional
 from capset.definitions.parameters import parameters_schema
@@ -65,7 +65,8 @@ def plain_handler(owner: str, handler: Callable[..., Any]) -> Plain:
     def alone(**params: Any) -> Any:
         return handler(params)
 
-    return Plain("async" if is_async else "sync", takes_context, with_context if takes_context else alone)
+    run = adapting(handler, with_context if takes_context else alone)
+    return Plain("async" if is_async else "sync", takes_context, run)
 
 
 def _takes(owner: str, handler: Callable[..., Any]) -> bool:

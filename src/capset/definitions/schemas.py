@@ -5,21 +5,26 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Set
-from copy import deepcopy
+from collections.abc import Callable, Iterator, Mapping
+from copy import copy, deepcopy
 from dataclasses import fields, is_dataclass
-from functools import cache, partial
-from typing import Any, Final, Literal, NotRequired, Required, cast, get_origin
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Literal, NotRequired, Required, Self, cast, get_origin
 
 from pydantic import BaseModel, ConfigDict, JsonValue, TypeAdapter, ValidationError
 from pydantic.errors import PydanticUserError
-from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, JsonSchemaValue
-from pydantic_core import SchemaError, from_json, to_json
-from pydantic_core.core_schema import WithDefaultSchema
+from pydantic.json_schema import JsonSchemaMode, JsonSchemaValue
+from pydantic_core import PydanticOmit, SchemaError, from_json
 from typing_extensions import TypedDict
 
+from capset.definitions.foreign_words import fields_of
 from capset.definitions.long_texts import has_long_text, without_copies
+from capset.definitions.misfits import SchemaMisfit
+from capset.definitions.schema_generators import ResultJsonSchema, UntitledJsonSchema
 from capset.errors import DefinitionError
+
+if TYPE_CHECKING:
+    from jsonschema_rs import Validator
 
 _SCALAR_TYPES: Final = frozenset({"string", "integer", "number", "boolean", "null"})
 _NO_SCHEMAS: Final = frozenset({"default", "const", "enum", "examples", "discriminator"})
@@ -43,35 +48,8 @@ def digested() -> dict[str, JsonValue]:
     return dict([_DIGEST])
 
 
-class _Untitled(GenerateJsonSchema):
-    """JSON Schema without the titles that pydantic makes up from names: they say nothing new (spec 2, F3)."""
-
-    def field_title_should_be_set(self, schema: Any) -> bool:  # pydantic's own union of core schemas is private
-        return False
-
-    def default_schema(self, schema: WithDefaultSchema) -> JsonSchemaValue:
-        """Write a default down; one that is a set sorted, since its own order differs from process to process."""
-        default = schema.get("default")
-        items: Any = cast("Set[Any]", default) if isinstance(default, Set) else [_data().dump_python(default)]
-        if any(map(_holds_set, items)):
-            raise ValueError("a default must hold no set deeper down: its order differs from process to process")
-        if isinstance(default, Set):
-            schema = {**schema, "default": sorted(items, key=to_json)}
-        return super().default_schema(schema)
-
-    def emit_warning(self, kind: str, detail: str) -> None:
-        """Refuse what would be left out of the schema, such as a default that is not JSON data."""
-        if kind not in self.ignored_warning_kinds:
-            raise ValueError(detail)
-
-
 _VALUES: Final = frozenset({"enum", "const"})
-
-
-@cache
-def _data() -> TypeAdapter[Any]:
-    """Return the adapter of anything, which is not worth its time at import."""
-    return TypeAdapter(Any)
+_PATTERNS: Final = frozenset({"pattern", "patternProperties"})
 
 
 class _Rules(TypedDict, total=False):
@@ -92,6 +70,7 @@ class Schema:
     """
 
     __slots__ = (
+        "_by_alias",
         "_has_numbers",
         "_to_json",
         "_to_python",
@@ -115,6 +94,7 @@ class Schema:
     ) -> None:
         rules: _Rules = {"strict": True, "extra": "forbid"} if closed else {"strict": True}
         self.annotation = annotation
+        self._by_alias: bool | None = None
         self._to_json = adapter.serializer.to_json
         self._to_python = adapter.serializer.to_python
         self.check = partial(adapter.validator.validate_python, **rules)
@@ -139,8 +119,8 @@ class Schema:
         if self._has_numbers and not is_finite(value):
             raise ValueError("JSON has no NaN and no infinities")
         if has_long_text(value):
-            return without_copies(self._to_python(value, mode="json", warnings="error"))
-        return from_json(self._to_json(value, warnings="error"))
+            return without_copies(self._to_python(value, mode="json", by_alias=self._by_alias, warnings="error"))
+        return from_json(self._to_json(value, by_alias=self._by_alias, warnings="error"), allow_inf_nan=False)
 
     def text(self, value: Any) -> str:
         """Return ``value`` as JSON text to be read by ``check_json``: with aliases, and without computed fields.
@@ -162,15 +142,64 @@ class Schema:
         return list(self.json_schema.get("properties", {}))
 
 
+class ResultSchema(Schema):
+    """The schema of results of one type: what leaves fits ``json_schema``, or does not leave (spec 4, G38).
+
+    Values are written by their serialisation aliases, whatever the config of their models says.
+    """
+
+    __slots__ = ("_is_proven", "_published", "_validator")
+
+    def __init__(
+        self, adapter: TypeAdapter[Any], json_schema: JsonSchemaValue, *, is_proven: bool, annotation: Any
+    ) -> None:
+        super().__init__(adapter, json_schema, closed=False, annotation=annotation)
+        self._by_alias = True
+        self._is_proven = is_proven
+        self._published = json_schema
+        self._validator: Validator | None = None
+        self.is_exact = self.is_exact and is_proven
+
+    def jsonable(self, value: Any) -> Any:
+        """Return ``value`` as plain JSON data that fits.
+
+        Raises ``ValueError`` if there is no such form: ``SchemaMisfit`` for data that does not fit what is published.
+        """
+        data = super().jsonable(value)
+        if not self._is_proven:
+            validator = self._validator or self.compile()
+            if not validator.is_valid(data):
+                raise SchemaMisfit(fields_of(validator.iter_errors(data), self.names))
+        return data
+
+    def held_to(self, published: JsonSchemaValue) -> Self:
+        """Return a schema whose JSON data has to fit ``published`` instead."""
+        other = copy(self)
+        other._published, other._validator = published, None
+        other._is_proven = other.is_exact = False
+        return other
+
+    def compile(self) -> Validator:
+        """Return the validator of what is published. Raises ``ValueError`` if that is no JSON Schema."""
+        import jsonschema_rs as rs
+
+        try:
+            self._validator = rs.validator_for(self._published, offline=True)
+        except (rs.ReferencingError, rs.ValidationError) as error:
+            raise ValueError(str(error).splitlines()[0]) from None
+        return self._validator
+
+
 def schema_of(what: str, annotation: Any, mode: JsonSchemaMode) -> Schema:
     """Compile the schema of one type annotation: in mode ``validation`` of what goes in, else of what comes out.
 
     What goes in is closed: unknown fields are refused at every depth unless a model says otherwise (spec 4, G12).
     Raises ``DefinitionError``, beginning with ``what``, if the type has no schema.
     """
+    generator = ResultJsonSchema() if mode == "serialization" else UntitledJsonSchema()
     try:
         adapter: TypeAdapter[Any] = TypeAdapter(annotation)
-        json_schema = adapter.json_schema(mode=mode, schema_generator=_Untitled)
+        json_schema = generator.generate(adapter.core_schema, mode)
         # What is no JSON (a default of NaN, a lone surrogate) has no hash either: say so here, by its name.
         json.dumps(json_schema, ensure_ascii=False, allow_nan=False).encode()
     except PydanticUserError as error:
@@ -179,18 +208,38 @@ def schema_of(what: str, annotation: Any, mode: JsonSchemaMode) -> Schema:
         raise DefinitionError(f"{what}: {str(error).splitlines()[-1]}") from error
     except (TypeError, ValueError, NameError, AttributeError) as error:
         raise DefinitionError(f"{what}: {error}") from error
+    except PydanticOmit:
+        raise DefinitionError(f"{what}: its type has no schema (SkipJsonSchema)") from None
     tidy = _tidy(json_schema, getattr(annotation, "__name__", None))
-    if mode == "serialization":
-        return Schema(adapter, tidy, closed=False, annotation=annotation)
-    objects = [found for found in _objects(tidy) if "properties" in found]
-    silent = [found for found in objects if "additionalProperties" not in found]
+    if isinstance(generator, ResultJsonSchema):
+        schema = ResultSchema(adapter, tidy, is_proven=generator.is_proven, annotation=annotation)
+        if generator.is_authored or not all(map(_PATTERNS.isdisjoint, _objects(tidy))):
+            try:
+                schema.compile()
+            except ValueError as error:
+                raise DefinitionError(
+                    f"{what}: it would be published as what is no JSON Schema: {error}",
+                    hint="patterns are those of ECMAScript, such as ^ and $ for \\A and \\Z",
+                ) from None
+        return schema
+    is_open = any(found.get("additionalProperties", False) is not False for found in _listed(tidy))
+    is_closed = close_objects(tidy)
     # Closing is one switch for the whole schema, so it cannot spare one model that is open by its own word.
-    is_open = any(found.get("additionalProperties", False) is not False for found in objects)
-    if silent and is_open:
+    if is_closed and is_open:
         raise DefinitionError(f"{what}: beside a model with extra='allow', every other model must state its own extra")
+    return Schema(adapter, tidy, closed=is_closed, annotation=annotation)
+
+
+def close_objects(schema: JsonSchemaValue) -> bool:
+    """Close every object that lists its properties and says nothing of others, and return whether there was one."""
+    silent = [found for found in _listed(schema) if "additionalProperties" not in found]
     for found in silent:
         found["additionalProperties"] = False
-    return Schema(adapter, tidy, closed=bool(silent), annotation=annotation)
+    return bool(silent)
+
+
+def _listed(schema: JsonSchemaValue) -> list[dict[str, Any]]:
+    return [found for found in _objects(schema) if "properties" in found]
 
 
 def schema_of_fields(name: str, fields: Mapping[str, Any]) -> Schema:
@@ -233,18 +282,6 @@ def _check_defaults(name: str, schema: Schema) -> None:
                 raise DefinitionError(
                     f"tool {name!r}, parameter {field!r}: its default does not fit: {problem['msg']}"
                 ) from None
-
-
-def _holds_set(value: Any) -> bool:
-    match value:
-        case Set():
-            return True
-        case Mapping():
-            return any(map(_holds_set, cast("Mapping[Any, Any]", value).values()))
-        case list() | tuple():
-            return any(map(_holds_set, cast("list[Any]", value)))
-        case _:
-            return False
 
 
 def is_finite(value: Any) -> bool:  # of any type that a schema can have

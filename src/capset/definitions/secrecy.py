@@ -6,6 +6,8 @@ import re
 from functools import lru_cache
 from typing import Final
 
+MASK: Final = "[redacted]"
+"""Stands where a secret was."""
 SECRET_NAMES: Final = frozenset(
     {"authorization", "bearer", "cookie", "credential", "passphrase", "passwd", "password", "pwd", "secret"}
 )

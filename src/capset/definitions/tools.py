@@ -118,7 +118,11 @@ class Tool(Generic[P, R]):
         if self.contract is not None:
             return self.contract.outbound.json_schema
         reply = message_schema("reply", self.name, f"What {self.name} gives.", self.output.json_schema)
-        return {"anyOf": [reply, progress_schema()]} if self.shape == "stream" else reply
+        if self.shape != "stream":
+            return reply
+        # References are written from the root, so what they point at goes there.
+        defs = {"$defs": reply.pop("$defs")} if "$defs" in reply else {}
+        return {"anyOf": [reply, progress_schema()], **defs}
 
     @classmethod
     def from_processor(

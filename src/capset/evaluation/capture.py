@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from typing_extensions import Unpack
@@ -11,10 +11,12 @@ from typing_extensions import Unpack
 from capset.composition.compose import Composition, compose
 from capset.composition.installing import Installed
 from capset.composition.statics import static_parts
+from capset.definitions.attributes import Attributes
 from capset.definitions.blocks import Block
 from capset.definitions.contexts import Context
 from capset.definitions.principals import Principal
 from capset.errors import InvalidArguments
+from capset.evaluation.code import code_of, read_code
 from capset.evaluation.envelope import (
     PolicyPart,
     PolicyResult,
@@ -32,6 +34,9 @@ from capset.evaluation.safe import json_safe, thawed
 from capset.evaluation.snapshot import Snapshot
 from capset.fingerprint.links import CapabilityLink
 from capset.fingerprint.payloads import tool_payload
+
+Redact = Callable[[Any], Any]
+"""Returns JSON data with all masked that the host's own patterns match, such as ``kernel.redactor``."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -66,6 +71,7 @@ async def capture(
     session_context: Mapping[str, Any] | None = None,
     policy_mode: PolicyMode = "authoritative",
     include_static: bool = True,
+    redact: Redact | None = None,
     **labels: Unpack[Labels],
 ) -> Captured:
     """Evaluate an agent once, and return what is to be kept of that together with its live tools.
@@ -76,8 +82,13 @@ async def capture(
     """
     composition = agent if isinstance(agent, Composition) else compose(agent)
     snapshot = await evaluate(composition, principal=principal, env=env, context=context, **labels)
+    await read_code(snapshot)
     kept = envelope_of(
-        snapshot, session_context=session_context, policy_mode=policy_mode, include_static=include_static
+        snapshot,
+        session_context=session_context,
+        policy_mode=policy_mode,
+        include_static=include_static,
+        redact=redact,
     )
     return Captured(kept, snapshot)
 
@@ -88,10 +99,13 @@ async def capture_runtime(
     principal: Principal,
     env: Mapping[str, Any] | None = None,
     context: Context | None = None,
+    redact: Redact | None = None,
     **labels: Unpack[Labels],
 ) -> Captured:
     """Evaluate an agent once and return the runtime slice alone: for turns whose definition is known already."""
-    return await capture(agent, principal=principal, env=env, context=context, include_static=False, **labels)
+    return await capture(
+        agent, principal=principal, env=env, context=context, include_static=False, redact=redact, **labels
+    )
 
 
 async def compute_link(
@@ -104,12 +118,18 @@ async def compute_link(
 ) -> CapabilityLink:
     """Evaluate an agent once, and return the link alone (F26)."""
     composition = agent if isinstance(agent, Composition) else compose(agent)
-    return link_of(await evaluate(composition, principal=principal, env=env, context=context, **labels))
+    snapshot = await evaluate(composition, principal=principal, env=env, context=context, **labels)
+    await read_code(snapshot)
+    return link_of(snapshot)
 
 
 def link_of(snapshot: Snapshot) -> CapabilityLink:
-    """Return the link of a snapshot; its ``agent_id`` is the agent's name where the host gave none."""
+    """Return the link of a snapshot; its ``agent_id`` is the agent's name where the host gave none.
+
+    Code that no session and no capture has read yet is read here (``read_code`` does so without blocking).
+    """
     name = snapshot.composition.block.name if snapshot.agent_name is None else snapshot.agent_name
+    tools = snapshot.tools
     return CapabilityLink(
         agent_id=name if snapshot.agent_id is None else snapshot.agent_id,
         agent_name=name,
@@ -117,7 +137,7 @@ def link_of(snapshot: Snapshot) -> CapabilityLink:
         runtime_hash=snapshot.runtime_hash,
         prompt_hash=snapshot.prompt_hash,
         invocation_hash=snapshot.invocation_hash,
-        tool_refs=snapshot.tool_refs,
+        tool_refs=tuple([replace(ref, code=code_of(tools[ref.name].tool).hash) for ref in snapshot.tool_refs]),
     )
 
 
@@ -127,11 +147,14 @@ def envelope_of(
     session_context: Mapping[str, Any] | None = None,
     policy_mode: PolicyMode | None = None,
     include_static: bool = True,
+    redact: Redact | None = None,
 ) -> SnapshotEnvelope:
     """Return a snapshot as it is kept; that of a session is ``session.snapshot``.
 
     ``policy_mode`` is what calls of a hydrated snapshot go by, by default the snapshot's own; ``include_static`` adds
-    the definition. Raises ``InvalidArguments`` for a session context that is no JSON data.
+    the definition. ``redact`` masks what matches the host's own patterns; attributes of the principal that it would
+    mask are left out, since a masked value would be another one to policies. Raises ``InvalidArguments`` for a session
+    context that is no JSON data.
     """
     env, dropped = json_safe(snapshot.env)
     return SnapshotEnvelope(
@@ -152,7 +175,7 @@ def envelope_of(
                 namespace=snapshot.namespace,
                 agent_id=snapshot.agent_id,
                 agent_name=snapshot.agent_name,
-                principal=_principal(snapshot.principal),
+                principal=_principal(snapshot.principal, redact),
                 env=env,
                 dropped=dropped,
             ),
@@ -181,8 +204,28 @@ def _static(composition: Composition) -> StaticPart:
     )
 
 
-def _principal(who: Principal) -> WirePrincipal:
-    return WirePrincipal(id=who.id, kind=who.kind, org=who.org, permissions=tuple(sorted(who.permissions)))
+def _principal(who: Principal, redact: Redact | None) -> WirePrincipal:
+    dropped: list[str] = []
+
+    def kept(given: Attributes, path: str) -> dict[str, Any]:
+        shown = given.masked() if redact is None else redact(given.masked())
+        found = {name: value for name, value in given.items() if name in shown and shown[name] == value}
+        paths = [f"{path}.{name}" for name in given if name not in found]
+        dropped.extend(paths if redact is None else redact(paths))
+        return found
+
+    return WirePrincipal(
+        id=who.id,
+        kind=who.kind,
+        org=who.org,
+        permissions=tuple(sorted(who.permissions)),
+        on_behalf_of=who.on_behalf_of,
+        attributes=kept(who.attributes, "attributes"),
+        on_behalf_of_attributes=tuple(
+            kept(one, f"on_behalf_of_attributes[{index}]") for index, one in enumerate(who.on_behalf_of_attributes)
+        ),
+        dropped=tuple(dropped),
+    )
 
 
 def _tool(name: str, shown: str, installed: Installed) -> WireTool:

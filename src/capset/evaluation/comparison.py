@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from json import dumps
 
-from capset.evaluation.differences import Diff, PartChange, PolicyChange, ToolChange, changes_of
+from capset.evaluation.differences import CodeChange, Diff, PartChange, PolicyChange, ToolChange, changes_of
 from capset.evaluation.envelope import PolicyPart, SnapshotEnvelope, WirePrincipal
 from capset.evaluation.policies import PolicyMode
 from capset.evaluation.sides import Side, refs_in, side_of
@@ -34,6 +35,10 @@ def diff_sides(before: Side, after: Side) -> Diff:
         _definition(before, after, {(one.before, one.after) for one in tools}),
         None if ours is None or theirs is None else tuple(_policies(ours.policy, theirs.policy)),
         None if ours is None or theirs is None else _modes(ours.policy, theirs.policy),
+        tuple(
+            CodeChange(one, changes_of(one.before, one.after, *_known(before, after, one.before, one.after)))
+            for one in links.code
+        ),
         tuple(_notes(before, after)),
     )
 
@@ -130,7 +135,7 @@ def _notes(before: Side, after: Side) -> Iterator[str]:
     one, other = before.envelope.runtime.toolkit_context, after.envelope.runtime.toolkit_context
     if one.namespace != other.namespace:
         yield f"namespace differs: {one.namespace!r}, {other.namespace!r}"
-    if one.principal is not None and other.principal is not None and one.principal != other.principal:
+    if one.principal is not None and other.principal is not None:
         yield from _principals(one.principal, other.principal)
     if keys := _differing(one.env, other.env):
         yield f"env differs in: {', '.join(keys)}"
@@ -139,14 +144,22 @@ def _notes(before: Side, after: Side) -> Iterator[str]:
 
 
 def _principals(before: WirePrincipal, after: WirePrincipal) -> Iterator[str]:
-    ours, theirs = (one.model_dump(exclude={"permissions"}) for one in (before, after))
-    if keys := _differing(ours, theirs):
+    if keys := _differing(_members(before), _members(after)):
         yield f"principal differs in: {', '.join(keys)}"
     held, holds = set(before.permissions), set(after.permissions)
     if gained := sorted(holds - held):
         yield f"permissions gained: {', '.join(gained)}"
     if lost := sorted(held - holds):
         yield f"permissions lost: {', '.join(lost)}"
+
+
+def _members(who: WirePrincipal) -> dict[str, object]:
+    """Return all but the permissions, attributes as JSON texts: ``True`` equals ``1``, and is another value."""
+    told: dict[str, object] = {**who.model_dump(include={"id", "kind", "org", "on_behalf_of"})}
+    told.update((f"attributes.{name}", dumps(value)) for name, value in who.attributes.items())
+    for index, one in enumerate(who.on_behalf_of_attributes):
+        told.update((f"on_behalf_of_attributes[{index}].{name}", dumps(value)) for name, value in one.items())
+    return {**told, **dict.fromkeys(who.dropped)}
 
 
 def _differing(before: Mapping[str, object], after: Mapping[str, object]) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Literal
 from capset.evaluation.envelope import PolicyResult
 from capset.evaluation.policies import PolicyMode
 from capset.fingerprint.changes import Change
-from capset.fingerprint.diff import LinksDiff
+from capset.fingerprint.diff import ChangedCode, LinksDiff
 from capset.fingerprint.links import CapabilityLink
 from capset.fingerprint.payload_changes import diff_payloads
 from capset.fingerprint.payloads import Payload
@@ -67,10 +67,19 @@ class PartChange:
 
 
 @dataclass(frozen=True, slots=True)
+class CodeChange:
+    """Tools that have other code; ``changes`` are ``None`` where only the hashes of the code are known."""
+
+    code: ChangedCode
+    changes: tuple[Change, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
 class Diff:
     """What differs between two evaluations. What is ``None`` is not known, since one side has only hashes.
 
-    ``definition`` are the payloads that changed, the outermost first. ``notes`` say what differs and is never hashed.
+    ``definition`` are the payloads that changed, the outermost first; ``code`` what differs beneath them, as far as
+    both sides have hashes of code. ``notes`` say what differs and is never hashed.
     """
 
     before: CapabilityLink
@@ -81,6 +90,7 @@ class Diff:
     definition: tuple[PartChange, ...] | None
     policies: tuple[PolicyChange, ...] | None
     modes: tuple[PolicyMode, PolicyMode] | None
+    code: tuple[CodeChange, ...]
     notes: tuple[str, ...]
 
     @property

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final, Literal
+from collections.abc import Mapping, Sized
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
+from capset.definitions.attributes import Attributes
 from capset.definitions.principals import PrincipalKind
 from capset.errors import DefinitionError
 from capset.evaluation.policies import PolicyMode
@@ -57,13 +58,29 @@ class StaticPart(_Kept):
     parts: tuple[WirePayload, ...] = ()
 
 
+def _is_empty(value: Sized | None) -> bool:
+    """Whether a member is left out, as in the envelopes of before there were attributes."""
+    return not value
+
+
+_Attributes = Annotated[Mapping[str, Any], AfterValidator(lambda given: dict(Attributes(given)))]
+
+
 class WirePrincipal(_Kept):
-    """Who acted, and what they were allowed to."""
+    """Who acted, what they were allowed to, and the attributes of each of them.
+
+    ``dropped`` are the paths of attributes that are not kept, such as ``attributes.api_key``: those of secret-looking
+    names, and what the host's patterns match.
+    """
 
     id: str
     kind: PrincipalKind
     org: str | None = None
     permissions: tuple[str, ...] = ()
+    on_behalf_of: str | None = Field(default=None, exclude_if=_is_empty)
+    attributes: _Attributes = Field(default_factory=dict[str, Any], exclude_if=_is_empty)
+    on_behalf_of_attributes: tuple[_Attributes, ...] = Field(default=(), exclude_if=_is_empty)
+    dropped: tuple[str, ...] = Field(default=(), exclude_if=_is_empty)
 
 
 class WireContext(_Kept):

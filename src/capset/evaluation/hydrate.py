@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import zip_longest
 from types import MappingProxyType
 from typing import Any
 
 from capset.composition.installing import Installed
+from capset.definitions.attributes import Attributes
 from capset.definitions.contexts import Context
 from capset.definitions.hooks import Hooks
 from capset.definitions.policies import Decision
 from capset.definitions.principals import Principal
 from capset.errors import DefinitionError, Field, HydrationRefused, unknown
 from capset.evaluation.bound import Bind, composition_of, is_agent
-from capset.evaluation.envelope import SnapshotEnvelope, WireTool
+from capset.evaluation.envelope import SnapshotEnvelope, WirePrincipal, WireTool
 from capset.evaluation.evaluate import evaluate
 from capset.evaluation.plan import Plan
 from capset.evaluation.sides import side_of
@@ -38,14 +40,16 @@ async def hydrate(
     envelope is kept where only those write who may decide. At a call ``live`` policies are asked, as ever. Dynamic
     toolkits are made again; what dynamic ``uses`` add is found if ``context`` is given, and does not change any more.
     ``env`` is the envelope's, as far as it was kept, unless given. A tool for which ``principal`` has no permission any
-    more is not in play. Where ``bind`` gives single tools, the model is told what the envelope says; tools with state
-    or resources need the agent. ``kernel.resume`` opens a session on it.
+    more is not in play. The principal has the attributes that the results were given for: the envelope's, of whom it
+    acts for too. Where ``bind`` gives single tools, the model is told what the envelope says; tools with state or
+    resources need the agent. ``kernel.resume`` opens a session on it.
 
-    Raises ``HydrationRefused`` for an envelope whose hashes do not agree with what it says, and for tools that are not
-    there, whose hash is another or whose gates are fewer than then: its ``fields`` name every one of them;
-    ``ToolkitFailed`` and what ``compose`` raises.
+    Raises ``HydrationRefused`` for an envelope whose hashes do not agree with what it says, for a principal with other
+    attributes, and for tools that are not there, whose hash is another or whose gates are fewer than then: its
+    ``fields`` name every one of them; ``ToolkitFailed`` and what ``compose`` raises.
     """
     _verify(envelope)
+    _check_attributes(envelope.runtime.toolkit_context.principal, principal)
     wire, kept = envelope.runtime.tools, envelope.runtime.toolkit_context
     composition = composition_of(bind, envelope)
     today = await evaluate(
@@ -96,6 +100,17 @@ def _verify(envelope: SnapshotEnvelope) -> None:
     ids = [one.id for one in envelope.policy.results]
     if len(ids) != len(set(ids)):
         raise HydrationRefused("the envelope has two results of one policy")
+
+
+def _check_attributes(then: WirePrincipal | None, now: Principal) -> None:
+    """Refuse a principal with other attributes than when the policies gave their results."""
+    hint = "capture it again for this principal"
+    then = then or WirePrincipal(id=now.id, kind=now.kind)
+    if then.dropped:
+        raise HydrationRefused(f"the envelope does not keep all of its principal: {', '.join(then.dropped)}", hint=hint)
+    ours = [(now.attributes, then.attributes), *zip_longest(now.on_behalf_of_attributes, then.on_behalf_of_attributes)]
+    if any(Attributes(one) != Attributes(other) for one, other in ours):
+        raise HydrationRefused("the principal has other attributes than the envelope's", hint=hint)
 
 
 def _refuse(wire: tuple[WireTool, ...], installed: Mapping[str, Installed]) -> None:

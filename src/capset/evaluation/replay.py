@@ -125,7 +125,7 @@ async def replay(
         tuple(Gone(ref.name, _reason(now, ref.name)) for ref in envelope.link.tool_refs if ref.name not in now.tools),
         await _refusal(envelope, composition, who, env, context),
         tuple(path for path in kept.dropped if not _is_given(path, kept.env, env)),
-        tuple(_notes(composition, context)),
+        (*_notes(composition, context), *_unkept(envelope, principal)),
     )
 
 
@@ -134,7 +134,7 @@ def principal_of(envelope: SnapshotEnvelope) -> Principal:
     who = envelope.runtime.toolkit_context.principal
     if who is None:
         raise DefinitionError("the envelope does not say who acted", hint="name the principal")
-    return Principal(who.id, permissions=who.permissions, kind=who.kind, org=who.org)
+    return Principal(**who.model_dump(exclude={"dropped"}))
 
 
 def _same_invocation(now: Captured, then: SnapshotEnvelope) -> Captured:
@@ -179,3 +179,11 @@ def _notes(composition: Composition, context: Context | None) -> list[str]:
         return []
     names = ", ".join(getattr(function, "__name__", "uses") for function in composition.dynamic)
     return [f"what dynamic uses add is left out, since they see the session: {names}"]
+
+
+def _unkept(envelope: SnapshotEnvelope, principal: Principal | None) -> list[str]:
+    """Return what policies cannot read now of the principal, where it is the envelope's."""
+    who = envelope.runtime.toolkit_context.principal
+    if who is None or principal is not None or not who.dropped:
+        return []
+    return [f"what is not kept of the principal is left out: {', '.join(who.dropped)}"]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any, Final, Literal
 
-from capset.evaluation.differences import Diff, PartChange, ToolChange
+from capset.evaluation.differences import CodeChange, Diff, PartChange, ToolChange
 from capset.evaluation.envelope import PolicyResult
 from capset.fingerprint.changes import Change
 from capset.fingerprint.diff import HASHES, explain_relationship, format_hash_short, hash_of
@@ -53,6 +53,7 @@ def report_lines(diff: Diff, *, width: int = 120) -> Iterator[Line]:
         "policies": _policies(diff),
         "prompt": _fields(diff.prompt, 0, width),
         "definition": _definition(diff.definition, width),
+        "code": _code(diff.code, width),
         "not hashed": (Line("", 2, plain(note)) for note in diff.notes),
     }
     for heading, found in sections.items():
@@ -121,6 +122,17 @@ def _definition(parts: Sequence[PartChange] | None, width: int) -> Iterator[Line
         name = plain(part.kind if part.name is None else f"{part.kind} {part.name}")
         yield Line("~", 0, f"{name}  {format_hash_short(part.before)} → {format_hash_short(part.after)}")
         yield from _fields(part.changes, 4, width)
+
+
+def _code(changes: Sequence[CodeChange], width: int) -> Iterator[Line]:
+    for one in changes:
+        code = one.code
+        yield Line("~", 0, f"{format_hash_short(code.before)} → {format_hash_short(code.after)}")
+        if code.tools:
+            yield Line("", 4, plain(f"same definition, other code: {', '.join(code.tools)}"))
+        if code.changed:
+            yield Line("", 4, plain(f"other definition, other code: {', '.join(code.changed)}"))
+        yield from _fields(one.changes, 4, width)
 
 
 def _fields(changes: Sequence[Change] | None, indent: int, width: int) -> Iterator[Line]:

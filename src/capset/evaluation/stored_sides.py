@@ -50,6 +50,7 @@ async def _payloads(lineage: LineageStore, org: str | None, side: Side) -> Mappi
     known = dict(side.payloads)
     link = side.link
     pending = [link.static_hash, link.prompt_hash, *(ref.hash for ref in link.tool_refs)]
+    pending += [ref.code for ref in link.tool_refs if ref.code is not None]
     seen: set[str] = set()
     while pending:
         wanted = pending.pop()

@@ -13,6 +13,7 @@ from capset.composition.compose import Composition, compose
 from capset.definitions.blocks import Block
 from capset.errors import DefinitionError, InvalidArguments
 from capset.evaluation.capture import Captured
+from capset.evaluation.code import known_code
 from capset.evaluation.envelope import SnapshotEnvelope
 from capset.fingerprint.canonical import PROFILE, NotCanonical, canonical
 from capset.fingerprint.links import CapabilityLink
@@ -133,6 +134,7 @@ async def keep_turn(
 def payload_rows(envelope: SnapshotEnvelope, org: str | None) -> Iterator[PayloadRow]:
     """Yield what the hashes of an envelope cover, the invocation's left out: it says who was served.
 
+    Of code it is what this process has read itself.
     Raises ``DefinitionError`` for an envelope that was changed: of two payloads of one hash a store keeps the first.
     """
     runtime, static = envelope.runtime, envelope.static
@@ -145,6 +147,9 @@ def payload_rows(envelope: SnapshotEnvelope, org: str | None) -> Iterator[Payloa
     for shown, payload in named:
         kind = cast("PayloadKind", str(payload.get("kind")))
         yield PayloadRow(org, shown, envelope.profile, kind, _text(shown, payload, envelope.profile))
+    for shown in dict.fromkeys(ref.code for ref in runtime.link.tool_refs):
+        if shown is not None and (code := known_code(shown)) is not None and code.covers is not None:
+            yield PayloadRow(org, shown, PROFILE, "code", code.covers)
 
 
 def _text(shown: str, payload: Payload, profile: str) -> str:

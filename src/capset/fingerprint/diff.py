@@ -56,17 +56,34 @@ class MovedHash:
 
 
 @dataclass(frozen=True, slots=True)
+class ChangedCode:
+    """Tools that have other code, all from one hash of code to another.
+
+    ``tools`` have their definition still, ``changed`` have another one too; both are names.
+    """
+
+    before: str
+    after: str
+    tools: tuple[str, ...]
+    changed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class LinksDiff:
-    """Which hashes moved, the profiles if they differ, and the tools. Ids and names of agents are not compared."""
+    """Which hashes moved, the profiles if they differ, the tools and their code.
+
+    Ids and names of agents are not compared, and no code of which one side has no hash.
+    """
 
     moved: tuple[MovedHash, ...]
     profiles: tuple[str, str] | None
     tools: ToolsDiff
+    code: tuple[ChangedCode, ...] = ()
 
     @property
     def differs(self) -> bool:
         """Whether anything differs that is hashed."""
-        return bool(self.moved or self.profiles or self.tools.differs)
+        return bool(self.moved or self.profiles or self.tools.differs or self.code)
 
 
 def diff_tools(before: Iterable[Ref], after: Iterable[Ref]) -> ToolsDiff:
@@ -81,13 +98,25 @@ def diff_tools(before: Iterable[Ref], after: Iterable[Ref]) -> ToolsDiff:
     return ToolsDiff(_flat(came), _flat(went), tuple(changed), (ours & theirs).total())
 
 
+def diff_code(before: Iterable[Ref], after: Iterable[Ref]) -> tuple[ChangedCode, ...]:
+    """Compare the code of the tools that both versions have, as far as their references say whose it is."""
+    ours = {ref.name: ref for ref in before if ref.code is not None}
+    found: dict[tuple[str, str], tuple[list[str], list[str]]] = {}
+    for ref in sorted(after, key=lambda ref: ref.name):
+        was = ours.get(ref.name)
+        if was is not None and was.code is not None and ref.code is not None and was.code != ref.code:
+            found.setdefault((was.code, ref.code), ([], []))[was.hash != ref.hash].append(ref.name)
+    return tuple(ChangedCode(*pair, tuple(same), tuple(other)) for pair, (same, other) in found.items())
+
+
 def diff_links(before: CapabilityLink, after: CapabilityLink) -> LinksDiff:
-    """Compare two links: the hashes, the profile, and the tools in play."""
+    """Compare two links: the hashes, the profile, the tools in play, and their code."""
     moved = [MovedHash(name, hash_of(before, name), hash_of(after, name)) for name in HASHES]
     return LinksDiff(
         tuple(one for one in moved if one.before != one.after),
         None if before.profile == after.profile else (before.profile, after.profile),
         diff_tools(before.tool_refs, after.tool_refs),
+        diff_code(before.tool_refs, after.tool_refs),
     )
 
 
@@ -96,12 +125,13 @@ def explain_relationship(before: CapabilityLink, after: CapabilityLink) -> str:
     if before.profile != after.profile:
         names = f"{before.profile} and {after.profile}"
         return f"Hashed by different profiles, {names}, so that their hashes cannot be compared."
-    moved = {one.name for one in diff_links(before, after).moved}
+    diff = diff_links(before, after)
+    moved = {one.name for one in diff.moved}
     counted: list[HashName] = [name for name in HASHES if hash_of(before, name) or hash_of(after, name)]
     stayed = _enumerated(_OF[name] for name in counted if name not in moved)
     if not moved:
-        return f"Same in all: {stayed}."
-    other = _enumerated(_OF[name] for name in counted if name in moved)
+        return f"Same {stayed}; other code." if diff.code else f"Same in all: {stayed}."
+    other = _enumerated([*(_OF[name] for name in counted if name in moved), *(["code"] if diff.code else [])])
     return f"Same {stayed}; other {other}." if stayed else f"Nothing in common: other {other}."
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -36,10 +36,14 @@ _TOOLS: WeakKeyDictionary[AnyTool, str] = WeakKeyDictionary()
 
 @dataclass(frozen=True, slots=True)
 class Ref:
-    """A name and a hash: what one payload says of another, such as a runtime hash of a tool."""
+    """A name and a hash: what one payload says of another, such as a runtime hash of a tool.
+
+    ``code`` is the hash of the tool's code, on a link, if it is known; no payload has it, and it tells no two apart.
+    """
 
     name: str
     hash: str
+    code: str | None = field(default=None, compare=False)
 
     @property
     def payload(self) -> Payload:

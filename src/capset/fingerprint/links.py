@@ -18,7 +18,8 @@ class CapabilityLink(BaseModel):
     """The hashes of one evaluation, by ``profile``, and whose they are.
 
     ``agent_id`` and ``agent_name`` are the host's labels, and never hashed. ``tool_refs`` are the tools in play, by
-    name; ``invocation_hash`` is ``None`` where no invocation was given.
+    name, each with the hash of its code, which no other hash covers; ``invocation_hash`` is ``None`` where no
+    invocation was given.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)

@@ -43,7 +43,12 @@ def tool_payload(tool: AnyTool) -> Payload:
         "permissions": sorted(tool.permissions),
         "approval": tool.approval if isinstance(tool.approval, str) else {"dynamic": _named(tool.approval)},
         "limits": sorted(
-            ({"requests": one.requests, "window": one.window, "per": one.per} for one in tool.limits), key=canonical
+            (
+                {"requests": one.requests, "window": one.window, "per": one.per}
+                | ({} if one.scope == "shared" else {"scope": one.scope})
+                for one in tool.limits
+            ),
+            key=canonical,
         ),
         "policies": _ids(tool.policies),
     }
@@ -188,6 +193,11 @@ def prompt_payload(system_prompt: str, instructions: Iterable[str]) -> Payload:
 def invocation_payload(invocation: Mapping[str, Any]) -> Payload:
     """Spec 2, F10; ``invocation`` is normalised, see ``normalize_invocation``."""
     return {"kind": "invocation", "context": dict(invocation)}
+
+
+def code_payload(files: Mapping[str, str]) -> Payload:
+    """Spec 2, F35; ``files`` are the SHA-256 of the bytes of each file of code, by its path below the root."""
+    return {"kind": "code", "files": [{"path": path, "digest": digest} for path, digest in sorted(files.items())]}
 
 
 def _named(function: object) -> str:

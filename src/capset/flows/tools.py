@@ -8,12 +8,14 @@ from typing import Annotated, Any, Final, cast, get_args, get_origin
 
 from capset.definitions.blocks import Block
 from capset.definitions.contexts import Context
+from capset.definitions.handlers import adapting
 from capset.definitions.objects import object_fields
 from capset.definitions.policies import Policy
 from capset.definitions.schemas import Schema, schema_of, schema_of_fields
 from capset.definitions.tools import Effect, Tool, tool
 from capset.errors import DefinitionError
 from capset.flows.checking import checked_block, take
+from capset.flows.handler import Handler
 from capset.kernel.blocks import enter_from
 
 _ANYTHING: Final = schema_of("an output", object, "serialization")
@@ -64,7 +66,7 @@ def as_tool(
         parameters=tuple(fields),
         shape="async",
         takes_context=True,
-        handler=run,
+        handler=adapting(block.function, run) if isinstance(block, Handler) else run,
         block=block,
     )
 

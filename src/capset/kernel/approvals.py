@@ -1,4 +1,4 @@
-"""The desk where approvals are asked for, given and waited for (spec 4, G16–G18)."""
+"""Approvals: requests are opened, met by equal calls, decided and waited for (spec 4, G16–G18)."""
 
 from __future__ import annotations
 
@@ -8,29 +8,36 @@ import logging
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
+from weakref import WeakValueDictionary
 
 from capset.clock import iso
-from capset.definitions.approvals import Answer, ApprovalRow
+from capset.definitions.approvals import Answer, ApprovalRow, EqualCall
+from capset.definitions.foreign import foreign_schema
+from capset.definitions.misfits import SchemaMisfit
 from capset.definitions.principals import Principal
 from capset.errors import (
     Conflict,
+    DefinitionError,
     InvalidArguments,
+    LimitExceeded,
     NotFound,
     PermissionDenied,
-    StoreError,
 )
+from capset.evaluation.code import code_of, known_code
 from capset.evaluation.containment import is_contained
 from capset.evaluation.policies import Ruling
-from capset.fingerprint.canonical import NotCanonical, canonical
-from capset.kernel.audit import digest_of, masked_arguments
+from capset.fingerprint.canonical import PROFILE, NotCanonical, canonical
+from capset.fingerprint.payloads import tool_payload
+from capset.kernel.audit import masked_arguments
 from capset.kernel.emission import emit_event
 from capset.kernel.invocation import Invocation
 from capset.kernel.world import World
-from capset.stores.base import ApprovalPage, ApprovalQuery, ApprovalStore
+from capset.stores.base import ApprovalPage, ApprovalQuery, ApprovalStore, PayloadRow
 
 LOOK_SECONDS: Final = (0.05, 1.0)
 """How soon, and then how seldom, a call that waits looks whether another process has decided."""
 _HOST: Final = "host:approver"
+_REMEMBERED: Final = 1_000
 _log = logging.getLogger("capset.kernel")
 
 
@@ -39,8 +46,10 @@ class Approvals:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._decided: dict[str, asyncio.Event] = {}
+        self._decided: WeakValueDictionary[str, asyncio.Event] = WeakValueDictionary()
         """Of those that calls of this process wait for."""
+        self._consulted: dict[str, None] = {}
+        """Those that the host's own approver was asked about, the oldest first."""
 
     @property
     def _store(self) -> ApprovalStore:
@@ -60,11 +69,14 @@ class Approvals:
         """Answer a request of the decider's org, and return it as it is now (G17).
 
         Raises ``NotFound`` for one that is not there, or another org's; ``PermissionDenied`` for somebody's own, unless
-        the governance allows that; ``Conflict`` for one that was decided already, or whose time is up.
+        the governance allows that; ``InvalidArguments`` for other arguments that do not fit the tool's schema;
+        ``Conflict`` for one that was decided already, or whose time is up.
         """
         row = await self.get(id, org=by.org)
         if answer.approved and not self._world.governance.own_approvals and _is_own(row, by):
             raise PermissionDenied("Permission denied: nobody approves their own request.")
+        if answer.arguments is not None and row.status == "pending":
+            await self._check_arguments(row, answer.arguments)
         return await self._decide(row, answer, _named(by))
 
     async def sweep(self) -> None:
@@ -74,8 +86,28 @@ class Approvals:
             for row in rows:
                 await self._store.move(replace(row, status="expired"), row.status)
 
-    async def ask(self, call: Invocation, question: Ruling) -> ApprovalRow:
-        """Keep a request for the approval of a call, and return it; the host's own approver may have answered it."""
+    async def standing(self, call: Invocation, digest: str) -> ApprovalRow | None:
+        """Return the request that stands for a call: that of an equal one, until it expires (G17, G18)."""
+        place, tool = call.place, call.road
+        who = place.principal
+        equal = EqualCall(
+            org=who.org,
+            session=place.id,
+            agent=place.block.name,
+            principal=_named(who),
+            on_behalf_of=who.on_behalf_of,
+            tool=tool.name,
+            tool_hash=tool.hash or "",
+            digest=digest,
+            code_hash=(code_hash_of(call) or "") if self._world.governance.code_voids_approvals else None,
+        )
+        return await self._store.standing(equal, self._now())
+
+    async def ask(self, call: Invocation, question: Ruling, digest: str) -> ApprovalRow:
+        """Open a request for the approval of a call, or meet the one of an equal call, and return it.
+
+        Raises ``LimitExceeded`` where too many of the principal's are open.
+        """
         world, place, tool = self._world, call.place, call.road
         now = world.clock.time_ns()
         row = ApprovalRow(
@@ -90,67 +122,50 @@ class Approvals:
             tool_hash=tool.hash or "",
             runtime_hash=place.snapshot.runtime_hash,
             arguments=masked_arguments(call),
-            digest=digest_of(call),
+            digest=digest,
             reason=question.reason,
             policies=json.dumps(question.policies),
             created_at=iso(now),
             expires_at=iso(now + round(world.governance.approval_seconds * 1e9)),
+            code_hash=code_hash_of(call),
         )
-        await self._store.create(row)
-        try:
-            answer = await self._ask_host(row)
-        except BaseException:
-            self._world.spawn(self._abandon(row))
-            raise
-        return row if answer is None else await self._decide(row, answer, _HOST)
-
-    async def standing(self, call: Invocation, digest: str) -> ApprovalRow | None:
-        """Return the approval that covers a call: of its session, its tool as it is now, and its arguments (G17)."""
-        place, now = call.place, self._now()
-        query = ApprovalQuery(
-            place.principal.org, "approved", place.id, tool_hash=call.road.hash, digest=digest, limit=100
-        )
-        found = (await self._store.list(query)).items
-        mine = _named(place.principal), place.principal.on_behalf_of
-        return next(
-            (
-                row
-                for row in found
-                if row.scope == "session" and row.expires_at > now and (row.principal, row.on_behalf_of) == mine
-            ),
-            None,
-        )
+        if tool.tool is not None and tool.hash is not None:
+            # By its schema, whoever decides in another process can tell whether other arguments fit.
+            payloads = [PayloadRow(row.org, tool.hash, PROFILE, "tool", canonical(tool_payload(tool.tool)).decode())]
+            code = code_of(tool.tool)
+            if code.hash is not None and code.covers is not None:
+                payloads.append(PayloadRow(row.org, code.hash, PROFILE, "code", code.covers))
+            await world.store.lineage.record_payloads(payloads)
+        most = world.governance.pending_approvals
+        found = await self._store.open(row, most=most, by_code=world.governance.code_voids_approvals)
+        if found is None:
+            call.decision, call.reason = "deny", f"{most} requests for approvals are open"
+            raise LimitExceeded(
+                f"Rate limit exceeded: {most} requests of this principal wait for approvals already.",
+                hint="have some of them decided, or wait until they expire",
+            )
+        return found
 
     async def wait(self, call: Invocation, row: ApprovalRow) -> ApprovalRow:
         """Return a request once it is decided, or its time is up, which a call's deadline ends too.
 
-        Whoever reads the call's messages is told by an event.
+        Whoever reads the call's messages is told by an event. The request outlives a call that waits no more.
         """
-        decided = self._decided[row.id] = asyncio.Event()
-        try:
-            await emit_event(call, "approval.requested", shown(row))
-            while row.status == "pending":
-                row = await self._look(row, decided)
-        except BaseException:
-            # Nobody waits for the answer any more: it would come to nothing.
-            self._world.spawn(self._abandon(row))
-            raise
-        finally:
-            del self._decided[row.id]
+        decided = self._decided.setdefault(row.id, asyncio.Event())
+        await emit_event(call, "approval.requested", shown(row))
+        while row.status == "pending":
+            row = await self._look(row, decided)
+            if row.status == "pending":  # whoever asked the host's approver has left
+                row = await self.consult(row)
         return row
-
-    async def use(self, row: ApprovalRow) -> bool:
-        """Use up an approval for one call; return whether it was there to be used."""
-        return row.scope == "session" or await self._store.move(replace(row, status="used"), "approved")
-
-    async def give_back(self, row: ApprovalRow) -> None:
-        """Let an approval be used again whose call never started (G3)."""
-        if row.scope == "once":
-            await self._store.move(replace(row, status="approved"), "used")
 
     async def find(self, id: str, org: str | None) -> ApprovalRow | None:
         """Return a request of an org, as it is, or ``None``."""
         return await self._store.get(org, id) if id.isprintable() else None
+
+    def is_of_other_code(self, row: ApprovalRow, call: Invocation) -> bool:
+        """Whether a request was for other code than a call has, where that counts (G17)."""
+        return self._world.governance.code_voids_approvals and row.code_hash != code_hash_of(call)
 
     def is_overdue(self, row: ApprovalRow) -> bool:
         """Whether a request's time is up."""
@@ -171,20 +186,53 @@ class Approvals:
                 return found
             if self.is_overdue(found) and await self._store.move(replace(found, status="expired"), "pending"):
                 return replace(found, status="expired")
+            if self.is_to_consult(found):
+                return found
             pause = min(2 * pause, LOOK_SECONDS[1])
 
-    async def _abandon(self, row: ApprovalRow) -> None:
+    def is_to_consult(self, row: ApprovalRow) -> bool:
+        """Whether the host's own approver is to be asked about a request: it is open, and was not asked yet."""
+        return self._world.governance.approver is not None and row.status == "pending" and row.id not in self._consulted
+
+    async def consult(self, row: ApprovalRow) -> ApprovalRow:
+        """Ask the host's own approver about an open request, and return it as it is then."""
+        self._consulted[row.id] = None
         try:
-            await self._store.move(replace(row, status="expired", note="the call waits no more"), "pending")
-        except StoreError as error:
-            _log.error("the request %s stays open until it expires: %s", row.id, error.message)
+            answer = await self._ask_host(row)
+        except BaseException:
+            self._consulted.pop(row.id, None)  # somebody else may ask again
+            raise
+        if len(self._consulted) > _REMEMBERED:
+            del self._consulted[next(iter(self._consulted))]
+        if answer is None:
+            return row
+        try:
+            return await self._decide(row, answer, _HOST)
+        except Conflict:  # somebody else was quicker
+            return await self._get(row.id, row.org)
+
+    async def _check_arguments(self, row: ApprovalRow, arguments: Mapping[str, Any]) -> None:
+        """Raise ``InvalidArguments`` for arguments that do not fit the schema of a request's tool as it was.
+
+        What a schema cannot say, and the tool of a request that an earlier version opened, is left to the call.
+        """
+        kept = await self._world.store.lineage.payload(row.org, row.tool_hash)
+        if kept is None:
+            return
+        try:
+            schema = foreign_schema(f"the tool {row.tool!r}", json.loads(kept.payload)["schema"])
+        except DefinitionError:  # beyond what is checked of schemas that others wrote
+            return
+        try:
+            schema.check(dict(arguments))
+        except SchemaMisfit as misfit:
+            listed = "; ".join(map(str, misfit.fields))
+            raise InvalidArguments(f"Invalid arguments for {row.tool!r}: {listed}", fields=misfit.fields) from None
 
     async def _ask_host(self, row: ApprovalRow) -> Answer | None:
         approver = self._world.governance.approver
-        if approver is None:
-            return None
         try:
-            return await approver.decide(row)
+            return None if approver is None else await approver.decide(row)
         except BaseException as error:
             if not is_contained(error):
                 raise
@@ -222,6 +270,11 @@ class Approvals:
         return iso(self._world.clock.time_ns())
 
 
+def code_hash_of(call: Invocation) -> str | None:
+    """Return the hash of the code that a call has, if there is one."""
+    return None if call.road.tool is None else code_of(call.road.tool).hash
+
+
 def rejection(row: ApprovalRow) -> str:
     """Return why a request was rejected, and by whom."""
     return f"rejected by {row.decided_by}" + (f": {row.note}" if row.note else "")
@@ -229,12 +282,15 @@ def rejection(row: ApprovalRow) -> str:
 
 def shown(row: ApprovalRow) -> Mapping[str, Any]:
     """Return a request as the data of the event ``approval.requested``: what whoever decides has to know."""
+    code = known_code(row.code_hash)
     return {
         "id": row.id,
         "tool": row.tool,
         "arguments": json.loads(row.arguments),
         "reason": row.reason,
         "principal": row.principal,
+        "code_hash": row.code_hash,
+        "code": code and {"kind": code.kind, "name": code.name, "version": code.version},
         "expires_at": row.expires_at,
     }
 

@@ -26,9 +26,11 @@ from capset.errors import (
     StoreError,
     Unauthenticated,
 )
+from capset.evaluation.code import code_of
 from capset.fingerprint.canonical import PROFILE, canonical
 from capset.ids import time_of
 from capset.kernel.invocation import Invocation
+from capset.kernel.place import Place
 from capset.kernel.redacting import MASK, Redactor
 
 MAX_RECORDED_TEXT: Final = 2_000
@@ -134,7 +136,20 @@ def _columns(call: Invocation, phase: str, time_ns: int) -> dict[str, str | int 
         "approval": call.approval,
         "attempts": call.attempts or None,
         "repeats": call.repeats,
+        "attributes_digest": _attributes_digest(place),
+        "code_hash": None if road.tool is None else code_of(road.tool).hash,
     }
+
+
+def _attributes_digest(place: Place) -> str | None:
+    """Return the keyed digest of the principal's attributes; where it acts for others, of a list with theirs after it.
+
+    ``None`` where nothing is said of any of them.
+    """
+    own, others = place.principal.attributes, place.principal.on_behalf_of_attributes
+    if not own and not any(others):
+        return None
+    return place.world.digest(canonical([dict(own), *map(dict, others)] if others else dict(own)))
 
 
 @lru_cache(1024)

@@ -19,10 +19,10 @@ from capset.kernel.context import CallContext
 from capset.kernel.dynamic import current_place, place_of
 from capset.kernel.execution import Execution, Origin, execution_of
 from capset.kernel.generating import Turn
-from capset.kernel.place import Place
-from capset.kernel.quotas import Spending
+from capset.kernel.place import Credential, Place
 from capset.kernel.threads import run_for
 from capset.kernel.together import together
+from capset.stores.base import Quota
 
 _log = logging.getLogger("capset.kernel")
 
@@ -38,13 +38,14 @@ class BlockRun:
         "base",
         "causing",
         "correlation",
+        "credential",
         "deadline",
         "defers",
         "depth",
         "execution",
         "id",
         "place",
-        "spending",
+        "quota",
     )
 
     def __init__(
@@ -53,17 +54,24 @@ class BlockRun:
         *,
         within: Origin | None = None,
         deadline: float | None = None,
-        spending: Spending | None = None,
+        quota: Quota | None = None,
         defers: bool = False,
+        credential: Credential | None = None,
     ) -> None:
-        """``within`` is the call or the run that starts this one; ``deadline`` is in the event loop's time."""
+        """``within`` is the call or the run that starts this one; ``deadline`` is in the event loop's time.
+
+        ``quota`` is the run's own; without it, a session's terms may give it one.
+        """
         self.base = self.place = place
         self.id = place.world.ids.new()
         self.correlation = within.correlation if within else self.id
         self.causing = within.causing if within else self.id  # a run inside is on no record of its own
         self.deadline = within.deadline if within else deadline
-        self.spending = within.spending if within else spending
+        if quota is None and within is None and place.terms is not None:
+            quota = place.terms.run_quota(place.id, self.id)
+        self.quota = within.quota if within else quota
         self.defers = within.defers if within else defers
+        self.credential = within.credential if within else credential
         self.depth = within.depth + 1 if within else 0
         self.above = execution_of(within) if within else None
         self.execution: Execution | None = Execution(self, place.block)

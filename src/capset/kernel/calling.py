@@ -37,7 +37,7 @@ def call_within(origin: Origin, road: Road, given: Mapping[str, Any] | Json, pla
     call.depth = depth
     call.cause = origin.correlation, origin.causing
     call.deadline = origin.deadline
-    call.spending, call.defers = origin.spending, origin.defers
+    call.quota, call.defers, call.credential = origin.quota, origin.defers, origin.credential
     call.above = execution_of(origin)
     return call
 

@@ -36,8 +36,12 @@ def definition_of(block: Block) -> str:
 
 
 def own_of(agent: Agent) -> dict[str, Any]:  # JSON
-    """Return the model and the static context of an agent, without what it leaves out, or is no JSON data."""
-    said = {"model": agent.model, "static_context": _context(agent) or None}
+    """Return the model, the static context and the allowance of an agent, without what it leaves out.
+
+    A context that is no JSON data is left out too.
+    """
+    allowance = agent.allowance and agent.allowance.plain()
+    said = {"model": agent.model, "static_context": _context(agent) or None, "allowance": allowance or None}
     return {name: value for name, value in said.items() if value is not None}
 
 

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from capset.composition.compose import Composition, compose
 from capset.definitions.references import AnyRef, DynamicUses
+from capset.evaluation.code import read_code
 from capset.evaluation.evaluate import evaluate_again
 from capset.evaluation.growing import ask_uses
 from capset.kernel.binding import bind
@@ -82,6 +83,7 @@ async def _place_of(place: Place, decided: Mapping[DynamicUses, tuple[AnyRef, ..
 async def place_of(place: Place, composition: Composition) -> Place:
     """Return another composition's place in the same session: its snapshot, its roads, its files."""
     snapshot = await evaluate_again(place.snapshot, composition)
+    await read_code(snapshot)
     files = SessionFiles(place.world, place.id, place.principal.org, composition.mounts)
     return Place(
         place.id,
@@ -90,5 +92,5 @@ async def place_of(place: Place, composition: Composition) -> Place:
         bind(composition, snapshot.installed),
         files,
         place.data,
-        spending=place.spending,
+        terms=place.terms,
     )

@@ -21,10 +21,9 @@ from capset.errors import DefinitionError, NotFound, StateError, unknown
 from capset.kernel.cells import Cell, RunData, StoredCell
 from capset.kernel.codecs import ResourceCodec, StateCodec
 from capset.kernel.handles import FieldHandle, Handle
-from capset.kernel.place import Place
-from capset.kernel.quotas import Spending
+from capset.kernel.place import Credential, Place
 from capset.kernel.texts import Texts
-from capset.stores.base import StateRow, StoredScope
+from capset.stores.base import Quota, StateRow, StoredScope
 
 _STATE: Final = "state"
 """The name of the row that holds a scope's state; a resource has ``resource:NAME``."""
@@ -43,10 +42,12 @@ class Origin(Protocol):
     """In the event loop's time."""
     depth: int
     """How deeply it is nested."""
-    spending: Spending | None
+    quota: Quota | None
     """Of the run that it belongs to, if that has a budget."""
     defers: bool
     """Whether what has to be approved is refused, to be made again, and not waited for."""
+    credential: Credential | None
+    """Says whether its caller is still known."""
 
     @property
     def place(self) -> Place:

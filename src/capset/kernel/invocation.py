@@ -15,14 +15,15 @@ from capset.definitions.tools import AnyTool
 from capset.errors import CapsetError
 from capset.kernel.channel import Lane
 from capset.kernel.observing import Observer, tell_ended
-from capset.kernel.place import Place
+from capset.kernel.place import Credential, Place
 
 if TYPE_CHECKING:
     from capset.definitions.approvals import ApprovalRow
     from capset.evaluation.policies import Ruling
     from capset.kernel.execution import Execution
     from capset.kernel.processing import Processing
-    from capset.kernel.quotas import Reserved, Spending
+    from capset.kernel.quotas import Reserved
+    from capset.stores.base import Claim, Quota
 
 MISSING: Final = object()
 """The result of a handler that gave none."""
@@ -76,10 +77,12 @@ class Invocation:
     error: CapsetError | None = None
     outcome: Outcome | None = None
     duration_us: int = 0
-    spending: Spending | None = None
+    quota: Quota | None = None
     """Of the run that it belongs to, if that has a budget."""
     reserved: Reserved | None = None
-    """What it has reserved of limits and budgets."""
+    """What it has reserved of the limits of its process."""
+    claim: Claim | None = None
+    """What it counts in, and the approval that it uses up, unless its handler is never started."""
     is_flood: bool = False
     """Whether it was not looked at, since too many before it were refused."""
     attempts: int = 0
@@ -88,12 +91,12 @@ class Invocation:
     """What policies said that asks for an approval."""
     ticket: ApprovalRow | None = None
     """The approval that it has."""
-    has_used: bool = False
-    """Whether it, and not another call, has used that up."""
     presented: str | None = None
     """The id of the request for an approval that its caller says was approved."""
     defers: bool = False
     """Whether it is refused, to be made again, where it has to be approved; else it waits for that."""
+    credential: Credential | None = None
+    """Says whether its caller is still known, once it has waited."""
     approval: str | None = None
     """The id of the request that was approved, or rejected."""
     repeats: int | None = None

@@ -11,17 +11,20 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
+from pydantic_core import from_json, to_json
 from typing_extensions import Unpack
 
 from capset.clock import Clock, SystemClock, iso
 from capset.composition.compose import Composition, compose
+from capset.definitions.agents import Agent
 from capset.definitions.blocks import Block
 from capset.definitions.governance import Governance
-from capset.definitions.limits import Budget
+from capset.definitions.limits import Budget, budget_of
 from capset.definitions.messages import Message
 from capset.definitions.principals import Principal
 from capset.definitions.secrets import Secrets
 from capset.errors import CapsetError, DefinitionError, NotFound
+from capset.evaluation.code import is_read, read_code
 from capset.evaluation.evaluate import Labels, evaluate
 from capset.evaluation.plan import plan_of
 from capset.evaluation.snapshot import Snapshot
@@ -35,12 +38,12 @@ from capset.kernel.invocation import Roads
 from capset.kernel.observing import Observer, host_observers
 from capset.kernel.pipeline import record_ended
 from capset.kernel.place import Place
-from capset.kernel.quotas import Spending
-from capset.kernel.redacting import redactor_of
+from capset.kernel.redacting import Redactor, redactor_of
 from capset.kernel.secrets import EnvironmentSecrets
 from capset.kernel.serving import Serving
 from capset.kernel.session import Session
 from capset.kernel.stages.authentication import ANONYMOUS
+from capset.kernel.terms import Terms, terms_of
 from capset.kernel.world import World
 from capset.stores.base import AuditLog, SessionRow, Store, make_store
 
@@ -146,6 +149,11 @@ class Kernel:
         return self._governance
 
     @property
+    def redactor(self) -> Redactor | None:
+        """Masks what the patterns of ``governance.redact`` match, where there are any."""
+        return self._entered().redactor
+
+    @property
     def generator(self) -> GeneratorRunner | None:
         """What runs the model steps of blocks, if it was given something that does."""
         return self._generator
@@ -208,14 +216,15 @@ class Kernel:
         It is a new one, or the principal's own that ``session_id`` names, with its files and its state.
 
         ``env`` is what the host says of this environment, in values of its own; policies and handlers read it.
-        ``budget`` is what may be used of this opening in all, by its calls and by those that they make (G15).
+        ``budget`` is what may be used in the session in all, by its calls and by those that they make, in every opening
+        of it (G15). It is kept with a new session; of one that is there it can be lowered for this opening, not raised.
         ``labels`` are those of ``evaluate``: ``hooks``, ``invocation``, ``namespace`` and so on, for this opening.
         Raises ``NotFound`` for a session that is not there, not the principal's or not the agent's, and what
         ``compose`` and ``evaluate`` raise.
         """
         check_opening(agent, principal, env)
         if session_id is None:
-            row = self.new_session(agent, principal)
+            row = replace(self.new_session(agent, principal), budget=_written(budget))
             # First, so that a bad agent leaves no session.
             session = await self.enter(row, agent, principal=principal, env=env, budget=budget, **labels)
             await self._entered().store.sessions.create(row)
@@ -244,6 +253,7 @@ class Kernel:
         if row.agent != agent.name:
             raise NotFound(f"the session {row.id!r} is one of the agent {row.agent!r}, not of {agent.name!r}")
         snapshot = await self._evaluated(self.compose(agent), principal, env, labels)
+        await read_code(snapshot)
         if row.invocation_hash is not None and labels.get("invocation") is None:
             snapshot = replace(snapshot, invocation_hash=row.invocation_hash)
         return self.resume(row, snapshot, budget=budget)
@@ -271,8 +281,22 @@ class Kernel:
         files = SessionFiles(world, row.id, snapshot.principal.org, composition.mounts)
         is_static = snapshot.plan is plan_of(composition)
         roads = self.bind(composition) if is_static else bind(composition, snapshot.installed)
-        spending = None if budget is None else Spending(budget)
-        return Session(Place(row.id, world, snapshot, roads, files, composition.data, spending=spending))
+        if not is_read(snapshot):
+            world.spawn(read_code(snapshot))
+        terms = self._terms(row, snapshot, budget)
+        return Session(Place(row.id, world, snapshot, roads, files, composition.data, terms=terms))
+
+    def _terms(self, row: SessionRow, snapshot: Snapshot, budget: Budget | None) -> Terms | None:
+        who, block = snapshot.principal, snapshot.composition.block
+        allowances = (
+            ("server", self._governance.allowance),
+            ("principal", who.allowance),
+            ("agent", block.allowance if isinstance(block, Agent) else None),
+        )
+        kept = None if row.budget is None else budget_of(from_json(row.budget))
+        return terms_of(
+            row.id, who, agent=block.name, agent_id=row.agent_id, allowances=allowances, budgets=(budget, kept)
+        )
 
     def run(self, session: Session, messages: AsyncIterable[Message], *, limit: int = AT_ONCE) -> Serving:
         """Serve a mixed stream of messages in a session, up to ``limit`` invocations at once; see ``Serving`` (K8)."""
@@ -333,6 +357,10 @@ def _folder(workspace: str | Path) -> Path:
     if not folder.is_dir():
         raise DefinitionError(f"the workspace {str(workspace)!r} is no folder", hint="make it first, or name another")
     return folder
+
+
+def _written(budget: Budget | None) -> str | None:
+    return None if budget is None else to_json(budget.plain()).decode()
 
 
 def check_opening(agent: object, principal: object, env: object) -> None:

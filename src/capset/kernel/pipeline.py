@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Coroutine
+from contextlib import suppress
 from copy import copy
 from types import MappingProxyType
+from typing import Final
 
 from capset.definitions.hooks import NO_HOOKS, ToolExecuted, merge_hooks
 from capset.errors import Cancelled, CapsetError, DeadlineExceeded, Field, InternalError, StoreError
@@ -15,7 +17,11 @@ from capset.kernel.audit import Ended, outcome_of
 from capset.kernel.emission import shown
 from capset.kernel.invocation import MISSING, Invocation
 from capset.kernel.observing import begin, leave, observed
+from capset.kernel.world import World
+from capset.stores.base import Claim
 
+RELEASE_SECONDS: Final = (0.1, 5.0)
+"""The first and the longest pause before something is given back again that could not be."""
 _log = logging.getLogger("capset.kernel")
 
 
@@ -29,6 +35,7 @@ def travel(call: Invocation) -> Coroutine[None, None, None]:
 
 async def _travel(call: Invocation) -> None:
     call.place.world.calls += 1
+    given_back: asyncio.Task[None] | None = None
     try:
         for step in call.road.steps:
             pending = step(call)
@@ -40,21 +47,22 @@ async def _travel(call: Invocation) -> None:
     except Exception as error:
         if call.outcome is not None:
             return
-        if not call.attempts and (call.reserved is not None or call.has_used):
-            await _give_back(call)
+        given_back = None if call.attempts else _give_back(call)
         call.error = _told(call, error)
         call.end(outcome_of(call.error))
         if call.error.refusal and call.decision != "allow" and _is_flood(call):
             return
     except BaseException:
-        if call.reserved is not None and not call.attempts:
-            call.reserved.give_back()  # an approval stays used: nobody waits for it to be given back
+        if not call.attempts:
+            _give_back(call)  # what cancels a call does not wait
         if call.outcome is None:
             record_cancelled(call)
         raise
     pending = _record(call)
     if pending is not None:
         await pending
+    if given_back is not None:
+        await asyncio.wait([given_back])  # so that whoever is told finds the place free
     if call.decision == "allow" and (call.road.hooks is not NO_HOOKS or call.place.snapshot.hooks is not NO_HOOKS):
         await _tell(call)
 
@@ -77,15 +85,37 @@ def _told(call: Invocation, error: Exception) -> CapsetError:
     return told
 
 
-async def _give_back(call: Invocation) -> None:
-    """Give back what was reserved for a handler that never started (G3)."""
+def _give_back(call: Invocation) -> asyncio.Task[None] | None:
+    """Give back what was taken for a handler that never started (G3), in a task that outlives the call's own."""
     if call.reserved is not None:
         call.reserved.give_back()
-    if call.ticket is not None and call.has_used:
-        try:
-            await call.place.world.approvals.give_back(call.ticket)
-        except StoreError as failure:
-            _log.error("the approval %s is used up, and its call never started: %s", call.approval, failure.message)
+    if call.claim is None:
+        return None
+    world, claim = call.place.world, call.claim
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:  # the call's coroutine was dropped
+        _log.error("the call %s never started, and counts all the same: its event loop is gone", call.id)
+        return None
+    return world.spawn(_release(world, claim))
+
+
+async def _release(world: World, claim: Claim) -> None:
+    try:
+        await world.store.admissions.release(claim)
+    except StoreError as failure:
+        _log.error("the call %s never started; what it took is given back later: %s", claim.call, failure.message)
+        world.spawn(_release_later(world, claim))
+
+
+async def _release_later(world: World, claim: Claim) -> None:
+    """Give back once the store is there again; a release may come twice."""
+    pause = RELEASE_SECONDS[0]
+    while True:
+        await asyncio.sleep(pause)
+        pause = min(2 * pause, RELEASE_SECONDS[1])
+        with suppress(StoreError):
+            return await world.store.admissions.release(claim)
 
 
 def _is_flood(call: Invocation) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -12,12 +12,15 @@ from capset.definitions.principals import Principal
 from capset.errors import StateError
 from capset.evaluation.snapshot import Snapshot
 from capset.kernel.files import SessionFiles
-from capset.kernel.quotas import Spending
+from capset.kernel.terms import Terms
 from capset.kernel.world import World
 from capset.stores.base import ScopeKey, StoredScope
 
 if TYPE_CHECKING:
     from capset.kernel.invocation import Roads
+
+Credential = Callable[[], Awaitable[bool]]
+"""Says whether a caller would still be let in, such as by an API key that was not revoked."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -35,8 +38,8 @@ class Place:
     files: SessionFiles
     data: Data
     others: dict[Any, Place] = field(default_factory=dict[Any, "Place"])
-    spending: Spending | None = None
-    """Of the session, if it was opened with a budget."""
+    terms: Terms | None = None
+    """The limits and budgets of the session, beside those of its tools."""
 
     @property
     def block(self) -> Block:

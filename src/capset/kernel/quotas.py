@@ -1,20 +1,17 @@
-"""Moving windows and budgets, in memory: checked and reserved in one step, with nothing in between (G13–G15)."""
+"""Moving windows of one process: checked and reserved in one step, with nothing in between (G13–G15)."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable
-from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from capset.definitions.limits import Budget, Limit
-from capset.errors import BudgetExceeded
+from capset.definitions.limits import Limit
 
 _SWEEP_EVERY: Final = 1_000
 """How many new windows come between two looks at those that are empty."""
 
 
-WindowKey = tuple[str, Hashable]
+WindowKey = tuple[str, tuple[str, ...]]
 """Whose calls of what count together: the tool's own name and its limit, as text, and whose."""
 
 
@@ -33,14 +30,17 @@ class Quotas:
         known = self._windows.get(key)
         if known is None:
             self._new += 1
-            if self._new > _SWEEP_EVERY:
-                self.sweep(now)
             known = self._windows[key] = deque[int](), limit.window * 1_000_000_000
         window, length = known
         past = now - length
         while window and window[0] <= past:
             window.popleft()
         return window
+
+    def tidy(self, now: int) -> None:
+        """Forget, now and then, the windows in which nothing counts; nobody may hold one that is empty."""
+        if self._new > _SWEEP_EVERY:
+            self.sweep(now)
 
     def sweep(self, now: int) -> None:
         """Forget the windows in which nothing counts any more."""
@@ -62,46 +62,14 @@ def seconds_left(window: deque[int], limit: Limit, now: int) -> float | None:
     return -(-left // 1_000_000) / 1_000
 
 
-@dataclass(slots=True)
-class Spending:
-    """What has been used of a budget so far."""
-
-    budget: Budget
-    calls: int = 0
-    cost: float = field(default=0.0)
-
-    def check(self, what: str, cost: float) -> None:
-        """Raise ``BudgetExceeded`` unless one more call of that cost fits. ``what`` is whose budget it is."""
-        budget = self.budget
-        if budget.calls is not None and self.calls >= budget.calls:
-            raise BudgetExceeded(f"Budget exceeded: {what} may make {budget.calls} calls, and has made them.")
-        if budget.cost is not None and self.cost + cost > budget.cost:
-            left = budget.cost - self.cost
-            raise BudgetExceeded(f"Budget exceeded: this costs {cost:g}, and {what} has {left:g} left.")
-
-    def add(self, cost: float) -> None:
-        """Count a call."""
-        self.calls += 1
-        self.cost += cost
-
-    def take_back(self, cost: float) -> None:
-        """Count a call no more, whose handler was never started."""
-        self.calls -= 1
-        self.cost -= cost
-
-
 class Reserved(NamedTuple):
-    """What one call has reserved, at ``stamp``, of windows and budgets."""
+    """What one call has reserved, at ``stamp``, of the windows of its process."""
 
     windows: tuple[deque[int], ...]
     stamp: int
-    spendings: tuple[Spending, ...]
-    cost: float
 
     def give_back(self) -> None:
         """Count the call no more, since its handler was never started: only those that reach it count (G14)."""
         for window in self.windows:
             if self.stamp in window:
                 window.remove(self.stamp)
-        for spending in self.spendings:
-            spending.take_back(self.cost)

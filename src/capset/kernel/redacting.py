@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, cast
+from typing import Any, cast
 
+from capset.definitions.secrecy import MASK
 from capset.errors import DefinitionError
-
-MASK: Final = "[redacted]"
 
 Redactor = Callable[[Any], Any]
 """Returns JSON data with everything masked that a pattern matches, in keys too."""

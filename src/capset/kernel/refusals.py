@@ -34,7 +34,7 @@ class Refusals:
         self._now = now
         self._record = record
         self._windows: dict[_Who, deque[int]] = {}
-        self._gathered: dict[_Who, tuple[Invocation, int]] = {}
+        self._gathered: dict[Principal, tuple[Invocation, int]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self.is_busy = False
         """Whether any principal has had so many calls refused that the next may not be looked at."""
@@ -71,7 +71,7 @@ class Refusals:
 
     def gather(self, call: Invocation) -> None:
         """Take a call that was not looked at; it shares a record with those of its principal around it."""
-        who = _who(call.place.principal)
+        who = call.place.principal  # whole, since the record has the digest of its attributes
         first, count = self._gathered.get(who, (call, 0))
         self._gathered[who] = first, count + 1
         if self._timer is None:

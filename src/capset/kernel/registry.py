@@ -12,6 +12,7 @@ from typing_extensions import TypeVar
 
 from capset.definitions.agents import Agent
 from capset.definitions.capabilities import AnyCapability, Capability
+from capset.definitions.tools import AnyTool
 from capset.errors import CapabilityConflict, CapsetError, DefinitionError, NotFound, unknown
 
 if TYPE_CHECKING:
@@ -82,6 +83,12 @@ class Registry:
             return self.agents[name]
         except KeyError:
             raise self._not_found("agent", name, AGENTS, self.agents) from None
+
+    @property
+    def tools(self) -> tuple[AnyTool, ...]:
+        """Every tool of every capability, and those that agents declare themselves."""
+        brought = [tool for one in self.capabilities.values() for tool in one.every_tool]
+        return tuple(dict.fromkeys([*brought, *(tool for one in self.agents.values() for tool in one.part.tools)]))
 
     def versions(self, name: str) -> tuple[Agent, ...]:
         """Return the agents that have, or had, a name; the one that has it first."""

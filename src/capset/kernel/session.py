@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from copy import copy
 from sys import float_info
-from typing import Any, Literal, ParamSpec, Self, TypeGuard, cast
+from typing import Any, Final, Literal, ParamSpec, Self, TypeGuard, cast
 
 from pydantic import BaseModel
 from typing_extensions import TypeVar
@@ -15,6 +15,7 @@ from capset.clock import iso
 from capset.definitions.files import Files
 from capset.definitions.limits import Budget
 from capset.definitions.messages import Json, Message, Meta, message_of
+from capset.definitions.names import checked_text
 from capset.definitions.scopes import Scope
 from capset.definitions.tools import AnyTool, Tool
 from capset.errors import InvalidArguments
@@ -28,12 +29,16 @@ from capset.kernel.exposing import exposed
 from capset.kernel.invocation import Invocation, Road
 from capset.kernel.observing import Observer
 from capset.kernel.pipeline import travel
-from capset.kernel.place import Place
+from capset.kernel.place import Credential, Place
 from capset.kernel.prompting import prompt_of
-from capset.kernel.quotas import Spending
 from capset.kernel.results import Result
 from capset.kernel.stages.lookup import Find, refusing_road
 from capset.kernel.streaming import Messages
+from capset.kernel.terms import Terms
+from capset.stores.base import Quota
+
+MAX_RUN: Final = 200
+"""Letters of a run's id."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -45,7 +50,19 @@ class Session:
     Made by ``kernel.open()``. All its doors lead to the same road; ``call``, ``try_call`` and ``stream`` are sugar.
     """
 
-    __slots__ = ("_approval", "_consumer_timeout", "_defers", "_place", "_roads", "_spending", "_timeout")
+    __slots__ = (
+        *(
+            "_approval",
+            "_budget",
+            "_consumer_timeout",
+            "_credential",
+            "_defers",
+            "_place",
+            "_quota",
+            "_roads",
+            "_timeout",
+        ),
+    )
 
     def __init__(self, place: Place) -> None:
         self._place = place
@@ -56,7 +73,10 @@ class Session:
         self._consumer_timeout: float | None = None
         self._defers = False
         self._approval: str | None = None
-        self._spending: Spending | None = None
+        self._budget: Budget | None = None
+        """Of the run, as it was given."""
+        self._quota: Quota | None = None
+        self._credential: Credential | None = None
 
     @property
     def id(self) -> str:
@@ -89,14 +109,19 @@ class Session:
         approvals: Literal["wait", "defer"] | None = None,
         approval: str | None = None,
         budget: Budget | None = None,
+        run: str | None = None,
+        credential: Credential | None = None,
     ) -> Self:
         """Return this session with other options for each call made through it; what is left out stays as it is.
 
         ``timeout`` are the seconds that a call may take; ``consumer_timeout`` those for which whoever reads its
         messages may let it wait (spec 3, K16). ``approvals`` says what a call does that has to be approved: ``wait``,
         as it does unless it is said, or ``defer``: it is refused with ``ApprovalRequired``, which has the request's id.
-        ``approval`` is such an id: what it approves is let through (spec 4, G18). ``budget`` is what the calls made
-        through the returned session, and those that they make, may use in all: that of one run (G15).
+        ``approval`` is such an id: what it approves is let through (spec 4, G18); without one, a call uses an approval
+        that was given for an equal call. ``budget`` is what the calls made through the returned session, and those that
+        they make, may use in all: that of one run (G15). ``run`` is the run's id, where it goes on with what it has
+        used; a new one unless it is said. ``credential`` says whether the caller is still known: it is asked once a
+        call has waited for its approval.
         """
         other = copy(self)
         if approvals is not None:
@@ -105,8 +130,11 @@ class Session:
             other._defers = approvals == "defer"
         if approval is not None:
             other._approval = approval
-        if budget is not None:
-            other._spending = Spending(budget)
+        if credential is not None:
+            other._credential = credential
+        if budget is not None or run is not None:
+            other._budget = self._budget if budget is None else budget
+            other._quota = other._run_quota(run)
         for name, seconds in (("timeout", timeout), ("consumer_timeout", consumer_timeout)):
             if seconds is not None:
                 if not seconds > 0:
@@ -195,7 +223,20 @@ class Session:
         return await for_model(self._place, record, data, after=after)
 
     def _step(self) -> BlockRun:
-        return BlockRun(self._place, deadline=self._deadline(), spending=self._spending, defers=self._defers)
+        return BlockRun(
+            self._place,
+            deadline=self._deadline(),
+            quota=self._quota,
+            defers=self._defers,
+            credential=self._credential,
+        )
+
+    def _run_quota(self, run: str | None) -> Quota | None:
+        place = self._place
+        if run is not None and not (checked_text("a run's id", run).isprintable() and 0 < len(run) <= MAX_RUN):
+            raise InvalidArguments(f"a run's id is printable text of 1–{MAX_RUN} letters; got {run!r:.80}")
+        terms = place.terms or Terms((), None, None)
+        return terms.run_quota(place.id, run or place.world.ids.new(), self._budget)
 
     def ask(self, asked: Message | BaseModel) -> Invocation:
         """Return the call of a message, for the kernel's own use; nothing of it has begun."""
@@ -246,8 +287,10 @@ class Session:
             call.consumer_timeout = self._consumer_timeout
         if self._defers or self._approval is not None:
             call.defers, call.presented = self._defers, self._approval
-        if self._spending is not None:
-            call.spending = self._spending
+        if self._quota is not None:
+            call.quota = self._quota
+        if self._credential is not None:
+            call.credential = self._credential
         return call
 
     def _deadline(self) -> float | None:

@@ -31,8 +31,13 @@ class Threads:
         self.abandoned = 0
         """How many threads were left behind."""
 
-    async def run(self, function: Callable[[], Any], stop: Callable[[], object] | None = None) -> Any:
-        """Run a function and return its result, of its own type, or raise what it raised.
+    async def run(
+        self,
+        function: Callable[[], Any],
+        stop: Callable[[], object] | None = None,
+        begin: Callable[[], object] | None = None,
+    ) -> Any:
+        """Run a function and return its result, of its own type, or raise what it raised. ``begin`` is called first.
 
         A cancelled caller leaves its thread behind, and its turn to the next; if there is ``stop``, it is called first
         and the thread waited for, bounded.
@@ -42,6 +47,8 @@ class Threads:
             future: asyncio.Future[Any] = loop.create_future()
             context = copy_context()
             work = _Work(function, loop, future)
+            if begin is not None:
+                begin()
             Thread(target=context.run, args=(work.run,), name="capset-handler", daemon=True).start()
             try:
                 return await (future if stop is None else asyncio.shield(future))
@@ -56,10 +63,16 @@ class Threads:
                 self.abandoned += future.cancelled() or not future.done()
 
 
-async def run_for(threads: Threads, origin: Origin, name: str, function: Callable[[], Any]) -> Any:
+async def run_for(
+    threads: Threads,
+    origin: Origin,
+    name: str,
+    function: Callable[[], Any],
+    begin: Callable[[], object] | None = None,
+) -> Any:
     """Run a function of the tool or the block ``name`` as ``Threads.run`` does; an abandoned thread is reported."""
     try:
-        return await threads.run(function)
+        return await threads.run(function, begin=begin)
     except asyncio.CancelledError as error:
         if not is_contained(error):
             _log.error("the thread of %r, correlation %s, is abandoned", name, origin.correlation)

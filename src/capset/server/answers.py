@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from starlette.responses import Response
 from starlette.types import Send
@@ -18,27 +19,42 @@ _log = logging.getLogger("capset.server")
 
 async def answer_problem(send: Send, error: CapsetError, correlation: str, *more: tuple[bytes, bytes]) -> None:
     """Answer with problem details (RFC 9457), and ``more`` headers."""
-    status, body, headers = _problem(error, correlation)
+    status, body, headers = _problem(shown(error, correlation), correlation)
     await answer(send, status, MEDIA_TYPE.encode(), body, *headers, *more)
+
+
+async def answer_refusal(
+    send: Send,
+    error: CapsetError,
+    correlation: str,
+    call: Mapping[str, Any],  # JSON data
+) -> None:
+    """Answer a call that was refused in its session: with problem details, and the members of the call beside them."""
+    status, body, headers = _problem(error, correlation, call)
+    await answer(send, status, MEDIA_TYPE.encode(), body, *headers)
 
 
 def problem_response(error: CapsetError, correlation: str) -> Response:
     """Return problem details as a response of Starlette's."""
-    status, body, headers = _problem(error, correlation)
+    status, body, headers = _problem(shown(error, correlation), correlation)
     response = Response(body, status, media_type=MEDIA_TYPE)
     response.raw_headers.extend(headers)
     return response
 
 
-def _problem(error: CapsetError, correlation: str) -> tuple[int, bytes, list[tuple[bytes, bytes]]]:
-    problem = problem_of(shown(error, correlation), correlation)
+def _problem(
+    error: CapsetError,
+    correlation: str,
+    members: Mapping[str, Any] | None = None,  # JSON data
+) -> tuple[int, bytes, list[tuple[bytes, bytes]]]:
+    problem = problem_of(error, correlation)
     headers: list[tuple[bytes, bytes]] = []
     if isinstance(error, Unauthenticated):
         headers.append((b"www-authenticate", b"Bearer"))
     headers.extend(retry_headers(error))
     if problem.status in (408, 413, 431):
         headers.append((b"connection", b"close"))  # what is left of the request is nobody's
-    return problem.status, json.dumps(problem.plain()).encode(), headers
+    return problem.status, json.dumps({**problem.plain(), **(members or {})}).encode(), headers
 
 
 def retry_headers(error: CapsetError | None) -> list[tuple[bytes, bytes]]:

@@ -6,11 +6,12 @@ import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from importlib.metadata import version
-from typing import BinaryIO, cast
+from typing import BinaryIO, Final, cast
 
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
+from fastapi.telemetry import TelemetryConfig
 from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 from starlette.exceptions import HTTPException
@@ -20,7 +21,6 @@ from starlette.types import ASGIApp
 from capset.definitions.misfits import misfits_of
 from capset.errors import CapsetError, InternalError
 from capset.kernel.redacting import redactor_of
-from capset.kernel.registry import Registry
 from capset.server.answers import misfit, problem_response
 from capset.server.exposition import Exposition
 from capset.server.gate import Gate, Names
@@ -70,6 +70,9 @@ _NOUNS = (
     metrics,
 )
 
+# FastAPI would make spans of its own for every request, with its query and its Host, where a host has set an SDK up.
+_NO_TELEMETRY: Final[TelemetryConfig] = {"tracing": False, "metrics": False, "logs": False, "auto_configure": False}
+
 
 @asynccontextmanager
 async def open_app(service: Service, names: Names, *, log: BinaryIO | None = None) -> AsyncGenerator[ASGIApp]:
@@ -77,7 +80,7 @@ async def open_app(service: Service, names: Names, *, log: BinaryIO | None = Non
 
     ``log`` takes one line of JSON a request; stderr, if it is left out.
     """
-    app = make_api(service.registry)
+    app = make_api()
     app.state.service = service
     access = AccessLog(log or sys.stderr.buffer)
     tally = Metrics(service)
@@ -104,7 +107,7 @@ def _telemetry(app: FastAPI, service: Service, tally: Metrics) -> Telemetry:
     return Telemetry(routes, tally, HttpTracing(tracing, redactor) if tracing else None)
 
 
-def make_api(registry: Registry) -> FastAPI:
+def make_api() -> FastAPI:
     """Return the REST API, for a service yet to come; ``state.document`` is its OpenAPI document."""
     app = FastAPI(
         title="capset",
@@ -114,19 +117,27 @@ def make_api(registry: Registry) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
+        telemetry=_NO_TELEMETRY,
+        license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
     )
     api = APIRouter(prefix="/v1")
     for noun in _NOUNS:
         api.include_router(noun.router)
     app.include_router(api)
-    document = app.state.document = describe(app, registry)
+    document = app.state.document = describe(app)
     app.state.methods = methods_by_path(document)
-    app.add_route("/openapi.json", lambda _: JSONResponse(document), include_in_schema=False)
+    app.add_route("/openapi.json", _document, include_in_schema=False)
     app.add_exception_handler(CapsetError, _failed)
     app.add_exception_handler(Exception, _unexpected)
     app.add_exception_handler(RequestValidationError, _misfitting)
     app.add_exception_handler(HTTPException, _refused)
     return app
+
+
+async def _document(request: Request) -> Response:
+    """Return the OpenAPI document, with the place below which a host has put the application."""
+    servers = [{"url": request.scope["root_path"] or "/"}]
+    return JSONResponse({**request.app.state.document, "servers": servers})
 
 
 async def _failed(request: Request, error: Exception) -> Response:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Protocol, cast
 
+from capset.definitions.limits import allowance_of
 from capset.definitions.principals import Principal, PrincipalKind
 from capset.errors import PermissionDenied, Unauthenticated
 from capset.kernel.kernel import Kernel
@@ -31,9 +32,15 @@ class Caller:
 
     @property
     def identity(self) -> str:
-        """Text that no two callers share."""
+        """Text that no two callers share; permissions and scopes make no other caller."""
         who = self.principal
-        return "\0".join((self.key or "", who.kind, who.org or "", who.id))
+        return "\0".join((self.key or "", who.kind, who.org or "", who.id, *self.attributes))
+
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        """The principal's attributes and those of whom it acts for, as JSON texts; none where nothing is said."""
+        several = (self.principal.attributes, *self.principal.on_behalf_of_attributes)
+        return tuple(one.to_json() for one in several) if any(several) else ()
 
     def has(self, scope: Scope) -> bool:
         """Whether the caller has this scope, or that of an administrator."""
@@ -84,8 +91,14 @@ class Callers:
             raise Unauthenticated(REFUSED)
         return found[1]
 
-    async def knows(self, authorization: str | None) -> bool:
-        """Whether who sent this header would still be let in: for answers that go on for long."""
+    async def knows(self, authorization: str | None, *, afresh: bool = False) -> bool:
+        """Whether who sent this header would still be let in: for answers that go on for long.
+
+        ``afresh`` asks the store itself, and not what it said within the last second.
+        """
+        if afresh:
+            own = digest_of((authorization or "").partition(" ")[2].strip())
+            self._known.forget(lambda digest, _: digest == own)
         try:
             await self.identify(authorization)
         except Unauthenticated:
@@ -97,5 +110,13 @@ class Callers:
         if row is None:
             return None
         kind = cast("PrincipalKind", row.principal_kind)  # as it was kept; Principal checks it
-        principal = Principal(row.principal, permissions=row.permissions, kind=kind, org=row.org)
+        allowance = None if row.allowance is None else allowance_of(row.allowance)
+        principal = Principal(
+            row.principal,
+            permissions=row.permissions,
+            kind=kind,
+            org=row.org,
+            attributes=row.attributes,
+            allowance=allowance,
+        )
         return row, Caller(principal, frozenset(row.scopes), row.id, row.agent)

@@ -17,12 +17,14 @@ from capset.definitions.agents import Agent
 from capset.definitions.capabilities import AnyCapability
 from capset.definitions.toolkits import Member, Toolkit
 from capset.errors import DefinitionError, NotFound, StoreError
+from capset.evaluation.code import code_of, known_code, read_code_of
 from capset.fingerprint.canonical import PROFILE, NotCanonical, canonical, digest
 from capset.fingerprint.hashes import member_payload, used_payload
 from capset.fingerprint.payloads import Payload
 from capset.kernel.kernel import Kernel
 from capset.kernel.registry import Registry
 from capset.stores.base import AgentQuery, AgentRow, PayloadRow
+from capset.wire.code import code_shape, code_shapes
 from capset.wire.fingerprints import FingerprintShape, InstalledCapability, InstalledShape
 from capset.wire.lineage import RefShape
 
@@ -44,23 +46,50 @@ class Fingerprints:
         """Return what a hash covers. Raises ``NotFound``, and ``StoreError`` for a payload that somebody changed."""
         row = await self._kernel.store.lineage.payload(org, hash)
         if row is not None:
-            return FingerprintShape(hash=hash, profile=row.profile, kind=row.kind, payload=_kept(row))
+            code = known_code(hash)
+            return FingerprintShape(
+                hash=hash, profile=row.profile, kind=row.kind, payload=_kept(row), code=code and code_shape(code)
+            )
+        if (found := await self._code(hash)) is not None:
+            return found
         payload = self._installed.get(hash) or await self._of_agents(org, hash)
         if payload is None:
             raise NotFound(f"nothing is known here that has the hash {hash!r}")
         plain: Any = from_json(canonical(payload))  # as a payload that was recorded: large integers in their own form
         return FingerprintShape(hash=hash, profile=PROFILE, kind=payload["kind"], payload=plain)
 
+    async def installed(self) -> InstalledShape:
+        """Return the capabilities that are installed, with their hashes, those of their tools, and their code."""
+        await self._read_code()
+        return self._listed
+
     @cached_property
-    def installed(self) -> InstalledShape:
-        """The capabilities that are installed, with their hashes and those of their tools."""
+    def _listed(self) -> InstalledShape:
         found: list[InstalledCapability] = []
         for name, capability in self._registry.capabilities.items():
             itself, *parts = _of_capability(capability)
-            refs = {one.name: RefShape(name=one.name, hash=one.hash) for one in parts if one.payload["kind"] == "tool"}
-            tools = [refs[tool.name] for tool in capability.every_tool]
+            hashes = {one.name: one.hash for one in parts if one.payload["kind"] == "tool"}
+            tools = [
+                RefShape(name=tool.name, hash=hashes[tool.name], code=code_of(tool).hash)
+                for tool in capability.every_tool
+            ]
             found.append(InstalledCapability(id=name, hash=itself.hash, tools=sorted(tools, key=lambda one: one.name)))
-        return InstalledShape(profile=PROFILE, capabilities=found)
+        every = {
+            f"{name}.{tool.name}": tool for name, one in self._registry.capabilities.items() for tool in one.every_tool
+        }
+        return InstalledShape(profile=PROFILE, capabilities=found, code=code_shapes(every))
+
+    async def _read_code(self) -> None:
+        """Read the code of all that is installed, in a thread; it is read once."""
+        await read_code_of(self._registry.tools)
+
+    async def _code(self, hash: str) -> FingerprintShape | None:
+        await self._read_code()
+        code = known_code(hash)
+        if code is None or code.covers is None:
+            return None
+        payload: Any = from_json(code.covers)
+        return FingerprintShape(hash=hash, profile=PROFILE, kind="code", payload=payload, code=code_shape(code))
 
     @cached_property
     def _installed(self) -> Mapping[str, Payload]:

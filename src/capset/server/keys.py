@@ -42,6 +42,8 @@ async def create_key(
 ) -> tuple[KeyRow, str]:
     """Make and keep a key by which ``principal`` acts; return what is kept, and the key, which nobody can get again.
 
+    Permissions and attributes are the principal's, as they are: let only administrators reach this.
+
     256 random bits need no slow hash: what is kept is their SHA-256. ``agent`` is the one
     that ``/mcp`` leads to, by its id, or its name if it is defined in code; it may be made later. Raises
     ``DefinitionError`` for an unknown scope, for an organisation without a name, for an agent that is none, and for a
@@ -72,6 +74,8 @@ async def create_key(
         created_at=kernel.now(),
         expires_at=_iso(now + lifetime) if lifetime is not None else None,
         agent=agent,
+        attributes=dict(principal.attributes) or None,
+        allowance=None if principal.allowance is None else principal.allowance.plain(),
     )
     await kernel.store.keys.create(row)
     return row, key

@@ -9,8 +9,10 @@ from typing import Any, Final
 from fastapi import FastAPI
 from starlette.routing import compile_path
 
-from capset.kernel.registry import Registry
-from capset.wire.problems import Problem
+from capset.server.gate import PUBLIC
+from capset.wire.calls import CallProblem
+from capset.wire.problems import MEDIA_TYPE, Problem
+from capset.wire.shapes import Shape
 
 _ID: Final = "$response.body#/id"
 _OF_AGENT: Final = (
@@ -35,26 +37,31 @@ _OF_SESSION: Final = (
 )
 _OF_LINK: Final = ("get_link", "get_link_envelope")
 _OF_APPROVAL: Final = ("get_approval", "approve", "reject")
+_SCHEMAS: Final = "#/components/schemas/"
 _MERGE_PATCH: Final = "application/merge-patch+json"
 Node = dict[str, Any]
 """A part of an OpenAPI document."""
 
 
-def describe(app: FastAPI, registry: Registry) -> Node:
-    """Return the document: problem details instead of FastAPI's own errors, and the ids that are installed here."""
+def describe(app: FastAPI) -> Node:
+    """Return the document: problem details instead of FastAPI's own errors, and nothing of what is installed here."""
     document = app.openapi()
     schemas: Node = document["components"]["schemas"]
     for name in ("HTTPValidationError", "ValidationError"):
         schemas.pop(name, None)
-    problem = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
-    schemas.update(problem.pop("$defs", {}))
-    schemas["Problem"] = problem
-    _name_capabilities(schemas, registry)
-    schemas["AgentPatch"] = _patch_of(schemas["AgentInput"])
+    for shape in (Problem, CallProblem):
+        schemas.update(_schemas_of(shape))
+    del schemas["Problem"]["additionalProperties"]  # a kind of problem may have members of its own (RFC 9457 §3.2)
     operations = {one["operationId"]: one for path in document["paths"].values() for one in path.values()}
+    _leave_defaults_out(operations, schemas)
+    schemas["AgentInput"]["properties"]["capabilities"]["uniqueItems"] = True
+    schemas["AgentPatch"] = _patch_of(schemas["AgentInput"])
     for name in ("change_agent", "preview_agent_change"):
         _take_patches(operations[name])
+    for path in PUBLIC:
+        document["paths"][path]["get"]["security"] = []
     _answer_refused_calls(operations["call_tool"])
+    _lead_with_bytes(operations["read_file"])
     _link(operations)
     return document
 
@@ -76,22 +83,10 @@ def _is_templated(path: str) -> bool:
     return "{" in path
 
 
-def _name_capabilities(schemas: Node, registry: Registry) -> None:
-    """List the ids that an agent can be written with; a server where none is installed takes none."""
-    known = [one for one in registry.capabilities.values() if one.status != "coming_soon"]
-    ids = sorted(name for one in known for name in (one.name, *one.aliases))
-    listed: Node = {"type": "string", "enum": ids} if ids else {"type": "string", "not": {}}
-    capabilities: Node = schemas["AgentInput"]["properties"]["capabilities"]
-    capabilities["items"]["oneOf"][0] = listed
-    capabilities["uniqueItems"] = True
-    schemas["CapabilityEntry"]["properties"]["id"] |= listed
-
-
 def _patch_of(agent: Node) -> Node:
     """Return the schema of a merge patch: every member may be left out, and cleared by null if it need not be there."""
     members: Node = deepcopy(agent["properties"])
     for name, schema in members.items():
-        schema.pop("default", None)
         if name not in agent["required"]:
             members[name] = {"anyOf": [schema, {"type": "null"}]}
     return {
@@ -107,15 +102,37 @@ def _take_patches(operation: Node) -> None:
     operation["requestBody"]["content"] = {_MERGE_PATCH: {"schema": {"$ref": "#/components/schemas/AgentPatch"}}}
 
 
+def _schemas_of(shape: type[Shape]) -> dict[str, Node]:
+    """Return the schemas of an answer by name: a member that may be left out has no default of null."""
+    schema = shape.model_json_schema(ref_template=f"{_SCHEMAS}{{model}}")
+    found: dict[str, Node] = {**schema.pop("$defs", {}), shape.__name__: schema}
+    for one in found.values():
+        for member in one["properties"].values():
+            if member.get("default", ...) is None:
+                del member["default"]
+    return found
+
+
 def _answer_refused_calls(operation: Node) -> None:
-    """Say that a call which is refused in its session answers with the call's own object, as one that is not."""
-    for status in ("403", "404", "409", "422", "429", "503"):
-        content = operation["responses"][status]["content"]
-        operation["responses"][status]["content"] = {**content, **_json("CallShape")}
+    """Say which problems of a call may come of its session: they have the members of the call too."""
+    either = {"anyOf": [{"$ref": f"{_SCHEMAS}{shape.__name__}"} for shape in (CallProblem, Problem)]}
+    for status in ("401", "403", "404", "409", "422", "429", "503"):
+        operation["responses"][status]["content"] = {MEDIA_TYPE: {"schema": either}}
 
 
-def _json(name: str) -> Node:
-    return {"application/json": {"schema": {"$ref": f"#/components/schemas/{name}"}}}
+def _lead_with_bytes(operation: Node) -> None:
+    """Name the bytes of a file before a folder's JSON: generated clients take the first."""
+    content: Node = operation["responses"]["200"]["content"]
+    content["application/json"] = content.pop("application/json")
+
+
+def _leave_defaults_out(operations: Mapping[str, Node], schemas: Node) -> None:
+    """Say no defaults of what is sent: generated clients take a member that has one for required, or send it."""
+    for operation in operations.values():
+        for content in operation.get("requestBody", {}).get("content", {}).values():
+            name = content["schema"].get("$ref", "").removeprefix(_SCHEMAS)
+            for member in schemas.get(name, {}).get("properties", {}).values():
+                member.pop("default", None)
 
 
 def _link(operations: Mapping[str, Node]) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
 from pydantic_core import to_json
 
+from capset.adapters.agent_sessions import ensure_session, new_session_row
 from capset.adapters.stored_agents import Loaded, StoredAgents
 from capset.definitions.agents import Agent
 from capset.definitions.hooks import Hooks
@@ -109,7 +109,8 @@ class Service:
         cannot be hashed or a context that cannot be kept.
         """
         hashed, kept = invocation_hash(invocation), _context(context)
-        row = self._row(caller, await self._active(caller, agent_id))
+        loaded = await self.agents.active(caller.principal.org, agent_id)
+        row = new_session_row(self.kernel, loaded, caller.principal)
         row = replace(row, invocation_hash=hashed, context=kept)
         await self.kernel.store.sessions.create(row)
         return row
@@ -129,7 +130,7 @@ class Service:
             if expected is not None and row.agent_version != expected:
                 raise Outdated(f"the session {id!r} has the version {row.agent_version} of its agent, not {expected}")
             loaded = await self._version(row, version)
-            moved = self._row(caller, loaded)
+            moved = new_session_row(self.kernel, loaded, caller.principal)
             if not caller.has("capset:admin"):
                 await self.agents.check_move(row, loaded)
             if await self.kernel.store.sessions.move(replace(moved, id=id), expected=row.agent_version):
@@ -165,12 +166,9 @@ class Service:
         return await self._open(caller, row, self.agents.of_session(row))
 
     async def _enter_agent(self, caller: Caller, agent_id: str) -> Session:
-        loaded = await self._active(caller, agent_id)
-        who = caller.principal
-        door = "\0".join((loaded.id, who.kind, who.org or "", who.id))
-        row = replace(self._row(caller, loaded), door=hashlib.sha256(door.encode()).hexdigest())
-        kept = await self.kernel.store.sessions.ensure(row)
-        return await self._open(caller, kept, loaded.agent)
+        loaded = await self.agents.active(caller.principal.org, agent_id)
+        row = new_session_row(self.kernel, loaded, caller.principal)
+        return await self._open(caller, await ensure_session(self.kernel, row, loaded.id), loaded.agent)
 
     async def _open(self, caller: Caller, row: SessionRow, agent: Agent, hooks: Hooks | None = None) -> Session:
         """Open a session: who acts and in which environment is known here, and never from a request (spec 2, F16)."""
@@ -198,16 +196,6 @@ class Service:
     def _forget(self, id: str) -> None:
         for known in (self._sessions, self._agent_sessions):
             known.forget(lambda _, session: session.id == id)
-
-    async def _active(self, caller: Caller, agent_id: str) -> Loaded:
-        loaded = await self.agents.get(caller.principal.org, agent_id)
-        if loaded.row is not None and loaded.row.status != "active":
-            raise Conflict(f"the agent {agent_id!r} is archived: it takes no new sessions")
-        return loaded
-
-    def _row(self, caller: Caller, loaded: Loaded) -> SessionRow:
-        row = self.kernel.new_session(loaded.agent, caller.principal)
-        return replace(row, agent_id=loaded.id, agent_version=loaded.row.version if loaded.row else 1)
 
 
 def _context(given: Mapping[str, Any] | None) -> str | None:

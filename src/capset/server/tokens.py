@@ -6,7 +6,8 @@ import hashlib
 import logging
 from base64 import urlsafe_b64decode
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Final, NoReturn, cast, get_args
 
 from joserfc.errors import JoseError, UnsupportedAlgorithmError
@@ -14,7 +15,8 @@ from joserfc.jws import JWSRegistry, deserialize_compact
 from joserfc.jwt import JWTClaimsRegistry
 from pydantic_core import from_json
 
-from capset.definitions.names import PERMISSION
+from capset.definitions.attributes import MAX_NAMES, Attributes
+from capset.definitions.names import ATTRIBUTE, PERMISSION, checked
 from capset.definitions.principals import Principal
 from capset.errors import DefinitionError, Unauthenticated
 from capset.kernel.kernel import Kernel
@@ -51,8 +53,12 @@ class Issuer:
         algorithms: how tokens may be signed.
         org_claim: the claim that names the caller's organisation.
         org: the organisation of those whose token names none; without it such a token is refused.
+        attributes: the claims that become attributes of the principal, by the attributes' names: ``{"tier":
+            "plan.tier"}`` takes the member ``tier`` of the claim ``plan``, unless there is a claim ``plan.tier``. A
+            claim that is absent or null leaves its attribute out.
 
-    Raises ``DefinitionError`` for an empty text, and for an algorithm that is none of ``ALGORITHMS``.
+    Raises ``DefinitionError`` for an empty text, for an algorithm that is none of ``ALGORITHMS``, and for attributes
+    that a principal cannot have.
     """
 
     issuer: str
@@ -61,6 +67,7 @@ class Issuer:
     algorithms: tuple[str, ...] = ALGORITHMS
     org_claim: str = "org"
     org: str | None = None
+    attributes: Mapping[str, str] = field(default_factory=dict[str, str], hash=False)
 
     def __post_init__(self) -> None:
         """Check what was given."""
@@ -72,6 +79,13 @@ class Issuer:
         wrong = next((one for one in self.algorithms if one not in ALGORITHMS), None)
         if not self.algorithms or wrong is not None:
             raise DefinitionError(f"tokens are signed by one of {', '.join(ALGORITHMS)}; got {wrong or 'none'}")
+        if len(self.attributes) > MAX_NAMES:
+            raise DefinitionError(f"attributes are at most {MAX_NAMES}; got claims for {len(self.attributes)}")
+        for name, claim in self.attributes.items():
+            checked("the name of an attribute", name, ATTRIBUTE)
+            if not _is_name(claim):
+                raise DefinitionError(f"the attribute {name!r} needs the name of a claim; got {claim!r:.80}")
+        object.__setattr__(self, "attributes", MappingProxyType(dict(self.attributes)))
 
 
 class Tokens:
@@ -137,8 +151,16 @@ class Tokens:
         roles = self._kernel.governance.roles
         granted |= roles.expand(*(role for role in _texts(claims, "roles") if role in roles.permissions))
         scopes = frozenset((*_texts(claims, "scope"), *_texts(claims, "scp"))) & frozenset(get_args(Scope))
-        who = Principal(cast("str", subject), permissions=granted, org=cast("str", org))
+        said = self._attributes(claims)
+        who = Principal(cast("str", subject), permissions=granted, org=cast("str", org), attributes=said)
         return Caller(who, scopes, f"jwt:{self._issuer.issuer}", cast("str | None", agent))
+
+    def _attributes(self, claims: Mapping[str, Any]) -> Attributes:
+        found = {name: _claim(claims, claim) for name, claim in self._issuer.attributes.items()}
+        try:
+            return Attributes({name: value for name, value in found.items() if value is not None})
+        except DefinitionError as error:
+            _refuse(f"its claims do not fit: {error.message}")
 
     def _now(self) -> int:
         return self._kernel.clock.time_ns() // 1_000_000_000
@@ -173,6 +195,20 @@ def _texts(claims: Mapping[str, Any], name: str) -> list[str]:
     if not isinstance(listed, list) or not all(isinstance(one, str) for one in cast("list[object]", listed)):
         _refuse(f"its claim {name!r} is no list of texts")
     return cast("list[str]", listed)
+
+
+def _claim(claims: Mapping[str, Any], named: str) -> Any:  # any JSON
+    """Return a claim by its whole name, or else the member of one by its dotted path; ``None`` where there is none."""
+    if named in claims:
+        return claims[named]
+    found: object = claims
+    for step in named.split("."):
+        if not isinstance(found, Mapping):
+            _refuse(f"its claim {named!r} is inside of what is no object")
+        found = cast("Mapping[str, object]", found).get(step)
+        if found is None:
+            return None
+    return found
 
 
 def _is_name(value: object) -> bool:

@@ -43,7 +43,7 @@ def kept(row: _Row) -> _Row:
     changes: dict[str, Any] = {"org": row.org or None}  # fields of several types
     if isinstance(row, LinkRow):
         for ref in row.tool_refs:
-            storable(f"{ref.name} {ref.hash}", "a link's tool_refs")
+            storable(f"{ref.name} {ref.hash} {ref.code}", "a link's tool_refs")
         changes["tool_refs"] = tuple(row.tool_refs)
     return replace(row, **changes)
 

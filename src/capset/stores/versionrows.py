@@ -9,7 +9,7 @@ from typing import Any, Final
 from capset.stores.base import AgentRow
 from capset.stores.capabilityrows import capability_row, entry_of
 
-_PLAIN: Final = ("name", "description", "system_prompt", "status", "model", "static_context")
+_PLAIN: Final = ("name", "description", "system_prompt", "status", "model", "static_context", "allowance")
 _LISTS: Final = ("instructions", "tags")
 
 
@@ -28,7 +28,7 @@ def version_row(
     agent: AgentRow, text: str, *, version: int, static_hash: str, author: str | None, written_at: str
 ) -> AgentRow:
     """Return an agent as it was in the version that ``version_text`` made this text of."""
-    kept: dict[str, Any] = json.loads(text)
+    kept: dict[str, Any] = dict.fromkeys(_PLAIN) | json.loads(text)  # an older one lacks what came later
     kept |= {name: tuple(kept[name]) for name in _LISTS}
     kept["capabilities"] = tuple(capability_row(name, entry) for name, entry in kept["capabilities"])
     return replace(agent, **kept, version=version, static_hash=static_hash, author=author, updated_at=written_at)

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from capset.evaluation.code import code_of
 from capset.evaluation.covered import covered
 from capset.evaluation.sides import refs_in
 from capset.evaluation.snapshot import Snapshot
 from capset.fingerprint.canonical import PROFILE, canonical
 from capset.fingerprint.hashes import Ref, tool_hash
 from capset.fingerprint.payloads import Payload
+from capset.wire.code import ToolsCodeShape, code_shapes
 from capset.wire.shapes import Shape
 
 
@@ -27,10 +29,14 @@ class CoveredShape(Shape):
 
 
 class FingerprintTool(Shape):
-    """A tool of the agent, and whether the runtime hash covers it: then it is in play, and else the reason says why."""
+    """A tool of the agent, and whether the runtime hash covers it: then it is in play, and else the reason says why.
+
+    ``code_hash`` is the hash of its code, if there is one.
+    """
 
     name: str
     hash: str
+    code_hash: str | None = None
     in_play: bool
     reason: str
 
@@ -38,8 +44,9 @@ class FingerprintTool(Shape):
 class AgentHashesShape(Shape):
     """Three hashes, each 64 hexadecimal digits by the ``profile``, and what they cover.
 
-    ``definition`` is what the static hash covers, made of payloads that name others. ``payloads`` are canonical texts
-    by their hashes, if they were asked for: the SHA-256 of the UTF-8 of each is its hash.
+    ``definition`` is what the static hash covers, made of payloads that name others. ``code`` is the code behind the
+    tools, which none of the three covers. ``payloads`` are canonical texts by their hashes, if they were asked for: the
+    SHA-256 of the UTF-8 of each is its hash.
     """
 
     agent: str
@@ -50,6 +57,7 @@ class AgentHashesShape(Shape):
     prompt_hash: str
     definition: CoveredShape
     tools: list[FingerprintTool]
+    code: list[ToolsCodeShape]
     notices: list[str]
     payloads: dict[str, str] | None = None
 
@@ -71,19 +79,23 @@ def hashes_shape(snapshot: Snapshot, *, with_payloads: bool = False) -> AgentHas
             FingerprintTool(
                 name=name,
                 hash=tool_hash(one.tool),
+                code_hash=code_of(one.tool).hash,
                 in_play=name in snapshot.tools,
                 reason=snapshot.explain(name).reason,
             )
             for name, one in sorted(snapshot.installed.items())
         ],
+        code=code_shapes({name: one.tool for name, one in snapshot.installed.items()}),
         notices=list(composition.notices),
         payloads=canonical_payloads(snapshot) if with_payloads else None,
     )
 
 
 def canonical_payloads(snapshot: Snapshot) -> dict[str, str]:
-    """Return the canonical text of everything that the hashes of a snapshot cover, by hash."""
-    return {shown: canonical(payload).decode() for shown, payload in covered(snapshot).items()}
+    """Return the canonical text of everything that the hashes of a snapshot cover, by hash; of its tools' code too."""
+    code = [code_of(one.tool) for one in snapshot.installed.values()]
+    known = {shown: canonical(payload).decode() for shown, payload in covered(snapshot).items()}
+    return known | {one.hash: one.covers for one in code if one.hash is not None and one.covers is not None}
 
 
 def _covered(ref: Ref, known: Mapping[str, Payload], told: set[str]) -> CoveredShape:

@@ -5,25 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Annotated, Any, Final
 
-from pydantic import BeforeValidator, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from capset.composition.compose import Composition
 from capset.evaluation.differences import Diff
 from capset.fingerprint.changes import Change
 from capset.stores.base import AgentRow, AgentStatus
 from capset.wire.diffs import ChangeShape, DiffShape, change_shapes, diff_shape
-from capset.wire.shapes import Shape
+from capset.wire.shapes import Shape, Whole
 
 LAST: Final = 2**31 - 1
 """The last number that a version can have."""
 
 
-def _whole(given: Any) -> Any:  # whatever a body holds there
-    """Return 3.0 as 3: to JSON Schema it is an integer."""
-    return int(given) if isinstance(given, float) and given.is_integer() else given
-
-
-Version = Annotated[int, Field(ge=1, le=LAST), BeforeValidator(_whole)]
+Version = Annotated[int, Field(ge=1, le=LAST), Whole]
 
 
 class VersionShape(Shape):

@@ -13,6 +13,7 @@ from capset.definitions.agents import MAX_MODEL, Agent
 from capset.definitions.names import AGENT
 from capset.kernel.definition import entry_of, own_of
 from capset.stores.base import AgentRow, AgentStatus, CapabilityRow
+from capset.wire.allowances import AllowanceShape, allowance_shape
 from capset.wire.shapes import Shape
 
 Text = Annotated[str, Field(pattern=r"^[^\u0000]*$")]
@@ -53,7 +54,7 @@ class AgentShape(Shape):
     """What an agent file holds. The order of ``capabilities`` is their priority.
 
     ``model`` names the model that whoever runs the agent is to use; ``static_context`` is data for hosts, which no
-    model sees. No hash covers the two.
+    model sees; ``allowance`` is what its sessions and runs may use. No hash covers the three.
     """
 
     name: Annotated[str, Field(json_schema_extra={"pattern": f"^{AGENT.pattern}$"})]
@@ -63,6 +64,7 @@ class AgentShape(Shape):
     capabilities: list[Entry] = Field(default_factory=list[Entry])
     model: Annotated[Text, Field(min_length=1, max_length=MAX_MODEL)] | None = None
     static_context: dict[str, Any] | None = None
+    allowance: AllowanceShape | None = None
 
     def entries(self) -> list[CapabilityEntry]:
         """Return the capabilities in order, each as an entry."""
@@ -103,6 +105,7 @@ class AgentDetail(Shape):
     static_hash: str
     model: str | None = None
     static_context: dict[str, Any] | None = None
+    allowance: AllowanceShape | None = None
     created_at: str | None = None
     updated_at: str | None = None
     author: str | None = None
@@ -151,6 +154,7 @@ def agent_detail(row: AgentRow, notices: Iterable[str] = ()) -> AgentDetail:
         static_hash=row.static_hash,
         model=row.model,
         static_context=None if row.static_context is None else dict(row.static_context),
+        allowance=allowance_shape(row.allowance),
         author=row.author,
         created_at=row.created_at,
         updated_at=row.updated_at,

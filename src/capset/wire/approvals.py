@@ -9,9 +9,11 @@ from pydantic import ConfigDict, Field
 
 from capset.definitions.approvals import ApprovalRow, ApprovalScope, ApprovalStatus
 from capset.errors import StoreError
+from capset.evaluation.code import known_code
 from capset.kernel.audit import redacted
 from capset.stores.base import ApprovalPage
 from capset.wire.agents import Text
+from capset.wire.code import CodeShape, code_shape
 from capset.wire.shapes import Shape
 
 
@@ -41,7 +43,8 @@ class ApprovalShape(Shape):
 
     ``arguments`` are whole but for secrets, and ``digest`` tells the exact ones; ``modified`` are those that whoever
     decided put in their place. ``call`` is the id of the attempt's record. Principals are ``kind:id``; times are ISO
-    8601 UTC. ``reason`` is why it has to be approved, ``note`` what whoever decided said.
+    8601 UTC. ``reason`` is why it has to be approved, ``note`` what whoever decided said. ``code_hash`` is the hash of
+    the tool's code as it was, ``code`` whose that is, where this process runs it too.
     """
 
     id: str
@@ -60,6 +63,8 @@ class ApprovalShape(Shape):
     digest: str
     tool_hash: str
     runtime_hash: str
+    code_hash: str | None = None
+    code: CodeShape | None = None
     created_at: str
     expires_at: str
     decided_by: str | None = None
@@ -81,8 +86,9 @@ def approval_shape(row: ApprovalRow) -> ApprovalShape:
         modified = None if row.modified is None else redacted(json.loads(row.modified), longest=None)
     except (ValueError, RecursionError):
         raise StoreError(f"the request {row.id} was changed: its arguments or policies are not JSON") from None
-    told = {name: getattr(row, name) for name in ApprovalShape.model_fields}
-    return ApprovalShape.model_validate({**told, **parsed, "modified": modified})
+    told = {name: getattr(row, name) for name in ApprovalShape.model_fields if name != "code"}
+    code = known_code(row.code_hash)
+    return ApprovalShape.model_validate({**told, **parsed, "modified": modified, "code": code and code_shape(code)})
 
 
 def approval_page_shape(page: ApprovalPage) -> ApprovalPageShape:

@@ -9,13 +9,14 @@ from pydantic import ConfigDict, Field
 from capset.errors import ApprovalRequired, CapsetError
 from capset.kernel.results import Result
 from capset.wire.errors import ErrorShape, error_shape
+from capset.wire.problems import Problem
 from capset.wire.shapes import Shape
 
 
 class CallInput(Shape):
     """Which tool is called, as ``tool`` or ``capability.tool``, with which arguments.
 
-    ``approval`` is the id of the request that was approved, where this very call had to be.
+    One that had to be approved is made again as it was. ``approval`` may name its request, and no other is used then.
     """
 
     model_config = ConfigDict(strict=True)
@@ -48,6 +49,18 @@ class CallShape(Shape):
             return {"success": True, "data": self.data, **ending}
         asked = {} if self.approval is None else {"approval": self.approval}
         return {"success": False, "error": self.error.plain(), "refused": bool(self.refused), **asked, **ending}
+
+
+class CallProblem(Problem):
+    """The problem details of a call that was refused in its session, with the members of ``CallShape`` beside them."""
+
+    success: bool
+    error: ErrorShape
+    refused: bool
+    record: str
+    session: str
+    runtime_hash: str
+    prompt_hash: str
 
 
 def call_data(result: Result[Any], data: Any, session: str) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field
 
 from capset.definitions.tools import Effect
+from capset.wire.allowances import AllowanceShape
 from capset.wire.shapes import Shape
 
 
@@ -51,6 +52,7 @@ class ConfigCheckShape(Shape):
     agent: str | None = None
     capabilities: list[str] | None = None
     actions: list[ActionCheck] | None = None
+    allowance: AllowanceShape | None = None
 
     def said(self) -> dict[str, Any]:
         """Return it as plain JSON data: a null is data, and what was not said is left out."""

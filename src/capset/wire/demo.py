@@ -16,11 +16,20 @@ class DoorShape(Shape):
     record: str
 
 
+class OversightShape(Shape):
+    """A call of the last part: how it was refused, if it was, and the request for an approval that it led to."""
+
+    tool: str
+    code: str | None = None
+    approval: str | None = None
+    record: str
+
+
 class DemoShape(Shape):
     """Where things were put, what came in, the trail (newest first), whether it holds, and what went wrong.
 
-    ``research`` is where the report of the part about the web was put, and ``doors`` are the calls of the last part, in
-    their order. Each is ``None`` where the extras for it are not installed.
+    ``research`` is where the report of the part about the web was put; ``doors`` and ``oversight`` are the calls of the
+    last two parts, in their order. Each is ``None`` where the extras for it are not installed.
     """
 
     folder: str
@@ -33,3 +42,4 @@ class DemoShape(Shape):
     verification: VerificationShape
     surprises: list[str]
     doors: list[DoorShape] | None = None
+    oversight: list[OversightShape] | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Literal
 
-from capset.evaluation.differences import Diff, PartChange, PolicyChange, PolicyKind, ToolChange
+from capset.evaluation.differences import CodeChange, Diff, PartChange, PolicyChange, PolicyKind, ToolChange
 from capset.evaluation.envelope import PolicyResult
 from capset.evaluation.policies import PolicyMode
 from capset.fingerprint.changes import Change, ChangeKind
@@ -94,6 +94,20 @@ class PartShape(Shape):
     changes: list[ChangeShape] | None = None
 
 
+class CodeChangeShape(Shape):
+    """Tools with other code, from one hash of it to another.
+
+    ``tools`` have the same definition still, ``changed`` have another; ``changes`` are of the files, and left out where
+    only the hashes are known.
+    """
+
+    before: str
+    after: str
+    tools: list[str]
+    changed: list[str]
+    changes: list[ChangeShape] | None = None
+
+
 class DiffShape(Shape):
     """What differs. ``policies``, ``prompt`` and ``definition`` are left out where one side has only hashes.
 
@@ -109,6 +123,7 @@ class DiffShape(Shape):
     mode: ModeShape | None = None
     prompt: list[ChangeShape] | None = None
     definition: list[PartShape] | None = None
+    code: list[CodeChangeShape]
     notes: list[str]
 
     def plain(self) -> dict[str, Any]:
@@ -141,6 +156,7 @@ def diff_shape(diff: Diff) -> DiffShape:
             stayed=diff.links.tools.stayed,
         ),
         **known,
+        code=[_code(one) for one in diff.code],
         notes=list(diff.notes),
     )
 
@@ -185,6 +201,14 @@ def _policy(one: PolicyChange) -> PolicyChangeShape:
 
 def _answer(result: PolicyResult) -> AnswerShape:
     return AnswerShape(kind=result.kind, reason=result.reason)
+
+
+def _code(change: CodeChange) -> CodeChangeShape:
+    code = change.code
+    known: dict[str, Any] = {} if change.changes is None else {"changes": change_shapes(change.changes)}
+    return CodeChangeShape(
+        before=code.before, after=code.after, tools=list(code.tools), changed=list(code.changed), **known
+    )
 
 
 def _part(part: PartChange) -> PartShape:

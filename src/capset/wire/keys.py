@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
+from pydantic import Field
+
+from capset.definitions.attributes import Attributes
 from capset.stores.base import KeyRow
+from capset.wire.allowances import AllowanceShape
 from capset.wire.shapes import Shape
 
 
 class KeyShape(Shape):
-    """A key, without what must be kept secret; times are ISO 8601 UTC."""
+    """A key, without what must be kept secret; times are ISO 8601 UTC.
+
+    ``attributes`` are the principal's, and masked where their names are those of secrets.
+    ``allowance`` is what the principal may use by it.
+    """
 
     id: str
     name: str
@@ -22,6 +30,8 @@ class KeyShape(Shape):
     expires_at: str | None = None
     revoked_at: str | None = None
     agent: str | None = None
+    attributes: dict[str, str | int | float | bool | None] = Field(default_factory=dict[str, Any])
+    allowance: AllowanceShape | None = None
 
 
 class KeyPageShape(Shape):
@@ -48,4 +58,5 @@ def new_key_shape(row: KeyRow, key: str) -> NewKeyShape:
 
 def _members(row: KeyRow) -> dict[str, Any]:  # texts and lists of texts
     values = {name: getattr(row, name) for name in KeyShape.model_fields}
-    return {**values, "permissions": list(row.permissions), "scopes": list(row.scopes)}
+    said = Attributes(row.attributes).masked()
+    return {**values, "permissions": list(row.permissions), "scopes": list(row.scopes), "attributes": said}

@@ -33,10 +33,11 @@ class LinkInput(Shape):
 
 
 class RefShape(Shape):
-    """A name, and the hash of what has it."""
+    """A name, and the hash of what has it; ``code`` is the hash of a tool's code, null if it is not known."""
 
     name: str
     hash: str
+    code: str | None = None
 
 
 class LinkShape(Shape):
@@ -130,7 +131,7 @@ def envelope_shape(row: EnvelopeRow) -> EnvelopeShape:
 def _link(row: LinkRow) -> dict[str, Any]:
     special = ("session_id", "tool_refs", "metadata")
     same = {name: getattr(row, name) for name in LinkShape.model_fields if name not in special}
-    refs = [RefShape(name=one.name, hash=one.hash) for one in row.tool_refs]
+    refs = [RefShape(name=one.name, hash=one.hash, code=one.code) for one in row.tool_refs]
     return {**same, "session_id": row.session, "tool_refs": refs, "metadata": _metadata(row)}
 
 

@@ -27,6 +27,7 @@ class HydrateShape(Shape):
 class ReplayShape(Shape):
     """Which tools were in play then and are now, by name; ``diff`` has what changed in them, and the policies.
 
+    ``attributes`` are the principal's, and masked where their names are those of secrets.
     ``dropped`` are the paths of ``env`` that the envelope does not have, ``notes`` what else could not be the same.
     """
 
@@ -34,6 +35,7 @@ class ReplayShape(Shape):
     agent_id: str
     principal: str
     permissions: list[str]
+    attributes: dict[str, Any]
     differs: bool
     both: list[str]
     only_then: list[GoneShape]
@@ -58,6 +60,7 @@ def replay_shape(replay: Replay) -> ReplayShape:
         agent_id=replay.then.link.agent_id,
         principal=replay.principal.id,
         permissions=sorted(replay.principal.permissions),
+        attributes=replay.principal.attributes.masked(),
         differs=replay.differs,
         both=list(replay.both),
         only_then=[GoneShape(name=one.name, reason=one.reason) for one in replay.gone],

@@ -9,11 +9,12 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from enum import IntEnum
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Annotated, Any
 from uuid import UUID
 
 import pytest
-from pydantic import BaseModel
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializer
+from pydantic.alias_generators import to_camel
 from typing_extensions import TypedDict
 
 from capset import Progress, Reply, Tool, tool
@@ -37,6 +38,16 @@ class Sized(BaseModel):
 
 class Typed(TypedDict):
     count: int
+
+
+class Camel(BaseModel):
+    model_config = ConfigDict(alias_generator=to_camel, validate_by_name=True)
+    first_name: str
+    age: int = Field(default=1, ge=0)
+
+
+OLDER = Camel(first_name="Ada")
+OLDER.age = -1
 
 
 def giving(value: object, kind: Any, effect: Any = "read") -> Tool[[], Any]:
@@ -75,6 +86,8 @@ FITS: dict[str, tuple[Any, Any, Any]] = {
     "a typed dict": (Typed, {"count": 1}, {"count": 1}),
     "either": (int | str, "5", "5"),
     "a path": (PurePosixPath, PurePosixPath("/a"), "/a"),
+    "aliases": (Camel, Camel(first_name="Ada"), {"firstName": "Ada", "age": 1}),
+    "an integer that stands for a text": (Annotated[str, PlainSerializer(len, return_type=int)], "four", 4),
 }
 
 
@@ -117,6 +130,9 @@ BREAKS: dict[str, tuple[Any, Any]] = {
     "bytes that are no text": (bytes, b"\xff"),
     "an endless integer": (object, 10**5000),
     "a cycle": (object, CYCLE),
+    "a model that was changed after it was checked": (Camel, OLDER),
+    "a text that a validator makes of an integer": (Annotated[int, AfterValidator(str)], 5),
+    "an integer that a serializer gives for a text": (Annotated[int, PlainSerializer(int, return_type=str)], 5),
 }
 
 
@@ -163,6 +179,18 @@ async def test_the_reply_of_a_stream_is_held_to_the_schema_too() -> None:
         event, error = await ask(opened.session, "count")
         assert (event.kind, error.kind, error.data["code"]) == ("event", "error", "invalid_output")
         assert error.data["message"] == "The tool 'count' gave a result that does not fit its schema: 0."
+
+
+@pytest.mark.spec("G38")
+async def test_where_it_does_not_fit_what_is_published_is_told_and_nothing_of_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    give = giving(OLDER, Camel)
+    async with desk(give) as opened:
+        (error,) = await ask(opened.session, "give")
+    assert error.data["message"] == "The tool 'give' gave a result that does not fit its schema: age."
+    (line,) = [one.getMessage() for one in caplog.records if one.name == "capset.kernel"]
+    assert line.endswith("its result does not fit: age: Input should be at least 0")
 
 
 async def test_the_value_that_was_given_is_the_callers_own_even_if_it_changes_later() -> None:

@@ -1,4 +1,4 @@
-"""Calls by MCP that have to be approved: refused with the request's id, and made again with it (spec 4, G17, G18)."""
+"""Calls by MCP that have to be approved: refused, and made again as they were (spec 4, G17, G18)."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import pytest
 from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS, CallToolResult, RequestParamsMeta
 
-from capset import Principal, tool
+from capset import Context, Principal, tool
 from capset.ext import Answer
+from capset.stores.base import ApprovalQuery
 from tests.server.mcp.support import PREFIX, Bench, Era, bench, text_of
 
 paid: list[str] = []
@@ -45,7 +46,8 @@ async def asked(here: Bench) -> str:
 
 
 @pytest.mark.spec("G18")
-async def test_a_call_is_refused_approved_and_made_again(era: Era) -> None:
+async def test_a_plain_call_is_refused_approved_and_made_again(era: Era) -> None:
+    """As a model makes it, which knows nothing of ``_meta``."""
     async with bench(era, pay) as here:
         first = await called(here)
         assert first.is_error is True
@@ -53,14 +55,13 @@ async def test_a_call_is_refused_approved_and_made_again(era: Era) -> None:
         error = first.meta[f"{PREFIX}error"]
         assert error["code"] == "approval_required"
         request = error["approval"]
-        assert f"An approval was asked for: {request}." in text_of(first)
-        assert f'_meta {{"{APPROVAL}": "{request}"}}' in text_of(first)
-        early = await called(here, request)
+        assert f"The request is {request}; once it is approved, make the same call again." in text_of(first)
+        early = await called(here)
         assert early.meta is not None
         assert early.meta[f"{PREFIX}error"]["approval"] == request
         assert paid == []
         await here.kernel.approvals.decide(request, Answer(approved=True), by=BOSS)
-        assert text_of(await called(here, request)) == "bob is paid"
+        assert text_of(await called(here)) == "bob is paid"
         again = await called(here, request)
         assert again.is_error is True
         assert "code: approval_void" in text_of(again)
@@ -88,6 +89,22 @@ async def test_a_clients_word_is_no_approval(era: Era) -> None:
         assert "code: approval_void" in text_of(await called(here, request, to="eve"))
         assert paid == []
         assert {one.outcome for one in await here.records()} == {"denied", "rejected"}
+
+
+@pytest.mark.spec("G18")
+async def test_a_call_goes_on_whose_own_call_was_approved(era: Era) -> None:
+    @tool(effect="read")
+    async def relay(ctx: Context, to: str) -> str:
+        """Have somebody paid."""
+        return await ctx.call(pay, to=to)
+
+    async with bench(era, pay, relay) as here:
+        for _ in range(2):
+            assert (await here.client.call_tool("relay", {"to": "bob"})).is_error
+        (request,) = (await here.kernel.approvals.list(ApprovalQuery(None))).items
+        await here.kernel.approvals.decide(request.id, Answer(approved=True), by=BOSS)
+        assert text_of(await here.client.call_tool("relay", {"to": "bob"})) == "bob is paid"
+        assert paid == ["bob"]
 
 
 @pytest.mark.spec("G17")

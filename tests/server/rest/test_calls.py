@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 
-from capset.wire.calls import CallShape
+from capset import Capability, tool
+from capset.ext import Governance
+from capset.wire.calls import CallProblem, CallShape
+from tests.server.approving import again, approved, till
 from tests.server.support import Site, call, make_session, problem, site
 
 SSE = {"Accept": "text/event-stream"}
@@ -56,7 +62,17 @@ async def test_a_call_answers_with_what_the_tool_gave(
     assert (kind, {**streamed, "record": ""}) == ("result", {**said, "record": ""}), "a stream ends in the same object"
 
 
-@pytest.mark.spec("G4", "P9")
+def refused(response: httpx2.Response, status: int, code: str) -> dict[str, Any]:
+    """Return the answer to a call that was refused in its session, after checking that it is whole and this one."""
+    said = problem(response, status, code)
+    shape = CallProblem.model_validate(said)
+    error = shape.error
+    assert (error.code, error.status, error.message) == (code, status, shape.detail)
+    assert (shape.success, error.correlation) == (False, shape.correlation)
+    return said
+
+
+@pytest.mark.spec("G4", "P9", "P31")
 @pytest.mark.parametrize(
     ("tool", "arguments", "status", "code", "begins"),
     [
@@ -72,23 +88,49 @@ async def test_a_refused_call_has_its_status_and_its_record(
 ) -> None:
     session = await make_session(asker, "kit")
     response = await call(asker, session, tool, **arguments)
-    assert (response.status_code, response.headers["content-type"]) == (status, "application/json")
-    said = response.json()
-    assert (said["success"], said["error"]["code"], said["error"]["status"]) == (False, code, status)
-    assert said["error"]["message"].startswith(begins)
+    said = refused(response, status, code)
+    assert said["detail"].startswith(begins)
     record = await shared.record(session=session)
-    assert (said["record"], record.code) == (record.id, code)
-    assert said["error"]["correlation"] == response.headers["x-correlation-id"] == record.correlation
-    streamed = await events(asker, session, tool, **arguments)
-    assert [name for name, _ in streamed] == ["result"]
-    assert streamed[0][1]["error"]["code"] == code
+    assert (said["record"], record.code, record.correlation) == (record.id, code, said["correlation"])
+    ((name, streamed),) = await events(asker, session, tool, **arguments)
+    assert (name, streamed["error"]["code"]) == ("result", code)
+    CallShape.model_validate(streamed)  # which has no member of a problem
+
+
+@tool(effect="read", limits="1/1h")
+async def ring() -> str:
+    """Ring once an hour."""
+    return "rung"
+
+
+@pytest.mark.spec("P9", "P31")
+async def test_an_approval_a_limit_and_the_store_refuse_in_the_same_form(tmp_path: Path) -> None:
+    bell = Capability("bell", description="It rings.", tools=[ring])
+    governance = Governance(own_approvals=True)
+    store = f"sqlite:///{tmp_path}/capset.db"
+    async with site(till, bell, store=store, governance=governance) as here, here.client() as client:
+        session = await make_session(client, "kit", "till", "bell")
+        asking = await call(client, session, "pay", to="bob")
+        assert (asking.status_code, asking.headers["content-type"]) == (202, "application/json")
+        CallShape.model_validate(asking.json())
+        approval = asking.json()["approval"]
+        assert (await approved(client, approval)).status_code == 200
+        refused(await again(client, session, approval, to="eve"), 409, "approval_void")
+        assert (await call(client, session, "ring")).headers["content-type"] == "application/json"
+        limited = await call(client, session, "ring")
+        assert refused(limited, 429, "limit_exceeded")["retry_after"] > 0
+        assert int(limited.headers["retry-after"]) > 3000
+        with closing(sqlite3.connect(tmp_path / "capset.db", isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            refused(await call(client, session, "note", text="x"), 503, "store_unavailable")
 
 
 @pytest.mark.spec("G1", "P9")
 async def test_fields_that_do_not_fit_are_named(asker: httpx2.AsyncClient) -> None:
     session = await make_session(asker, "kit")
-    fields = (await call(asker, session, "echo", txt="x")).json()["error"]["fields"]
-    assert fields == [{"path": "txt", "expected": "no such parameter", "did_you_mean": "text"}]
+    said = (await call(asker, session, "echo", txt="x")).json()
+    assert said["error"]["fields"] == [{"path": "txt", "expected": "no such parameter", "did_you_mean": "text"}]
+    assert said["fields"] == said["error"]["fields"]
 
 
 @pytest.mark.spec("G4", "P9")
@@ -166,6 +208,6 @@ async def test_without_its_store_a_call_is_refused_and_says_so() -> None:
         try:
             response = await call(client, session, "note", text="x")
             assert response.status_code == 503
-            assert (response.json().get("error") or response.json())["code"] == "store_unavailable"
+            assert problem(response, 503, "store_unavailable")
         finally:
             await here.kernel.store.open()

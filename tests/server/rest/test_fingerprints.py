@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import AsyncGenerator
+from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 
 from capset import Agent, Capability, Preset, Toolkit, compose
+from capset.evaluation.code import code_of
 from capset.fingerprint.canonical import PROFILE, digest
 from capset.fingerprint.hashes import tool_hash, toolkit_hash
 from capset.stores.base import PayloadRow
+from tests.server import dynamic
 from tests.server.dynamic import desk, look, put, shelf
 from tests.server.support import Site, crash, echo, foreman, make_agent, make_session, note, problem, refuse, site
 
@@ -48,8 +52,8 @@ async def test_what_is_installed_is_listed_with_hashes_that_lead_to_payloads(ask
     known = {one["id"]: one for one in listed["capabilities"]}
     assert list(known) == [one["id"] for one in (await asker.get("/v1/capabilities")).json()["items"]]
     assert known["shelf"]["tools"] == [
-        {"name": "look", "hash": tool_hash(look)},
-        {"name": "put", "hash": tool_hash(put)},
+        {"name": "look", "hash": tool_hash(look), "code": code_of(look).hash},
+        {"name": "put", "hash": tool_hash(put), "code": code_of(put).hash},
     ]
     assert [one["name"] for one in known["chest"]["tools"]] == ["crash", "echo", "note", "refuse"]
     for one in known.values():
@@ -61,6 +65,19 @@ async def test_what_is_installed_is_listed_with_hashes_that_lead_to_payloads(ask
     assert needed["name"] == "shelf"
     used = compose(Agent("a", uses=[chest])).chosen[0]
     assert (await covered(asker, known["chest"]["hash"]))["presets"] == list(used.presets) == ["open"]
+
+
+@pytest.mark.spec("F35", "P12")
+async def test_the_code_behind_what_is_installed_is_told_and_what_its_hash_covers(asker: httpx2.AsyncClient) -> None:
+    listed = (await asker.get("/v1/fingerprints")).json()
+    by_hash = {one["hash"]: one for one in listed["code"]}
+    own = by_hash[code_of(look).hash]
+    assert {"shelf.look", "shelf.put", "desk.tidy"} & {*own["tools"]} == {"shelf.look", "shelf.put"}
+    response = await asker.get(f"/v1/fingerprints/{own['hash']}")
+    assert response.json()["code"] == {name: own[name] for name in ("hash", "kind", "name", "version", "reason")}
+    payload = await covered(asker, own["hash"])
+    shown = hashlib.sha256(Path(dynamic.__file__).read_bytes()).hexdigest()
+    assert payload["files"] == [{"path": "dynamic.py", "digest": shown}]
 
 
 @pytest.mark.spec("P12", "F4", "F7")
@@ -100,11 +117,26 @@ async def test_what_was_recorded_is_known_and_only_to_its_organisation(shared: S
     snapshot = (await asker.get(f"/v1/sessions/{session}/snapshot")).json()
     problem(await asker.get(f"/v1/fingerprints/{snapshot['runtime_hash']}"), 404, "not_found")
     kept = (await asker.post("/v1/links", json={"session_id": session})).json()
-    assert (await covered(asker, kept["runtime_hash"]))["tools"] == kept["tool_refs"]
+    assert (await covered(asker, kept["runtime_hash"]))["tools"] == [
+        {"name": one["name"], "hash": one["hash"]} for one in kept["tool_refs"]
+    ]
     assert (await covered(asker, kept["prompt_hash"]))["kind"] == "prompt"
     await shared.key("mallory", org="evil")
     async with shared.client("mallory") as mallory:
         problem(await mallory.get(f"/v1/fingerprints/{kept['runtime_hash']}"), 404, "not_found")
+
+
+@pytest.mark.spec("F35", "F28")
+async def test_what_code_a_turn_had_stays_known(shared: Site, asker: httpx2.AsyncClient) -> None:
+    """Kept with the link, for when the server runs other code; whose it was is not."""
+    session = await make_session(asker, "kit")
+    kept = (await asker.post("/v1/links", json={"session_id": session})).json()
+    shown = {one["code"] for one in kept["tool_refs"]}
+    assert shown == {code_of(note).hash}
+    row = await shared.kernel.store.lineage.payload("acme", kept["tool_refs"][0]["code"])
+    assert row is not None
+    assert row.kind == "code"
+    assert hashlib.sha256(row.payload.encode()).hexdigest() in shown
 
 
 @pytest.mark.spec("P12")

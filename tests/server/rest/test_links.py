@@ -7,13 +7,14 @@ from typing import Any
 import httpx2
 import pytest
 
+from capset.evaluation.code import code_of
 from capset.evaluation.comparison import diff_envelopes
 from capset.evaluation.envelope import SnapshotEnvelope
 from capset.fingerprint.hashes import Ref, invocation_hash, runtime_hash
 from capset.stores.base import EnvelopeRow, LinkRow
 from capset.wire.diffs import diff_shape
 from tests.server.dynamic import Door
-from tests.server.support import Site, make_agent, make_session, problem, site
+from tests.server.support import Site, make_agent, make_session, note, problem, site
 
 NOT_THERE = "01890000-0000-7000-8000-000000000000"
 
@@ -33,8 +34,9 @@ async def test_a_link_has_the_hashes_that_the_snapshot_has(asker: httpx2.AsyncCl
     kept = await recorded(asker, session, metadata={"turn": 1, "of": None})
     for name in ("static_hash", "runtime_hash", "prompt_hash", "profile"):
         assert kept[name] == snapshot[name]
-    in_play = [{"name": one["name"], "hash": one["hash"]} for one in snapshot["tools"] if one["in_play"]]
-    assert kept["tool_refs"] == in_play
+    in_play = [(one["name"], one["hash"]) for one in snapshot["tools"] if one["in_play"]]
+    assert [(one["name"], one["hash"]) for one in kept["tool_refs"]] == in_play
+    assert {one["code"] for one in kept["tool_refs"]} == {code_of(note).hash}
     assert runtime_hash(Ref(**one) for one in kept["tool_refs"]) == kept["runtime_hash"]
     assert (kept["agent_id"], kept["agent_name"], kept["session_id"]) == (agent["id"], "helper", session)
     assert (kept["invocation_hash"], kept["transition"]) == (None, None)

@@ -87,7 +87,7 @@ async def write_everything(store: Store) -> None:
     await store.events.append("s", "turn-1", [NewEvent("turn.ended", "{}")], now=NOW, until=None)
     await store.keys.create(KEY)
     await store.keys.revoke("key-1", LATER)
-    await store.approvals.create(APPROVAL)
+    await store.approvals.open(APPROVAL, most=9)
     await store.approvals.move(replace(APPROVAL, status="approved", decided_by="user:eve", decided_at=NOW), "pending")
     for request in ("r-1", "r-2"):
         await store.replies.reserve(ReplyRow("s", request, "5" * 64, NOW), expired=NOW)

@@ -129,12 +129,12 @@ async def test_a_database_of_a_newer_version_is_worked_with_where_that_says_so(e
     url = empty_url
     async with opened_at(url) as store:
         await store.audit.commit(entry("a"))
-    run_at(url, "UPDATE alembic_version SET version_num = '0010'")
+    run_at(url, "UPDATE alembic_version SET version_num = '9998'")
     run_at(url, "INSERT INTO settings VALUES ('compatible', '0009') ON CONFLICT (name) DO UPDATE SET value = '0009'")
     async with opened_at(url) as store:
         await store.audit.commit(entry("b"))
         assert (await store.audit.verify()).checked == 2
-    assert run_at(url, "SELECT version_num FROM alembic_version") == [("0010",)]
+    assert run_at(url, "SELECT version_num FROM alembic_version") == [("9998",)]
 
 
 async def test_a_database_of_another_program_is_refused_and_left_alone(tmp_path: Path) -> None:

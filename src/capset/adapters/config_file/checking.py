@@ -14,6 +14,7 @@ from capset.adapters.config_file.handlers import Unloaded
 from capset.adapters.config_file.problems import InvalidConfiguration, Problem
 from capset.adapters.config_file.reading import parsed
 from capset.kernel.registry import Registry
+from capset.wire.allowances import allowance_shape
 from capset.wire.config_checks import ActionCheck, ConfigCheckShape, ProblemShape
 
 Format = Literal["yaml", "json", "toml"]
@@ -52,6 +53,7 @@ def told_of(
         agent=found.agent.name,
         capabilities=[one.name for one in found.capabilities],
         actions=[_action(one) for one in found.actions.values()],
+        allowance=allowance_shape(found.governance.allowance and found.governance.allowance.plain()),
     )
 
 

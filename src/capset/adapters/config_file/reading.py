@@ -36,6 +36,7 @@ from capset.kernel.checkpointing import Checkpoints
 from capset.kernel.redacting import redactor_of
 from capset.kernel.registry import Registry
 from capset.wire.agents import CapabilityEntry
+from capset.wire.allowances import AllowanceShape
 
 T = TypeVar("T")
 _OF_MODELS: Final = re.compile(r" or instance of \w+")
@@ -272,7 +273,11 @@ def _governing(name: str, value: Any) -> Any:  # of the type that the member has
     """Return a value of the governance, checked alone. Raises ``DefinitionError``."""
     if name == "redact":
         redactor_of(value)
-    made: Any = limit_of(value) if name == "refusals" and value is not None else value
+    made: Any = value
+    if isinstance(value, AllowanceShape):
+        made = value.allowance()
+    elif name == "refusals" and value is not None:
+        made = limit_of(value)
     Governance(**{name: made})
     return made
 

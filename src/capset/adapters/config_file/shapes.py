@@ -7,27 +7,12 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import ConfigDict, Field, WithJsonSchema
 
 from capset.definitions.files import FILE_BYTES
-from capset.definitions.limits import MAX_REQUESTS
 from capset.definitions.names import AGENT, PERMISSION, TOOL
 from capset.definitions.retries import MAX_ATTEMPTS
 from capset.definitions.tools import Effect
+from capset.wire.allowances import LIMIT_SCHEMA, AllowanceShape
 from capset.wire.shapes import Shape
 
-_LIMIT: Final[dict[str, Any]] = {
-    "anyOf": [
-        {"type": "string", "pattern": r"^[1-9]\d*/[1-9]\d*[smhd]$"},
-        {
-            "type": "object",
-            "properties": {
-                "requests": {"type": "integer", "minimum": 1, "maximum": MAX_REQUESTS},
-                "window": {"type": "string", "pattern": r"^[1-9]\d*[smhd]$"},
-                "per": {"enum": ["principal", "session", "org", "all"], "default": "principal"},
-            },
-            "required": ["requests", "window"],
-            "additionalProperties": False,
-        },
-    ]
-}
 _RETRY: Final[dict[str, Any]] = {
     "anyOf": [
         {"type": "integer", "minimum": 2, "maximum": MAX_ATTEMPTS},
@@ -44,8 +29,10 @@ _RETRY: Final[dict[str, Any]] = {
     ]
 }
 # What checks these says more than a union of types would, so they are taken as they come (limits.py, retries.py).
-RefusalsText = Annotated[Any, WithJsonSchema({"anyOf": [*_LIMIT["anyOf"], {"type": "null"}]})]
-LimitsText = Annotated[Any, WithJsonSchema({"anyOf": [*_LIMIT["anyOf"], {"type": "array", "items": _LIMIT}]})]
+RefusalsText = Annotated[Any, WithJsonSchema({"anyOf": [*LIMIT_SCHEMA["anyOf"], {"type": "null"}]})]
+LimitsText = Annotated[
+    Any, WithJsonSchema({"anyOf": [*LIMIT_SCHEMA["anyOf"], {"type": "array", "items": LIMIT_SCHEMA}]})
+]
 RetryText = Annotated[Any, WithJsonSchema(_RETRY)]
 Name = Annotated[str, Field(pattern=f"^{TOOL.pattern}$")]
 Permission = Annotated[str, Field(pattern=f"^{PERMISSION.pattern}$")]
@@ -56,7 +43,7 @@ _TITLE: Final = "What people call it."
 _DESCRIPTION: Final = "What it is for: the model chooses by it. The title, if left out."
 _LIMITS: Final = (
     "How often it may be called: `100/1h` by one principal; a mapping, or a list of them, says more. Windows are a "
-    "whole number and s, m, h or d."
+    "whole number and s, m, h or d. Calls are counted in the database; `scope: process` counts in each process."
 )
 
 
@@ -154,10 +141,21 @@ class GovernanceShape(_Strict):
         None, gt=0, description="How long a request for an approval stays open; then it counts as rejected."
     )
     own_approvals: bool | None = Field(None, description="Whether somebody may approve what they asked for themselves.")
+    code_voids_approvals: bool | None = Field(
+        None, description="Whether an approval is void once the tool's code is other code: `true`, if left out."
+    )
     refusals: RefusalsText = Field(
         None,
         description="How many calls of a principal may be refused before no more are looked at: `600/1m`, if left "
-        "out; `null` for any number.",
+        "out; `null` for any number. They are counted in each process.",
+    )
+    pending_approvals: int | None = Field(
+        None,
+        ge=1,
+        description="How many requests for approvals of one principal may be open at once: 100, if left out.",
+    )
+    allowance: AllowanceShape | None = Field(
+        None, description="What every session and every run may use, and limits on all calls together."
     )
     file_bytes: int | None = Field(
         None, ge=0, le=FILE_BYTES, description="How long a file of a session is at most: 100 MB, if left out."

@@ -21,6 +21,7 @@ from capset.adapters.config_file.shapes import (
 )
 from capset.definitions.misfits import UNKNOWN_FIELD, misfits
 from capset.errors import Field, closest
+from capset.wire.allowances import AllowanceShape, BudgetShape
 from capset.wire.shapes import Shape
 
 S = TypeVar("S", bound=Shape)
@@ -29,6 +30,8 @@ _PARTS: Final[tuple[tuple[re.Pattern[str], type[Shape]], ...]] = (
     (re.compile(r"actions\.\d+"), ActionShape),
     (re.compile(rf"{re.escape(LAYER)}\.actions\.\d+"), OriginActionShape),
     (re.compile("governance"), GovernanceShape),
+    (re.compile(r"governance\.allowance"), AllowanceShape),
+    (re.compile(r"governance\.allowance\.(session|run)"), BudgetShape),
     (re.compile(rf"{re.escape(LAYER)}\.security"), SecurityShape),
     (re.compile(re.escape(LAYER)), CapabilitiesLayerShape),
 )

@@ -14,6 +14,7 @@ Told = tuple[str | None, str, str]
 def warnings_of(actions: Iterable[Action], governance: Governance) -> Iterator[Told]:
     """Yield what is worth a second look; nothing of it is refused."""
     tools = [one.tool for one in actions]
+    is_limited = governance.allowance is not None and bool(governance.allowance.limits)
     if not governance.record_reads:
         yield None, "record_reads", "this silences reads only: calls of all other tools are on record all the same"
     if governance.default_permissions:
@@ -25,5 +26,5 @@ def warnings_of(actions: Iterable[Action], governance: Governance) -> Iterator[T
     for tool in tools:
         if tool.has_side_effects and not tool.permissions:
             yield tool.name, "permissions", f"everybody may call it, and its effect is {tool.effect!r}"
-        if tool.effect in ("external", "destructive") and not tool.limits:
+        if tool.effect in ("external", "destructive") and not (tool.limits or is_limited):
             yield tool.name, "limits", f"its effect is {tool.effect!r}, and nothing limits how often it is called"

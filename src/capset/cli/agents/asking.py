@@ -83,7 +83,7 @@ def asked(
 
 
 async def _here(settings: Settings, org: str | None, work: Callable[[Here], Awaitable[T]]) -> T:
-    who = Principal(settings.principal.id, permissions=settings.principal.permissions, org=org)
+    who = replace(settings.principal, org=org)
     registry = Registry.installed()
     async with Kernel(store=settings.db) as kernel:
         return await work(Here(kernel, StoredAgents(kernel, registry), who, settings.env))

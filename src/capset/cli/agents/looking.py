@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from capset.client import Client
 
 _SHOWN: Final = ("id", "name", "version", "status", "read_only", "static_hash", "description", "model", "tags")
-_TEXTS: Final = ("system_prompt", "instructions", "capabilities", "static_context")
+_TEXTS: Final = ("system_prompt", "instructions", "capabilities", "static_context", "allowance")
 _TIMES: Final = ("created_at", "updated_at", "author")
 
 

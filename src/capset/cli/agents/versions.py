@@ -15,7 +15,7 @@ from capset.adapters.plain_files import ENDINGS
 from capset.cli.agents.asking import Here, Id, Org, asked, read_input
 from capset.cli.arguments import read_object
 from capset.cli.exits import Exit, ended, guarded
-from capset.cli.options import AsJson, Db, Env, Grant, Who
+from capset.cli.options import AsJson, Attribute, Db, Env, Grant, Who
 from capset.cli.output import cell, err, out, print_json, short, table, verbatim
 from capset.cli.remote import Url
 from capset.cli.trees import tree_of
@@ -70,6 +70,7 @@ def diff_command(
     exit_code: Annotated[bool, typer.Option("--exit-code", help="End with 3 if they differ.")] = False,
     principal: Who = None,
     grant: Grant = None,
+    attribute: Attribute = None,
     env: Env = None,
     org: Org = None,
     db: Db = None,
@@ -86,7 +87,7 @@ def diff_command(
             place.kernel, place.agents, id, before, after, author=place.author, principal=place.principal, env=place.env
         )
 
-    found = asked(url, there, here, db=db, org=org, principal=principal, grant=grant, env=env)
+    found = asked(url, there, here, db=db, org=org, principal=principal, grant=grant, attribute=attribute, env=env)
     with ended():
         if as_json:
             print_json(found.plain())
@@ -104,6 +105,7 @@ def preview_command(
     ] = None,
     principal: Who = None,
     grant: Grant = None,
+    attribute: Attribute = None,
     env: Env = None,
     org: Org = None,
     db: Db = None,
@@ -131,7 +133,18 @@ def preview_command(
             place.kernel, found, author=place.author, principal=place.principal, env=place.env, id=whose
         )
 
-    found = asked(url, there, here, db=db, org=org, stored=given is None, principal=principal, grant=grant, env=env)
+    found = asked(
+        url,
+        there,
+        here,
+        db=db,
+        org=org,
+        stored=given is None,
+        principal=principal,
+        grant=grant,
+        attribute=attribute,
+        env=env,
+    )
     with ended():
         if as_json:
             print_json(found.plain())

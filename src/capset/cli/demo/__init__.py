@@ -12,8 +12,10 @@ from rich.console import Console
 import capset
 from capset.cli.demo.doors import DOORS, walk_doors
 from capset.cli.demo.importing import Imported, import_folders
+from capset.cli.demo.oversight import oversee, surprises_of
 from capset.cli.demo.reading import Reading, read_the_web
 from capset.cli.demo.scenario import Demo, open_demo
+from capset.cli.demo.serving import store_of
 from capset.cli.demo.showing import show_records, show_session
 from capset.cli.exits import Exit, guarded
 from capset.cli.options import AsJson
@@ -34,7 +36,8 @@ def demo_command(
 ) -> Exit:
     """Run the main job: import real files into a session, work on them under governance, and verify the record.
 
-    Then do the same through the doors of a server, on a free port of this machine: REST, a stream of events, MCP.
+    Then do the same through the doors of a server, on a free port of this machine: REST, a stream of events, MCP; have
+    somebody else approve a call there, and share a limit with another opening of the database.
     Ends with 0 only if every call ended as it should and the chain of records holds.
     """
     sources = folders or [Path(capset.__file__).parent]
@@ -52,7 +55,7 @@ def demo_command(
 
 
 async def _run(console: Console, sources: list[Path], folder: Path) -> DemoShape:
-    async with open_demo(_store(folder), console) as demo:
+    async with open_demo(store_of(folder), console) as demo:
         show_session(console, demo.session, folder)
         console.rule("[bold]1. Import[/]", align="left")
         imported = await import_folders(demo.session.files, sources)
@@ -66,7 +69,9 @@ async def _run(console: Console, sources: list[Path], folder: Path) -> DemoShape
         console.rule("[bold]4. The record[/]", align="left")
         done = await _conclude(console, demo, imported, folder, research)
     console.rule("[bold]5. The same through a server's doors[/]", align="left")
-    return await _serve(console, done, sources)
+    done = await _serve(console, done, sources)
+    console.rule("[bold]6. An approval, and a limit that two openings share[/]", align="left")
+    return await _oversee(console, done)
 
 
 async def _read(console: Console, demo: Demo) -> str | None:
@@ -84,6 +89,13 @@ async def _serve(console: Console, done: DemoShape, sources: list[Path]) -> Demo
         surprises.append("not every door left its record, with one runtime_hash")
     _show_surprises(surprises)
     return done.model_copy(update={"doors": doors, "surprises": [*done.surprises, *surprises]})
+
+
+async def _oversee(console: Console, done: DemoShape) -> DemoShape:
+    calls = await oversee(console, Path(done.folder))
+    surprises = [] if calls is None else surprises_of(calls)
+    _show_surprises(surprises)
+    return done.model_copy(update={"oversight": calls, "surprises": [*done.surprises, *surprises]})
 
 
 async def _conclude(console: Console, demo: Demo, imported: Imported, folder: Path, research: str | None) -> DemoShape:
@@ -127,10 +139,6 @@ def _export(console: Console, file: Path, text: str | None) -> str | None:
 def _show_surprises(surprises: list[str]) -> None:
     for surprise in surprises:
         err().print(f"[red]not as expected:[/] {verbatim(surprise)}", soft_wrap=True)
-
-
-def _store(folder: Path) -> str:
-    return f"sqlite:///{folder / 'capset.db'}"
 
 
 def _fresh(into: Path) -> Path:

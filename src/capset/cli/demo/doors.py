@@ -45,8 +45,8 @@ async def walk_doors(console: Console, folder: Path, sources: list[Path]) -> lis
         return None
     from capset.client import Client
 
-    async with serving(folder) as (url, key), Client(url, key=key) as client:
-        console.print(f"capset serves {url}, and logs to {verbatim(str(folder / 'server.log'))}", soft_wrap=True)
+    async with serving(folder) as server, Client(server.url, key=server.key) as client:
+        console.print(f"capset serves {server.url}, and logs to {verbatim(str(folder / 'server.log'))}", soft_wrap=True)
         agent = await client.agents.create(
             AgentInput(name="surveyor", capabilities=["session_file_system", "test_math", "survey"])
         )
@@ -55,7 +55,7 @@ async def walk_doors(console: Console, folder: Path, sources: list[Path]) -> lis
         console.print(f"agent {agent.id}: {imported.files} files, {imported.size_bytes:,} bytes came in over REST")
         await client.call(session, "add", {"a": imported.files, "b": 1}, correlation="rest")
         await _stream(console, client, session)
-        await _mcp(console, f"{url}/mcp/sessions/{session}", key)
+        await _mcp(console, f"{server.url}/mcp/sessions/{session}", server.key)
         records = (await client.records.list(session=session)).items
     doors = [_door(record) for record in reversed(records)]
     show_doors(console, doors)

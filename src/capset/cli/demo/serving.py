@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
+from capset.cli.demo.press import press
 from capset.cli.demo.survey import survey
 from capset.definitions.principals import Principal
 from capset.kernel.kernel import Kernel
@@ -14,29 +16,45 @@ from capset.kernel.registry import Registry
 from capset.server.keys import create_key
 
 CLIENT = Principal("client", permissions={"session_files:read", "session_files:write"}, org="demo")
+EDITOR = Principal("editor", org="demo")
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """Where the server is, a key for everything, and one of somebody else's that may approve."""
+
+    url: str
+    key: str
+    editor: str
 
 
 @asynccontextmanager
-async def serving(folder: Path) -> AsyncGenerator[tuple[str, str]]:
-    """Serve what is installed and the survey, from the database in ``folder``; yield the address and an API key."""
+async def serving(folder: Path) -> AsyncGenerator[Served]:
+    """Serve what is installed and the demo's own, from the database in ``folder``."""
     # The demo without its server does without what a server needs.
     from capset.server.app import open_app
     from capset.server.gate import Names
     from capset.server.service import Service
     from capset.server.serving import bind, make_server
 
-    registry = Registry.of([*Registry.installed().capabilities.values(), survey])
+    registry = Registry.of([*Registry.installed().capabilities.values(), survey, press])
     started = asyncio.Event()
-    with bind("127.0.0.1", 0) as bound, (folder / "server.log").open("wb") as log:
-        async with Kernel(store=f"sqlite:///{folder / 'capset.db'}") as kernel:
+    with bind("127.0.0.1", 0) as bound, (folder / "server.log").open("ab") as log:
+        async with Kernel(store=store_of(folder)) as kernel:
             _, key = await create_key(kernel, "demo", CLIENT, scopes=["capset:admin"])
+            _, editor = await create_key(kernel, "editor", EDITOR, scopes=["capset:approve"])
             service = Service(kernel, registry)
             async with open_app(service, Names.of("127.0.0.1"), log=log) as app:
                 server = make_server(app, service.limits, started.set)
                 task = asyncio.create_task(server.serve(sockets=[bound]))
                 try:
                     await started.wait()
-                    yield f"http://127.0.0.1:{bound.getsockname()[1]}", key
+                    yield Served(f"http://127.0.0.1:{bound.getsockname()[1]}", key, editor)
                 finally:
                     server.should_exit = True
                     await task
+
+
+def store_of(folder: Path) -> str:
+    """Return the URL of the demo's database."""
+    return f"sqlite:///{folder / 'capset.db'}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
@@ -12,7 +12,6 @@ import typer
 from capset.cli.extras import needs_extra
 from capset.cli.remote import ask, server_of
 from capset.cli.settings import Settings, existing_db, load_settings
-from capset.definitions.principals import Principal
 from capset.kernel.kernel import Kernel
 from capset.kernel.registry import Registry
 
@@ -59,7 +58,7 @@ async def _here(settings: Settings, org: str | None, work: Callable[[Here], Awai
     from capset.server.caller import Caller  # only those who work here pay for it
     from capset.server.service import Service
 
-    who = Principal(settings.principal.id, permissions=settings.principal.permissions, org=org)
+    who = replace(settings.principal, org=org)
     async with Kernel(store=settings.db) as kernel:
         service = Service(kernel, Registry.installed(), env=settings.env)
         return await work(Here(service, Caller(who, frozenset({"capset:admin"}), None)))

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import cast
 
+from typing_extensions import TypeVar
+
 from capset.composition.installing import Installed
 from capset.definitions.approvals import ApprovalRow
 from capset.definitions.messages import Json
@@ -15,13 +17,17 @@ from capset.errors import (
     ApprovalRequired,
     ApprovalVoid,
     PermissionDenied,
+    Unauthenticated,
 )
 from capset.evaluation.policies import Ruling, ask_each, rule
 from capset.kernel.approvals import Approvals, rejection
 from capset.kernel.audit import digest_of
 from capset.kernel.invocation import Invocation, Step
+from capset.kernel.limits import Limits
 from capset.kernel.stages.policy import in_time, policy, request_of
 from capset.kernel.stages.validation import recordable, validation
+
+T = TypeVar("T")
 
 
 def approval(installed: Installed) -> Step | None:
@@ -29,7 +35,7 @@ def approval(installed: Installed) -> Step | None:
     tool, wanted = installed.tool, installed.tool.approval
     if wanted == "auto" and not installed.gates:
         return None
-    check, gate = validation(installed), policy(installed)
+    check, gate, limits = validation(installed), policy(installed), Limits(installed)
     always = ask(f"every call of {installed.name!r} has to be approved")
     own = None if isinstance(wanted, str) else Policy("approval", lambda request: _decided(wanted(request)))
 
@@ -44,7 +50,10 @@ def approval(installed: Installed) -> Step | None:
         return ruling if ruling.kind == "ask" else call.asked
 
     async def again(call: Invocation, row: ApprovalRow) -> None:
-        """Ask once more: other policies may hold now, and other arguments are another call."""
+        """Ask once more: the caller may be known no more, policies may say otherwise, and arguments may be others."""
+        if call.credential is not None and not await call.credential():
+            call.decision, call.reason = "deny", "the credential is not valid any more"
+            raise Unauthenticated("Unauthenticated: the credential of this call is not valid any more.")
         if row.modified is not None:
             call.given = Json(row.modified.encode())
             check(call)
@@ -64,8 +73,8 @@ def approval(installed: Installed) -> Step | None:
             return
         if call.asked is not None and asked is not call.asked:
             asked = Ruling("ask", [*call.asked.determining, *asked.determining])
-        row, is_new = await _granted(call, asked)
-        if is_new or row.modified is not None:
+        row, has_waited = await _granted(call, asked, limits)
+        if has_waited or row.modified is not None:
             await again(call, row)
         call.ticket, call.approval, call.reason = row, row.id, f"approved by {row.decided_by}"
 
@@ -92,27 +101,41 @@ async def _decided(answer: object) -> Decision | bool:
     raise TypeError(f"an approval rule returns a bool or a Decision, not {type(answer).__name__}")
 
 
-async def _granted(call: Invocation, asked: Ruling) -> tuple[ApprovalRow, bool]:
-    """Return the approval that a call has, and whether it was asked for just now, which may have taken its time."""
+async def _granted(call: Invocation, asked: Ruling, limits: Limits) -> tuple[ApprovalRow, bool]:
+    """Return the approval that a call has, and whether it has waited for it, which may have taken its time."""
     desk = call.place.world.approvals
     digest = digest_of(call)
     if call.presented is not None:
         return await _presented(call, desk, call.presented, digest), False
-    if (standing := await desk.standing(call, digest)) is not None:
-        return standing, False
     call.reason = asked.detail
-    asking = desk.ask(call, asked)
-    row = await (asking if call.deadline is None else in_time(call, asking, "nobody has approved"))
-    call.approval = row.id
-    if row.status == "pending" and call.defers:
-        call.decision = "deny"
-        told = f"Permission denied: this needs an approval first: {asked.reason}"
-        hint = f"once it is approved, make the same call again with the approval {row.id}"
-        raise ApprovalRequired(told, approval=row.id, hint=hint)
-    if row.status == "pending":
-        waiting = desk.wait(call, row)
-        row = await (waiting if call.deadline is None else in_time(call, waiting, "nobody has approved"))
-    return _approved(call, row, desk), True
+    has_waited = False
+    while True:
+        row = await _in_time(call, desk.standing(call, digest))
+        if row is None:
+            await limits.check(call)  # a call that is over its limit opens no request
+            row = await _in_time(call, desk.ask(call, asked, digest))
+        call.approval = row.id
+        if desk.is_to_consult(row):
+            row = await _in_time(call, desk.consult(row))
+            has_waited = True
+        if row.status == "pending":
+            if call.defers:
+                call.decision = "deny"
+                raise _required(row, f"this needs an approval first: {asked.reason}")
+            row = await _in_time(call, desk.wait(call, row))
+            has_waited = True
+        if row.status != "used":  # as it is where an equal call was quicker: this one needs an approval of its own
+            return _approved(call, row, desk), has_waited
+
+
+async def _in_time(call: Invocation, asking: Awaitable[T]) -> T:
+    return await (asking if call.deadline is None else in_time(call, asking, "nobody has approved"))
+
+
+def _required(row: ApprovalRow, why: str) -> ApprovalRequired:
+    end = "" if why.endswith((".", "?", "!")) else "."
+    told = f"Permission denied: {why}{end} The request is {row.id}; once it is approved, make the same call again."
+    return ApprovalRequired(told, approval=row.id, hint=f"have it approved: capset approvals approve {row.id}")
 
 
 async def _presented(call: Invocation, desk: Approvals, id: str, digest: str) -> ApprovalRow:
@@ -127,14 +150,16 @@ async def _presented(call: Invocation, desk: Approvals, id: str, digest: str) ->
     if row is None or (row.session, row.principal, row.on_behalf_of) != mine:
         raise _void(call, "there is no such approval of this session")
     call.approval = row.id
-    if row.tool_hash != call.road.hash:
+    if (row.tool_hash, row.tool, row.agent) != (call.road.hash, call.road.name, place.block.name):
         raise _void(call, "it was given for another tool, or the tool has changed since")
+    if desk.is_of_other_code(row, call):
+        raise _void(call, "it was given for other code of the tool")
     if row.digest != digest:
         raise _void(call, "it was given for other arguments")
     if row.status == "used":
         raise _void(call, "it was used already")
     if row.status == "pending" and not desk.is_overdue(row):
-        raise ApprovalRequired("Permission denied: nobody has answered the request yet.", approval=row.id)
+        raise _required(row, "nobody has answered the request yet")
     approved = _approved(call, row, desk)
     call.decision = None
     return approved
@@ -151,6 +176,9 @@ def _approved(call: Invocation, row: ApprovalRow, desk: Approvals) -> ApprovalRo
     call.decision = "deny"
     if row.status == "rejected":
         call.reason = rejection(row)
-        raise ApprovalRejected(f"Permission denied: the request was {call.reason}")
+        raise ApprovalRejected(
+            f"Permission denied: the request was {call.reason}",
+            hint=f"the same call gets this answer until {row.expires_at}",
+        )
     call.reason = "nobody answered in time"
     raise ApprovalExpired("Permission denied: nobody answered the request for an approval in time.")

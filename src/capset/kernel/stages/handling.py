@@ -128,7 +128,12 @@ def _start_sync(installed: Installed) -> Start:
     async def start(call: Invocation) -> Any:
         leading = (CallContext(call),) if takes_context else ()
         work = partial(handler, *leading, **call.arguments)
-        return await run_for(call.place.world.threads, call, call.road.name, work)
+        call.attempts -= 1  # it starts when it has its turn among the threads
+
+        def begin() -> None:
+            call.attempts += 1
+
+        return await run_for(call.place.world.threads, call, call.road.name, work, begin)
 
     return start
 

@@ -13,17 +13,15 @@ from typing import Final
 
 from capset.composition.installing import Installed
 from capset.kernel.invocation import Step
+from capset.kernel.stages.admission import admission
 from capset.kernel.stages.approval import approval
 from capset.kernel.stages.authentication import authentication
 from capset.kernel.stages.handling import handling
-from capset.kernel.stages.intent import intent
 from capset.kernel.stages.loading import loading
 from capset.kernel.stages.output import output
 from capset.kernel.stages.permission import permission
 from capset.kernel.stages.policy import policy
-from capset.kernel.stages.quota import quota
 from capset.kernel.stages.sanitising import sanitising
-from capset.kernel.stages.using import using
 from capset.kernel.stages.validation import validation
 
 Stage = Callable[[Installed], Step | None]
@@ -34,10 +32,8 @@ STAGES: Final[tuple[Stage, ...]] = (
     validation,
     policy,
     approval,
-    quota,
-    using,
     loading,
-    intent,
+    admission,
     handling,
     output,
     sanitising,

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping, Sequence
 
 from capset.composition.installing import Installed
 from capset.definitions.misfits import MISFITS, misfits
-from capset.errors import InvalidOutput
+from capset.definitions.schemas import Schema
+from capset.definitions.tools import AnyTool
+from capset.errors import Field, InvalidOutput
 from capset.kernel.invocation import MISSING, Invocation, Step
 
 _log = logging.getLogger("capset.kernel")
@@ -14,19 +17,32 @@ _log = logging.getLogger("capset.kernel")
 
 def output(installed: Installed) -> Step:
     """Validate the result strictly; a streaming tool that gave none has nothing to validate."""
-    name, check = installed.name, installed.tool.output.check
+    check, replies = installed.tool.output.check, several_replies(installed.tool)
 
     def step(call: Invocation) -> None:
         if call.value is MISSING:
             return
         try:
-            call.value = call.data = check(call.value)
+            fits = check if replies is None else replies[call.reply_type or ""].check
+            call.value = call.data = fits(call.value)
         except MISFITS as error:
-            # What came out may hold what nobody should see, so only its places are told, and no value is logged.
-            fields = misfits(error, (), call.value)
-            places = ", ".join(field.path for field in fields).replace("(arguments)", "the result")
-            expected = "; ".join(map(str, fields))
-            _log.error("tool %r, correlation %s: its result does not fit: %s", name, call.correlation, expected)
-            raise InvalidOutput(f"The tool {name!r} gave a result that does not fit its schema: {places}.") from None
+            raise misfitting(call, misfits(error, (), call.value)) from None
 
     return step
+
+
+def several_replies(tool: AnyTool) -> Mapping[str, Schema] | None:
+    """Return the schemas of a processor's replies by their types, or ``None`` where there are no two."""
+    contract = tool.contract
+    return contract.replies if contract is not None and len(contract.replies) > 1 else None
+
+
+def misfitting(call: Invocation, fields: Sequence[Field]) -> InvalidOutput:
+    """Log where a result does not fit its schema, and return the error of its call.
+
+    What came out may hold what nobody should see, so only its places are told, and no value is logged.
+    """
+    name, expected = call.road.name, "; ".join(map(str, fields))
+    places = ", ".join(field.path for field in fields).replace("(arguments)", "the result")
+    _log.error("tool %r, correlation %s: its result does not fit: %s", name, call.correlation, expected)
+    return InvalidOutput(f"The tool {name!r} gave a result that does not fit its schema: {places}.")

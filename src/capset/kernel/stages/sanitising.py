@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from capset.composition.installing import Installed
+from capset.definitions.misfits import SchemaMisfit
 from capset.definitions.strict_json import MAX_INTEGER
 from capset.errors import InvalidOutput
 from capset.kernel.invocation import MISSING, Invocation, Step
+from capset.kernel.stages.output import misfitting, several_replies
 
 
 def sanitising(installed: Installed) -> Step | None:
@@ -13,13 +15,15 @@ def sanitising(installed: Installed) -> Step | None:
     name, tool = installed.name, installed.tool
     if tool.output.is_exact:
         return _bounded(name) if tool.output.json_schema["type"] == "integer" else None
-    jsonable = tool.output.jsonable
+    jsonable, replies = tool.output.jsonable, several_replies(tool)
 
     def step(call: Invocation) -> None:
         if call.value is MISSING:
             return
         try:
-            data = jsonable(call.value)
+            data = (jsonable if replies is None else replies[call.reply_type or ""].jsonable)(call.value)
+        except SchemaMisfit as misfit:
+            raise misfitting(call, misfit.fields) from None
         except (ValueError, RecursionError):
             raise InvalidOutput(f"The tool {name!r} gave a result that JSON cannot carry.") from None
         redactor = call.place.world.redactor

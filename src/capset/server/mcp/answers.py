@@ -12,11 +12,10 @@ from capset.errors import CapsetError
 from capset.kernel.session import Session
 from capset.kernel.streaming import Messages
 from capset.server.mcp.listing import PREFIX, WRAPPED, hashes, is_wrapped
-from capset.wire.calls import approval_of
 from capset.wire.errors import error_shape
 
 APPROVAL: Final = f"{PREFIX}approval"
-"""The key of ``_meta`` by which a call that is made again names the request that was approved (spec 4, G18)."""
+"""The key of ``_meta`` by which a call may name the request that was approved; an equal call needs none (G18)."""
 
 
 async def answer(session: Session, ended: Messages, reply: Message | None) -> CallToolResult:
@@ -59,18 +58,9 @@ def _said(error: CapsetError) -> str:
 
 
 def _named(error: CapsetError) -> str:
-    """Return what stands behind that: which approval was asked for, what kind of error it is, whether to try again."""
+    """Return what stands behind that: what kind of error it is, and whether to try again."""
     retry = ["retryable"] if error.retryable else []
-    return "\n".join(
-        [*_asked_for(error), ", ".join([f"code: {error.code}", f"correlation: {error.correlation}", *retry])]
-    )
-
-
-def _asked_for(error: CapsetError) -> list[str]:
-    if (approval := approval_of(error)) is None:
-        return []
-    again = f'with _meta {{"{APPROVAL}": "{approval}"}}, or as it is if it was approved for the session'
-    return [f"An approval was asked for: {approval}. Once somebody has given it, make the same call again, {again}."]
+    return ", ".join([f"code: {error.code}", f"correlation: {error.correlation}", *retry])
 
 
 def _structured(tool: AnyTool | None, reply: Message | None) -> dict[str, Any]:

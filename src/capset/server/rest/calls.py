@@ -20,7 +20,7 @@ from capset.definitions.misfits import misfits
 from capset.errors import NotFound
 from capset.kernel.results import Result
 from capset.kernel.session import Session
-from capset.server.answers import answer, misfit, retry_headers
+from capset.server.answers import answer, answer_refusal, misfit, retry_headers
 from capset.server.limits import Limits
 from capset.server.rest.events import EventStream
 from capset.server.rest.parts import Calls, Id, Served, check_json_type, parse_json, problems, refuse_query
@@ -52,7 +52,7 @@ router = APIRouter(prefix="/sessions", tags=["calls"])
     responses={
         202: {
             "description": "The call has to be approved first: `approval` is the id of the request, `Location` where "
-            "it is. Once it is approved, the same call with that `approval` is let through. As events, a call waits.",
+            "it is. Once it is approved, the same call is let through. As events, a call waits.",
             "model": CallShape,
             "headers": {"Location": {"description": "The request", "schema": {"type": "string"}}},
         },
@@ -69,7 +69,8 @@ async def call_tool(
 ) -> CallShape:
     """Call a tool in a session, governed and on record.
 
-    A call that is refused (403, 404, 409, 422, 429, 503) answers with this object too, and has its record.
+    A call that is refused in its session (403, 404, 409, 422, 429, 503) has its record, and answers with problem
+    details that have the members of this object too.
     """
     raise NotFound("There is no such path")  # calls are answered before any router sees them
 
@@ -106,7 +107,15 @@ async def answer_call(service: Service, session_id: str, scope: Scope, receive: 
     kept = await once.begin() if once is not None else None
     message = session.message(given.tool, Json(to_json(given.arguments)), correlation=visit.correlation)
     if prefers_events(visit.header(b"accept")):
-        respond, session = _as_events, session.options(approvals="wait", approval=given.approval)
+        authorization = visit.header(b"authorization") or None
+        respond, session = (
+            _as_events,
+            session.options(
+                approvals="wait",
+                approval=given.approval,
+                credential=lambda: service.callers.knows(authorization, afresh=True),
+            ),
+        )
     else:
         respond, session = _as_json, session.options(approvals="defer", approval=given.approval)
     await respond(Asked(session, message, visit, service.limits, once, scope["root_path"]), kept, receive, send)
@@ -132,13 +141,17 @@ async def _as_json(asked: Asked, kept: tuple[int, bytes] | None, receive: Receiv
     with Watch(receive):
         result = await asked.session.try_message(asked.message)
     asked.visit.notes["record"] = result.record
-    body = to_json(call_data(result, result.data, asked.session.id))
+    data = call_data(result, result.data, asked.session.id)
+    body = to_json(data)
     if asked.once is not None:
         await asked.once.end(result, body)
-    headers = retry_headers(result.error)
-    if (approval := approval_of(result.error)) is not None:
+    status, error = status_of(result), result.error
+    if status >= 400 and error is not None:
+        return await answer_refusal(send, error, asked.visit.correlation, data)
+    headers = retry_headers(error)
+    if (approval := approval_of(error)) is not None:
         headers.append((b"location", f"{asked.root}/v1/approvals/{approval}".encode()))
-    return await answer(send, status_of(result), b"application/json", body, *headers)
+    return await answer(send, status, b"application/json", body, *headers)
 
 
 async def _as_events(asked: Asked, kept: tuple[int, bytes] | None, receive: Receive, send: Send) -> None:

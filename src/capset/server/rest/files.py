@@ -45,7 +45,7 @@ class Recursive(Asked):
     responses={
         200: {"content": _BYTES, "description": "A file's bytes, or a folder"},
         **UNCHANGED,
-        **problems(400, 404, 422),
+        **problems(400, 404, 409, 422),
     },
     operation_id="read_file",
     response_model=FolderShape,

@@ -19,11 +19,14 @@ Hash = Annotated[str, Path(pattern="^[0-9a-f]{64}$", description="SHA-256 in low
 
 @router.get("", responses=problems(422), operation_id="list_fingerprints")
 async def list_fingerprints(service: Served, _: Reads) -> InstalledShape:
-    """List the capabilities that are installed, with their hashes and their tools'."""
-    return service.fingerprints.installed
+    """List the capabilities that are installed, with their hashes, their tools', and the code behind them."""
+    return await service.fingerprints.installed()
 
 
 @router.get("/{hash}", responses=problems(404, 422), operation_id="get_fingerprint")
 async def get_fingerprint(service: Served, caller: Reads, hash: Hash) -> FingerprintShape:
-    """Return what a hash covers: as it was recorded with a link, is installed, or is part of a stored agent."""
+    """Return what a hash covers: as it was recorded with a link, is installed, or is part of a stored agent.
+
+    The hash of code covers the files of a distribution, each with the SHA-256 of its bytes.
+    """
     return await service.fingerprints.find(caller.principal.org, hash)

@@ -66,7 +66,7 @@ async def record_link(
         context = {**(context or {}), **(given.context or {})}
     kept = await keep_turn(
         service.kernel.store,
-        envelope_of(snapshot, session_context=context),
+        envelope_of(snapshot, session_context=context, redact=service.kernel.redactor),
         session=session.id,
         org=caller.principal.org,
         metadata=given.metadata,

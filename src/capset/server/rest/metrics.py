@@ -17,7 +17,7 @@ router = APIRouter(tags=["health"], route_class=StrictRoute)
     operation_id="metrics",
     response_class=Response,
     responses={
-        **problems(),
+        **problems(422),
         200: {
             "description": "Every metric, in Prometheus' text format, or as OpenMetrics for whoever accepts that",
             "content": {

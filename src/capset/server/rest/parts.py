@@ -25,7 +25,7 @@ _bearer: Final = HTTPBearer(auto_error=False, description="An API key, as made b
 _SAYINGS: Final = {
     400: "The request is broken",
     401: "No valid API key",
-    403: "The key, or its principal, may not do this",
+    403: "This key, principal or Origin may not do this",
     404: "There is no such thing here, for this caller",
     409: "What is there does not allow this",
     412: "It has another version than the one in If-Match",

@@ -55,9 +55,9 @@ class Once:
         return kept.status, kept.body.encode()
 
     def _digest(self) -> str:
-        """Tell requests apart by what they ask, and by what their caller may do: an answer is no way to more."""
-        allowed = " ".join(sorted(self.caller.principal.permissions)).encode()
-        return hashlib.sha256(allowed + b"\0" + self.body).hexdigest()
+        """Tell requests apart by what they ask, and by what their caller may do and is: an answer is no way to more."""
+        told = " ".join((*sorted(self.caller.principal.permissions), *self.caller.attributes)).encode()
+        return hashlib.sha256(told + b"\0" + self.body).hexdigest()
 
     async def end(self, result: Result[Any], body: bytes) -> None:
         """Keep the answer to a call that ended with ``result``, unless it did not run, so that it can be made later.

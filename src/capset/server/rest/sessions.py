@@ -75,7 +75,7 @@ async def delete_session(service: Served, caller: Calls, id: Id) -> None:
     await service.delete_session(caller, id)
 
 
-@router.get("/{id}/snapshot", responses=problems(404, 422), operation_id="get_snapshot")
+@router.get("/{id}/snapshot", responses=problems(404, 409, 422), operation_id="get_snapshot")
 async def get_snapshot(service: Served, caller: Calls, id: Id) -> SnapshotShape:
     """Return what the caller may use in a session now, why not the rest, what a model is told, and the three hashes."""
     session = await service.session(caller, id)
@@ -84,7 +84,7 @@ async def get_snapshot(service: Served, caller: Calls, id: Id) -> SnapshotShape:
 
 @router.get(
     "/{id}/state",
-    responses=problems(404, 422),
+    responses=problems(404, 409, 422),
     operation_id="get_state",
     response_model_exclude_unset=True,  # a scope with nothing to show is left out; a null is data
 )

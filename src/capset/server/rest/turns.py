@@ -26,8 +26,7 @@ from capset.wire.turns import GapShape, TurnInput, TurnShape, event_shape
 
 router = APIRouter(prefix="/sessions", tags=["turns"], route_class=StrictRoute)
 _NUMBER: Final = re.compile("[0-9]{1,15}")
-_FIELDS: Final = {name: {"type": "string"} for name in ("id", "event", "data")}
-_EVENTS: Final[dict[str, Any]] = {"text/event-stream": {"schema": {"type": "object", "properties": _FIELDS}}}
+_EVENTS: Final[dict[str, Any]] = {"text/event-stream": {"schema": {"type": "string"}}}
 _RETRY: Final = b"retry: 2000\n\n"
 """After how many milliseconds a browser comes again by itself."""
 _REPLAYED: Final = (b"idempotent-replayed", b"true")

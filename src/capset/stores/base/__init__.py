@@ -2,6 +2,16 @@
 
 from __future__ import annotations
 
+from capset.stores.base.admissions import (
+    AdmissionStore,
+    ApprovalTaken,
+    Claim,
+    Quota,
+    QuotaSpent,
+    Refused,
+    Window,
+    WindowFull,
+)
 from capset.stores.base.agents import (
     AgentPage,
     AgentQuery,
@@ -12,7 +22,7 @@ from capset.stores.base.agents import (
     VersionPage,
     VersionQuery,
 )
-from capset.stores.base.approvals import ApprovalPage, ApprovalQuery, ApprovalStore
+from capset.stores.base.approvals import STANDING, ApprovalPage, ApprovalQuery, ApprovalStore
 from capset.stores.base.audit import AuditLog, AuditPage, AuditQuery, Entry, Pruned
 from capset.stores.base.documents import DocumentRow, DocumentStore
 from capset.stores.base.events import KEPT, Begun, EventPage, EventRow, EventStore, NewEvent, TurnRow
@@ -38,6 +48,8 @@ __all__ = [
     "GROUP",
     "KEPT",
     "MOVED",
+    "STANDING",
+    "AdmissionStore",
     "AgentPage",
     "AgentQuery",
     "AgentRow",
@@ -46,12 +58,14 @@ __all__ = [
     "ApprovalPage",
     "ApprovalQuery",
     "ApprovalStore",
+    "ApprovalTaken",
     "AuditLog",
     "AuditPage",
     "AuditQuery",
     "Begun",
     "CapabilityRow",
     "Change",
+    "Claim",
     "DocumentRow",
     "DocumentStore",
     "Entry",
@@ -70,6 +84,9 @@ __all__ = [
     "PayloadKind",
     "PayloadRow",
     "Pruned",
+    "Quota",
+    "QuotaSpent",
+    "Refused",
     "RegistrationRow",
     "ReplyRow",
     "ReplyStore",
@@ -86,5 +103,7 @@ __all__ = [
     "TurnRow",
     "VersionPage",
     "VersionQuery",
+    "Window",
+    "WindowFull",
     "make_store",
 ]

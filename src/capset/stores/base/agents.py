@@ -26,7 +26,7 @@ class AgentRow:
     """One agent. ``capabilities`` are in the order of their priority; ``version`` counts its changes from 1.
 
     ``static_hash`` is that of its composition when this version was written, and ``author`` who wrote it, such as
-    ``user:ada``. ``static_context`` is JSON data. Times are ISO 8601 UTC.
+    ``user:ada``. ``static_context`` and ``allowance`` are JSON data. Times are ISO 8601 UTC.
     """
 
     id: str
@@ -45,6 +45,8 @@ class AgentRow:
     model: str | None = None
     static_context: Mapping[str, Any] | None = None
     author: str | None = None
+    allowance: Mapping[str, Any] | None = None
+    """What its sessions and runs may use, as ``definitions.limits.Allowance`` writes it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
-from capset.definitions.approvals import ApprovalRow, ApprovalStatus
+from capset.definitions.approvals import ApprovalRow, ApprovalStatus, EqualCall
+
+STANDING: Final[tuple[ApprovalStatus, ...]] = ("pending", "approved", "rejected")
+"""The statuses in which a request stands, until it expires: an equal call meets it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +43,20 @@ class ApprovalPage:
 class ApprovalStore(Protocol):
     """The requests, each of one org."""
 
-    async def create(self, row: ApprovalRow) -> None:
-        """Keep a new request. Raises ``StoreError`` if there is one of its id."""
+    async def open(self, row: ApprovalRow, *, most: int, by_code: bool = False) -> ApprovalRow | None:
+        """Keep a new request, and return it; or the one that stands for an equal call at its ``created_at``.
+
+        With ``by_code`` equal calls have the row's hash of code, or none as it has none.
+        Of equal requests that are made at once, in whatever process, one is kept. ``None`` where ``most`` requests of
+        its principal, for whom it acts alike, are pending. Raises ``StoreError`` if there is one of its id.
+        """
+        ...
+
+    async def standing(self, call: EqualCall, now: str) -> ApprovalRow | None:
+        """Return the newest request for an equal call that stands: pending, approved or rejected, and not expired.
+
+        Code counts where the call says which.
+        """
         ...
 
     async def get(self, org: str | None, id: str) -> ApprovalRow | None:

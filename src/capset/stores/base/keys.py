@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 
 @dataclass(frozen=True, slots=True)
@@ -11,7 +12,8 @@ class KeyRow:
     """One API key, without the key: ``digest`` is its SHA-256 in hexadecimal. Times are ISO 8601 UTC.
 
     ``permissions`` are those of the principal that acts by it, ``scopes`` what it may ask of the API. ``agent`` is the
-    id of the agent that ``/mcp`` leads to (spec 5, P16).
+    id of the agent that ``/mcp`` leads to (spec 5, P16). ``attributes`` are those of the principal, and ``allowance``
+    is what it may use, as ``definitions.limits.Allowance`` writes it; both are JSON data.
     """
 
     id: str
@@ -26,6 +28,8 @@ class KeyRow:
     expires_at: str | None = None
     revoked_at: str | None = None
     agent: str | None = None
+    attributes: Mapping[str, Any] | None = None
+    allowance: Mapping[str, Any] | None = None
 
 
 class KeyStore(Protocol):

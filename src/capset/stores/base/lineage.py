@@ -13,7 +13,7 @@ from typing import Literal, Protocol
 
 from capset.fingerprint.hashes import Ref
 
-PayloadKind = Literal["tool", "toolkit", "dynamicToolkit", "capability", "agent", "block", "runtime", "prompt"]
+PayloadKind = Literal["tool", "toolkit", "dynamicToolkit", "capability", "agent", "block", "runtime", "prompt", "code"]
 """What a payload is of, by the name that it carries itself. An invocation's is never kept: it holds who was served."""
 
 
@@ -34,7 +34,8 @@ class RegistrationRow:
 class LinkRow:
     """One capability link: which hashes one turn had. ``id`` is a UUIDv7, ``metadata`` a JSON object as text.
 
-    ``tool_refs`` are by name. ``session`` is any id that the host gives its sessions, capset's own among them.
+    ``tool_refs`` are by name, each with the hash of its code if that is known. ``session`` is any id that the host
+    gives its sessions, capset's own among them.
     """
 
     id: str

@@ -17,6 +17,7 @@ class SessionRow:
     door keeps one session for whoever enters by it (spec 5, P16): text that no two sessions share. ``on_behalf_of`` is
     whom its principal acts for (``Principal.on_behalf_of``). ``invocation_hash`` is that of what the session was made
     for (spec 2, F9), and ``context`` JSON text that its links carry; neither ever reaches policies as ``env``.
+    ``budget`` is JSON text of what may be used in it in all (``definitions.limits.Budget``).
     """
 
     id: str
@@ -33,6 +34,7 @@ class SessionRow:
     on_behalf_of: str | None = None
     invocation_hash: str | None = None
     context: str | None = None
+    budget: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, Protocol, cast
 
 from capset.errors import DefinitionError, unknown
+from capset.stores.base.admissions import AdmissionStore
 from capset.stores.base.agents import AgentStore
 from capset.stores.base.approvals import ApprovalStore
 from capset.stores.base.audit import AuditLog
@@ -73,6 +74,11 @@ class Store(Protocol):
     @property
     def approvals(self) -> ApprovalStore:
         """The requests for approvals, and what became of them."""
+        ...
+
+    @property
+    def admissions(self) -> AdmissionStore:
+        """What limits, budgets and approvals let through."""
         ...
 
     @property

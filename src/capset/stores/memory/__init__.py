@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from capset.errors import DefinitionError, StoreError
 from capset.ids import Ids
+from capset.stores.memory.admissions import MemoryAdmissions
 from capset.stores.memory.agents import MemoryAgents
 from capset.stores.memory.approvals import MemoryApprovals
 from capset.stores.memory.audit import MemoryAudit
@@ -35,12 +36,13 @@ class MemoryStore:
         self._documents = MemoryDocuments(self._door, self._files.sessions)
         self._replies = MemoryReplies(self._door)
         self._events = MemoryEvents(self._door, self._files.sessions)
-        owning = (self._states, self._documents, self._replies, self._events)
+        self._approvals = MemoryApprovals(self._door)
+        self._admissions = MemoryAdmissions(self._door, self._audit, self._approvals)
+        owning = (self._states, self._documents, self._replies, self._events, self._admissions)
         self._sessions = MemorySessions(self._door, self._files, owning)
         self._agents = MemoryAgents(self._door)
         self._keys = MemoryKeys(self._door)
         self._lineage = MemoryLineage(self._door)
-        self._approvals = MemoryApprovals(self._door)
 
     @property
     def audit(self) -> MemoryAudit:
@@ -91,6 +93,11 @@ class MemoryStore:
     def approvals(self) -> MemoryApprovals:
         """The requests for approvals, and what became of them."""
         return self._approvals
+
+    @property
+    def admissions(self) -> MemoryAdmissions:
+        """What limits, budgets and approvals let through."""
+        return self._admissions
 
     @property
     def lineage(self) -> MemoryLineage:

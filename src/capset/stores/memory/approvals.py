@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from capset.definitions.approvals import ApprovalRow, ApprovalStatus
+from capset.definitions.approvals import ApprovalRow, ApprovalStatus, EqualCall
 from capset.errors import StoreError
-from capset.stores.base import ApprovalPage, ApprovalQuery
+from capset.stores.base import STANDING, ApprovalPage, ApprovalQuery
 from capset.stores.memory.door import Door
 
 
@@ -15,12 +15,35 @@ class MemoryApprovals:
         self._door = door
         self._rows: dict[str, ApprovalRow] = {}
 
-    async def create(self, row: ApprovalRow) -> None:
-        """Keep a new request. Raises ``StoreError`` if there is one of its id."""
-        self._door.check()
+    async def open(self, row: ApprovalRow, *, most: int, by_code: bool = False) -> ApprovalRow | None:
+        """Keep a new request, and return it; or the one that stands for an equal call."""
+        equal = row.equal_in_code if by_code else row.equal
+        if (found := await self.standing(equal, row.created_at)) is not None:
+            return found
         if row.id in self._rows:
             raise StoreError(f"there is a request {row.id!r} already")
+        whose = (row.org, row.principal, row.on_behalf_of)
+        pending = sum(
+            1
+            for one in self._rows.values()
+            if one.status == "pending"
+            and (one.org, one.principal, one.on_behalf_of) == whose
+            and one.expires_at > row.created_at
+        )
+        if pending >= most:
+            return None
         self._rows[row.id] = row
+        return row
+
+    async def standing(self, call: EqualCall, now: str) -> ApprovalRow | None:
+        """Return the newest request for an equal call that stands."""
+        self._door.check()
+        found = [
+            row
+            for row in self._rows.values()
+            if call in (row.equal, row.equal_in_code) and row.status in STANDING and row.expires_at > now
+        ]
+        return max(found, key=lambda row: row.id, default=None)
 
     async def get(self, org: str | None, id: str) -> ApprovalRow | None:
         """Return a request of an org, or ``None``."""

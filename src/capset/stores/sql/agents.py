@@ -19,6 +19,8 @@ from capset.stores.sql.tables import agent_capabilities, agent_versions, agents
 from capset.stores.sql.writer import Writer
 from capset.stores.versionrows import version_row, version_text
 
+_OBJECTS = ("static_context", "allowance")
+
 
 class SqlAgents:
     """The agents of every org; an agent of another org is not there."""
@@ -170,8 +172,8 @@ def _values(row: AgentRow) -> Mapping[str, Any]:  # columns of several types
     values = asdict(row)
     del values["capabilities"]
     lists = {name: json.dumps(values[name]) for name in ("instructions", "tags")}
-    context = None if row.static_context is None else json.dumps(row.static_context)
-    return values | lists | {"org": row.org or "", "static_context": context}
+    objects = {name: None if values[name] is None else json.dumps(values[name]) for name in _OBJECTS}
+    return values | lists | objects | {"org": row.org or ""}
 
 
 def _put_capabilities(connection: Connection, row: AgentRow) -> None:
@@ -199,6 +201,5 @@ def _row(found: RowMapping, capabilities: tuple[CapabilityRow, ...]) -> AgentRow
     values: dict[str, Any] = dict(found)
     values.update({name: tuple(json.loads(values[name])) for name in ("instructions", "tags")})
     values.update(org=values["org"] or None, capabilities=capabilities)
-    if values["static_context"] is not None:
-        values["static_context"] = json.loads(values["static_context"])
+    values.update({name: json.loads(values[name]) for name in _OBJECTS if values[name] is not None})
     return AgentRow(**values)

@@ -6,15 +6,17 @@ from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
-from sqlalchemy import Connection, RowMapping, insert, select, update
+from sqlalchemy import Connection, RowMapping, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
-from capset.definitions.approvals import ApprovalRow, ApprovalStatus
+from capset.definitions.approvals import ApprovalRow, ApprovalStatus, EqualCall
 from capset.errors import StoreError
-from capset.stores.base import ApprovalPage, ApprovalQuery
+from capset.stores.base import STANDING, ApprovalPage, ApprovalQuery
 from capset.stores.sql.reader import Reader
 from capset.stores.sql.tables import approvals
 from capset.stores.sql.writer import Writer
+
+_EQUAL = ("session", "digest", "principal", "tool", "tool_hash", "agent")
 
 
 class SqlApprovals:
@@ -24,16 +26,34 @@ class SqlApprovals:
         self._writer = writer
         self._reader = reader
 
-    async def create(self, row: ApprovalRow) -> None:
-        """Keep a new request. Raises ``StoreError`` if there is one of its id."""
+    async def open(self, row: ApprovalRow, *, most: int, by_code: bool = False) -> ApprovalRow | None:
+        """Keep a new request, and return it; or the one that stands for an equal call."""
+        equal = row.equal_in_code if by_code else row.equal
+        pending = select(func.count()).where(
+            approvals.c.org == (row.org or ""),
+            approvals.c.principal == row.principal,
+            approvals.c.on_behalf_of.is_not_distinct_from(row.on_behalf_of),
+            approvals.c.status == "pending",
+            approvals.c.expires_at > row.created_at,
+        )
 
-        def write(connection: Connection) -> None:
+        def write(connection: Connection) -> ApprovalRow | None:
+            # Writers take turns, so that nothing comes between looking and keeping.
+            if (found := _standing(connection, equal, row.created_at)) is not None:
+                return found
+            if connection.execute(pending).scalar_one() >= most:
+                return None
             try:
                 connection.execute(insert(approvals).values(_values(row)))
             except IntegrityError as error:
                 raise StoreError(f"there is a request {row.id!r} already") from error
+            return row
 
-        await self._writer.write(write)
+        return await self._writer.write(write)
+
+    async def standing(self, call: EqualCall, now: str) -> ApprovalRow | None:
+        """Return the newest request for an equal call that stands."""
+        return await self._reader.read(lambda connection: _standing(connection, call, now))
 
     async def get(self, org: str | None, id: str) -> ApprovalRow | None:
         """Return a request of an org, or ``None``."""
@@ -73,6 +93,20 @@ class SqlApprovals:
         is_overdue = approvals.c.status.in_(("pending", "approved")) & (approvals.c.expires_at <= now)
         wanted = select(approvals).where(is_overdue).order_by(approvals.c.expires_at, approvals.c.id).limit(limit)
         return await self._reader.read(lambda connection: [_row(row) for row in connection.execute(wanted).mappings()])
+
+
+def _standing(connection: Connection, call: EqualCall, now: str) -> ApprovalRow | None:
+    wanted = select(approvals).where(
+        approvals.c.org == (call.org or ""),
+        *(approvals.c[name] == getattr(call, name) for name in _EQUAL),
+        approvals.c.on_behalf_of.is_not_distinct_from(call.on_behalf_of),
+        approvals.c.status.in_(STANDING),
+        approvals.c.expires_at > now,
+    )
+    if call.code_hash is not None:
+        wanted = wanted.where(func.coalesce(approvals.c.code_hash, "") == call.code_hash)
+    found = connection.execute(wanted.order_by(approvals.c.id.desc()).limit(1)).mappings().first()
+    return None if found is None else _row(found)
 
 
 def _values(row: ApprovalRow) -> Mapping[str, Any]:  # columns of text, some of them null

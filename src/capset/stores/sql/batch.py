@@ -11,35 +11,49 @@ from capset.stores.base import Entry
 from capset.stores.entries import BadEntry, Row, columns_of
 from capset.stores.sql.problems import store_error
 from capset.stores.sql.transaction import Done
-from capset.stores.sql.waiting import Answer, Barrier, Call, Durable
+from capset.stores.sql.waiting import Admission, Answer, Barrier, Call, Durable
 
-Item = Entry | Durable | Call | Barrier
+Item = Entry | Durable | Call | Admission | Barrier
 
 
 class Batch:
     """Items by what they are, each kind in the order of the queue. ``name`` is the database's, for errors.
 
-    ``rows`` are made of ``makers``, one of each. An entry that can become no row is in ``refused``, with the reason.
+    ``rows`` are made of ``makers``, one of each; ``terms`` says by its place in ``admissions`` which of them a row
+    depends on. An entry that can become no row is in ``refused``, with the reason.
     """
 
     def __init__(self, name: str, items: Iterable[Item]) -> None:
         self._name = name
         self.calls: list[Call] = []
+        self.admissions: list[Admission] = []
         self.rows: list[Row] = []
-        self._makers: list[Entry | Durable] = []
+        self.terms: dict[int, int] = {}
+        self._makers: list[Entry | Durable | Admission] = []
         self._barriers: list[Barrier] = []
-        self._refused: list[tuple[Entry | Durable, BadEntry]] = []
+        self._refused: list[tuple[Entry | Durable | Admission, BadEntry]] = []
         for item in items:
             if isinstance(item, Call):
                 self.calls.append(item)
             elif isinstance(item, Barrier):
                 self._barriers.append(item)
             else:
-                try:
-                    self.rows.append(columns_of(item.entry if isinstance(item, Durable) else item))
-                    self._makers.append(item)
-                except BadEntry as bad:
-                    self._refused.append((item, bad))
+                self._sort(item)
+
+    def _sort(self, item: Entry | Durable | Admission) -> None:
+        entry = item.entry if isinstance(item, Durable | Admission) else item
+        if entry is not None:
+            try:
+                row = columns_of(entry)
+            except BadEntry as bad:
+                self._refused.append((item, bad))
+                return
+            if isinstance(item, Admission):
+                self.terms[len(self.rows)] = len(self.admissions)
+            self.rows.append(row)
+            self._makers.append(item)
+        if isinstance(item, Admission):
+            self.admissions.append(item)
 
     @property
     def has_intent(self) -> bool:
@@ -49,35 +63,37 @@ class Batch:
     @property
     def buffered(self) -> list[Entry]:
         """The entries that nobody waits for and that can become rows."""
-        return [maker for maker in self._makers if not isinstance(maker, Durable)]
+        return [maker for maker in self._makers if not isinstance(maker, Durable | Admission)]
 
-    def patient(self, now: float) -> list[Call]:
-        """Return the write functions that may wait for a lock still; ``now`` is in ``time.monotonic()`` seconds."""
-        return [call for call in self.calls if call.until > now]
+    def patient(self, now: float) -> list[Call | Admission]:
+        """Return what may wait for a lock still; ``now`` is in ``time.monotonic()`` seconds."""
+        return [item for item in (*self.admissions, *self.calls) if item.until > now]
 
     @property
     def bad(self) -> list[BadEntry]:
         """Why buffered entries, which nobody waits for, cannot become records."""
-        return [bad for item, bad in self._refused if not isinstance(item, Durable)]
+        return [bad for item, bad in self._refused if not isinstance(item, Durable | Admission)]
 
     def committed(self, done: Done) -> list[Answer]:
         """Return what to tell after a commit to all but the barriers."""
-        answers: list[Answer] = []
+        answers = [Answer(item.waiter, error=why) for item, why in zip(self.admissions, done.admitted, strict=True)]
         for call, (value, error) in zip(self.calls, done.results, strict=True):
             told = store_error(self._name, error) if isinstance(error, DBAPIError) else error
             answers.append(Answer(call.waiter, value, told))
         for maker, bad in zip(self._makers, done.refused, strict=True):
+            if isinstance(maker, Admission):
+                continue  # which was told already
             if bad:
                 self._refused.append((maker, bad))
             elif isinstance(maker, Durable):
                 answers.append(Answer(maker.waiter))
         return answers + self._refusals()
 
-    def failed(self, error: StoreError, *, spared: Collection[Call]) -> list[Answer]:
+    def failed(self, error: StoreError, *, spared: Collection[Call | Admission]) -> list[Answer]:
         """Return what to tell, to all but the barriers and those that are spared, when nothing was committed."""
-        calls = [call for call in self.calls if call not in spared]
+        asked = [item for item in (*self.calls, *self.admissions) if item not in spared]
         durable = [maker for maker in self._makers if isinstance(maker, Durable)]
-        failures = [Answer(item.waiter, error=_again(error)) for item in (*calls, *durable)]
+        failures = [Answer(item.waiter, error=_again(error)) for item in (*asked, *durable)]
         return failures + self._refusals()
 
     def passed(self, error: StoreError | None) -> list[Answer]:
@@ -85,7 +101,7 @@ class Batch:
         return [Answer(barrier.waiter, error=error and _again(error)) for barrier in self._barriers]
 
     def _refusals(self) -> list[Answer]:
-        return [Answer(item.waiter, error=bad) for item, bad in self._refused if isinstance(item, Durable)]
+        return [Answer(item.waiter, error=bad) for item, bad in self._refused if isinstance(item, Durable | Admission)]
 
 
 def _again(error: StoreError) -> StoreError:

@@ -16,6 +16,7 @@ from capset.stores.sql.tables import api_keys
 from capset.stores.sql.writer import Writer
 
 _LISTS = ("permissions", "scopes")
+_OBJECTS = ("attributes", "allowance")
 
 
 class SqlKeys:
@@ -28,6 +29,7 @@ class SqlKeys:
     async def create(self, row: KeyRow) -> None:
         """Keep a new key. Raises ``StoreError`` if there is one of its id or digest."""
         values = asdict(row) | {name: json.dumps(getattr(row, name)) for name in _LISTS}
+        values |= {name: json.dumps(values[name]) for name in _OBJECTS if values[name] is not None}
 
         def write(connection: Connection) -> None:
             try:
@@ -77,4 +79,5 @@ def _one(connection: Connection, at: ColumnElement[bool]) -> KeyRow | None:
 def _row(found: RowMapping) -> KeyRow:
     values: dict[str, Any] = dict(found)
     values.update({name: tuple(json.loads(values[name])) for name in _LISTS})
+    values.update({name: json.loads(values[name]) for name in _OBJECTS if values[name] is not None})
     return KeyRow(**values)

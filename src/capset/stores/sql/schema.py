@@ -14,13 +14,13 @@ from sqlalchemy import Connection, Engine, inspect
 from capset.errors import StoreError
 from capset.stores.sql.making import make
 
-HEAD: Final = "0009"
+HEAD: Final = "0011"
 """The revision that this version of capset works with: the last of ``migrations/versions``."""
 
-ENOUGH: Final = "0007"
+ENOUGH: Final = "0010"
 """The revision that this version can work with; those that follow add indexes, without which it is slower only."""
 
-KNOWN: Final = frozenset({"0001", "0002", "0003", "0004", "0005", "0006", ENOUGH, "0008", HEAD})
+KNOWN: Final = frozenset(f"{number:04}" for number in range(1, 12))
 """Every revision that this version can raise to ``HEAD``."""
 
 LARGE: Final = 100_000
@@ -39,17 +39,17 @@ def prepare(reading: Engine, writing: Engine, name: str) -> None:
         pass  # the first connection makes the file and switches it to WAL
     with reading.connect() as connection:
         revision = revision_of(connection, name)
-        if revision == _aim(connection, revision):
-            if revision in KNOWN - {HEAD}:
-                _logger.warning("the database %r lacks indexes: capset db upgrade makes them beside its writers", name)
-            return
-    with writing.begin() as connection:
-        revision = revision_of(connection, name)
         aim = _aim(connection, revision)
-        if revision is None and connection.dialect.name == "sqlite":
-            make(connection, HEAD)
-        elif revision != aim:
-            raise_to(connection, aim)
+    if revision != aim:
+        with writing.begin() as connection:
+            revision = revision_of(connection, name)
+            aim = _aim(connection, revision)
+            if revision is None and connection.dialect.name == "sqlite":
+                make(connection, HEAD)
+            elif revision != aim:
+                raise_to(connection, aim, postpone_indexes=aim != HEAD)
+    if aim in KNOWN - {HEAD}:
+        _logger.warning("the database %r lacks indexes: capset db upgrade makes them beside its writers", name)
 
 
 def revision_of(connection: Connection, name: str) -> str | None:
@@ -82,12 +82,15 @@ def is_large(connection: Connection) -> bool:
     return any((connection.exec_driver_sql(asked).scalar() or 0) >= LARGE for asked in (records, files))
 
 
-def raise_to(connection: Connection, revision: str) -> None:
-    """Run the migrations up to a revision, within the transaction that the connection is in."""
+def raise_to(connection: Connection, revision: str, *, postpone_indexes: bool = False) -> None:
+    """Run the migrations up to a revision, within the transaction that the connection is in.
+
+    ``postpone_indexes`` leaves out those without which capset is slower only: the last migration makes them.
+    """
     from alembic import command
     from alembic.config import Config
 
-    config = Config(attributes={"connection": connection})
+    config = Config(attributes={"connection": connection, "indexes_postponed": postpone_indexes})
     config.set_main_option("script_location", "capset.stores.sql:migrations")
     command.upgrade(config, revision)
 

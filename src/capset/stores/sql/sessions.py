@@ -11,7 +11,7 @@ from capset.errors import StoreError
 from capset.stores.base import MOVED, SessionPage, SessionQuery, SessionRow
 from capset.stores.sql.filerows import Rows
 from capset.stores.sql.reader import Reader
-from capset.stores.sql.tables import replies, sessions
+from capset.stores.sql.tables import replies, reservations, sessions, spendings
 from capset.stores.sql.writer import Writer
 
 
@@ -80,6 +80,10 @@ class SqlSessions:
         def write(connection: Connection) -> bool:
             Rows(connection, id).remove_all()
             connection.execute(delete(replies).where(replies.c.session == id))
+            of_runs = (spendings.c.owner > f"{id}/") & (spendings.c.owner < f"{id}0")  # what follows a slash
+            connection.execute(delete(spendings).where((spendings.c.owner == id) | of_runs))
+            traces = (reservations.c.key >= f"quota {id}") & (reservations.c.key < f"quota {id}0")
+            connection.execute(delete(reservations).where(traces))
             # Its values and texts go with it: their rows refer to it.
             return bool(connection.execute(delete(sessions).where(sessions.c.id == id)).rowcount)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from sqlalchemy import Engine
 
 from capset.errors import StoreError
+from capset.stores.sql.admissions import SqlAdmissions
 from capset.stores.sql.agents import SqlAgents
 from capset.stores.sql.approvals import SqlApprovals
 from capset.stores.sql.audit import SqlAudit
@@ -51,6 +52,7 @@ class SqlStore(ABC):
         self._events = SqlEvents(self._writer, self._reader)
         self._lineage = SqlLineage(self._writer, self._reader)
         self._approvals = SqlApprovals(self._writer, self._reader)
+        self._admissions = SqlAdmissions(self._writer, self._reader)
 
     @property
     def audit(self) -> SqlAudit:
@@ -101,6 +103,11 @@ class SqlStore(ABC):
     def approvals(self) -> SqlApprovals:
         """The requests for approvals, and what became of them."""
         return self._approvals
+
+    @property
+    def admissions(self) -> SqlAdmissions:
+        """What limits, budgets and approvals let through."""
+        return self._admissions
 
     @property
     def lineage(self) -> SqlLineage:

@@ -12,6 +12,7 @@ from sqlalchemy import (
     BigInteger,
     Boolean,
     Column,
+    Double,
     ForeignKey,
     ForeignKeyConstraint,
     Index,
@@ -66,6 +67,8 @@ records: Final = Table(
     Column("approval", Text),
     Column("attempts", BigInteger),
     Column("repeats", BigInteger),
+    Column("attributes_digest", Text),
+    Column("code_hash", Text),
     UniqueConstraint("id", "phase", name="uq_records_id_phase"),
 )
 """The audit log: the columns of ``definitions.records.Record``, in their order."""
@@ -137,6 +140,7 @@ sessions: Final = Table(
     Column("on_behalf_of", Text),
     Column("invocation_hash", Text),
     Column("context", Text),
+    Column("budget", Text),
     Index("ix_sessions_org", "org", "id"),
     Index("ix_sessions_principal", "org", "principal", "id"),
     Index("ix_sessions_agent_id", "agent_id", "id"),
@@ -163,6 +167,7 @@ agents: Final = Table(
     Column("model", Text),
     Column("static_context", Text),
     Column("author", Text),
+    Column("allowance", Text),
     Index("ix_agents_org", "org", "id"),
     Index("ix_agents_status", "org", "status", "id"),
     Index("ix_agents_name", "org", "name", "id"),
@@ -219,10 +224,13 @@ approvals: Final = Table(
     Column("decided_by", Text),
     Column("decided_at", Text),
     Column("note", Text),
+    Column("code_hash", Text),
     Index("ix_approvals_org", "org", "id"),
     Index("ix_approvals_status", "org", "status", "id"),
     Index("ix_approvals_session", "org", "session", "id"),
     Index("ix_approvals_expiry", "status", "expires_at"),
+    Index("ix_approvals_equal", "org", "session", "digest"),
+    Index("ix_approvals_whose", "org", "principal", "status"),
 )
 """The requests for approvals: ``definitions.approvals.ApprovalRow``, in its order."""
 
@@ -241,10 +249,33 @@ api_keys: Final = Table(
     Column("expires_at", Text),
     Column("revoked_at", Text),
     Column("agent", Text),
+    Column("attributes", Text),
+    Column("allowance", Text),
     UniqueConstraint("digest", name="uq_api_keys_digest"),
     Index("ix_api_keys_org", "org", "id"),
 )
-"""The API keys, hashed; ``permissions`` and ``scopes`` are JSON lists of texts."""
+"""The API keys, hashed; ``permissions`` and ``scopes`` are JSON lists of texts, ``attributes`` a JSON object."""
+
+reservations: Final = Table(
+    "reservations",
+    metadata,
+    Column("key", Text, primary_key=True),
+    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    Column("call", Text, nullable=False),
+    Column("at", BigInteger, nullable=False),
+    Column("ends", BigInteger, nullable=False),
+    Index("ix_reservations_ends", "ends"),
+)
+"""The calls that count in moving windows, numbered from 1 in each; times are Unix time in microseconds."""
+
+spendings: Final = Table(
+    "spendings",
+    metadata,
+    Column("owner", Text, primary_key=True),
+    Column("calls", BigInteger, nullable=False),
+    Column("cost", Double, nullable=False),
+)
+"""What sessions and runs have used of their budgets."""
 
 replies: Final = Table(
     "replies",

@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from capset.stores.base import Entry
+from capset.stores.base import Claim, Entry
 
 Loop = asyncio.AbstractEventLoop
 
@@ -36,6 +36,16 @@ class Call:
     """A write function whose caller waits for its result; for a lock, until a time in ``time.monotonic()`` seconds."""
 
     function: Callable[[Connection], Any]
+    until: float
+    waiter: Waiter = field(default_factory=Waiter)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Admission:
+    """A call that is to be counted, and its intent if it has one; its caller waits for a lock as that of a ``Call``."""
+
+    claim: Claim
+    entry: Entry | None
     until: float
     waiter: Waiter = field(default_factory=Waiter)
 

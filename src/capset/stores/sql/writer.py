@@ -21,13 +21,13 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from capset.errors import StoreError
 from capset.ids import Ids
-from capset.stores.base import Entry
+from capset.stores.base import Claim, Entry
 from capset.stores.sql.batch import Batch, Item
 from capset.stores.sql.doubt import Doubt
 from capset.stores.sql.leases import Leases
 from capset.stores.sql.problems import is_locked, store_error
-from capset.stores.sql.transaction import transact
-from capset.stores.sql.waiting import Barrier, Call, Durable, tell
+from capset.stores.sql.transaction import Work, transact
+from capset.stores.sql.waiting import Admission, Barrier, Call, Durable, tell
 
 BOUND: Final = 10_000
 """How many entries may be waiting to be written."""
@@ -107,7 +107,11 @@ class Writer:
         """
         return await self._ask(Call(function, time.monotonic() + self._patience))
 
-    async def _ask(self, item: Durable | Call | Barrier) -> Any:
+    async def admit(self, claim: Claim, entry: Entry | None) -> None:
+        """Count a call and write its intent in one transaction, as patient as ``write``. Raises ``Refused``."""
+        await self._ask(Admission(claim, entry, time.monotonic() + self._patience))
+
+    async def _ask(self, item: Durable | Call | Admission | Barrier) -> Any:
         if not self._room:
             raise self._refusal()
         self._queue.append(item)
@@ -179,8 +183,13 @@ class Writer:
         try:
             if batch.has_intent:
                 self._leases.take(self.id)
-            functions = [call.function for call in batch.calls]
-            done = transact(engine, self.id, functions, batch.rows, self._open_ids, self._doubt)
+            work = Work(
+                [admission.claim for admission in batch.admissions],
+                [call.function for call in batch.calls],
+                batch.rows,
+                batch.terms,
+            )
+            done = transact(engine, self.id, work, self._open_ids, self._doubt)
         except Exception as error:
             if not isinstance(error, (SQLAlchemyError, OSError, StoreError)):
                 _logger.exception("the audit writer failed")

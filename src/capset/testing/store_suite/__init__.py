@@ -13,7 +13,9 @@ from __future__ import annotations
 from typing import Final
 
 from capset.testing.store_suite import (
+    admission_checks,
     agent_checks,
+    approval_checks,
     checkpoint_checks,
     document_checks,
     envelope_checks,
@@ -50,6 +52,8 @@ store_suite: Final[tuple[Check, ...]] = (
     *agent_checks.CHECKS,
     *version_checks.CHECKS,
     *key_checks.CHECKS,
+    *approval_checks.CHECKS,
+    *admission_checks.CHECKS,
     *reply_checks.CHECKS,
     *event_checks.CHECKS,
     *registration_checks.CHECKS,

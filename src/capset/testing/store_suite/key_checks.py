@@ -21,6 +21,8 @@ _KEY: Final = KeyRow(
     created_at=NOW,
     expires_at=LATER,
     agent="id-a",
+    attributes={"tier": "pro", "level": 3},
+    allowance={"session": {"calls": 5}},
 )
 
 
@@ -28,6 +30,7 @@ async def a_key_is_found_by_its_digest(make: Make) -> None:
     """As it was given; a second one of an id or a digest is refused."""
     async with opened(make) as store:
         other = replace(_KEY, id="id-1", digest="1" * 64, org=None, permissions=(), expires_at=None, agent=None)
+        other = replace(other, attributes=None, allowance=None)
         expect(await store.keys.any(), False, "whether there is a key")
         await store.keys.create(_KEY)
         await store.keys.create(other)

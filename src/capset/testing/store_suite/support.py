@@ -73,6 +73,8 @@ def entry(id: str, **changes: str | int | None) -> SampleEntry:
         "approval": None,
         "attempts": 1,
         "repeats": None,
+        "attributes_digest": "5" * 64,
+        "code_hash": "6" * 64,
     }
     return SampleEntry(values | changes)
 

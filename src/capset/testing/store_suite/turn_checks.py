@@ -18,7 +18,10 @@ async def a_turn_comes_back_as_it_was_given(make: Make) -> None:
     async with opened(make) as store:
         lineage = store.lineage
         full = replace(
-            link_row("link-1"), invocation_hash="5" * 64, metadata='{"é": "🌍"}', tool_refs=(Ref("Grüße", "6" * 64),)
+            link_row("link-1"),
+            invocation_hash="5" * 64,
+            metadata='{"é": "🌍"}',
+            tool_refs=(Ref("Grüße", "6" * 64, "7" * 64), Ref("typed", "6" * 64)),
         )
         plain = replace(link_row("link-1", session=None, org=None), tool_refs=(), created_at=LATER)
         envelope = envelope_row("id-1", "link-1")
@@ -27,6 +30,7 @@ async def a_turn_comes_back_as_it_was_given(make: Make) -> None:
             payloads = [replace(payload_row(number), org=link.org) for number in range(3)]
             expect(await lineage.record_turn(link, own, payloads=iter(payloads)), None, "the first turn's transition")
             expect(await lineage.link(link.org, "link-1"), link, "the link")
+            expect(_code(await lineage.link(link.org, "link-1")), _code(link), "the code behind the link's tools")
             expect(await lineage.envelope(link.org, "id-1"), own, "the envelope")
             expect(await lineage.envelope_of(link.org, "link-1"), own, "the link's envelope")
             for row in payloads:
@@ -34,6 +38,11 @@ async def a_turn_comes_back_as_it_was_given(make: Make) -> None:
         expect(await lineage.link("other", "link-1"), None, "the link for another org")
         expect(await lineage.link("acme", "link-2"), None, "a link that nobody recorded")
         expect(await lineage.latest_link("acme", "session-2"), None, "the latest link of a session without any")
+
+
+def _code(link: LinkRow | None) -> list[str | None]:
+    """Return the hashes of code on a link, which tell no two references apart."""
+    return [] if link is None else [ref.code for ref in link.tool_refs]
 
 
 async def a_turn_is_kept_whole_or_not_at_all(make: Make) -> None:

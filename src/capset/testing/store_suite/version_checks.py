@@ -23,6 +23,7 @@ _AGENT: Final = AgentRow(
     created_at=NOW,
     updated_at=NOW,
     model="openai:gpt-9",
+    allowance={"run": {"calls": 5}},
     static_context={"tier": "pro", "limits": {"depth": [1, 2.5, None]}},
     author="user:ada",
 )
@@ -36,7 +37,9 @@ def _next(row: AgentRow, **changes: Any) -> AgentRow:
 async def every_version_of_an_agent_is_kept(make: Make) -> None:
     """Whole, as it was given, with who wrote it; and what is read cannot change what is kept."""
     async with opened(make) as store:
-        second = _next(_AGENT, capabilities=(), model=None, static_context=None, author=None, tags=("z",))
+        second = _next(
+            _AGENT, capabilities=(), model=None, static_context=None, allowance=None, author=None, tags=("z",)
+        )
         third = _next(second, name="writer", status="archived", instructions=(), author="user:bo")
         await store.agents.create(_AGENT)
         for row in (second, third):

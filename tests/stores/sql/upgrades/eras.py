@@ -6,7 +6,19 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from sqlalchemy import Boolean as Bool
-from sqlalchemy import Connection, Engine, Integer, LargeBinary, MetaData, Table, insert, inspect, make_url, select
+from sqlalchemy import (
+    Connection,
+    Engine,
+    Float,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Table,
+    insert,
+    inspect,
+    make_url,
+    select,
+)
 
 from capset.fingerprint.chain import GENESIS, seal
 from capset.fingerprint.signing import CheckpointKey
@@ -17,7 +29,7 @@ from capset.stores.sql.sqlite import make_engine
 from capset.testing.store_suite.support import LATER, NOW, entry, intent
 from tests.stores.sql.support import path_of
 
-REVISIONS: Final = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008")
+REVISIONS: Final = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009", "0010")
 KEY: Final = CheckpointKey.generate()
 
 _OWN: Final = ("alembic_version", "records", "open_intents", "checkpoints", "settings")
@@ -31,6 +43,9 @@ _VALUES: Final[dict[str, Any]] = {
     "document": "{}",
     "entry": '{"config": {"limit": 5}}',
     "static_context": '{"a": 1}',
+    "attributes": '{"tier": "pro"}',
+    "allowance": '{"run": {"calls": 5}}',
+    "budget": '{"calls": 5}',
     "value": "7",
     "expires_at": LATER,
     "principal_kind": "user",
@@ -105,6 +120,8 @@ def _value(table: Table, name: str, revision: str) -> Any:
         return False
     if isinstance(kind, Integer):
         return int(revision)
+    if isinstance(kind, Float):
+        return float(revision)
     if isinstance(kind, LargeBinary):
         return b"content"
     if name == "path":

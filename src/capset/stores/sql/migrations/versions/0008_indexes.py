@@ -6,10 +6,9 @@ writers before this runs, by ``postgres.online``, and one that was left unfinish
 
 from __future__ import annotations
 
-import sqlalchemy as sa
 from alembic import op
 
-from capset.stores.sql.postgres.online import invalid_indexes
+from capset.stores.sql.migrations.indexes import create_indexes
 
 revision = "0008"
 down_revision = "0007"
@@ -30,15 +29,7 @@ INDEXES = (
 
 def upgrade() -> None:
     """Add indexes; a process of the version before goes on working beside them."""
-    is_sqlite = op.get_context().dialect.name == "sqlite"
-    broken = [] if is_sqlite else invalid_indexes(op.get_bind())
-    for name, table, columns, condition in INDEXES:
-        if name in broken:
-            op.drop_index(name)
-        where = None if condition is None else sa.text(condition)
-        op.create_index(
-            name, table, list(columns), sqlite_where=where, postgresql_where=where, if_not_exists=not is_sqlite
-        )
+    create_indexes(INDEXES)
     op.drop_index("ix_agent_versions_hash", if_exists=True)  # which did not find the newest first
     # The oldest revision whose code works with this one; code that does not know a revision looks here.
     op.execute("INSERT INTO settings (name, value) VALUES ('compatible', '0006')")

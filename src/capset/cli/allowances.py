@@ -1,0 +1,130 @@
+"""Allowances on the command line: ``--limit``, ``--session-budget`` and ``--run-budget`` (spec 4, G36)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Final, TypeVar
+
+import typer
+
+from capset.cli.settings import FILE, read_settings
+from capset.definitions.limits import Allowance, Budget, Limit, allowance_of, limit_of
+from capset.errors import DefinitionError
+
+T = TypeVar("T")
+_LIMIT_HELP: Final = "How often one principal may call tools, in all; may be repeated"
+_SESSION_HELP: Final = "What each session may use"
+_RUN_HELP: Final = "What each run may use"
+_BUDGET: Final = "calls=N,cost=N"
+
+# Of what governs a kernel; variables and the settings file say it too.
+LimitOption = Annotated[
+    list[str] | None,
+    typer.Option("--limit", metavar="100/1h", help=f"{_LIMIT_HELP} (or CAPSET_LIMIT, with commas)."),
+]
+RateLimitOption = Annotated[
+    list[str] | None,
+    typer.Option("--rate-limit", metavar="100/1h", help=f"{_LIMIT_HELP} (or CAPSET_LIMIT, with commas)."),
+]
+SessionBudget = Annotated[
+    str | None,
+    typer.Option("--session-budget", metavar=_BUDGET, help=f"{_SESSION_HELP} (or CAPSET_SESSION_BUDGET)."),
+]
+RunBudget = Annotated[
+    str | None, typer.Option("--run-budget", metavar=_BUDGET, help=f"{_RUN_HELP} (or CAPSET_RUN_BUDGET).")
+]
+
+# Of a principal, as a key has it; by these options alone.
+KeyLimit = Annotated[list[str] | None, typer.Option("--limit", metavar="100/1h", help=f"{_LIMIT_HELP}.")]
+KeySessionBudget = Annotated[
+    str | None, typer.Option("--session-budget", metavar=_BUDGET, help=f"{_SESSION_HELP} of the principal.")
+]
+KeyRunBudget = Annotated[
+    str | None, typer.Option("--run-budget", metavar=_BUDGET, help=f"{_RUN_HELP} of the principal.")
+]
+
+
+def given_allowance(
+    limit: list[str] | None, session_budget: str | None, run_budget: str | None, *, option: str = "--limit"
+) -> Allowance | None:
+    """Return what options say; ``None`` for nothing. Raises ``DefinitionError``, naming the option.
+
+    ``option`` is the one that gives limits.
+    """
+    return _made(
+        _limits(option, limit or ()),
+        None if session_budget is None else _budget("--session-budget", session_budget),
+        None if run_budget is None else _budget("--run-budget", run_budget),
+    )
+
+
+def load_allowance(
+    limit: list[str] | None,
+    session_budget: str | None,
+    run_budget: str | None,
+    *,
+    option: str = "--limit",
+    environ: Mapping[str, str] | None = None,
+    folder: Path | None = None,
+) -> Allowance | None:
+    """Return the allowance in force: options, then ``CAPSET_*`` variables, then ``[allowance]`` in ``capset.toml``.
+
+    Each of the three members has its nearest source; an empty variable says nothing and hides the file's. Raises
+    ``DefinitionError``, naming what is wrong.
+    """
+    variables = os.environ if environ is None else environ
+    given = given_allowance(limit, session_budget, run_budget, option=option) or Allowance()
+    file = _named(f"{FILE}: allowance", lambda: allowance_of(read_settings(folder or Path.cwd()).get("allowance", {})))
+
+    def further(variable: str, read: Callable[[str, str], T], filed: T) -> T:
+        written = variables.get(variable)
+        return filed if written is None else read(variable, written.strip())
+
+    return _made(
+        given.limits or further("CAPSET_LIMIT", _several, file.limits),
+        given.session or further("CAPSET_SESSION_BUDGET", _perhaps, file.session),
+        given.run or further("CAPSET_RUN_BUDGET", _perhaps, file.run),
+    )
+
+
+def _made(limits: tuple[Limit, ...], session: Budget | None, run: Budget | None) -> Allowance | None:
+    if not limits and session is None and run is None:
+        return None
+    return Allowance(limits=limits, session=session, run=run)
+
+
+def _several(source: str, written: str) -> tuple[Limit, ...]:
+    return _limits(source, filter(None, map(str.strip, written.split(","))))
+
+
+def _perhaps(source: str, written: str) -> Budget | None:
+    return _budget(source, written) if written else None
+
+
+def _limits(source: str, written: Iterable[str]) -> tuple[Limit, ...]:
+    return tuple(_named(source, lambda one=one: limit_of(one)) for one in written)
+
+
+def _budget(source: str, written: str) -> Budget:
+    """Return the budget of ``calls=100``, ``cost=2.5`` or both."""
+    given: dict[str, Any] = {}
+    for part in written.split(","):
+        name, _, number = (one.strip() for one in part.partition("="))
+        kind = {"calls": int, "cost": float}.get(name)
+        try:
+            if kind is None or name in given or "_" in number:
+                raise ValueError
+            given[name] = kind(number)
+        except ValueError:
+            told = "must be calls=100, cost=2.5, or both with a comma between"
+            raise DefinitionError(f"{source} {told}; got {written!r:.80}") from None
+    return _named(source, lambda: Budget(**given))
+
+
+def _named(source: str, make: Callable[[], T]) -> T:
+    try:
+        return make()
+    except DefinitionError as error:
+        raise DefinitionError(f"{source}: {error.message}") from None

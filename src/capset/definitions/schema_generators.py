@@ -1,0 +1,190 @@
+"""JSON Schema of pydantic types: of what goes in, and of what comes out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Set
+from functools import cache, partial
+from typing import Any, Final, cast
+
+from pydantic import TypeAdapter
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, JsonSchemaValue
+from pydantic_core import to_json
+from pydantic_core.core_schema import TaggedUnionSchema, WithDefaultSchema
+
+
+class UntitledJsonSchema(GenerateJsonSchema):
+    """JSON Schema without the titles that pydantic makes up from names: they say nothing new (spec 2, F3)."""
+
+    def field_title_should_be_set(self, schema: Any) -> bool:  # pydantic's own union of core schemas is private
+        return False
+
+    def default_schema(self, schema: WithDefaultSchema) -> JsonSchemaValue:
+        """Write a default down; one that is a set sorted, since its own order differs from process to process."""
+        default = schema.get("default")
+        items: Any = cast("Set[Any]", default) if isinstance(default, Set) else [_data().dump_python(default)]
+        if any(map(_holds_set, items)):
+            raise ValueError("a default must hold no set deeper down: its order differs from process to process")
+        if isinstance(default, Set):
+            schema = {**schema, "default": sorted(items, key=to_json)}
+        return super().default_schema(schema)
+
+    def emit_warning(self, kind: str, detail: str) -> None:
+        """Refuse what would be left out of the schema, such as a default that is not JSON data."""
+        if kind not in self.ignored_warning_kinds:
+            raise ValueError(detail)
+
+
+_PROVEN: Final = frozenset(
+    {"any", "none", "bool", "int", "float", "str", "list", "dict", "nullable", "typed-dict", "typed-dict-field"}
+)
+"""The kinds of values that are validated anew, and written as their schema says."""
+_UNSURE: Final = frozenset({"serialization", "pattern", "multiple_of", "computed_fields"})
+_OBJECTS: Final = frozenset({"model", "dataclass", "typed-dict"})
+_FIELDS: Final = frozenset({"model-fields", "dataclass-args", "typed-dict"})
+_STATED: Final = frozenset({"pydantic_js_functions", "pydantic_js_annotation_functions"})
+_NOTES: Final = frozenset({"title", "description", "examples", "deprecated"})
+
+
+class ResultJsonSchema(UntitledJsonSchema):
+    """JSON Schema of results as they leave: in JSON, by their serialisation aliases (spec 4, G38).
+
+    Where ``is_proven``, what a value is validated by is enough to say that its JSON data fits. Where ``is_authored``,
+    a part of the schema was written by hand. Raises ``ValueError`` for types whose results cannot be described.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_proven = True
+        self.is_authored = False
+
+    @property
+    def mode(self) -> JsonSchemaMode:
+        """``serialization``, also where a model's config has the other one: that tells of what goes in."""
+        return "serialization"
+
+    def generate_inner(self, schema: Any) -> JsonSchemaValue:  # pydantic's own union of core schemas is private
+        """Return the schema of one part of a type, after looking at how its values leave."""
+        kind, noted = schema["type"], cast("Mapping[str, Any]", schema.get("metadata", {}))
+        is_stated = kind not in _OBJECTS and not _STATED.isdisjoint(noted)
+        has_words = not _NOTES.issuperset(noted.get("pydantic_js_updates", ())) or "pydantic_js_extra" in noted
+        how = schema.get("serialization", {})
+        if kind in _OBJECTS:
+            has_words |= _says_more(schema)
+            if not how:
+                _check_names(schema)
+        self.is_authored |= is_stated or has_words
+        is_open = schema.get("extra_behavior") == "allow"
+        self.is_proven &= kind in _PROVEN and not (is_open or self.is_authored) and not any(map(schema.get, _UNSURE))
+        if how.get("type") in ("function-plain", "function-wrap") and "return_schema" not in how and not is_stated:
+            _refuse_undeclared(how["function"])
+        found = super().generate_inner(schema)
+        names = found.get("propertyNames", {})
+        if "$ref" in names and not _are_texts(self.resolve_ref_schema(names)):
+            del found["propertyNames"]
+        return found
+
+    def tagged_union_schema(self, schema: TaggedUnionSchema) -> JsonSchemaValue:
+        """Return ``anyOf`` where a function tells the options apart: of what it sees, JSON data may have no trace.
+
+        A field that tells them apart is named only where it leaves by that name.
+        """
+        found = super().tagged_union_schema(schema)
+        if callable(schema["discriminator"]):
+            found["anyOf"] = found.pop("oneOf")
+        elif "discriminator" in found and not self._have(found["discriminator"]["propertyName"], found["oneOf"]):
+            del found["discriminator"]
+        return found
+
+    def _have(self, name: str, options: list[JsonSchemaValue]) -> bool:
+        try:
+            return all(name in self.resolve_ref_schema(one).get("properties", {}) for one in options)
+        except RuntimeError:  # one of them is not done yet: it holds the union
+            return True
+
+    def field_is_required(self, field: Any, total: bool) -> bool:  # pydantic's own union of fields
+        """Whether a field is always there: one that is only for ``__init__`` never is."""
+        return not field.get("init_only", False) and super().field_is_required(field, total)
+
+
+def _check_names(schema: Mapping[str, Any]) -> None:
+    """Refuse a class of which two fields leave by one name, or that asks for names which its schema has not."""
+    names: dict[str, str] = {}
+    for name, alias in _names(schema):
+        if alias in names:
+            raise ValueError(
+                f"{_class(schema)}: its fields {names[alias]!r} and {name!r} both leave as {alias!r}; "
+                "give one of them another alias"
+            )
+        names[alias] = name
+        if name != alias and _config(schema).get("serialize_by_alias") is False:
+            raise ValueError(
+                f"{_class(schema)} has serialize_by_alias=False, but results leave by their aliases, as their schema "
+                f"says; leave it out, or take the alias {alias!r} from {name!r}"
+            )
+
+
+def _names(schema: Any) -> Iterator[tuple[str, str]]:
+    """Yield the name of every field that leaves, and the name that it leaves by."""
+    while schema["type"] not in _FIELDS:
+        if schema.get("root_model") or not isinstance(schema.get("schema"), dict):
+            return
+        schema = schema["schema"]  # validators may stand around the fields
+    listed: Any = schema["fields"]  # by name, but of a dataclass
+    if isinstance(listed, list):
+        listed = {one["name"]: one for one in cast("list[dict[str, Any]]", listed)}
+    for name, field in cast("dict[str, Any]", listed).items():
+        if not field.get("serialization_exclude") and not field.get("init_only"):
+            yield name, field.get("serialization_alias", name)
+    for field in schema.get("computed_fields", ()):
+        yield field["property_name"], field.get("alias", field["property_name"])
+
+
+def _are_texts(schema: JsonSchemaValue) -> bool:
+    """Whether the values of an enum, if it is one, are texts, as the names of a JSON object always are."""
+    return all(isinstance(one, str) for one in schema.get("enum", [schema.get("const", "")]))
+
+
+def _says_more(schema: Mapping[str, Any]) -> bool:
+    """Whether a class has a hand in its JSON Schema."""
+    classes = getattr(schema.get("cls"), "__mro__", ())
+    own = (one for one in classes if not one.__module__.startswith("pydantic."))
+    return "json_schema_extra" in _config(schema) or any("__get_pydantic_json_schema__" in vars(one) for one in own)
+
+
+def _config(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the config of a class, as pydantic was given it."""
+    return getattr(schema.get("cls"), "model_config", None) or getattr(schema.get("cls"), "__pydantic_config__", {})
+
+
+def _class(schema: Mapping[str, Any]) -> str:
+    return getattr(schema.get("cls"), "__name__", "a type")
+
+
+def _refuse_undeclared(function: Callable[..., Any]) -> None:
+    """Refuse a serializer that does not say what it returns: pydantic would publish what it is given."""
+    while isinstance(function, partial):
+        function = cast("Callable[..., Any]", function.func)
+    if str(getattr(function, "__module__", "")).partition(".")[0] != "pydantic":
+        name = getattr(function, "__qualname__", type(function).__name__)
+        raise ValueError(
+            f"its serializer {name} does not say what it returns; annotate it, as in -> str, or write "
+            "PlainSerializer(…, return_type=str)"
+        )
+
+
+@cache
+def _data() -> TypeAdapter[Any]:
+    """Return the adapter of anything, which is not worth its time at import."""
+    return TypeAdapter(Any)
+
+
+def _holds_set(value: Any) -> bool:
+    match value:
+        case Set():
+            return True
+        case Mapping():
+            return any(map(_holds_set, cast("Mapping[Any, Any]", value).values()))
+        case list() | tuple():
+            return any(map(_holds_set, cast("list[Any]", value)))
+        case _:
+            return False

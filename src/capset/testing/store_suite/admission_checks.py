@@ -1,0 +1,172 @@
+"""Admissions: windows, budgets, approvals and intents, taken together and given back (spec 4, G3, G13–G15)."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Final
+
+from capset.stores.base import ApprovalTaken, Claim, Entry, Quota, QuotaSpent, Refused, Store, Window, WindowFull
+from capset.testing.store_suite.approval_checks import approval_row
+from capset.testing.store_suite.support import Check, Make, begin, expect, intent, opened
+
+_SECOND: Final = 1_000_000_000
+_START: Final = 1_767_225_600 * _SECOND
+_MINUTE: Final = Window("minute", 3, 60 * _SECOND)
+_TEN: Final = Window("ten seconds", 2, 10 * _SECOND)
+
+
+def _claim(call: str, at: float, *windows: Window, **more: object) -> Claim:
+    """Return the claim of a call, so many seconds after the start."""
+    return replace(Claim(call, lambda: _START + round(at * _SECOND), windows), **more)
+
+
+async def _refused(store: Store, claim: Claim, intent: Entry | None = None) -> Refused | None:
+    """Return why a call is not admitted, if it is not."""
+    try:
+        await store.admissions.admit(claim, intent)
+    except Refused as refused:
+        return refused
+    return None
+
+
+async def a_window_takes_so_many_and_says_when_one_more_fits(make: Make) -> None:
+    """Exactly, at any moment; of several windows, the longest wait is told; a look counts nothing."""
+    async with opened(make) as store:
+        for number, at in enumerate((0, 1)):
+            for _ in range(3):
+                expect(await store.admissions.look(_claim("x", at, _MINUTE, _TEN)), None, "a look")
+            expect(await _refused(store, _claim(f"call-{number}", at, _MINUTE, _TEN)), None, "a call that fits")
+        full = await _refused(store, _claim("call-2", 4, _MINUTE, _TEN))
+        expect(isinstance(full, WindowFull) and (full.window, full.wait), (_TEN, 6 * _SECOND), "the wait")
+        expect(await _refused(store, _claim("call-2", 10, _MINUTE, _TEN)), None, "a call as one leaves the window")
+        full = await store.admissions.look(_claim("call-3", 10.5, _MINUTE, _TEN))
+        expect(isinstance(full, WindowFull) and (full.window, full.wait), (_MINUTE, 49.5 * _SECOND), "the longest wait")
+        last = _claim("call-3", 60, _MINUTE)
+        early = replace(last, clock=lambda: last.clock() - 1)
+        expect(isinstance(await _refused(store, early), WindowFull), True, "a moment too early")
+        expect(await _refused(store, last), None, "just in time")
+        expect(await _refused(store, _claim("other", 0, replace(_MINUTE, key="another"))), None, "another window")
+
+
+async def a_clock_that_is_set_back_gives_nobody_a_place(make: Make) -> None:
+    """Take the time of a window's newest call where the clock says less."""
+    async with opened(make) as store:
+        for number in range(3):
+            expect(await _refused(store, _claim(f"call-{number}", 100, _MINUTE)), None, "a call")
+        for back in (99, 50, 0, -100_000):
+            full = await _refused(store, _claim("later", back, _MINUTE))
+            wait = round((160 - back) * _SECOND)
+            expect(isinstance(full, WindowFull) and full.wait, wait, f"the wait, {100 - back} s back")
+        expect(await _refused(store, _claim("later", 160, _MINUTE)), None, "a call when its time has come")
+        expect(await _refused(store, _claim("even later", 120, _MINUTE)), None, "two of three have left by then")
+
+
+async def of_many_at_once_exactly_so_many_are_admitted(make: Make) -> None:
+    """Of calls in one window and of one budget, in whatever order they come."""
+    quota = Quota("session-1", 5, None)
+    async with opened(make) as store:
+        claims = [_claim(f"call-{number:02}", number / 1000, _MINUTE, _TEN) for number in range(50)]
+        told = await asyncio.gather(*[_refused(store, claim) for claim in claims])
+        expect(sum(one is None for one in told), 2, "how many fit into the smaller window")
+        claims = [_claim(f"spent-{number:02}", 0, quotas=(quota,), cost=1.5) for number in range(50)]
+        told = await asyncio.gather(*[_refused(store, claim) for claim in claims])
+        expect(sum(one is None for one in told), 5, "how many the budget pays for")
+        spent = [one for one in told if isinstance(one, QuotaSpent)]
+        expect({(one.calls, one.cost) for one in spent}, {(5, 7.5)}, "what was used of the budget")
+
+
+async def what_is_released_counts_no_more(make: Make) -> None:
+    """In windows and budgets, once however often it is released; what was never admitted takes nothing away."""
+    quota = Quota("session-1", 3, 10.0)
+    async with opened(make) as store:
+        claims = [_claim(f"call-{number}", number, _MINUTE, quotas=(quota,), cost=2.0) for number in range(3)]
+        for claim in claims:
+            expect(await _refused(store, claim), None, "a call")
+        never = _claim("never", 5, _MINUTE, quotas=(quota,), cost=2.0)
+        for claim in (claims[1], claims[1], never):
+            await store.admissions.release(claim)
+        expect(await _refused(store, replace(never, call="fourth")), None, "a call in its place")
+        refused = await store.admissions.look(never)
+        expect(isinstance(refused, QuotaSpent) and (refused.calls, refused.cost), (3, 6.0), "what was used")
+        full = await store.admissions.look(_claim("x", 6, _MINUTE))
+        expect(isinstance(full, WindowFull) and full.wait, 54 * _SECOND, "the wait for the first to leave")
+        expect(await _refused(store, _claim("x", 60, _MINUTE)), None, "a call once the first has left")
+        full = await store.admissions.look(_claim("y", 60, _MINUTE))
+        expect(isinstance(full, WindowFull) and full.wait, 2 * _SECOND, "the wait for the third to leave")
+
+
+async def an_approval_is_used_with_its_call_or_not_at_all(make: Make) -> None:
+    """Of many who have it one is admitted; a refused call leaves it, a released one gives it back."""
+    async with opened(make) as store:
+        await store.approvals.open(approval_row("approval-1"), most=9)
+        row = replace(approval_row("approval-1"), status="approved")
+        await store.approvals.move(row, "pending")
+        for number in range(3):
+            expect(await _refused(store, _claim(f"call-{number}", 0, _MINUTE)), None, "a call")
+        full = await _refused(store, _claim("with it", 1, _MINUTE, approval=row))
+        expect(isinstance(full, WindowFull), True, "whether a full window refuses first")
+        expect(await store.approvals.get(row.org, row.id), row, "the approval of a refused call")
+        claims = [_claim(f"use-{number:02}", 0, approval=row) for number in range(50)]
+        told = await asyncio.gather(*[_refused(store, claim) for claim in claims])
+        expect(sum(one is None for one in told), 1, "how many use the approval")
+        expect(sum(isinstance(one, ApprovalTaken) for one in told), 49, "how many find it taken")
+        used = await store.approvals.get(row.org, row.id)
+        expect(used and used.status, "used", "its status")
+        winner = claims[told.index(None)]
+        for claim in claims:
+            if claim is not winner:
+                await store.admissions.release(claim)
+        used = await store.approvals.get(row.org, row.id)
+        expect(used and used.status, "used", "its status when others let go")
+        await store.admissions.release(winner)
+        expect(await store.approvals.get(row.org, row.id), row, "the approval that was given back")
+
+
+async def an_intent_is_written_with_what_its_call_counts_in(make: Make) -> None:
+    """Not that of a refused call; and a call whose intent can be no record counts nowhere."""
+    window, quota = replace(_MINUTE, requests=1), Quota("session-1", 1, None)
+    async with opened(make) as store:
+        for bad in (intent("bad", tool="\ud800"), intent("bad", duration_us=2**70)):
+            claim = _claim("bad", 0, window, quotas=(quota,))
+            try:
+                await store.admissions.admit(claim, bad)
+            except Exception as error:
+                expect(getattr(error, "code", None), "store_unavailable", "the error of a bad intent")
+            else:
+                expect("admitted", "refused", "a bad intent")
+        told = await asyncio.gather(
+            *[
+                _refused(store, _claim(f"call-{number}", 0, window, quotas=(quota,)), intent(f"call-{number}"))
+                for number in range(9)
+            ]
+        )
+        expect(sum(one is None for one in told), 1, "how many are admitted")
+        found = [one.id for one in await store.audit.read()]
+        expect(found, [f"call-{told.index(None)}"], "the intents on record")
+        expect((await store.audit.verify()).ok, True, "whether the chain holds")
+
+
+async def a_budget_ends_with_its_session(make: Make) -> None:
+    """And those of the session's runs."""
+    async with opened(make) as store:
+        await begin(store, "session-1", "session-10")
+        quotas = tuple(
+            Quota(owner, 1, None) for owner in ("session-1", "session-1/run", "session-10", "session-10/run")
+        )
+        expect(await _refused(store, _claim("call-1", 0, quotas=quotas)), None, "a call")
+        await store.sessions.delete("session-1")
+        for quota, spent in zip(quotas, (False, False, True, True), strict=True):
+            refused = await store.admissions.look(_claim("call-2", 0, quotas=(quota,)))
+            expect(refused is not None, spent, f"whether the budget of {quota.owner} is used")
+
+
+CHECKS: Final[tuple[Check, ...]] = (
+    a_window_takes_so_many_and_says_when_one_more_fits,
+    a_clock_that_is_set_back_gives_nobody_a_place,
+    of_many_at_once_exactly_so_many_are_admitted,
+    what_is_released_counts_no_more,
+    an_approval_is_used_with_its_call_or_not_at_all,
+    an_intent_is_written_with_what_its_call_counts_in,
+    a_budget_ends_with_its_session,
+)

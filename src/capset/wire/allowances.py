@@ -1,0 +1,93 @@
+"""Allowances on the wire, in agent files and in configuration files (spec 4, G36)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, cast
+
+from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic_core import PydanticCustomError
+
+from capset.definitions.limits import MAX_CALLS, MAX_LIMITS, MAX_REQUESTS, Allowance, Budget, limit_of
+from capset.errors import DefinitionError
+from capset.wire.shapes import Shape, Whole, whole
+
+LIMIT_SCHEMA: Final[dict[str, Any]] = {
+    "anyOf": [
+        {"type": "string", "pattern": r"^[1-9]\d*/[1-9]\d*[smhd]$"},
+        {
+            "type": "object",
+            "properties": {
+                "requests": {"type": "integer", "minimum": 1, "maximum": MAX_REQUESTS},
+                "window": {"type": "string", "pattern": r"^[1-9]\d*[smhd]$"},
+                "per": {"enum": ["principal", "session", "org", "all"], "default": "principal"},
+                "scope": {"enum": ["shared", "process"], "default": "shared"},
+            },
+            "required": ["requests", "window"],
+            "additionalProperties": False,
+        },
+    ]
+}
+
+
+def _limit(given: Any) -> str | dict[str, str | int]:  # any JSON
+    """Return a limit in the one form in which it is kept."""
+    if isinstance(given, Mapping):
+        given = {name: whole(value) for name, value in cast("Mapping[str, Any]", given).items()}
+    try:
+        return limit_of(given).plain()
+    except DefinitionError as error:
+        raise PydanticCustomError("limit", "{told}", {"told": error.message}) from None
+
+
+LimitEntry = Annotated[str | dict[str, Any], BeforeValidator(_limit), WithJsonSchema(LIMIT_SCHEMA)]
+
+
+class BudgetShape(Shape):
+    """A budget of calls that reach their handlers, of the sum of their tools' costs, or of both."""
+
+    model_config = ConfigDict(strict=True)
+
+    calls: Annotated[int, Field(ge=0, le=MAX_CALLS), Whole] | None = Field(None, description="How many calls.")
+    cost: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = Field(
+        None, description="What their tools cost together."
+    )
+
+    def budget(self) -> Budget | None:
+        """Return the budget; ``None`` where it says nothing."""
+        return None if self.calls is None and self.cost is None else Budget(self.calls, self.cost)
+
+
+class AllowanceShape(Shape):
+    """Limits on all calls together, and the budgets of each session and of each run.
+
+    Those of the server, of the principal and of the agent hold at once, so that the lowest decides.
+    """
+
+    model_config = ConfigDict(strict=True)
+
+    limits: list[LimitEntry] = Field(
+        default_factory=list[str | dict[str, Any]],
+        max_length=MAX_LIMITS,
+        description="How often all tools together may be called: `100/1h` by one principal, or a mapping.",
+    )
+    session: BudgetShape | None = Field(None, description="What each session may use, in all of its openings.")
+    run: BudgetShape | None = Field(None, description="What each run may use, such as a turn.")
+
+    def allowance(self) -> Allowance | None:
+        """Return the allowance; ``None`` where it says nothing."""
+        session, run = (one and one.budget() for one in (self.session, self.run))
+        if not self.limits and session is None and run is None:
+            return None
+        return Allowance(limits=self.limits, session=session, run=run)
+
+
+def kept_allowance(given: AllowanceShape | None) -> dict[str, Any] | None:  # JSON
+    """Return an allowance as it is kept."""
+    made = given and given.allowance()
+    return made and made.plain()
+
+
+def allowance_shape(kept: Mapping[str, Any] | None) -> AllowanceShape | None:  # JSON
+    """Return the wire shape of an allowance that is kept."""
+    return None if kept is None else AllowanceShape.model_validate(kept)

@@ -1,0 +1,212 @@
+"""Attributes of principals: flat, bounded, frozen, and part of who somebody is (spec 2, F34)."""
+
+from __future__ import annotations
+
+import copy
+import json
+import pickle
+from enum import StrEnum
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from capset import DefinitionError, Principal
+from capset.definitions.attributes import MAX_BYTES, MAX_NAMES, MAX_TEXT, Attributes
+from capset.definitions.secrecy import MASK
+
+pytestmark = pytest.mark.spec("F34")
+SAID: dict[str, Any] = {"tier": "pro", "level": 3, "share": 0.5, "beta": True, "manager": None}
+
+
+def test_a_principal_has_none_unless_it_is_said() -> None:
+    assert Principal("ada").attributes == {}
+    assert Principal.anonymous().attributes == {}
+    assert Principal("ada", attributes=None) == Principal("ada", attributes={}) == Principal("ada")
+
+
+def test_they_are_a_mapping_that_nobody_changes() -> None:
+    given = dict(SAID)
+    ada = Principal("ada", attributes=given)
+    given["tier"] = "free"
+    assert dict(ada.attributes) == SAID
+    assert (ada.attributes["tier"], ada.attributes.get("nothing"), len(ada.attributes)) == ("pro", None, 5)
+    assert "tier" in ada.attributes
+    with pytest.raises(TypeError):
+        ada.attributes["tier"] = "free"  # type: ignore[index]  # pyright: ignore[reportIndexIssue]
+    with pytest.raises(KeyError):
+        ada.attributes["nothing"]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"tier": "pro"}, {"tier": "free"}),
+        ({"tier": "pro"}, {}),
+        ({"level": 1}, {"level": True}),
+        ({"level": 0}, {"level": False}),
+        ({"level": 1}, {"level": 1.0}),
+        ({"level": 1}, {"level": "1"}),
+        ({"level": None}, {}),
+        ({"level": None}, {"level": False}),
+        ({"zero": 0.0}, {"zero": -0.0}),
+        ({"tier": "pro"}, {"Tier": "pro"}),
+    ],
+)
+def test_whoever_has_others_is_another(one: dict[str, Any], other: dict[str, Any]) -> None:
+    ada, eve = Principal("ada", attributes=one), Principal("ada", attributes=other)
+    assert ada != eve
+    assert len({ada, eve}) == 2
+    assert ada.attributes != other
+    bot = Principal("bot")
+    assert bot.acting_for(ada) != bot.acting_for(eve)
+    assert ada.acting_for(bot) != eve.acting_for(bot)
+
+
+def test_their_order_is_no_matter() -> None:
+    turned = dict(reversed(SAID.items()))
+    assert Principal("ada", attributes=SAID) == Principal("ada", attributes=turned)
+    assert len({Principal("ada", attributes=SAID), Principal("ada", attributes=turned)}) == 1
+    assert Attributes(SAID).to_json() == Attributes(turned).to_json()
+
+
+SCALARS = (
+    st.none() | st.booleans() | st.integers(-9, 9) | st.sampled_from([0.0, 1.0, -0.0, 2.5]) | st.text("10é", max_size=2)
+)
+SOME = st.dictionaries(st.sampled_from(["a", "b", "c:d", "e.f"]), SCALARS, max_size=3)
+
+
+@given(SOME, SOME)
+def test_they_are_equal_as_their_json_is(one: dict[str, Any], other: dict[str, Any]) -> None:
+    is_same = json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
+    assert (Attributes(one) == Attributes(other)) == is_same == (Attributes(one) == other)
+    assert not is_same or hash(Attributes(one)) == hash(Attributes(other))
+    assert Attributes(json.loads(Attributes(one).to_json())) == Attributes(one)
+
+
+def test_copies_are_equal() -> None:
+    ada = Principal("bot").acting_for(Principal("ada", attributes=SAID))
+    assert copy.deepcopy(ada) == pickle.loads(pickle.dumps(ada)) == ada
+
+
+class Tier(StrEnum):
+    """A text of a type of its own."""
+
+    PRO = "pro"
+
+
+@pytest.mark.parametrize(
+    ("attributes", "told"),
+    [
+        ({f"a{number}": 1 for number in range(MAX_NAMES + 1)}, "attributes are at most 32; got 33"),
+        ({"plan": {"tier": "pro"}}, "plan must be text, a number, true, false or null; got dict (attributes are flat)"),
+        ({"plan": ["pro"]}, "got list (attributes are flat)"),
+        ({"plan": ("pro",)}, "got tuple (attributes are flat)"),
+        ({"plan": {}}, "got dict (attributes are flat)"),
+        ({"plan": {"pro"}}, "plan must be text, a number, true, false or null; got set"),
+        ({"plan": b"pro"}, "got bytes"),
+        ({"plan": Tier.PRO}, "got Tier"),
+        ({"plan": object()}, "got object"),
+        ({"plan": float("nan")}, "plan must be a finite number"),
+        ({"plan": float("inf")}, "plan must be a finite number"),
+        ({"plan": 2**53 + 1}, "plan is beyond ±2^53"),
+        ({"plan": -(10**5000)}, "plan is beyond ±2^53"),
+        ({"plan": "x" * (MAX_TEXT + 1)}, "plan has 1,001 characters, and may have 1,000"),
+        ({"plan": "\ud800"}, "plan holds a lone surrogate"),
+        (
+            {f"a{number}": "x" * MAX_TEXT for number in range(5)},
+            "attributes have 5,041 bytes as JSON, and may have 4,096",
+        ),
+        ({"": 1}, "a name must match"),
+        ({"1st": 1}, "a name must match"),
+        ({"a b": 1}, "a name must match"),
+        ({"é": 1}, "a name must match"),
+        ({"a" * 65: 1}, "a name must match"),
+        ({1: 1}, "a name must match"),
+        ({Tier.PRO: 1}, "a name must match"),
+        (["tier"], "attributes must be a mapping of names to values; got list"),
+        ("tier=pro", "attributes must be a mapping of names to values; got str"),
+    ],
+)
+def test_what_is_too_many_too_deep_or_of_another_type_is_refused(attributes: Any, told: str) -> None:
+    with pytest.raises(DefinitionError) as refused:
+        Principal("ada", attributes=attributes)
+    assert refused.value.message.startswith("principal 'ada': attributes")
+    assert told in refused.value.message
+    assert len(refused.value.message) < 200
+    assert "\n" not in refused.value.message
+    with pytest.raises(DefinitionError, match="principal 'bot': on_behalf_of_attributes"):
+        Principal("bot", on_behalf_of="user:ada", on_behalf_of_attributes=[attributes])
+
+
+def test_what_just_fits_is_taken() -> None:
+    for attributes in (
+        {f"a{number}": 1 for number in range(MAX_NAMES)},
+        {"A" + "a.:_-9" * 10 + "abc": "x" * MAX_TEXT},
+        {"most": 2**53, "least": -(2**53)},
+        {**{f"a{number}": "x" * MAX_TEXT for number in range(4)}, "b": "x" * (MAX_BYTES - 4 * (MAX_TEXT + 8) - 8)},
+        {"text": "a\0b\nc\u2028"},
+    ):
+        assert dict(Principal("ada", attributes=attributes).attributes) == attributes
+
+
+def test_secrets_among_them_are_not_told() -> None:
+    ada = Principal("ada", attributes={"tier": "pro", "api_key": "hush-1234", "token": None})
+    assert "hush-1234" not in repr(ada)
+    assert "hush-1234" not in repr(Principal("bot").acting_for(ada))
+    assert ada.attributes.masked() == {"tier": "pro", "api_key": MASK, "token": None}
+    assert ada.attributes["api_key"] == "hush-1234"
+    for wrong in ({"api_key": ["hush-1234"]}, {"api_key": "hush-1234" * 200}, {"api_key": b"hush-1234"}):
+        with pytest.raises(DefinitionError) as refused:
+            Principal("ada", attributes=wrong)
+        assert "hush" not in refused.value.message
+
+
+@pytest.mark.spec("G9")
+def test_whoever_acts_for_another_keeps_its_own_beside_theirs() -> None:
+    ada = Principal("ada", attributes={"tier": "pro", "region": "eu"}, org="acme")
+    bot = Principal("bot", kind="agent", attributes={"tier": "free"}, org="acme")
+    both = bot.acting_for(ada)
+    assert both.attributes == {"tier": "free"}
+    assert both.on_behalf_of_attributes == ({"tier": "pro", "region": "eu"},)
+    assert (bot.on_behalf_of_attributes, ada.on_behalf_of_attributes) == ((), ())
+
+
+@pytest.mark.spec("G9")
+def test_a_chain_names_each_in_its_place() -> None:
+    ada, bare = Principal("ada", attributes={"tier": "pro"}), Principal("desk")
+    chain = Principal("bot", attributes={"n": 1}).acting_for(bare.acting_for(ada))
+    assert chain.on_behalf_of == "user:desk for user:ada"
+    assert chain.on_behalf_of_attributes == ({}, {"tier": "pro"})
+    assert chain.attributes == {"n": 1}
+
+
+@pytest.mark.spec("G9")
+def test_of_whom_nothing_is_said_there_are_none() -> None:
+    told = Principal("bot", on_behalf_of="user:desk for user:ada")
+    assert told.on_behalf_of_attributes == ({}, {})
+    assert told == Principal("bot").acting_for(Principal("desk").acting_for(Principal("ada")))
+    some = Principal("bot", on_behalf_of="user:desk for user:ada", on_behalf_of_attributes=[{"tier": "pro"}])
+    assert some.on_behalf_of_attributes == ({"tier": "pro"}, {})
+
+
+@pytest.mark.parametrize(
+    ("whom", "given", "told"),
+    [
+        (None, [{"tier": "pro"}], "on_behalf_of_attributes are of those that on_behalf_of names: 0; got 1"),
+        ("user:ada", [{}, {}], "on_behalf_of_attributes are of those that on_behalf_of names: 1; got 2"),
+        ("user:ada", {"tier": "pro"}, "on_behalf_of_attributes must be a list"),
+        ("user:ada", "tier", "on_behalf_of_attributes must be a list"),
+    ],
+)
+def test_attributes_of_nobody_are_refused(whom: str | None, given: Any, told: str) -> None:
+    with pytest.raises(DefinitionError, match=told):
+        Principal("bot", on_behalf_of=whom, on_behalf_of_attributes=given)
+
+
+def test_more_permissions_leave_them() -> None:
+    bot = Principal("bot", attributes={"n": 1}).acting_for(Principal("ada", attributes={"tier": "pro"}))
+    more = bot.with_permissions(["a:b"])
+    assert (more.permissions, more.attributes) == ({"a:b"}, {"n": 1})
+    assert more.on_behalf_of_attributes == ({"tier": "pro"},)

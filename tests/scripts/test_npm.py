@@ -1,0 +1,36 @@
+"""The locks of what npm installs, and what is said where it cannot."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from scripts import npm
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize("folder", ["scripts/conformance", "tests/generated", "tests/mcp_clients"])
+def test_packages_are_pinned_and_their_lock_names_no_address_to_fetch_from(folder: str) -> None:
+    asked: dict[str, str] = json.loads((ROOT / folder / "package.json").read_bytes())["devDependencies"]
+    lock = json.loads((ROOT / folder / "package-lock.json").read_bytes())["packages"]
+    assert {name: lock[f"node_modules/{name}"]["version"] for name in asked} == asked
+    assert [name for name, package in lock.items() if "resolved" in package] == []
+    assert [name for name, package in lock.items() if name and "integrity" not in package] == []
+
+
+def test_what_cannot_be_installed_is_named_and_leaves_no_mark(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("npm_config_cache", str(tmp_path / "cache"))
+    monkeypatch.setenv("npm_config_offline", "true")
+    asked = {"devDependencies": {"capset-nothing": "1.0.0"}}
+    locked = {"": asked, "node_modules/capset-nothing": {"version": "1.0.0"}}
+    (tmp_path / "package.json").write_text(json.dumps(asked))
+    (tmp_path / "package-lock.json").write_text(json.dumps({"lockfileVersion": 3, "packages": locked}))
+    with pytest.raises(npm.NotInstalled, match=f"npm could not install {tmp_path.name}: npm ci ended with 1; it needs"):
+        npm.install(tmp_path)
+    assert not (tmp_path / "node_modules" / ".capset-installed").exists()
+    assert "capset-nothing" in capfd.readouterr().err
