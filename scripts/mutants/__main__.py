@@ -37,7 +37,7 @@ MEMORY: Final = Path("/dev/shm")
 _NAMED: Final = 10
 """More than there are folders above a module."""
 _ELSEWHERE: Final = (
-    *("benchmarks", "cli", "conformance", "examples"),
+    *("benchmarks", "cli", "conformance", "examples", "mcp_clients"),
     *("faults", "scripts", "stores/scale", "typing"),
 )
 """Folders of tests about something else, or that take long for what they add."""
