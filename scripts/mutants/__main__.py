@@ -8,15 +8,16 @@ noticed. One that cannot be noticed stands with its reason in ``equivalent.toml`
 from __future__ import annotations
 
 import argparse
+import hashlib
 import signal
 import sys
 import tempfile
 import time
 import tomllib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from random import Random
 from typing import Final
 
 from scripts.mutants.mutations import Change, Mutation, changes_in
@@ -36,7 +37,7 @@ MEMORY: Final = Path("/dev/shm")
 _NAMED: Final = 10
 """More than there are folders above a module."""
 _ELSEWHERE: Final = (
-    *("benchmarks", "cli", "conformance", "docs", "examples"),
+    *("benchmarks", "cli", "conformance", "examples", "mcp_clients"),
     *("faults", "scripts", "stores/scale", "typing"),
 )
 """Folders of tests about something else, or that take long for what they add."""
@@ -98,20 +99,28 @@ class Report:
 
 
 def sample(aim: Aim, count: int, seed: int) -> list[tuple[Mutation, range]]:
-    """Return some changes, one a line at most, each with the lines of its statement: the same for the same tree."""
-    random = Random(seed)
-    texts = {path: path.read_text("utf-8") for one in aim.modules for path in _modules(aim.root / aim.package / one)}
-    lines: dict[tuple[Path, int], list[Change]] = {}
-    for path, text in texts.items():
+    """Return some changes, one a line at most, each with the lines of its statement.
+
+    Which ones depends on the seed and on the lines themselves: what is written elsewhere makes no difference.
+    """
+    paths = sorted(path for one in aim.modules for path in _modules(aim.root / aim.package / one))
+    ranked: list[tuple[bytes, str, list[Change]]] = []
+    for path in (path.relative_to(aim.root).as_posix() for path in paths):
+        lines: dict[tuple[str, int], list[Change]] = {}
+        text = (aim.root / path).read_text("utf-8")
         for change in changes_in(text):
-            lines.setdefault((path, change.line), []).append(change)
+            lines.setdefault((change.function, change.line), []).append(change)
+        seen = Counter[str]()
+        for (function, line), changes in lines.items():
+            named = f"{path} {function} {text.splitlines()[line - 1].strip()}"
+            seen[named] += 1
+            ranked.append((hashlib.sha256(f"{seed} {named} {seen[named]}".encode()).digest(), path, changes))
     found: list[tuple[Mutation, range]] = []
-    for path, line in random.sample(list(lines), len(lines)):
+    for rank, path, changes in sorted(ranked, key=lambda one: one[0]):
         if len(found) == count:
             break
-        change = random.choice(lines[path, line])
-        made = change.of(path.relative_to(aim.root).as_posix(), texts[path])
-        if made is not None:
+        change = changes[int.from_bytes(rank) % len(changes)]
+        if (made := change.of(path, (aim.root / path).read_text("utf-8"))) is not None:
             found.append((made, change.lines))
     return found
 

@@ -67,3 +67,30 @@ async def test_a_checkpoint_that_holds_what_none_can_is_told_and_nothing_is_buil
                 await asking
             assert "capset audit verify" in str(told.value.hint)
         assert [record.id for record in await store.audit.read()] == ["a"]
+
+
+@pytest.mark.spec("G21", "G22")
+async def test_nothing_is_signed_over_a_record_that_was_changed_since_the_last_checkpoint(tmp_path: Path) -> None:
+    key = CheckpointKey.generate()
+    async with opened(tmp_path / "a.db") as store:
+        await store.audit.commit(entry("a", time=OLD))
+        await store.audit.checkpoint(key, now=OLD)
+        with raw(tmp_path / "a.db") as file:
+            file.execute("UPDATE records SET hash = ?", ("0" * 64,))
+        await store.audit.commit(entry("b", time=LATER))
+        with pytest.raises(StoreError, match="record 1 is not the one of checkpoint 1"):
+            await store.audit.checkpoint(key, now=NOW)
+
+
+@pytest.mark.spec("G21", "G22")
+async def test_nothing_is_signed_over_a_checkpoint_whose_signature_does_not_hold(tmp_path: Path) -> None:
+    key = CheckpointKey.generate()
+    async with opened(tmp_path / "a.db") as store:
+        await store.audit.commit(entry("a", time=OLD))
+        await store.audit.checkpoint(key, now=OLD)
+        with raw(tmp_path / "a.db") as file:
+            file.execute("UPDATE checkpoints SET time = ?", (NOW,))
+        await store.audit.commit(entry("b", time=LATER))
+        with pytest.raises(StoreError, match="no checkpoint was made: .*signature"):
+            await store.audit.checkpoint(key, now=NOW)
+        assert len(await store.audit.checkpoints()) == 1
