@@ -91,6 +91,6 @@ async def test_nothing_is_signed_over_a_checkpoint_whose_signature_does_not_hold
         with raw(tmp_path / "a.db") as file:
             file.execute("UPDATE checkpoints SET time = ?", (NOW,))
         await store.audit.commit(entry("b", time=LATER))
-        with pytest.raises(StoreError, match="no checkpoint was made: .*signature"):
+        with pytest.raises(StoreError, match=r"no checkpoint was made: .*signature"):
             await store.audit.checkpoint(key, now=NOW)
         assert len(await store.audit.checkpoints()) == 1
