@@ -16,7 +16,7 @@ unexport VIRTUAL_ENV
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve test long check format bench examples docs conformance clients faults scale clean
+.PHONY: help setup demo serve test long check format bench examples docs conformance clients mcpclients faults mutants scale clean
 
 help: ## show this list
 	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 22
@@ -66,16 +66,23 @@ conformance: $(SETUP) ## hold a real server against the official MCP conformance
 clients: $(SETUP) ## generate clients from the OpenAPI document, and use them against a real server
 	@$(BIN)/pytest -n 0 -m clients $(ARGS) tests/generated
 
+mcpclients: $(SETUP) ## have other people's MCP clients wait for an approval, by HTTP and standard streams
+	@$(BIN)/pytest -n 2 --dist loadgroup -m clients $(ARGS) tests/mcp_clients
+
 faults: $(SETUP) ## kill processes at random moments, and check what they left (KILLS=200 SEED=1)
 	@scripts/install_for_tests.sh
 	@CAPSET_KILLS=$(or $(KILLS),200) CAPSET_SEED=$(or $(SEED),1) $(BIN)/pytest -q -s -n 0 tests/faults/test_random_kills.py
+
+mutants: $(SETUP) ## change single things in the core, and count how many the tests notice (COUNT=150 SEED=1)
+	@scripts/install_for_tests.sh
+	@nice -n 10 $(BIN)/python -m scripts.mutants --count $(or $(COUNT),150) --seed $(or $(SEED),1) $(ARGS)
 
 scale: $(SETUP) ## ask 10,000 agents, 100,000 sessions, 1,000,000 records and 1,000,000 files everything, on both engines
 	@CAPSET_SCALE=full $(BIN)/pytest -q -n 0 --durations=6 tests/stores/scale
 
 clean: ## remove everything that was built
-	@rm -rf .venv .venv-bench .venv-clients .hypothesis .import_linter_cache .pytest_cache .ruff_cache dist site
-	@rm -rf scripts/conformance/node_modules tests/generated/node_modules
+	@rm -rf .venv .venv-bench .venv-clients .venv-mcpclients .hypothesis .import_linter_cache .mutants .pytest_cache .ruff_cache dist site
+	@rm -rf scripts/conformance/node_modules tests/generated/node_modules tests/mcp_clients/node_modules
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(SETUP): pyproject.toml uv.lock

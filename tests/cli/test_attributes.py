@@ -130,7 +130,9 @@ def test_the_nearer_source_is_taken_whole(tmp_path: Path) -> None:
     assert found(None, CAPSET_ATTRIBUTES="{}") == found(None, CAPSET_ATTRIBUTES="") == {}
 
 
-@pytest.mark.parametrize("variable", ["tier=pro", "[1]", "{", '{"tier": {"of": "pro"}}', '{"level": NaN}', "null x"])
+@pytest.mark.parametrize(
+    "variable", ["tier=pro", "[1]", "{", '{"tier": {"of": "pro"}}', '{"level": NaN}', "null", "3", "null x"]
+)
 def test_a_variable_that_is_no_flat_object_is_refused(variable: str, tmp_path: Path) -> None:
     with pytest.raises(DefinitionError, match=r"CAPSET_ATTRIBUTES must be a JSON object|attributes"):
         load_settings(environ={"CAPSET_ATTRIBUTES": variable}, folder=tmp_path)

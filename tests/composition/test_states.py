@@ -205,6 +205,49 @@ def test_fields_of_other_types_conflict_and_both_are_named(one: Any, other: Any,
         assert (refused.value.code, bool(refused.value.hint)) == ("state_conflict", True)
 
 
+class Leaf(BaseModel):
+    up: Leaf | None = None
+
+
+class Branch(BaseModel):
+    leaf: Leaf
+
+
+class Grove(BaseModel):
+    tree: Branch | None = None
+
+
+class Twig(BaseModel):
+    up: Twig | None = None
+
+
+class Bough(BaseModel):
+    leaf: Twig
+
+
+class Shrub(BaseModel):
+    tree: Bough | None = None
+
+
+class Back(BaseModel):
+    up: Ring | None = None
+
+
+class Ring(BaseModel):
+    leaf: Back
+
+
+class Wreath(BaseModel):
+    tree: Ring | None = None
+
+
+@pytest.mark.spec("C13")
+def test_models_that_hold_themselves_are_compared_by_what_they_hold() -> None:
+    assert "tree" in merged(Grove, Shrub).fields, "the same but for the names"
+    with pytest.raises(StateConflict, match="'tree' of different types"):
+        merged(Grove, Wreath)
+
+
 def test_fields_of_other_scopes_never_meet() -> None:
     one, other = Capability("one", state={"session": Counter}), Capability("other", state={"user": Text})
     states = compose(Agent("a", uses=[one, other])).merged.states

@@ -25,7 +25,7 @@ def test_unless_it_is_said_nobody_may_anything_and_everything_is_on_record() -> 
     assert governance.approval_seconds == 3_600
     assert governance.own_approvals is False
     assert governance.approver is None
-    assert governance.refusals == Limit(600, "1m")
+    assert governance.refusals == Limit(600, "1m", scope="process")
     assert governance.file_quota == FileQuota(100_000_000, 500_000_000, 10_000)
 
 

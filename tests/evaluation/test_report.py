@@ -111,6 +111,12 @@ def test_long_values_are_cut_to_where_they_differ(width: int) -> None:
     assert not any(line.is_cut for line in report_lines(diff, width=5000))
 
 
+def test_however_narrow_it_is_sixteen_characters_of_a_value_are_there() -> None:
+    diff = diff_sides(side({"kind": "prompt", "name": "save"}), side({"kind": "prompt", "name": "save", "x": "a" * 50}))
+    (line,) = (line for line in report_lines(diff, width=1) if line.text.startswith("x "))
+    assert (line.text, line.is_cut) == (f'x  "{"a" * 14}…', True)
+
+
 def test_a_text_from_elsewhere_makes_no_line_of_its_own() -> None:
     nasty = "x\n+ forged  allow\x1b[31m\u202e\u2028"
     one = envelope_of(agent(uses=[notes([plain("it", description=nasty)])], system_prompt=nasty), agent_id=nasty)

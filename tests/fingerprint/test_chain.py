@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from capset.definitions.records import COLUMNS
+from capset.fingerprint import chain
 from capset.fingerprint.canonical import canonical, walked
 from capset.fingerprint.chain import GENESIS, Verification, link_payload, seal, verify
 from capset.testing.store_suite.support import entry
@@ -43,6 +44,13 @@ def test_the_short_way_of_writing_a_record_is_canonical_json(row: dict[str, Any]
     payload = link_payload(row)
     assert canonical(payload) == walked(payload)
     assert seal(row)["hash"] == hashlib.sha256(walked(payload)).hexdigest()
+
+
+@pytest.mark.spec("G20")
+def test_a_whole_record_is_written_the_short_way() -> None:
+    (row,) = links(1)
+    assert chain._flat(row) == canonical(link_payload(row))
+    assert seal(dict(row)) == row, "its own hash is not covered"
 
 
 @pytest.mark.spec("G20")

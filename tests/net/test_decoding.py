@@ -61,6 +61,12 @@ def test_large_data_comes_back_whole(kind: str) -> None:
     assert decoded(coding, [coded]) == data
 
 
+@pytest.mark.parametrize("kind", CODED)
+def test_nothing_at_all_is_whole(kind: str) -> None:
+    coding, _ = CODED[kind]
+    assert decoded(coding, []) == b""
+
+
 @pytest.mark.spec("G29")
 @pytest.mark.parametrize("kind", ["gzip", "members", "deflate", "raw deflate", "br", "zstd"])
 def test_a_bomb_comes_in_pieces(kind: str) -> None:

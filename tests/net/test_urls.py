@@ -28,6 +28,17 @@ def test_what_a_url_says(text: str, host: str, port: int, target: str, authority
     assert read_url(str(url)) == url
 
 
+def test_how_long_a_url_and_its_host_may_be() -> None:
+    host = "a." * 125 + "abc"
+    assert len(read_url(f"http://{host}/").host) == 253
+    with pytest.raises(ToolError, match="neither a name"):
+        read_url(f"http://{host}d/")
+    longest = "http://a.example/".ljust(MAX_URL, "x")
+    assert str(read_url(longest)) == longest
+    with pytest.raises(ToolError, match="characters"):
+        read_url(f"{longest}x")
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [

@@ -92,6 +92,15 @@ async def test_a_header_may_be_of_any_length(door: Issuing) -> None:
     assert await door.statuses(given) == {200}
 
 
+@pytest.mark.spec("P14")
+async def test_a_header_has_room_for_certificates_and_no_more(door: Issuing) -> None:
+    bare = len(token(header={"x5c": [""]}).partition(".")[0])
+    whole, longer = (token(header={"x5c": ["a" * ((length - bare) * 3 // 4 + 1)]}) for length in (4_096, 4_100))
+    assert (len(whole.partition(".")[0]), len(longer.partition(".")[0])) == (4_096, 4_100)
+    assert await door.status(whole) == 200
+    assert await door.status(longer) == 401
+
+
 def forged() -> dict[str, str]:
     """Return tokens that are none, by what is wrong with them."""
     now, good = int(time.time()), token()

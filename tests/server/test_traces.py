@@ -22,7 +22,7 @@ from capset.ext import Governance
 from capset.server import logs
 from capset.server.mcp.protocol import make_server
 from tests.server.mcp.support import Era
-from tests.server.support import Site, call, make_agent, make_session, site
+from tests.server.support import Site, call, make_agent, make_session, site, until
 from tests.traces import Traces, context_of, said
 
 pytestmark = pytest.mark.spec("P13", "T25")
@@ -176,6 +176,37 @@ async def test_the_trace_in_a_messages_meta_goes_before_the_requests() -> None:
         True,
     ]
     assert [link.context for link in message.links] == [context_of(request)]
+
+
+@pytest.mark.parametrize(
+    ("method", "named"),
+    [
+        ("initialize", "initialize"),
+        ("ping", "ping"),
+        ("tools/list", "tools/list"),
+        ("notifications/initialized", "notifications/initialized"),
+        ("notifications/progress", "notifications/progress"),
+        (f"tools/{SECRET}", "_OTHER"),
+    ],
+)
+async def test_a_message_is_named_by_its_method_if_there_is_such_a_one(method: str, named: str) -> None:
+    traces = Traces()
+    about = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+    params: dict[str, Any] = {
+        "initialize": about,
+        "notifications/progress": {"progressToken": 7, "progress": 1},
+    }
+    async with traced(traces) as here, here.client() as ada:
+        agent = await make_agent(ada, "door")
+        traces.exporter.clear()
+        asked: dict[str, Any] = {"jsonrpc": "2.0", "method": method, "params": params.get(method, {})}
+        asked |= {} if method.startswith("notifications/") else {"id": 1}
+        headers = {"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": "2025-11-25"}
+        answer = await ada.post(f"/mcp/agents/{agent['id']}", json=asked, headers=headers)
+        assert answer.status_code in (200, 202), answer.text
+        await until(lambda: len(traces.spans) == 2)
+    (span,) = (span for span in traces.spans if not span.name.startswith("POST"))
+    assert (span.name, said(span)["mcp.method.name"]) == (named, named)
 
 
 async def test_what_is_refused_has_a_span_too_and_is_no_error_of_the_servers() -> None:

@@ -62,7 +62,7 @@ async def belongings(client: httpx2.AsyncClient, secret: str) -> Belongings:
     again = {"Idempotency-Key": "once"}
     record = (await client.post(f"/v1/sessions/{session}/calls", json=body, headers=again)).json()["record"]
     link = (await client.post("/v1/links", json={"session_id": session, "context": {"told": secret}})).json()
-    approval, refusal = [await asked(client, session, to=secret) for _ in range(2)]
+    approval, refusal = [await asked(client, session, to=secret, amount=amount) for amount in (5, 6)]
     of_session = (session, record, link["id"], link["envelope_id"], approval, refusal)
     return Belongings(agent["id"], *of_session, agent["static_hash"])
 

@@ -51,7 +51,7 @@ def call_command(
     env: Env = None,
     timeout: Annotated[float | None, typer.Option(help="Seconds that the call may take.")] = None,
     defer: Annotated[bool, typer.Option("--defer", help="Do not wait for an approval: end with its id.")] = False,
-    approval: Annotated[str | None, typer.Option(help="The id of a request that was approved; with --session.")] = None,
+    approval: Annotated[str | None, typer.Option(help="The id of the one request to use; with --session.")] = None,
     limit: LimitOption = None,
     session_budget: SessionBudget = None,
     run_budget: RunBudget = None,

@@ -55,7 +55,7 @@ def create_command(
 ) -> Exit:
     """Make an API key and show it, this once: only its hash is kept."""
     settings = load_settings(db=db)
-    # By options alone: whoever lays a settings file into a folder gives nothing to keys.
+    # By options alone: a settings file that somebody lays into a folder gives nothing to keys.
     who = Principal(
         principal,
         permissions=grant or (),

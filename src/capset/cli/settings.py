@@ -7,7 +7,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from pydantic_core import from_json
 
@@ -92,11 +92,14 @@ def _entry(option: str, given: str) -> tuple[str, Any]:
         return key, value
 
 
-def _object(variable: str, given: str) -> Any:  # checked where it is used
+def _object(variable: str, given: str) -> dict[str, Any]:
     try:
-        return from_json(given, allow_inf_nan=False)
+        found: object = from_json(given, allow_inf_nan=False)
     except ValueError:
-        raise DefinitionError(f'{variable} must be a JSON object, such as {{"tier": "pro"}}') from None
+        found = None
+    if not isinstance(found, dict):
+        raise DefinitionError(f'{variable} must be a JSON object, such as {{"tier": "pro"}}')
+    return cast("dict[str, Any]", found)
 
 
 def _url(named: str) -> str:

@@ -93,7 +93,8 @@ class Client:
         hyphens, stands in the call's record. With ``idempotency_key``, 1–255 printable characters of ASCII, the same
         call may be sent again within a day: it is made once, and answered with what came of it then.
         A call that has to be approved first comes back as one that failed with ``ApprovalRequired``, and with the id
-        of the request as its ``approval``: once that is approved, the same call with ``approval=ID`` is let through.
+        of the request as its ``approval``: once that is approved, the same call is let through. With ``approval=ID`` it
+        is let through by that request alone.
         Raises ``NotFound`` for a session that is not the caller's; ``Conflict`` while a call of the key is under way.
         """
         path, body, headers = _asked(session, tool, arguments, correlation, idempotency_key, approval)

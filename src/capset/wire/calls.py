@@ -16,7 +16,7 @@ from capset.wire.shapes import Shape
 class CallInput(Shape):
     """Which tool is called, as ``tool`` or ``capability.tool``, with which arguments.
 
-    ``approval`` is the id of the request that was approved, where this very call had to be.
+    One that had to be approved is made again as it was. ``approval`` may name its request, and no other is used then.
     """
 
     model_config = ConfigDict(strict=True)

@@ -136,7 +136,7 @@ def test_governance_roles_and_workspace(tmp_path: Path) -> None:
     made = found.governance
     assert (made.default_permissions, made.record_reads, made.redact) == ({"weather:read"}, False, ("sk-[a-z]+",))
     assert (made.result_bytes, made.approval_seconds, made.own_approvals) == (2048, 60.0, True)
-    assert made.refusals == Limit(10, "1m")
+    assert made.refusals == Limit(10, "1m", scope="process")
     assert made.file_quota == FileQuota(1000, 2000, 3)
     assert made.roles.expand("editor") == {"weather:read", "notes:write"}
     assert found.workspace == (tmp_path / "data").resolve()

@@ -273,6 +273,18 @@ async def test_what_would_be_too_large_is_refused_before_it_is_made() -> None:
             await session.call(edit_file, path="/large", old_text="ab", new_text="cd")
 
 
+@pytest.mark.spec("P22", "P25")
+async def test_the_largest_file_that_is_edited_has_ten_million_bytes() -> None:
+    async with session_of(session_file_system, *FILES) as session:
+        await session.files.write("/a", b"x" * 9_999_999 + b"a")
+        assert (await session.call(edit_file, path="/a", old_text="a", new_text="b"))["size_bytes"] == 10_000_000
+        with pytest.raises(ToolError, match="would be one of 10,000,001"):
+            await session.call(edit_file, path="/a", old_text="b", new_text="bb")
+        await session.files.write("/a", b"x" * 10_000_000 + b"a")
+        with pytest.raises(ToolError, match="would be one of 10,000,001"):
+            await session.call(edit_file, path="/a", old_text="a", new_text="")
+
+
 @pytest.mark.spec("P22")
 async def test_nothing_like_it_is_looked_for_in_what_is_large() -> None:
     async with session_of(session_file_system, *FILES) as session:

@@ -1,4 +1,4 @@
-"""Calls by MCP that have to be approved: refused with the request's id, and made again with it (spec 4, G17, G18)."""
+"""Calls by MCP that have to be approved: refused, and made again as they were (spec 4, G17, G18)."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import pytest
 from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS, CallToolResult, RequestParamsMeta
 
-from capset import Principal, tool
+from capset import Context, Principal, tool
 from capset.ext import Answer
+from capset.stores.base import ApprovalQuery
 from tests.server.mcp.support import PREFIX, Bench, Era, bench, text_of
 
 paid: list[str] = []
@@ -88,6 +89,22 @@ async def test_a_clients_word_is_no_approval(era: Era) -> None:
         assert "code: approval_void" in text_of(await called(here, request, to="eve"))
         assert paid == []
         assert {one.outcome for one in await here.records()} == {"denied", "rejected"}
+
+
+@pytest.mark.spec("G18")
+async def test_a_call_goes_on_whose_own_call_was_approved(era: Era) -> None:
+    @tool(effect="read")
+    async def relay(ctx: Context, to: str) -> str:
+        """Have somebody paid."""
+        return await ctx.call(pay, to=to)
+
+    async with bench(era, pay, relay) as here:
+        for _ in range(2):
+            assert (await here.client.call_tool("relay", {"to": "bob"})).is_error
+        (request,) = (await here.kernel.approvals.list(ApprovalQuery(None))).items
+        await here.kernel.approvals.decide(request.id, Answer(approved=True), by=BOSS)
+        assert text_of(await here.client.call_tool("relay", {"to": "bob"})) == "bob is paid"
+        assert paid == ["bob"]
 
 
 @pytest.mark.spec("G17")

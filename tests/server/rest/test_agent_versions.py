@@ -54,6 +54,16 @@ async def test_versions_are_paged(asker: httpx2.AsyncClient) -> None:
         problem(await asker.get(f"{url}?{query}"), 422, "invalid_arguments")
 
 
+@pytest.mark.spec("P7", "P15")
+async def test_a_page_of_versions_has_fifty_unless_it_is_said(asker: httpx2.AsyncClient) -> None:
+    agent = (await make_agent(asker))["id"]
+    for number in range(51):
+        await changed(asker, agent, description=str(number))
+    page = (await asker.get(f"/v1/agents/{agent}/versions")).json()
+    assert [one["version"] for one in page["items"]] == list(range(52, 2, -1))
+    assert page["next"] == "3"
+
+
 @pytest.mark.spec("P7")
 async def test_what_there_is_not_is_not_found(asker: httpx2.AsyncClient) -> None:
     agent = (await make_agent(asker))["id"]

@@ -134,6 +134,22 @@ async def test_what_cannot_be_backed_up_leaves_no_file(tmp_path: Path, monkeypat
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith("full")] == []
 
 
+async def test_no_file_is_left_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def lowest() -> int:
+        os.close(number := os.open(tmp_path, os.O_RDONLY))
+        return number
+
+    async with opened_at(f"sqlite:///{tmp_path}/a.db"):
+        pass
+    store, before = SqliteStore(str(tmp_path / "a.db")), lowest()
+    back_up(store, tmp_path / "whole")
+    assert lowest() == before
+    monkeypatch.setattr(store, "copy_into", lambda file: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    with pytest.raises(StoreError):
+        back_up(store, tmp_path / "full")
+    assert lowest() == before
+
+
 @pytest.mark.spec("P30")
 @pytest.mark.parametrize(
     ("script", "told"),

@@ -245,7 +245,9 @@ async def misleading(number: int) -> Annotated[int, WithJsonSchema({"type": "str
 
 
 broken("every_example_runs", "2 is too much", "picky", {"picky": [{"number": 1}, {"number": 2}]}, tools=[picky])
-broken("every_example_runs", "2 is no string", "misleading", {"misleading": [{"number": 2}]}, tools=[misleading])
+broken(
+    "every_example_runs", "does not fit its schema", "misleading", {"misleading": [{"number": 2}]}, tools=[misleading]
+)
 
 # what_is_optional_can_be_left_out
 

@@ -133,7 +133,8 @@ async def _in_time(call: Invocation, asking: Awaitable[T]) -> T:
 
 
 def _required(row: ApprovalRow, why: str) -> ApprovalRequired:
-    told = f"Permission denied: {why}. The request is {row.id}; once it is approved, make the same call again."
+    end = "" if why.endswith((".", "?", "!")) else "."
+    told = f"Permission denied: {why}{end} The request is {row.id}; once it is approved, make the same call again."
     return ApprovalRequired(told, approval=row.id, hint=f"have it approved: capset approvals approve {row.id}")
 
 

@@ -52,7 +52,7 @@ router = APIRouter(prefix="/sessions", tags=["calls"])
     responses={
         202: {
             "description": "The call has to be approved first: `approval` is the id of the request, `Location` where "
-            "it is. Once it is approved, the same call with that `approval` is let through. As events, a call waits.",
+            "it is. Once it is approved, the same call is let through. As events, a call waits.",
             "model": CallShape,
             "headers": {"Location": {"description": "The request", "schema": {"type": "string"}}},
         },

@@ -113,6 +113,5 @@ def _said(change: tuple[object, ...]) -> str:
     """Say what differs: ``("add_index", Index)``, ``("add_column", schema, table, Column)``, ``("modify_type", …)``."""
     kind, what = str(change[0]), change[-1]
     if kind.startswith("add_"):
-        thing = change[1] if kind in ("add_table", "add_index", "add_constraint", "add_fk") else what
-        return f"the {kind.removeprefix('add_')} {getattr(thing, 'name', thing)} is missing"
+        return f"the {kind.removeprefix('add_')} {getattr(what, 'name', what)} is missing"
     return f"the column {change[2]}.{change[3]} is not as this version makes it"

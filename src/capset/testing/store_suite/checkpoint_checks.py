@@ -136,6 +136,20 @@ async def pruning_leaves_open_intents(make: Make) -> None:
         expect(await store.audit.prune(NOW, key, now=NOW), Pruned(2, 5), "pruning once it is closed")
 
 
+async def pruning_spares_what_is_young(make: Make) -> None:
+    """Cut at no checkpoint that covers a link which is young enough to be kept."""
+    key = CheckpointKey.generate()
+    async with opened(make) as store:
+        await _fill(store, 1, 2, _OLD)
+        await _fill(store, 3, 3, NOW)
+        await store.audit.checkpoint(key, now=NOW)
+        await expect_error(
+            Conflict, store.audit.prune(NOW, key, now=LATER), "pruning at a checkpoint over a young link"
+        )
+        expect([one.seq for one in await store.audit.read()], [1, 2, 3], "the links that are left")
+        expect(await store.audit.prune(LATER, key, now=LATER), Pruned(3, 4), "pruning once it is old")
+
+
 async def prunes_at_once_cut_once(make: Make) -> None:
     """Cut what is old for whoever is first, and find nothing left for the others."""
     key = CheckpointKey.generate()
@@ -168,6 +182,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     pruning_cuts_at_a_checkpoint,
     a_log_can_be_pruned_to_its_end,
     pruning_leaves_open_intents,
+    pruning_spares_what_is_young,
     prunes_at_once_cut_once,
     a_single_link_can_be_pruned,
 )

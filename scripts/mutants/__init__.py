@@ -1,0 +1,1 @@
+"""Single mutations of the source, and whether the tests notice them."""
