@@ -41,6 +41,12 @@ _ELSEWHERE: Final = (
     *("faults", "scripts", "stores/scale", "typing"),
 )
 """Folders of tests about something else, or that take long for what they add."""
+_PROCESSES: Final = {
+    "server/mcp/stdio": ("tests/cli/test_mcp.py",),
+    "server/serving": ("tests/server/test_serving.py", "tests/cli/test_serve.py"),
+    "server/streams": ("tests/cli/test_kernel.py", "tests/cli/test_kernel_ends.py", "tests/cli/test_mcp.py"),
+}
+"""Tests of modules that run in processes which tests start, where nobody sees what they reach."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +65,8 @@ class Aim:
         """Return the files of tests, from the root."""
         left_out = tuple(f"tests/{folder}/" for folder in _ELSEWHERE)
         found = (path.relative_to(self.root).as_posix() for path in sorted((self.root / "tests").rglob("test_*.py")))
-        return [name for name in found if not name.startswith(left_out)]
+        named = {name for files in _PROCESSES.values() for name in files}
+        return [name for name in found if name in named or not name.startswith(left_out)]
 
     def equivalents(self) -> Mapping[tuple[str, ...], str]:
         """Return why some changes cannot be noticed, by their keys."""
@@ -154,6 +161,8 @@ def choose(aim: Aim, reach: Reach, mutation: Mutation, lines: range, seconds: fl
 
 def _nearness(place: Sequence[str], file: str) -> int:
     """Return how much the path of a file of tests says that it is about a module; ``_NAMED`` if it names it."""
+    if file in _PROCESSES.get("/".join(place), ()):
+        return _NAMED
     *folders, name = Path(file).with_suffix("").parts[1:]
     words = {*folders, *name.split("_")}
     return sum(part in words for part in place[:-1]) + _NAMED * ({*place[-1].split("_")} <= set(name.split("_")))
