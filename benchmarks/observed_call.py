@@ -13,8 +13,8 @@ from benchmarks.governed_call import governed
 from benchmarks.row import Row
 from benchmarks.turns import Job, in_turns
 from capset import Agent, Capability, Kernel, Principal, Registry
-from capset.kernel.observing import Observer
-from capset.kernel.tracing import Tracing
+from capset.kernel.telemetry.observers import Observer
+from capset.kernel.telemetry.tracing import Tracing
 from capset.server.metrics import Metrics
 from capset.server.service import Service
 

@@ -11,7 +11,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanContext
 
-from capset.kernel.tracing import Tracing
+from capset.kernel.telemetry.tracing import Tracing
 
 
 @dataclass

@@ -22,11 +22,11 @@ from capset.definitions.tools import Tool, tool
 from capset.errors import CapsetError, DefinitionError, ToolError
 from capset.evaluation.evaluate import evaluate
 from capset.evaluation.snapshot import Snapshot, Verdict
+from capset.kernel.call.session import Session
 from capset.kernel.kernel import Kernel
 from capset.kernel.registry import Registry
 from capset.kernel.results import Result
-from capset.kernel.session import Session
-from capset.kernel.streaming import Messages
+from capset.kernel.streams.messages import Messages
 
 __all__ = [
     "Agent",

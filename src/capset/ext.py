@@ -17,18 +17,17 @@ from capset.errors import FileError, StateError, TransientError, VersionMismatch
 from capset.fingerprint.checkpoints import Checkpoint
 from capset.fingerprint.signing import CheckpointKey, PublicKey
 from capset.kernel.actions import ActionRegistry, ActionResult, ExecutionContext
-from capset.kernel.checkpointing import Checkpoints
-from capset.kernel.duplex import Duplex
-from capset.kernel.generating import GeneratorRunner, ModelStep, Turn
+from capset.kernel.blocks.generation import GeneratorRunner, ModelStep, Turn
+from capset.kernel.call.concurrency import in_thread, slot
+from capset.kernel.governance.checkpoints import Checkpoints
 from capset.kernel.hosting.events import ContextMerged, SessionTurn, TurnEnded, TurnFailed, TurnStarted
 from capset.kernel.hosting.hooks import SessionHooks
 from capset.kernel.hosting.host import SessionHost
 from capset.kernel.hosting.session import HostedSession
-from capset.kernel.in_thread import in_thread
 from capset.kernel.introspection import ToolView, tools_of
-from capset.kernel.observing import Observer
-from capset.kernel.serving import Serving
-from capset.kernel.slots import slot
+from capset.kernel.streams.dispatcher import Serving
+from capset.kernel.streams.duplex import Duplex
+from capset.kernel.telemetry.observers import Observer
 from capset.net.client import HttpClient
 from capset.net.hosts import AllowedHosts
 from capset.net.media import codec_named, codec_of, decoded, every_codec, is_text, media_type_of, of_type

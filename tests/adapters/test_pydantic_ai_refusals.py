@@ -224,11 +224,11 @@ async def hang() -> None:
 async def test_a_cancelled_run_cancels_its_calls(store: str) -> None:
     async with desk(hang, store=store) as here:
         running = asyncio.create_task(run(here.session, [("hang", {}), ("hang", {})]))
-        await until(lambda: here.session._place.world.calls == 2)
+        await until(lambda: here.session._context.runtime.calls == 2)
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
-        assert not here.session._place.world.calls
+        assert not here.session._context.runtime.calls
         records = await here.records(correlation="run-1")
         assert [one.outcome for one in records] == ["cancelled", "cancelled"]
 

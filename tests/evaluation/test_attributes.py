@@ -14,7 +14,7 @@ from capset.evaluation.comparison import diff_envelopes
 from capset.evaluation.envelope import SnapshotEnvelope, read_envelope
 from capset.evaluation.hydrate import hydrate
 from capset.evaluation.replay import principal_of, replay
-from capset.kernel.redacting import redactor_of
+from capset.kernel.governance.redaction import redactor_of
 from tests.evaluation.agents import make
 
 pytestmark = pytest.mark.spec("F34", "F27")

@@ -14,7 +14,7 @@ from pathlib import Path
 from capset import Agent, Kernel, Principal
 from capset.definitions.governance import Governance
 from capset.errors import FileError, QuotaExceeded
-from capset.kernel.session import Session
+from capset.kernel.call.session import Session
 from tests.faults.load import note
 
 AGENT = Agent("filer")

@@ -9,7 +9,7 @@ from typing import Any
 from capset import Kernel, Principal, Record, Session
 from capset.definitions.blocks import Block
 from capset.flows import Handler
-from capset.kernel.generating import GeneratorRunner
+from capset.kernel.blocks.generation import GeneratorRunner
 from capset.stores.base import AuditQuery
 
 ADA = Principal("ada", org="acme", permissions=["orders:write"])

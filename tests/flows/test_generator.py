@@ -8,7 +8,7 @@ from pydantic import BaseModel
 from capset import Agent, Capability, CapsetError, Context, DefinitionError, Kernel, Policy, Resource, tool
 from capset.errors import InternalError, InvalidArguments, InvalidOutput, PermissionDenied
 from capset.flows import Generator
-from capset.kernel.generating import Turn
+from capset.kernel.blocks.generation import Turn
 from capset.testing import Call, Say, ScriptedRunner
 from tests.flows.support import ADA, records, run
 

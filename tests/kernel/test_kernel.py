@@ -15,7 +15,7 @@ import pytest
 from capset import Agent, Capability, Kernel, Principal, Progress, Reply, Session, tool
 from capset.errors import CapsetError, DeadlineExceeded, DefinitionError, FileError, NotFound, StoreError
 from capset.kernel import kernel as kernel_module
-from capset.kernel import world
+from capset.kernel import runtime
 from capset.testing import FakeClock
 from tests.kernel.support import Desk, desk, read, records_of, rows_of, turns, until
 
@@ -299,7 +299,7 @@ async def test_closing_is_bounded_and_what_was_abandoned_is_cancelled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(kernel_module, "DRAIN_SECONDS", 0.02)
-    monkeypatch.setattr(world, "CLEANUP_SECONDS", 0.02)
+    monkeypatch.setattr(runtime, "CLEANUP_SECONDS", 0.02)
     kernel = Kernel(store=f"sqlite:///{tmp_path}/capset.db")
     async with asyncio.timeout(5), kernel, kernel.open(AGENT, principal=ME) as session:
         stream = session.stream(deaf)

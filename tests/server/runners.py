@@ -8,7 +8,7 @@ from typing import Any
 
 from capset.definitions.messages import Json
 from capset.errors import ToolError
-from capset.kernel.generating import Turn
+from capset.kernel.blocks.generation import Turn
 
 
 @dataclass

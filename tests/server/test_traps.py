@@ -13,7 +13,7 @@ from starlette.routing import Mount
 
 from capset import Agent, Capability, tool
 from capset.errors import StoreError
-from capset.kernel.audit import Ended
+from capset.kernel.governance.audit import Ended
 from capset.server.app import open_app
 from capset.server.gate import Names
 from capset.server.limits import Limits

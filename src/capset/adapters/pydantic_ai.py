@@ -17,7 +17,7 @@ from capset.definitions.messages import Json, Meta
 from capset.errors import CapsetError
 from capset.evaluation.snapshot import Snapshot
 from capset.fingerprint.hashes import Ref
-from capset.kernel.session import Session
+from capset.kernel.call.session import Session
 
 try:
     from pydantic_ai import (

@@ -6,7 +6,7 @@ from pydantic_core import from_json
 
 from capset.definitions.agents import Agent
 from capset.errors import Conflict
-from capset.kernel.definition import ONLY_IN_CODE
+from capset.kernel.agent_definition import ONLY_IN_CODE
 from capset.kernel.kernel import Kernel
 from capset.kernel.registry import Registry
 from capset.stores.base import SessionRow

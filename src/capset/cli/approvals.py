@@ -20,7 +20,7 @@ from capset.definitions.approvals import Answer, ApprovalStatus
 from capset.definitions.principals import Principal
 from capset.errors import DefinitionError, unknown
 from capset.evaluation.code import read_code_of
-from capset.kernel.approvals import Approvals
+from capset.kernel.governance.approvals import ApprovalService
 from capset.kernel.kernel import Kernel
 from capset.kernel.registry import Registry
 from capset.stores.base import ApprovalQuery
@@ -68,7 +68,7 @@ def list_command(
             status=wanted.status, session=wanted.session, limit=wanted.limit, cursor=wanted.before
         )
 
-    async def here(desk: Approvals) -> ApprovalPageShape:
+    async def here(desk: ApprovalService) -> ApprovalPageShape:
         return approval_page_shape(await desk.list(wanted))
 
     page = _asked(url, there, here, db=db, org=org)
@@ -86,7 +86,7 @@ def list_command(
 def show_command(id: Id, org: Org = None, db: Db = None, url: Url = None, as_json: AsJson = False) -> Exit:
     """Show one request, and what became of it."""
 
-    async def here(desk: Approvals) -> ApprovalShape:
+    async def here(desk: ApprovalService) -> ApprovalShape:
         row = await desk.get(id, org=org)
         if row.code_hash is not None:  # so that it can be said whose it is, if that is installed here
             await read_code_of(Registry.installed().tools)
@@ -140,7 +140,7 @@ def _decide(
             return await client.approvals.reject(id, note=answer.note)
         return await client.approvals.approve(id, scope=answer.scope, arguments=answer.arguments, note=answer.note)
 
-    async def here(desk: Approvals) -> ApprovalShape:
+    async def here(desk: ApprovalService) -> ApprovalShape:
         who = Principal(load_settings(db=db, principal=principal).principal.id, org=org)
         return approval_shape(await desk.decide(id, answer, by=who))
 
@@ -150,7 +150,7 @@ def _decide(
 def _asked(
     url: str | None,
     there: Callable[[Client], Awaitable[T]],
-    here: Callable[[Approvals], Awaitable[T]],
+    here: Callable[[ApprovalService], Awaitable[T]],
     **local: str | None,
 ) -> T:
     """Return what a server's requests, or those in a database here, have to say; ``local`` options are for the one."""
@@ -160,7 +160,7 @@ def _asked(
     return asyncio.run(_at_desk(existing_db(load_settings(db=local["db"]).db), here))
 
 
-async def _at_desk(url: str, work: Callable[[Approvals], Awaitable[T]]) -> T:
+async def _at_desk(url: str, work: Callable[[ApprovalService], Awaitable[T]]) -> T:
     async with Kernel(store=url) as kernel:
         return await work(kernel.approvals)
 

@@ -27,8 +27,8 @@ from capset.definitions.agents import Agent
 from capset.definitions.limits import Allowance
 from capset.definitions.messages import Json
 from capset.errors import CapsetError, DefinitionError, PermissionDenied
+from capset.kernel.call.session import Session
 from capset.kernel.registry import Registry
-from capset.kernel.session import Session
 from capset.wire.calls import approval_of, call_data
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from capset.definitions.limits import Allowance
 from capset.definitions.messages import Message
 from capset.kernel.kernel import AT_ONCE, DRAIN_SECONDS
 from capset.kernel.registry import Registry
-from capset.kernel.serving import Serving
+from capset.kernel.streams.dispatcher import Serving
 from capset.server.streams import Streams
 from capset.wire.ndjson import LIMIT, Reader, line_of
 

@@ -18,8 +18,8 @@ from capset.cli.options import Attribute, Db, Env, Grant, Who
 from capset.cli.process import on_ending
 from capset.cli.settings import Settings, load_settings
 from capset.errors import DefinitionError
+from capset.kernel.call.session import Session
 from capset.kernel.registry import Registry
-from capset.kernel.session import Session
 
 Serve = Callable[[Session], Awaitable[None]]
 

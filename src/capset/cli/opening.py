@@ -21,9 +21,9 @@ from capset.cli.settings import Settings, existing_db
 from capset.definitions.agents import Agent
 from capset.definitions.limits import Allowance
 from capset.errors import DefinitionError, NotFound
+from capset.kernel.call.session import Session
 from capset.kernel.kernel import Kernel
 from capset.kernel.registry import Registry
-from capset.kernel.session import Session
 
 if TYPE_CHECKING:
     from capset.adapters.config_file import Configuration

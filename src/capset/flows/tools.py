@@ -16,7 +16,7 @@ from capset.definitions.tools import Effect, Tool, tool
 from capset.errors import DefinitionError
 from capset.flows.checking import checked_block, take
 from capset.flows.handler import Handler
-from capset.kernel.blocks import enter_from
+from capset.kernel.blocks.runs import enter_from
 
 _ANYTHING: Final = schema_of("an output", object, "serialization")
 

@@ -1,1 +1,1 @@
-"""The runtime: one road from a call to its record, and the session that is its door."""
+"""The runtime: kernels, sessions, and the pipeline from a call to its record."""

@@ -15,10 +15,10 @@ from capset.definitions.names import listed
 from capset.definitions.principals import Principal
 from capset.definitions.tools import AnyTool, Tool
 from capset.errors import CapsetError, DefinitionError, ToolNameConflict
-from capset.kernel.invocation import MISSING
+from capset.kernel.call.invocation import MISSING
+from capset.kernel.call.pipeline import execute
+from capset.kernel.call.session import Session
 from capset.kernel.kernel import Kernel
-from capset.kernel.pipeline import travel
-from capset.kernel.session import Session
 from capset.stores.base import SessionRow
 
 KEPT: Final = 1_000
@@ -136,7 +136,7 @@ class ActionRegistry:
             raise DefinitionError(f"context is an ExecutionContext(user=Principal(…)); got {context!r:.80}")
         session = await self._session(self._version, context)
         call = session.ask(session.message(id, params))
-        await travel(call)
+        await execute(call)
         if call.error is None:
             return ActionResult(True, None if call.value is MISSING else call.data, record=call.id)
         if call.decision != "allow":  # every stage before the handler agrees before that is set

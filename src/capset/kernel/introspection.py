@@ -11,7 +11,7 @@ from capset.composition.installing import Installed
 from capset.definitions.contexts import Context
 from capset.definitions.tools import Effect
 from capset.errors import DefinitionError
-from capset.kernel.context import CallContext
+from capset.kernel.call.context import CallContext
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -46,7 +46,7 @@ def tools_of(ctx: Context) -> Mapping[str, ToolView]:
     """
     if not isinstance(ctx, CallContext):
         raise DefinitionError(f"tools_of takes the Context that a handler is given; got {ctx!r:.80}")
-    snapshot = ctx.origin.place.snapshot
+    snapshot = ctx.origin.context.snapshot
     tools = snapshot.tools
     return MappingProxyType({ref.name: _view(tools[ref.name], ref.hash) for ref in snapshot.tool_refs})
 

@@ -28,23 +28,22 @@ from capset.evaluation.code import is_read, read_code
 from capset.evaluation.evaluate import Labels, evaluate
 from capset.evaluation.plan import plan_of
 from capset.evaluation.snapshot import Snapshot
-from capset.kernel.approvals import Approvals
-from capset.kernel.binding import bind
-from capset.kernel.checkpointing import Checkpoints, keep_checkpoints, make_checkpoint
-from capset.kernel.definition import definition_of
-from capset.kernel.files import SessionFiles
-from capset.kernel.generating import GeneratorRunner
-from capset.kernel.invocation import Roads
-from capset.kernel.observing import Observer, host_observers
-from capset.kernel.pipeline import record_ended
-from capset.kernel.place import Place
-from capset.kernel.redacting import Redactor, redactor_of
-from capset.kernel.secrets import EnvironmentSecrets
-from capset.kernel.serving import Serving
-from capset.kernel.session import Session
-from capset.kernel.stages.authentication import ANONYMOUS
-from capset.kernel.terms import Terms, terms_of
-from capset.kernel.world import World
+from capset.kernel.agent_definition import definition_of
+from capset.kernel.blocks.generation import GeneratorRunner
+from capset.kernel.call.compilation import compile_tools
+from capset.kernel.call.invocation import CompiledTools
+from capset.kernel.call.pipeline import record_ended
+from capset.kernel.call.session import Session
+from capset.kernel.call.session_context import SessionContext
+from capset.kernel.call.stages.identify import ANONYMOUS
+from capset.kernel.governance.approvals import ApprovalService
+from capset.kernel.governance.checkpoints import Checkpoints, keep_checkpoints, make_checkpoint
+from capset.kernel.governance.quotas import SessionLimits, session_limits
+from capset.kernel.governance.redaction import Redactor, redactor_of
+from capset.kernel.runtime import EnvironmentSecrets, KernelRuntime
+from capset.kernel.state.files import SessionFiles
+from capset.kernel.streams.dispatcher import Serving
+from capset.kernel.telemetry.observers import Observer, host_observers
 from capset.stores.base import AuditLog, SessionRow, Store, make_store
 
 CACHED: Final = 1000
@@ -87,16 +86,16 @@ class Kernel:
         self._generator = generator
         self._store = make_store(store) if isinstance(store, str) else store
         self._clock = clock or SystemClock()
-        self._world: World | None = None
+        self._runtime: KernelRuntime | None = None
         self._compose = lru_cache(CACHED)(compose)
-        self._bind = lru_cache(CACHED)(bind)
+        self._bind = lru_cache(CACHED)(compile_tools)
         self._define = lru_cache(CACHED)(definition_of)
 
     async def __aenter__(self) -> Self:
         """Open the store."""
         await self._store.open()
         try:
-            self._world = World(
+            self._runtime = KernelRuntime(
                 self._store,
                 self._clock,
                 await self._store.audit.digest_key(),
@@ -104,7 +103,7 @@ class Kernel:
                 self._generator,
                 self._governance,
                 self._workspace,
-                Approvals,
+                ApprovalService,
                 record_ended,
                 host_observers() if self._observers is None else self._observers,
             )
@@ -112,19 +111,19 @@ class Kernel:
             await self._store.close()
             raise
         if self._checkpoints is not None:
-            self._world.readers.add(self._world.spawn(keep_checkpoints(self._world, self._checkpoints)))
+            self._runtime.readers.add(self._runtime.spawn(keep_checkpoints(self._runtime, self._checkpoints)))
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Wait for running calls, then cancel them; write every record; close the store."""
-        world, self._world = self._entered(), None
+        runtime, self._runtime = self._entered(), None
         try:
-            await world.drain(DRAIN_SECONDS)
-            world.refusals.flush()
+            await runtime.drain(DRAIN_SECONDS)
+            runtime.refusals.flush()
             if self._checkpoints is not None:
-                await make_checkpoint(world, self._checkpoints)
+                await make_checkpoint(runtime, self._checkpoints)
         finally:
             await self._store.close()
 
@@ -139,7 +138,7 @@ class Kernel:
         return self._entered().store.audit
 
     @property
-    def approvals(self) -> Approvals:
+    def approvals(self) -> ApprovalService:
         """The requests for approvals, for those who decide them."""
         return self._entered().approvals
 
@@ -161,8 +160,8 @@ class Kernel:
     @property
     def abandoned(self) -> int:
         """How many tasks and threads were left behind so far, since they did not end when they were cancelled (K15)."""
-        world = self._entered()
-        return world.abandoned + world.threads.abandoned
+        runtime = self._entered()
+        return runtime.abandoned + runtime.threads.abandoned
 
     @property
     def observers(self) -> tuple[Observer, ...]:
@@ -172,19 +171,19 @@ class Kernel:
     @contextmanager
     def observe(self, observer: Observer) -> Generator[None]:
         """Tell another observer of the calls that begin while this is entered."""
-        world = self._entered()
-        world.observers = (*world.observers, observer)
+        runtime = self._entered()
+        runtime.observers = (*runtime.observers, observer)
         try:
             yield
         finally:
-            world.observers = tuple(one for one in world.observers if one is not observer)
+            runtime.observers = tuple(one for one in runtime.observers if one is not observer)
 
     def compose(self, root: Block) -> Composition:
         """Return ``compose(root)``, made once for each agent or block that is in use."""
         return self._compose(root)
 
-    def bind(self, composition: Composition) -> Roads:
-        """Compile every tool's road, once for each composition that is in use."""
+    def bind(self, composition: Composition) -> CompiledTools:
+        """Compile every tool, once for each composition that is in use."""
         return self._bind(composition)
 
     @property
@@ -277,16 +276,16 @@ class Kernel:
         """
         _check_owner(row, snapshot.principal)
         snapshot = self._known(snapshot)
-        world, composition = self._entered(), snapshot.composition
-        files = SessionFiles(world, row.id, snapshot.principal.org, composition.mounts)
+        runtime, composition = self._entered(), snapshot.composition
+        files = SessionFiles(runtime, row.id, snapshot.principal.org, composition.mounts)
         is_static = snapshot.plan is plan_of(composition)
-        roads = self.bind(composition) if is_static else bind(composition, snapshot.installed)
+        compiled = self.bind(composition) if is_static else compile_tools(composition, snapshot.installed)
         if not is_read(snapshot):
-            world.spawn(read_code(snapshot))
+            runtime.spawn(read_code(snapshot))
         terms = self._terms(row, snapshot, budget)
-        return Session(Place(row.id, world, snapshot, roads, files, composition.data, terms=terms))
+        return Session(SessionContext(row.id, runtime, snapshot, compiled, files, composition.data, terms=terms))
 
-    def _terms(self, row: SessionRow, snapshot: Snapshot, budget: Budget | None) -> Terms | None:
+    def _terms(self, row: SessionRow, snapshot: Snapshot, budget: Budget | None) -> SessionLimits | None:
         who, block = snapshot.principal, snapshot.composition.block
         allowances = (
             ("server", self._governance.allowance),
@@ -294,7 +293,7 @@ class Kernel:
             ("agent", block.allowance if isinstance(block, Agent) else None),
         )
         kept = None if row.budget is None else budget_of(from_json(row.budget))
-        return terms_of(
+        return session_limits(
             row.id, who, agent=block.name, agent_id=row.agent_id, allowances=allowances, budgets=(budget, kept)
         )
 
@@ -315,8 +314,8 @@ class Kernel:
 
     async def find_session(self, session_id: str) -> SessionRow | None:
         """Return what is kept of a session, or ``None``."""
-        world = self._entered()
-        return await world.store.sessions.get(session_id) if session_id.isprintable() else None
+        runtime = self._entered()
+        return await runtime.store.sessions.get(session_id) if session_id.isprintable() else None
 
     def new_session(self, agent: Block, principal: Principal) -> SessionRow:
         """Return what is to be kept of a new session; ``store.sessions`` keeps it. Raises what ``compose`` raises."""
@@ -345,10 +344,10 @@ class Kernel:
             return snapshot.closed(ANONYMOUS)
         return snapshot
 
-    def _entered(self) -> World:
-        if self._world is None:
+    def _entered(self) -> KernelRuntime:
+        if self._runtime is None:
             raise CapsetError("the kernel is not open", hint="use it as: async with Kernel(…) as kernel")
-        return self._world
+        return self._runtime
 
 
 def _folder(workspace: str | Path) -> Path:

@@ -20,7 +20,7 @@ from starlette.types import ASGIApp
 
 from capset.definitions.misfits import misfits_of
 from capset.errors import CapsetError, InternalError
-from capset.kernel.redacting import redactor_of
+from capset.kernel.governance.redaction import redactor_of
 from capset.server.answers import misfit, problem_response
 from capset.server.exposition import Exposition
 from capset.server.gate import Gate, Names
@@ -99,7 +99,7 @@ def _telemetry(app: FastAPI, service: Service, tally: Metrics) -> Telemetry:
     routes, kernel = Routes((*app.state.document["paths"], "/openapi.json", *MCP_PATHS)), service.kernel
     if not kernel.observers:
         return Telemetry(routes, tally, None)
-    from capset.kernel.tracing import tracing_of
+    from capset.kernel.telemetry.tracing import tracing_of
     from capset.server.tracing import HttpTracing
 
     tracing = tracing_of(kernel.observers)

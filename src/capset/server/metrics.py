@@ -11,7 +11,7 @@ from collections import defaultdict
 from typing import Final
 
 from capset.errors import CapsetError
-from capset.kernel.invocation import Invocation
+from capset.kernel.call.invocation import Invocation
 from capset.kernel.registry import Registry
 from capset.server.service import Service
 
@@ -66,7 +66,7 @@ class Metrics:
     def ended(self, call: Invocation, kept: None) -> None:
         """Count a call that has ended."""
         self.calls_running -= 1
-        tool = call.road.tool
+        tool = call.compiled.tool
         name = tool.name if tool is not None and tool.name in self._names() else OTHER_TOOL
         self.calls[name, tool.effect if tool is not None else "none", str(call.outcome)] += 1
         self.call_durations[name].add(call.duration_us / 1e6)

@@ -11,7 +11,7 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from capset.errors import NotFound
-from capset.kernel.session import Session
+from capset.kernel.call.session import Session
 from capset.server.answers import answer_problem
 from capset.server.caller import Caller
 from capset.server.service import Service

@@ -16,9 +16,9 @@ from capset.definitions.hooks import Hooks
 from capset.errors import Conflict, InvalidArguments, NotFound, Outdated
 from capset.evaluation.capture import session_context_of
 from capset.fingerprint.hashes import invocation_hash
+from capset.kernel.call.session import Session
 from capset.kernel.kernel import Kernel
 from capset.kernel.registry import Registry
-from capset.kernel.session import Session
 from capset.server.caller import Caller, Callers, Identifies
 from capset.server.fingerprints import Fingerprints
 from capset.server.limits import Limits

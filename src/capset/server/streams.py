@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from capset.kernel.threads import Threads
+from capset.kernel.call.worker_threads import Threads
 
 _CHUNK: Final = 65536
 

@@ -9,9 +9,9 @@ from opentelemetry.context import Context, attach, detach
 from opentelemetry.trace import Span, SpanKind, StatusCode, set_span_in_context
 from starlette.types import Scope
 
-from capset.kernel import conventions as names
-from capset.kernel.redacting import Redactor
-from capset.kernel.tracing import Tracing, parent_of
+from capset.kernel.governance.redaction import Redactor
+from capset.kernel.telemetry import conventions as names
+from capset.kernel.telemetry.tracing import Tracing, parent_of
 from capset.server.visit import Visit, path_of
 
 _MAX_PATH: Final = 1_000

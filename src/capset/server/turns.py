@@ -16,9 +16,9 @@ from pydantic_core import from_json, to_json
 from capset.clock import iso
 from capset.definitions.hooks import Hooks, ToolExecuted
 from capset.errors import Cancelled, CapsetError, InternalError, InvalidOutput, StateError, TurnRunning
+from capset.kernel.call.session import Session
+from capset.kernel.governance.redaction import redactor_of
 from capset.kernel.kernel import Kernel
-from capset.kernel.redacting import redactor_of
-from capset.kernel.session import Session
 from capset.server.following import Bell, interrupted
 from capset.server.visit import Refused
 from capset.stores.base import Begun, NewEvent, SessionRow, TurnRow

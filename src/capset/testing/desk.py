@@ -18,9 +18,9 @@ from capset.definitions.records import Record
 from capset.definitions.references import AnyRef, as_ref
 from capset.definitions.secrets import Secrets
 from capset.errors import DefinitionError
-from capset.kernel.generating import GeneratorRunner
+from capset.kernel.blocks.generation import GeneratorRunner
+from capset.kernel.call.session import Session
 from capset.kernel.kernel import Kernel
-from capset.kernel.session import Session
 from capset.stores.base import AuditQuery, Store
 from capset.testing.clock import FakeClock
 

@@ -12,7 +12,7 @@ from capset.definitions.contents import ContextMessage
 from capset.definitions.messages import Json
 from capset.definitions.tools import AnyTool
 from capset.errors import InternalError
-from capset.kernel.generating import ModelStep, Turn
+from capset.kernel.blocks.generation import ModelStep, Turn
 from capset.kernel.results import Result
 
 

@@ -11,7 +11,7 @@ from capset.composition.compose import Composition
 from capset.composition.resolve import MAX_CAPABILITIES
 from capset.definitions.agents import MAX_MODEL, Agent
 from capset.definitions.names import AGENT
-from capset.kernel.definition import entry_of, own_of
+from capset.kernel.agent_definition import entry_of, own_of
 from capset.stores.base import AgentRow, AgentStatus, CapabilityRow
 from capset.wire.allowances import AllowanceShape, allowance_shape
 from capset.wire.shapes import Shape

@@ -10,7 +10,7 @@ from pydantic import ConfigDict, Field
 from capset.definitions.approvals import ApprovalRow, ApprovalScope, ApprovalStatus
 from capset.errors import StoreError
 from capset.evaluation.code import known_code
-from capset.kernel.audit import redacted
+from capset.kernel.governance.audit import redacted
 from capset.stores.base import ApprovalPage
 from capset.wire.agents import Text
 from capset.wire.code import CodeShape, code_shape

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from capset.errors import CapsetError
-from capset.kernel.emission import error_data
+from capset.kernel.streams.emission import error_data
 from capset.wire.shapes import Shape
 
 

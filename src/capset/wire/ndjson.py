@@ -17,7 +17,7 @@ from capset.definitions.names import MESSAGE, TOOL
 from capset.errors import CapsetError
 from capset.errors import Field as Misfit
 from capset.ids import Ids
-from capset.kernel.emission import error_data
+from capset.kernel.streams.emission import error_data
 from capset.wire.messages import message_data
 from capset.wire.shapes import Shape
 from capset.wire.strict import parse_strictly

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from capset import Capability, Context, Kernel, Preset, Principal, Registry, Toolkit, tool
 from capset.definitions.limits import Limit
 from capset.errors import NotFound
-from capset.kernel.definition import definition_of
+from capset.kernel.agent_definition import definition_of
 from tests.adapters.config_file.support import read, refused
 
 

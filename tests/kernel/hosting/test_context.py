@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from capset import Agent, DefinitionError
 from capset.errors import ContextError
 from capset.ext import SessionTurn
-from capset.kernel.hosting.context import Entry, checked_layer, merge_context
+from capset.kernel.hosting.declaration import Entry, checked_layer, merge_context
 from tests.kernel.hosting.support import ADA, AGENT, Trace, hosted, hosting
 
 

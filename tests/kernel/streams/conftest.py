@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from capset.kernel import kernel as kernel_module
-from capset.kernel import processing, world
-from capset.kernel.stages import handling
+from capset.kernel import runtime
+from capset.kernel.call.stages import run as handling
+from capset.kernel.streams import processors as processing
 from tests.kernel.conftest import nothing_is_left_behind
 from tests.kernel.streams.support import Stage
 
@@ -38,7 +39,7 @@ def stage(request: pytest.FixtureRequest, tmp_path: Path) -> Stage:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> float:
     """Shorten all bounds on waiting for what should have ended, and give their length."""
-    monkeypatch.setattr(world, "CLEANUP_SECONDS", QUICK)
+    monkeypatch.setattr(runtime, "CLEANUP_SECONDS", QUICK)
     monkeypatch.setattr(processing, "CLEANUP_SECONDS", QUICK)
     monkeypatch.setattr(handling, "CLEANUP_SECONDS", QUICK)
     monkeypatch.setattr(kernel_module, "DRAIN_SECONDS", QUICK)

@@ -202,7 +202,7 @@ class Stage:
             if closes:
                 await turns()
                 assert Held.now() == inside
-                assert opened.session._place.world.calls == 0
+                assert opened.session._context.runtime.calls == 0
             await opened.kernel.audit.flush()
             audit: Any = opened.kernel.audit
         await turns()

@@ -22,7 +22,7 @@ def quiet(caplog: pytest.LogCaptureFixture) -> bool:
 
 async def nobody_left(opened: Desk) -> None:
     """Wait for what was abandoned."""
-    await until(lambda: not opened.session._place.world._stopping)
+    await until(lambda: not opened.session._context.runtime._stopping)
 
 
 @pytest.mark.spec("K7", "K8", "K10")
@@ -176,7 +176,7 @@ async def test_one_that_never_emits_is_cancelled_where_it_waits(stage: Stage, do
     called = processor(process)
     async with stage(called) as opened:
         async with through(door, opened, called):
-            await until(lambda: opened.session._place.world.calls)
+            await until(lambda: opened.session._context.runtime.calls)
             await asyncio.sleep(0.05)
         assert ended == ["clean"]
         assert await outcomes(opened) == ["cancelled"]

@@ -67,11 +67,11 @@ class World:
         self.tools = [self.tool(number, kind) for number, kind in enumerate(kinds)]
 
     def tool(self, number: int, kind: Kind) -> AnyTool:
-        async def say(emit: Any, call: str, lane: int) -> None:
+        async def say(emit: Any, call: str, channel: int) -> None:
             seen = self.seen[call]
             for one in range(kind.each):
                 await pause(kind.turns)
-                await emit(Step(data=lane * 1_000 + one))
+                await emit(Step(data=channel * 1_000 + one))
                 seen.started += 1  # those that returned: the one that is beyond the buffer is still in emit
                 self.worst = max(self.worst, seen.started - len(seen.taken) - kind.buffer)
 
@@ -79,8 +79,8 @@ class World:
             async for _ in messages:
                 call: str = ctx.correlation
                 async with asyncio.TaskGroup() as group:
-                    for lane in range(kind.tasks):
-                        group.create_task(say(emit, call, lane))
+                    for channel in range(kind.tasks):
+                        group.create_task(say(emit, call, channel))
                 match kind.end:
                     case "reply":
                         await emit(Done(data=number))
@@ -103,15 +103,15 @@ async def test_nobody_runs_ahead_order_holds_and_each_call_has_one_outcome(
     plan: tuple[list[Kind], list[int], int, int, int],
 ) -> None:
     kinds, picked, limit, speed, leave_after = plan
-    world, read = World(kinds), list[str]()
-    agent = Agent("a", uses=[Capability("kit", tools=world.tools)])
+    runtime, read = World(kinds), list[str]()
+    agent = Agent("a", uses=[Capability("kit", tools=runtime.tools)])
     before = len(asyncio.all_tasks())
 
     async def inbound() -> AsyncGenerator[Message]:
         for number, pick in enumerate(picked):
             read.append(f"in-{number}")
             meta = Meta(read[-1], "2026-01-01T00:00:00.000000Z", read[-1])
-            yield Message("command", world.tools[pick % len(kinds)].type, {"to": 1}, meta)
+            yield Message("command", runtime.tools[pick % len(kinds)].type, {"to": 1}, meta)
             await pause(speed)
 
     async with Kernel(store="memory://") as kernel, kernel.open(agent, principal=Principal("p")) as session:
@@ -121,7 +121,7 @@ async def test_nobody_runs_ahead_order_holds_and_each_call_has_one_outcome(
             async with asyncio.timeout(0.05 if hangs else 20), kernel.run(session, inbound(), limit=limit) as answers:
                 async for message in answers:
                     assert message.meta is not None
-                    world.seen[message.meta.correlation].taken.append(message)
+                    runtime.seen[message.meta.correlation].taken.append(message)
                     assert message.meta.causation == message.meta.correlation
                     total += 1
                     if total > leave_after:
@@ -136,17 +136,17 @@ async def test_nobody_runs_ahead_order_holds_and_each_call_has_one_outcome(
         assert len(asyncio.all_tasks()) == before
         records = await records_of(kernel.audit)
     # What is handed to a reader that waits for it is taken, and the reader may not have looked yet.
-    assert world.worst <= 1
+    assert runtime.worst <= 1
     by_call = Counter(one.correlation for one in records)
     assert set(by_call.values()) <= {1}
     assert set(by_call) <= set(read)
     assert len(set(read) - set(by_call)) <= 1  # one that was read while there was no room
-    for call, seen in world.seen.items():
+    for call, seen in runtime.seen.items():
         of_lanes: defaultdict[int, list[int]] = defaultdict(list)
         for message in seen.taken:
             if message.kind == "event":
                 of_lanes[message.data // 1_000].append(message.data)
-        assert all(lane == sorted(lane) for lane in of_lanes.values()), call
+        assert all(channel == sorted(channel) for channel in of_lanes.values()), call
         assert [one.kind for one in seen.taken[:-1] if one.kind != "event"] == [], call
         ids = [one.meta.id for one in seen.taken if one.meta]
         assert len(set(ids)) == len(ids)

@@ -11,7 +11,7 @@ import pytest
 
 from capset import Message, Meta
 from capset.errors import InternalError
-from capset.kernel.duplex import Duplex
+from capset.kernel.streams.duplex import Duplex
 from tests.kernel.streams.support import Done, Log, Stage, Step, codes, counting, made, outcomes, processor
 from tests.kernel.support import Desk, turns, until
 
@@ -266,7 +266,7 @@ async def test_one_that_lingers_after_its_reply_is_ended(
         assert codes(found) == ["stream_ended"]
         assert "did not return within" in caplog.text
         assert opened.kernel.abandoned == swallows
-        await until(lambda: not opened.session._place.world._stopping)
+        await until(lambda: not opened.session._context.runtime._stopping)
 
 
 @pytest.mark.spec("K8")

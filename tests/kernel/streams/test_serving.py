@@ -218,4 +218,4 @@ async def test_a_reader_that_gives_up_waiting_again_and_again_loses_nothing(stag
             except StopAsyncIteration:
                 break
         assert numbers(found) == list(range(61))
-        await until(lambda: not opened.session._place.world.calls)
+        await until(lambda: not opened.session._context.runtime.calls)

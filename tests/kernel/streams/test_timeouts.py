@@ -165,7 +165,7 @@ async def test_a_cancellation_from_outside_wins_over_an_expiry(
             if first == "expiry":
                 await cleaning.wait()
             else:
-                await until(lambda: opened.session._place.world.calls)
+                await until(lambda: opened.session._context.runtime.calls)
                 await turns()
         if first == "expiry" or not swallows:
             assert await outcomes(opened) == ["cancelled"]

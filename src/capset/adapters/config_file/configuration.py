@@ -11,7 +11,7 @@ from capset.definitions.agents import Agent
 from capset.definitions.governance import Governance
 from capset.definitions.references import AnyRef
 from capset.definitions.tools import AnyTool
-from capset.kernel.checkpointing import Checkpoints
+from capset.kernel.governance.checkpoints import Checkpoints
 from capset.kernel.registry import Registry
 
 

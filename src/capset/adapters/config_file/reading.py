@@ -32,8 +32,8 @@ from capset.definitions.roles import Roles
 from capset.definitions.tools import AnyTool
 from capset.errors import CapsetError, DefinitionError
 from capset.fingerprint.signing import CheckpointKey
-from capset.kernel.checkpointing import Checkpoints
-from capset.kernel.redacting import redactor_of
+from capset.kernel.governance.checkpoints import Checkpoints
+from capset.kernel.governance.redaction import redactor_of
 from capset.kernel.registry import Registry
 from capset.wire.agents import CapabilityEntry
 from capset.wire.allowances import AllowanceShape

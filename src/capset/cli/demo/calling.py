@@ -8,8 +8,8 @@ from typing import Any
 from rich.console import Console
 
 from capset.cli.demo.showing import show_call
+from capset.kernel.call.session import Session
 from capset.kernel.results import Result
-from capset.kernel.session import Session
 
 
 class Stopped(Exception):

@@ -17,9 +17,9 @@ from capset.definitions.agents import Agent
 from capset.definitions.configs import config_from
 from capset.definitions.principals import Principal
 from capset.definitions.references import AnyRef, as_ref
+from capset.kernel.call.session import Session
 from capset.kernel.kernel import Kernel
 from capset.kernel.registry import Registry
-from capset.kernel.session import Session
 
 NEEDED: Final = ("httpx2", "html_to_markdown", "pydantic_monty", "bashkit")
 """Modules of the extras ``web`` and ``sandbox``, which this part takes."""

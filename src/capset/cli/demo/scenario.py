@@ -12,9 +12,9 @@ from capset.cli.demo.calling import Calls, Stopped
 from capset.cli.demo.report import Findings, render_report
 from capset.definitions.agents import Agent
 from capset.definitions.principals import Principal
+from capset.kernel.call.session import Session
 from capset.kernel.kernel import Kernel
 from capset.kernel.registry import Registry
-from capset.kernel.session import Session
 
 CAPABILITIES: Final = ("session_file_system", "test_math", "stateless_todo_list")
 ANALYST: Final = Principal("analyst", permissions={"session_files:read", "session_files:write"})

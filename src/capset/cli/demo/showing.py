@@ -11,8 +11,8 @@ from rich.console import Console
 
 from capset.cli.output import cell, short, table, verbatim
 from capset.definitions.records import Record
+from capset.kernel.call.session import Session
 from capset.kernel.results import Result
-from capset.kernel.session import Session
 from capset.stores.base import AuditPage
 from capset.wire.demo import DoorShape
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from capset.definitions.blocks import Block
-from capset.kernel.session import Session
+from capset.kernel.call.session import Session
 
 Stage = Literal["start", "before_context", "context", "after_context", "open", "before_run", "run", "after_run"]
 """Where a turn is: in the hooks of that name, or merging the context, opening the session, running."""

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, fields
-from inspect import isawaitable
+from inspect import isawaitable, signature
 from typing import Any, Final, TypeVar
 
 from capset.definitions.hooks import checked_functions
 from capset.errors import DefinitionError, InvalidOutput
 from capset.evaluation.telling import name_of
-from capset.kernel.hosting.arity import check_arity
 from capset.kernel.hosting.events import ContextMerged, SessionTurn, TurnEnded, TurnFailed, TurnStarted
 
 E = TypeVar("E")
@@ -93,3 +92,16 @@ async def fire(functions: Iterable[Hook[E]], event: E) -> None:
                 f"the session hook {name_of(function)} gave {type(given).__name__}; it gives nothing",
                 hint="what is to be in the context comes from a resolver: context=[resolver]",
             )
+
+
+def check_arity(what: str, function: Callable[..., object], *names: str) -> None:
+    """Raise ``DefinitionError`` for a function that cannot be called with these, by position."""
+    try:
+        known = signature(function)
+    except (TypeError, ValueError):  # some of C have none
+        return
+    try:
+        known.bind(*names)
+    except TypeError as error:
+        taken = " and ".join(names)
+        raise DefinitionError(f"{what} is called with the {taken}; got a function of {known} ({error})") from None

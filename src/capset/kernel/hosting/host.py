@@ -15,8 +15,7 @@ from capset.errors import NotFound, unknown
 from capset.evaluation.evaluate import Labels
 from capset.fingerprint.canonical import PROFILE
 from capset.fingerprint.invocations import normalize_invocation
-from capset.kernel.hosting.context import ContextLayer
-from capset.kernel.hosting.declaring import Declaration, Run, checked_id, declare
+from capset.kernel.hosting.declaration import ContextLayer, Declaration, Run, checked_id, declare
 from capset.kernel.hosting.hooks import SessionHooks
 from capset.kernel.hosting.session import HostedSession, Occasion
 from capset.kernel.kernel import Kernel, check_opening

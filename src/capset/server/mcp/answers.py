@@ -9,8 +9,8 @@ from mcp_types import CallToolResult, TextContent
 from capset.definitions.messages import Message
 from capset.definitions.tools import AnyTool
 from capset.errors import CapsetError
-from capset.kernel.session import Session
-from capset.kernel.streaming import Messages
+from capset.kernel.call.session import Session
+from capset.kernel.streams.messages import Messages
 from capset.server.mcp.listing import PREFIX, WRAPPED, hashes, is_wrapped
 from capset.wire.errors import error_shape
 

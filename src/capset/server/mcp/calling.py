@@ -11,7 +11,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS, CallToolRequestParams, CallToolResult
 
 from capset.definitions.messages import Json, Message
-from capset.kernel.streaming import Messages
+from capset.kernel.streams.messages import Messages
 from capset.server.mcp.answers import APPROVAL, answer
 from capset.server.mcp.exchanges import Exchange
 from capset.wire.messages import progress_of

@@ -19,7 +19,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import Message, Receive, Scope, Send
 
-from capset.kernel.session import Session
+from capset.kernel.call.session import Session
 from capset.server.body import replaying
 from capset.server.mcp.exchanges import Exchange
 from capset.server.mcp.protocol import make_server

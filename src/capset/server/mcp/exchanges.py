@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from anyio import CancelScope
 from mcp_types import RequestId
 
-from capset.kernel.session import Session
+from capset.kernel.call.session import Session
 
 
 class Exchange:

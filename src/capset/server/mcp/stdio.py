@@ -22,7 +22,7 @@ from mcp_types import (
 from pydantic import ValidationError
 from pydantic_core import from_json
 
-from capset.kernel.session import Session
+from capset.kernel.call.session import Session
 from capset.server.mcp.exchanges import Exchange
 from capset.server.mcp.protocol import make_server
 from capset.server.streams import Streams

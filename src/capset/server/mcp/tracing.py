@@ -16,9 +16,9 @@ from mcp_types import INVALID_PARAMS, CallToolResult
 from opentelemetry.trace import Span, SpanKind, StatusCode, use_span
 from pydantic import ValidationError
 
-from capset.kernel import conventions as names
-from capset.kernel.session import Session
-from capset.kernel.tracing import parent_of, tracing_of
+from capset.kernel.call.session import Session
+from capset.kernel.telemetry import conventions as names
+from capset.kernel.telemetry.tracing import parent_of, tracing_of
 
 Asked = ServerRequestContext[dict[str, Any], Any]  # its transport's own request may be anything
 

@@ -18,8 +18,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from capset.definitions.messages import Json, Message
 from capset.definitions.misfits import misfits
 from capset.errors import NotFound
+from capset.kernel.call.session import Session
 from capset.kernel.results import Result
-from capset.kernel.session import Session
 from capset.server.answers import answer, answer_refusal, misfit, retry_headers
 from capset.server.limits import Limits
 from capset.server.rest.events import EventStream

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic_core import to_json
 from starlette.types import Receive, Send
 
-from capset.kernel.streaming import Messages
+from capset.kernel.streams.messages import Messages
 from capset.server.body import Gone
 from capset.server.limits import Limits
 from capset.server.rest.watch import Watch

@@ -17,8 +17,8 @@ from capset.definitions.messages import Json
 from capset.definitions.principals import Principal
 from capset.definitions.references import AnyRef
 from capset.definitions.tools import AnyTool, tool
+from capset.kernel.call.session import Session
 from capset.kernel.results import Result
-from capset.kernel.session import Session
 from capset.testing.checking import Check, expect
 from capset.testing.desk import Desk, session_for
 

@@ -19,10 +19,10 @@ from capset.definitions.principals import Principal
 from capset.definitions.references import AnyRef
 from capset.definitions.tools import AnyTool
 from capset.errors import CapsetError, DefinitionError
-from capset.kernel.invocation import Invocation
-from capset.kernel.session import Session
-from capset.kernel.stages.order import STAGES
-from capset.kernel.streaming import Messages
+from capset.kernel.call.invocation import Invocation
+from capset.kernel.call.session import Session
+from capset.kernel.call.stages.phases import STAGES
+from capset.kernel.streams.messages import Messages
 from capset.testing.capability_suite.making import each, valid
 from capset.testing.checking import expect
 from capset.testing.desk import session_for
@@ -111,10 +111,12 @@ class Subject:
         watch = Watch(self.tool.handler)
         installed = self._installed(session)
         text = json.dumps(arguments, allow_nan=False).encode()
-        place = session.ask(session.message(installed.name, Json(text))).place
+        context = session.ask(session.message(installed.name, Json(text))).context
         watched = replace(installed, tool=replace(self.tool, handler=watch.make))
         steps = tuple(step for stage in STAGES if (step := stage(watched)) is not None)
-        return Messages(Invocation(place, replace(place.roads.by_name[installed.name], steps=steps), Json(text))), watch
+        return Messages(
+            Invocation(context, replace(context.compiled.by_name[installed.name], steps=steps), Json(text))
+        ), watch
 
     async def run(self, arguments: Arguments) -> Run:
         """Call it in a session of its own, and read what comes, bounded.

@@ -1,0 +1,1 @@
+"""Runs of blocks, and the model steps of generators."""

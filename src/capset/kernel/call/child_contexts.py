@@ -1,0 +1,95 @@
+"""Child contexts: what dynamic ``uses`` add to a session for one call or step (spec 1, C27–C29)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from capset.composition.compose import Composition, compose
+from capset.definitions.references import AnyRef, DynamicUses
+from capset.evaluation.code import read_code
+from capset.evaluation.evaluate import evaluate_again
+from capset.evaluation.growing import ask_uses
+from capset.kernel.call.compilation import compile_tools
+from capset.kernel.call.context import CallContext
+from capset.kernel.call.execution import Origin, execution_of
+from capset.kernel.call.invocation import CompiledTool, Invocation
+from capset.kernel.call.session_context import SessionContext
+from capset.kernel.call.stages.identify import Resolve, authenticate
+from capset.kernel.state.files import SessionFiles
+
+MAX_OTHERS: Final = 100
+"""How many different sets of capabilities one session remembers."""
+
+
+def resolve_dynamically(context: SessionContext, name: str, find: Resolve) -> CompiledTool:
+    """Return a compiled tool whose calls ask the dynamic ``uses`` first; then ``find`` resolves the tool itself."""
+
+    async def decide(call: Invocation) -> None:
+        authenticate(call)
+        call.context = await current_context(context, call)
+        call.compiled = find(call.context)
+        for step in call.compiled.steps:
+            pending = step(call)
+            if pending is not None:
+                await pending
+
+    return CompiledTool(name, None, None, None, False, (decide,))
+
+
+async def current_context(context: SessionContext, origin: Origin) -> SessionContext:
+    """Return the context with what its dynamic ``uses`` add now: itself, or one with a child snapshot.
+
+    Raises ``ContextError`` for a function that fails, and what ``compose`` raises of what it says.
+    """
+    dynamic = context.snapshot.composition.dynamic
+    if not dynamic or context.snapshot.refused is not None:
+        return context
+    if context.data.states:
+        await execution_of(origin).load()
+    ctx = CallContext(origin)
+    decided: dict[DynamicUses, tuple[AnyRef, ...]] = {}
+    known: SessionContext | None = None
+    while pending := [one for one in dynamic if one not in decided]:
+        decided |= {function: ask_uses(function, ctx) for function in pending}
+        key = tuple((function, tuple(map(_key, refs))) for function, refs in decided.items())
+        known = context.others.get(key)
+        if known is None:
+            known = await _context_with(context, decided)
+            while len(context.others) >= MAX_OTHERS:
+                del context.others[next(iter(context.others))]
+            context.others[key] = known
+        dynamic = known.snapshot.composition.dynamic
+    return known or context
+
+
+def _key(ref: AnyRef) -> Any:
+    """Return what tells one reference from another, since each run makes new ones."""
+    config: Any = None if ref.config is None else (type(ref.config), ref.config.model_dump_json())
+    return ref.base, frozenset(ref.presets.items()), config, ref.prefix, frozenset((ref.rename or {}).items())
+
+
+async def _context_with(context: SessionContext, decided: Mapping[DynamicUses, tuple[AnyRef, ...]]) -> SessionContext:
+    composition = compose(context.block, decided, within=context.data)
+    if (
+        not any(one.is_dynamic for one in composition.chosen)
+        and composition.dynamic == context.snapshot.composition.dynamic
+    ):
+        return context  # nothing is added: the set is the static one
+    return await child_context(context, composition)
+
+
+async def child_context(context: SessionContext, composition: Composition) -> SessionContext:
+    """Return the context of another composition in the same session."""
+    snapshot = await evaluate_again(context.snapshot, composition)
+    await read_code(snapshot)
+    files = SessionFiles(context.runtime, context.id, context.principal.org, composition.mounts)
+    return SessionContext(
+        context.id,
+        context.runtime,
+        snapshot,
+        compile_tools(composition, snapshot.installed),
+        files,
+        context.data,
+        terms=context.terms,
+    )

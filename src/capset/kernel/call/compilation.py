@@ -1,0 +1,42 @@
+"""Compilation of a composition: each tool into the stages that it needs, once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from capset.composition.compose import Composition
+from capset.composition.installing import Installed
+from capset.definitions.tools import AnyTool
+from capset.fingerprint.hashes import tool_hash
+from capset.kernel.call.invocation import CompiledTool, CompiledTools
+from capset.kernel.call.stages.identify import ambiguous_tool
+from capset.kernel.call.stages.phases import STAGES
+
+
+def compile_tools(composition: Composition, tools: Mapping[str, Installed] | None = None) -> CompiledTools:
+    """Compile every tool of a composition; ``tools`` has those too that were made for one snapshot of it."""
+    by_tool: dict[AnyTool, CompiledTool] = {}
+    by_name: dict[str, CompiledTool] = {}
+    aliases = {one.capability.name: one.capability.aliases for one in composition.chosen}
+    for installed in (composition.tools if tools is None else tools).values():
+        tool = installed.tool
+        steps = tuple(step for stage in STAGES if (step := stage(installed)) is not None)
+        compiled = CompiledTool(
+            installed.name, tool, installed.owner, tool_hash(tool), tool.has_side_effects, steps, installed.hooks
+        )
+        by_name[installed.name] = compiled
+        if installed.name not in composition.tools and installed.source.capability is not None:
+            owners = (installed.source.capability, *aliases[installed.source.capability])
+            by_name |= {f"{owner}.{installed.name}": compiled for owner in owners}
+        by_tool[tool] = ambiguous_tool(compiled) if tool in by_tool else compiled
+        if tool.contract is not None:
+            by_name[tool.type] = by_tool[tool]
+    for one in composition.chosen:
+        for _, part in one.parts:
+            for tool in part.tools:
+                name = one.names[tool.name]
+                if (compiled := by_name.get(name)) is None:  # a hydrated snapshot has the tools that were in play alone
+                    continue
+                for owner in (one.capability.name, *one.capability.aliases):
+                    by_name[f"{owner}.{name}"] = compiled
+    return CompiledTools(by_tool, by_name)

@@ -1,0 +1,284 @@
+"""What a handler sees of its call: made only for handlers that ask for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import MappingProxyType, SimpleNamespace
+from typing import Any, Final, ParamSpec
+
+from pydantic import BaseModel, SecretStr
+from typing_extensions import TypeVar
+
+from capset.definitions.capabilities import Capability
+from capset.definitions.data import DocumentsHandle, ResourceHandle, StateHandle
+from capset.definitions.files import Files
+from capset.definitions.principals import Principal
+from capset.definitions.references import CapabilityRef
+from capset.definitions.resources import Documents, Resource
+from capset.definitions.scopes import Scope
+from capset.definitions.tools import Tool
+from capset.errors import NotFound, StateError, ToolError, unknown
+from capset.kernel.call.dispatch import call_from
+from capset.kernel.call.execution import Execution, Origin, execution_of
+
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
+M = TypeVar("M", bound=BaseModel)
+H = TypeVar("H")
+C = TypeVar("C")
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class CallContext:
+    """The ``Context`` of one call, or of one run of a block."""
+
+    __slots__ = ("_origin",)
+
+    def __init__(self, origin: Origin) -> None:
+        self._origin = origin
+
+    @property
+    def origin(self) -> Origin:
+        """The call, or the run, for the kernel's own use."""
+        return self._origin
+
+    def move_to(self, origin: Origin) -> None:
+        """Be the context of another call: of the next message of a duplex stream."""
+        self._origin = origin
+
+    @property
+    def principal(self) -> Principal:
+        """Who acts."""
+        return self._origin.context.principal
+
+    @property
+    def session(self) -> LiveScope:
+        """The session that the call belongs to."""
+        return LiveScope(self._origin, "session", self._origin.context.id)
+
+    @property
+    def user(self) -> LiveScope:
+        """The user who acts. Raises ``StateError`` where it is no user."""
+        return LiveScope(self._origin, "user", self._origin.context.key("user", "").owner)
+
+    @property
+    def org(self) -> LiveScope:
+        """The org of the principal. Raises ``StateError`` where there is none."""
+        return LiveScope(self._origin, "org", self._origin.context.key("org", "").owner)
+
+    @property
+    def request(self) -> LiveScope:
+        """The run; its id is that of what began it."""
+        first = self._execution
+        while first.above is not None:
+            first = first.above
+        return LiveScope(self._origin, "request", first.origin.id)
+
+    @property
+    def correlation(self) -> str:
+        """The id that ties this call to whatever caused it."""
+        return self._origin.correlation
+
+    @property
+    def now(self) -> datetime:
+        """The time by the kernel's clock, aware, in UTC."""
+        # A float of seconds, as datetime.fromtimestamp takes it, would round the microseconds.
+        return _EPOCH + timedelta(microseconds=self._origin.context.runtime.clock.time_ns() // 1_000)
+
+    @property
+    def env(self) -> Mapping[str, Any]:
+        """What the host said of this environment; its values are the host's own."""
+        return self._origin.context.env
+
+    @property
+    def files(self) -> Files:
+        """The session's files."""
+        return self._origin.context.files
+
+    @property
+    def result_bytes(self) -> int:
+        """How many bytes of a result, as JSON, a model is given."""
+        return self._origin.context.runtime.governance.result_bytes
+
+    @property
+    def workspace(self) -> Path | None:
+        """The one folder of the host's that tools may read, resolved; ``None`` where the kernel has none."""
+        return self._origin.context.runtime.workspace
+
+    @property
+    def cap(self) -> HelpersByName:
+        """The helpers by capability name, untyped."""
+        return HelpersByName(self)
+
+    @property
+    def targets(self) -> Mapping[str, StateHandle[Any] | None]:
+        """The state of enclosing or earlier blocks, by the names in ``targets``; ``None`` for one that is not there."""
+        declared = self._origin.context.snapshot.composition.merged.targets
+        return MappingProxyType({name: self._execution.target(name, one.value) for name, one in declared.items()})
+
+    def use(self, capability: Capability[H, Any] | CapabilityRef[H, Any], /) -> H:
+        """Return a capability's helpers, made once per execution (C30)."""
+        return self._execution.use(capability, CallContext)
+
+    def config(self, capability: Capability[Any, C] | CapabilityRef[Any, C], /) -> C:
+        """Return a capability's config, as the reference in ``uses`` gave it, or its defaults."""
+        config = self._execution.chosen(capability).config
+        if config is None:
+            raise NotFound(f"the capability {capability.name!r} has no config")
+        # A copy: what one handler does to it reaches no other call.
+        return config.model_copy(deep=True)
+
+    def presets(self, capability: Capability[Any, Any] | CapabilityRef[Any, Any], /) -> frozenset[str]:
+        """Return the names of a capability's presets that are on here."""
+        base = self._execution.chosen(capability).capability
+        chosen = self._origin.context.snapshot.composition.chosen  # one may be there twice (C29)
+        return frozenset(name for one in chosen if one.capability is base for name in one.presets)
+
+    def state(self, model: type[M], /, *, scope: Scope | None = None) -> StateHandle[M]:
+        """Return the operations on a scope's state as this model sees it."""
+        return self._execution.state(model, scope)
+
+    def resource(self, resource: Resource[T], /) -> ResourceHandle[T]:
+        """Return the operations on a resource."""
+        return self._execution.resource(resource)
+
+    def documents(self, documents: Documents, /) -> DocumentsHandle:
+        """Return the operations on a collection of texts."""
+        return self._execution.documents(documents)
+
+    async def secret(self, name: str, /) -> SecretStr:
+        """Return a secret by its name. Raises ``ToolError`` for one that nothing declares, or nothing provides."""
+        context = self._origin.context
+        declared = {one for chosen in context.snapshot.composition.chosen for one in chosen.capability.secrets}
+        if name not in declared:
+            raise ToolError(f"{unknown('secret', name, declared)}; secrets= of a capability declares them")
+        try:
+            value = await context.runtime.secrets.get(name)
+        except Exception as error:  # its own words may hold what it knows, so they are neither told nor logged
+            raise ToolError(
+                f"the secret {name!r} could not be had: {type(error).__name__}", status=503, hint="ask its provider"
+            ) from None
+        if value is None:
+            raise ToolError(f"the secret {name!r} is not set here", status=503, hint=f"set the variable {name}")
+        return SecretStr(value)
+
+    async def call(self, tool: Tool[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call another tool of this agent, through the whole pipeline, as the same principal (spec 1, C31)."""
+        return await call_from(self._origin, tool, args, kwargs)
+
+    @property
+    def _execution(self) -> Execution:
+        return execution_of(self._origin)
+
+
+class NoSuchField(StateError, AttributeError):
+    """A field that a scope's state has not: an ``AttributeError``, so that ``hasattr`` works."""
+
+
+class StateView:
+    """A scope's state to be looked at: its fields are attributes, and setting one is refused."""
+
+    __slots__ = ("_scope", "_state")
+
+    def __init__(self, scope: Scope, state: BaseModel) -> None:
+        object.__setattr__(self, "_scope", scope)
+        object.__setattr__(self, "_state", state)
+
+    def __getattr__(self, name: str) -> Any:
+        """Return a field. Raises ``AttributeError`` with the nearest name."""
+        fields = type(self._state).model_fields
+        if name not in fields:
+            raise NoSuchField(f"the {self._scope} state: {unknown('field', name, fields)}")
+        return getattr(self._state, name)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        """Refuse what would be lost. Raises ``StateError``."""
+        raise StateError(
+            f"the {self._scope} state is a view, and {name!r} cannot be set in it",
+            hint=f"write by ctx.state(Model): await ctx.state(…).patch({name}=…)",
+        )
+
+    def __eq__(self, other: object) -> bool:
+        """Whether the same is seen; a model with these fields is the same too."""
+        return bool(self._state == (other._state if isinstance(other, StateView) else other))
+
+    __hash__ = None  # pyright: ignore[reportAssignmentType]  # as models that can change have none
+
+    def __repr__(self) -> str:
+        return f"StateView({self._scope}, {self._state!r})"
+
+
+class LiveScope:
+    """The ``ScopeView`` of one call."""
+
+    __slots__ = ("_origin", "_scope", "id")
+
+    def __init__(self, origin: Origin, scope: Scope, id: str) -> None:
+        self._origin = origin
+        self._scope: Scope = scope
+        self.id = id
+
+    @property
+    def state(self) -> Any:  # of the model that all capabilities' fields are joined in
+        """The state as it was when the call began, with what it and those who made it have written since."""
+        return StateView(self._scope, execution_of(self._origin).view(self._scope))
+
+    @property
+    def resources(self) -> SimpleNamespace:
+        """The scope's resources by name, each with its operations."""
+        execution = execution_of(self._origin)
+        handles = {
+            name: execution.documents(one) if isinstance(one, Documents) else execution.resource(one)
+            for name, one in execution.resources(self._scope).items()
+        }
+        return SimpleNamespace(**handles)
+
+
+class _NoHelpers(NotFound, AttributeError):
+    """What an attribute that is not there raises too, so that ``hasattr`` and ``getattr`` answer."""
+
+
+class HelpersByName(Mapping[str, Any]):
+    """Helpers by the name of their capability, built when they are looked up; a capability without helpers has none."""
+
+    __slots__ = ("_ctx",)
+
+    def __init__(self, ctx: CallContext) -> None:
+        self._ctx = ctx
+
+    def __getitem__(self, name: str) -> Any:
+        """Return a capability's helpers. Raises ``NotFound`` with the nearest name."""
+        known = self._known()
+        if name not in known:
+            raise _NoHelpers(unknown("capability with helpers", name, known))
+        return self._ctx.use(known[name])
+
+    def __getattr__(self, name: str) -> Any:
+        """Return a capability's helpers."""
+        if name.startswith("__"):  # Python's own questions, such as how to copy
+            raise AttributeError(name)
+        return self[name]
+
+    def get(self, name: str, default: Any = None, /) -> Any:
+        """Return a capability's helpers, or ``default``. What a factory raises goes up, a ``KeyError`` too."""
+        known = self._known()
+        return self._ctx.use(known[name]) if name in known else default
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the names."""
+        return iter(self._known())
+
+    def __len__(self) -> int:
+        """Return how many capabilities have helpers."""
+        return len(self._known())
+
+    def __contains__(self, name: object) -> bool:
+        """Whether there is a capability of this name with helpers; nothing is built."""
+        return name in self._known()
+
+    def _known(self) -> Mapping[str, Capability[Any, Any]]:
+        used = self._ctx.origin.context.snapshot.composition.capabilities
+        return {one.name: one for one in used if one.helpers is not None}

@@ -1,0 +1,86 @@
+"""Dispatch of single calls: tools are resolved, calls started, results taken."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from capset.definitions.messages import Json
+from capset.definitions.tools import AnyTool, Tool
+from capset.errors import DefinitionError, InternalError, NoOutcome
+from capset.kernel.call.execution import Origin, execution_of
+from capset.kernel.call.invocation import MISSING, CompiledTool, Invocation
+from capset.kernel.call.pipeline import execute
+from capset.kernel.call.session_context import SessionContext
+from capset.kernel.call.stages.identify import Resolve, refusing_tool, unknown_tool
+from capset.kernel.results import Result
+
+MAX_DEPTH: Final = 50
+"""How deeply calls may be nested. A recursion that Python had to stop could leave calls without a record."""
+
+
+async def call_from(
+    origin: Origin, tool: AnyTool, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> Any:  # arguments and result are of the tool's own types, which the callers' signatures state
+    """Call a tool on behalf of a call or a block: same principal, its correlation and deadline (spec 1, C31)."""
+    call = nested_call(origin, resolve_tool(tool)(origin.context), bind_arguments(tool, args, kwargs))
+    await execute(call)
+    return result_of(call)
+
+
+def nested_call(
+    origin: Origin, compiled: CompiledTool, given: Mapping[str, Any] | Json, context: SessionContext | None = None
+) -> Invocation:
+    """Return a call that another call, or a block, makes; it happens where that happens, or in ``context``."""
+    depth = origin.depth + 1
+    if depth > MAX_DEPTH and compiled.tool is not None:
+        compiled = refusing_tool(compiled, InternalError(f"Calls are nested too deeply: more than {MAX_DEPTH} levels."))
+    call = Invocation(context or origin.context, compiled, given)
+    call.depth = depth
+    call.cause = origin.correlation, origin.causing
+    call.deadline = origin.deadline
+    call.quota, call.defers, call.credential = origin.quota, origin.defers, origin.credential
+    call.above = execution_of(origin)
+    return call
+
+
+def resolve_tool(tool: AnyTool) -> Resolve:
+    """Return a resolver of one tool object; a tool that the agent does not have resolves to a refusal."""
+    if not isinstance(tool, Tool):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may not be typed
+        raise DefinitionError(
+            f"a call takes a Tool object; got {tool!r}",
+            hint="to call by name: session.invoke(session.message(name, …))",
+        )
+    return lambda context: context.compiled.by_tool.get(tool) or unknown_tool(tool.name)
+
+
+def resolve_name(name: str) -> Resolve:
+    """Return a resolver of a name; a name that the agent does not have resolves to a refusal."""
+    if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may not be typed
+        raise DefinitionError(f"the name of a tool, or the type of a message, is text; got {name!r:.80}")
+    return lambda context: context.compiled.by_name.get(name) or unknown_tool(name)
+
+
+def bind_arguments(tool: AnyTool, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the arguments by name. What cannot be bound gets a name that no tool has, so that validation lists it."""
+    if not args:
+        return kwargs
+    named = dict(zip(tool.parameters, args, strict=False))
+    named |= {f"(positional {index + 1})": args[index] for index in range(len(tool.parameters), len(args))}
+    return named | {f"{name} (given twice)" if name in named else name: value for name, value in kwargs.items()}
+
+
+def result_of(call: Invocation) -> Any:
+    """Return what a call gave, of the tool's own type. Raises the call's error, or ``NoOutcome`` if it gave nothing."""
+    if call.error is not None:
+        raise call.error
+    if call.value is MISSING:
+        raise NoOutcome(f"The tool {call.compiled.name!r} ended without a reply.", correlation=call.correlation)
+    return call.value
+
+
+def to_result(call: Invocation, given: Any) -> Result[Any]:
+    """Return what came of a call that has ended; ``given`` is its data, if it gave any."""
+    data = None if call.value is MISSING or call.error else given
+    snapshot = call.context.snapshot
+    return Result(call.error is None, data, call.error, call.id, snapshot.runtime_hash, snapshot.prompt_hash)

@@ -1,0 +1,281 @@
+"""One execution: a direct call or a block's run, with the helpers and the data that it shares with what it starts.
+
+What it starts inherits from it (spec 1, C9, C30); only what was written is told back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from threading import RLock
+from typing import Any, Final, NamedTuple, Protocol
+
+from pydantic import BaseModel
+
+from capset.composition.resolve import Chosen
+from capset.definitions.blocks import Block
+from capset.definitions.capabilities import AnyCapability, Capability
+from capset.definitions.references import AnyRef, CapabilityRef
+from capset.definitions.resources import AnyResource, Documents, Resource
+from capset.definitions.scopes import Scope
+from capset.errors import DefinitionError, NotFound, StateError, unknown
+from capset.kernel.call.session_context import Credential, SessionContext
+from capset.kernel.state.codecs import ResourceCodec, StateCodec
+from capset.kernel.state.documents import Texts
+from capset.kernel.state.values import Cell, FieldHandle, Handle, RunData, StoredCell
+from capset.stores.base import Quota, StateRow, StoredScope
+
+_STATE: Final = "state"
+"""The name of the row that holds a scope's state; a resource has ``resource:NAME``."""
+STORED: Final[tuple[StoredScope, ...]] = ("session", "user", "org")
+"""The scopes that are kept in the store."""
+
+
+class Origin(Protocol):
+    """What an execution belongs to: a call, or a run of a block."""
+
+    execution: Execution | None
+    """Its execution, once somebody asked for it."""
+    above: Execution | None
+    """The execution that started it."""
+    deadline: float | None
+    """In the event loop's time."""
+    depth: int
+    """How deeply it is nested."""
+    quota: Quota | None
+    """Of the run that it belongs to, if that has a budget."""
+    defers: bool
+    """Whether what has to be approved is refused, to be made again, and not waited for."""
+    credential: Credential | None
+    """Says whether its caller is still known."""
+
+    @property
+    def context(self) -> SessionContext:
+        """Where it happens."""
+        ...
+
+    @property
+    def id(self) -> str:
+        """Its UUIDv7."""
+        ...
+
+    @property
+    def causing(self) -> str:
+        """The causation of the calls that it makes."""
+        ...
+
+    @property
+    def correlation(self) -> str:
+        """What ties it to its cause."""
+        ...
+
+
+class _Built(NamedTuple):
+    """Helpers, and the config that they were built with."""
+
+    config: Any  # of the capability's own model
+    helpers: Any  # of the capability's own type
+
+
+class Execution:
+    """What one call or one run of a block has built and read so far."""
+
+    __slots__ = ("_building", "_done", "_earlier", "_helpers", "_making", "_rows", "above", "block", "origin", "run")
+
+    def __init__(self, origin: Origin, block: Block | None = None) -> None:
+        """``block`` is what it is a run of; ``None`` for a call."""
+        self.origin = origin
+        self.above = origin.above
+        self.block = block
+        self.run = self.above.run if self.above is not None else RunData()
+        self._done: list[Execution] = []
+        """The runs of blocks with a state of their own that have ended inside, in order."""
+        self._earlier = tuple(self.above._done) if self.above is not None else ()
+        """Those that had ended beside it when it began."""
+        self._helpers: dict[AnyCapability, _Built] = {}
+        self._making: list[AnyCapability] = []
+        """Those whose helpers are being made, each for the one before it."""
+        self._building = RLock()
+        self._rows: dict[Scope, StateRow] = {}
+
+    @property
+    def context(self) -> SessionContext:
+        """Where it happens."""
+        return self.origin.context
+
+    def chosen(self, given: Capability[Any, Any] | AnyRef) -> Chosen:
+        """Return how a capability is used here. Raises ``NotFound`` if it is not used at all."""
+        capability = given.base if isinstance(given, CapabilityRef) else given
+        found = self.context.snapshot.composition.by_capability.get(capability)
+        if found is None:
+            if not isinstance(capability, Capability):  # pyright: ignore[reportUnnecessaryIsInstance]  # untyped callers
+                raise DefinitionError(f"a Capability was expected; got {capability!r}")
+            raise NotFound(
+                f"the capability {capability.name!r} is not used by {self.context.block.name!r}", hint="add it to uses"
+            )
+        return found
+
+    def use(self, given: Capability[Any, Any] | AnyRef, context_of: Callable[[Origin], Any]) -> Any:
+        """Return a capability's helpers: those that an execution above has built with the same config, or new ones.
+
+        A call that something else makes is no execution of its own, so they are built for the block or for the direct
+        call that began it, with the context of that.
+        """
+        chosen = self.chosen(given)
+        capability, make = chosen.capability, chosen.capability.helpers
+        if make is None:
+            raise NotFound(f"the capability {capability.name!r} has no helpers")
+        owner = self
+        while owner.block is None and owner.above is not None:
+            owner = owner.above
+        above: Execution | None = owner
+        with owner._building:  # sync handlers ask from threads
+            while above is not None:
+                built = above._helpers.get(capability)
+                if built is not None and built.config == chosen.config:
+                    return built.helpers
+                above = above.above
+            if capability in owner._making:
+                chain = " → ".join(one.name for one in (*owner._making, capability))
+                raise DefinitionError(
+                    f"the helpers of {capability.name!r} need themselves to be made: {chain}",
+                    hint="let one of them ask ctx.use() when it needs the other, not while it is made",
+                )
+            owner._making.append(capability)
+            try:
+                helpers = make(context_of(owner.origin))
+            finally:
+                owner._making.pop()
+            owner._helpers[capability] = _Built(chosen.config, helpers)
+            return helpers
+
+    async def load(self) -> None:
+        """Read the state of every scope that has any, so that it can be viewed without waiting."""
+        context = self.context
+        declared: list[StoredScope] = [
+            scope for scope in STORED if scope in context.data.states and is_there(context, scope)
+        ]
+        rows = await context.runtime.store.states.read([context.key(scope, _STATE) for scope in declared])
+        for scope, row in zip(declared, rows, strict=True):
+            self._keep(scope, row)
+
+    def view(self, scope: Scope) -> BaseModel:
+        """Return a scope's state as it was read or written last. Raises ``StateError`` if there is none to be had."""
+        state = self.context.data.states.get(scope)
+        if state is None:
+            raise StateError(f"nothing declares state of the {scope} scope here")
+        if scope == "request":
+            row = self.run.rows.get(_STATE)
+            text = row.value if row else None
+        else:
+            self.context.key(scope, _STATE)
+            text = self._newest(scope).value
+        return StateCodec(scope, state.model, state.model).decode(text)
+
+    def state(self, model: type[BaseModel], scope: Scope | None) -> FieldHandle:
+        """Return the operations on the fields of one model. Raises ``StateError`` unless it is declared."""
+        states = self.context.data.states
+        found: list[Scope] = [one for one, state in states.items() if model in [known.value for known in state.models]]
+        wanted: list[Scope] = [one for one in found if scope in (None, one)]
+        if len(wanted) != 1:
+            named = getattr(model, "__name__", repr(model))
+            raise StateError(
+                f"{named} is declared as the state of {' and '.join(found) or 'no scope'} here",
+                hint="say which with scope=…" if found else "add it to state= of what uses it",
+            )
+        where = wanted[0]
+        codec = StateCodec(where, states[where].model, model)
+        return FieldHandle(
+            self._cell(where, _STATE), codec, deadline=self.origin.deadline, written=lambda row: self._wrote(where, row)
+        )
+
+    def resource(self, resource: Resource[Any]) -> Handle:
+        """Return the operations on a resource, by the last word on its name. Raises ``StateError`` unless declared."""
+        known = self._declared(resource)
+        if not isinstance(known, Resource):
+            raise StateError(f"{resource!r} is a Resource; here {known.name!r} are Documents")
+        cell = self._cell(known.scope, f"resource:{known.name}")
+        return Handle(cell, ResourceCodec(known), deadline=self.origin.deadline)
+
+    def documents(self, documents: Documents) -> Texts:
+        """Return the operations on a collection of texts. Raises ``StateError`` unless it is declared."""
+        known, context = self._declared(documents), self.context
+        if known.scope == "request" or not isinstance(known, Documents):
+            raise StateError(f"{documents!r} are Documents; here {known.name!r} is a Resource")
+        return Texts(context.runtime, context.key(known.scope, known.name))
+
+    def resources(self, scope: Scope) -> dict[str, AnyResource | Documents]:
+        """Return the resources of a scope, by name."""
+        return {name: one.value for (of, name), one in self.context.data.resources.items() if of == scope}
+
+    def target(self, name: str, model: type[BaseModel]) -> FieldHandle | None:
+        """Return the operations on the state of an enclosing or earlier block, or ``None`` (C38)."""
+        around: Execution | None = self
+        while around is not None:
+            for one in (around, *reversed(around._earlier)):
+                if one.block is not None and one.block.name == name and one._has_state:
+                    return one._own_state(model)
+            around = around.above
+        return None
+
+    def remember(self, ended: Execution) -> None:
+        """Let later blocks find the state of one that has ended; also those that the same block runs by other calls."""
+        within: Execution | None = self if ended._has_state else None
+        while within is not None:
+            within._done.append(ended)
+            within = within.above if within.block is None else None
+
+    @property
+    def _has_state(self) -> bool:
+        return self.context.snapshot.composition.merged.sequencer_state is not None
+
+    def _own_state(self, model: type[BaseModel]) -> FieldHandle:
+        state = self.context.snapshot.composition.merged.sequencer_state
+        assert state is not None  # noqa: S101  # only asked of those that have one
+        codec = StateCodec("sequencer", state.model if issubclass(state.model, model) else model, model)
+        return FieldHandle(self.run.cell(f"block:{self.origin.id}"), codec, deadline=self.origin.deadline)
+
+    def _declared(self, wanted: AnyResource | Documents) -> AnyResource | Documents:
+        data = self.context.data
+        if wanted not in data.given:
+            names = [name for _, name in data.resources]
+            told = unknown("resource", getattr(wanted, "name", repr(wanted)), names)
+            raise StateError(f"{told}; it is not declared by what is used here", hint="add it to resources=")
+        return data.resources[wanted.scope, wanted.name].value
+
+    def _cell(self, scope: Scope, name: str) -> Cell:
+        if scope == "request":
+            return self.run.cell(name)
+        return StoredCell(self.context.runtime, self.context.key(scope, name))
+
+    def _wrote(self, scope: Scope, row: StateRow) -> None:
+        around: Execution | None = self
+        while around is not None:
+            around._keep(scope, row)
+            around = around.above
+
+    def _keep(self, scope: Scope, row: StateRow) -> None:
+        known = self._rows.get(scope)
+        if known is None or row.version >= known.version:  # of two writes at once the earlier may be told later
+            self._rows[scope] = row
+
+    def _newest(self, scope: Scope) -> StateRow:
+        """Return the row that this execution or one above knows: helpers write for whoever they were built for."""
+        rows: list[StateRow] = []
+        around: Execution | None = self
+        while around is not None:
+            if (row := around._rows.get(scope)) is not None:
+                rows.append(row)
+            around = around.above
+        return max(rows, key=lambda row: row.version)
+
+
+def is_there(context: SessionContext, scope: StoredScope) -> bool:
+    """Whether the principal has such a scope."""
+    return {"session": True, "user": context.principal.kind == "user", "org": context.principal.org is not None}[scope]
+
+
+def execution_of(origin: Origin) -> Execution:
+    """Return the execution of a call or a run, made at the first use."""
+    if origin.execution is None:
+        origin.execution = Execution(origin)
+    return origin.execution

@@ -1,0 +1,230 @@
+"""The pipeline: every call runs through its tool's steps in order, and leaves one outcome record (spec 4, G1, G19)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Coroutine
+from contextlib import suppress
+from copy import copy
+from types import MappingProxyType
+from typing import Final
+
+from capset.definitions.hooks import NO_HOOKS, ToolExecuted, merge_hooks
+from capset.errors import Cancelled, CapsetError, DeadlineExceeded, Field, InternalError, StoreError
+from capset.evaluation.telling import tell
+from capset.kernel.call.invocation import MISSING, Invocation
+from capset.kernel.governance.audit import Ended, outcome_of
+from capset.kernel.runtime import KernelRuntime
+from capset.kernel.streams.emission import shown
+from capset.kernel.telemetry.observers import begin, leave, observe
+from capset.stores.base import Claim
+
+RELEASE_SECONDS: Final = (0.1, 5.0)
+"""The first and the longest pause before something is given back again that could not be."""
+_log = logging.getLogger("capset.kernel")
+
+
+def execute(call: Invocation) -> Coroutine[None, None, None]:
+    """Run one call through the pipeline. Afterwards ``call.error`` is set, or ``call.value`` is the result.
+
+    Raises only what is not the call's own: a cancellation from outside, or what ends the interpreter.
+    """
+    return observe(call, _execute) if call.context.runtime.observers else _execute(call)
+
+
+async def _execute(call: Invocation) -> None:
+    call.context.runtime.calls += 1
+    given_back: asyncio.Task[None] | None = None
+    try:
+        for step in call.compiled.steps:
+            pending = step(call)
+            if pending is not None:
+                await pending
+        if call.outcome is not None:  # it was given up, and that is on record
+            return
+        call.end("succeeded")
+    except Exception as error:
+        if call.outcome is not None:
+            return
+        given_back = None if call.attempts else _give_back(call)
+        call.error = _public_error(call, error)
+        call.end(outcome_of(call.error))
+        if call.error.refusal and call.decision != "allow" and _is_flood(call):
+            return
+    except BaseException:
+        if not call.attempts:
+            _give_back(call)  # what cancels a call does not wait
+        if call.outcome is None:
+            record_cancelled(call)
+        raise
+    pending = _record(call)
+    if pending is not None:
+        await pending
+    if given_back is not None:
+        await asyncio.wait([given_back])  # so that a caller who is told finds the capacity free
+    if call.decision == "allow" and (
+        call.compiled.hooks is not NO_HOOKS or call.context.snapshot.hooks is not NO_HOOKS
+    ):
+        await _dispatch_hooks(call)
+
+
+def _public_error(call: Invocation, error: Exception) -> CapsetError:
+    """Return an error as the caller may see it, and one of this call's own."""
+    if not isinstance(error, CapsetError):
+        # A defect of a stage, not of the tool: it fails this call, closed and named, and no other.
+        _log.error("the pipeline of %r failed, correlation %s", call.compiled.name, call.correlation, exc_info=error)
+        told = InternalError("The call failed unexpectedly; the log has the details.")
+        told.__cause__ = error
+        return told
+    told, redactor = shown(error, call), call.context.runtime.redactor
+    if told.correlation is not None or redactor is not None:
+        told = copy(told)  # one error, raised by two calls
+    if redactor is not None:
+        told.message, told.hint = redactor(told.message), redactor(told.hint)
+        told.args = (told.message,)
+        told.fields = tuple(Field(*map(redactor, (one.path, one.expected, one.did_you_mean))) for one in told.fields)
+    return told
+
+
+def _give_back(call: Invocation) -> asyncio.Task[None] | None:
+    """Give back what was taken for a handler that never started (G3), in a task that outlives the call's own."""
+    if call.reserved is not None:
+        call.reserved.give_back()
+    if call.claim is None:
+        return None
+    runtime, claim = call.context.runtime, call.claim
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:  # the call's coroutine was dropped
+        _log.error("the call %s never started, and counts all the same: its event loop is gone", call.id)
+        return None
+    return runtime.spawn(_release(runtime, claim))
+
+
+async def _release(runtime: KernelRuntime, claim: Claim) -> None:
+    try:
+        await runtime.store.admissions.release(claim)
+    except StoreError as failure:
+        _log.error("the call %s never started; what it took is given back later: %s", claim.call, failure.message)
+        runtime.spawn(_release_later(runtime, claim))
+
+
+async def _release_later(runtime: KernelRuntime, claim: Claim) -> None:
+    """Give back once the store is there again; a release may come twice."""
+    pause = RELEASE_SECONDS[0]
+    while True:
+        await asyncio.sleep(pause)
+        pause = min(2 * pause, RELEASE_SECONDS[1])
+        with suppress(StoreError):
+            return await runtime.store.admissions.release(claim)
+
+
+def _is_flood(call: Invocation) -> bool:
+    """Count a refused call; return whether it was not looked at, so that it shares a record with others (G15)."""
+    refusals = call.context.runtime.refusals
+    if not call.is_flood:
+        refusals.note(call.context.principal)
+        return False
+    if call.error is not None:
+        call.error.correlation = call.correlation
+    refusals.gather(call)
+    return True
+
+
+def record_ended(call: Invocation) -> None:
+    """Put a call on record that has ended. Raises ``StoreError`` if there is no room for it."""
+    call.context.runtime.audit.append(Ended(call))
+
+
+def _record(call: Invocation) -> Awaitable[None] | None:
+    """Put the outcome on record; what had effects, and what finds no room, is to be waited for."""
+    if call.compiled.has_side_effects and call.decision == "allow":
+        return _commit(call, is_durable=True)
+    if call.decision == "allow" and not call.context.runtime.governance.record_reads:
+        if call.error is not None:
+            call.error.correlation = call.correlation
+        return None  # refusals are on record all the same (G23)
+    try:
+        call.context.runtime.audit.append(Ended(call))
+    except StoreError:
+        return _commit(call, is_durable=False)
+    if call.error is not None:
+        call.error.correlation = call.correlation
+    return None
+
+
+async def _commit(call: Invocation, *, is_durable: bool) -> None:
+    try:
+        await call.context.runtime.audit.commit(Ended(call))
+    except StoreError as failure:
+        call.error = _unrecorded(failure, call) if is_durable else shown(failure, call)
+    if call.error is not None:
+        if is_durable:
+            call.error.retryable = False  # it may have had its effects
+        call.error.correlation = call.correlation
+
+
+async def _dispatch_hooks(call: Invocation) -> None:
+    """Tell the hooks of a call whose handler was run; they cannot change what came of it (spec 2, F23)."""
+    snapshot, tool = call.context.snapshot, call.compiled.tool
+    functions = merge_hooks(call.compiled.hooks, snapshot.hooks).on_tool_executed
+    if tool is None or not functions:
+        return
+    event = ToolExecuted(
+        tool,
+        call.compiled.name,
+        MappingProxyType(call.arguments),
+        None if call.error is not None or call.value is MISSING else call.value,
+        call.error,
+        snapshot.principal,
+        call.context.id,
+        call.id,
+        call.correlation,
+        call.duration_us,
+    )
+    await tell(functions, event)
+
+
+def _unrecorded(failure: StoreError, call: Invocation) -> StoreError:
+    """Say that a call ran and nothing vouches for its outcome; its intent stays open until the next start."""
+    told = StoreError("The call ran, but its outcome could not be put on record; the log has the details.")
+    told.__cause__ = shown(failure, call)
+    return told
+
+
+def record_never_begun(call: Invocation) -> None:
+    """Put a call on record that was cancelled before its first step: it is an attempt all the same."""
+    if call.outcome is None:
+        call.context.runtime.calls += 1
+        begin(call)
+        record_cancelled(call)
+        leave(call)
+
+
+def record_unfinished(call: Invocation, task: asyncio.Task[None]) -> None:
+    """Put a call on record whose task has ended without an outcome, or was cancelled and is abandoned (K15, K17)."""
+    if task.done():
+        record_never_begun(call)
+    elif call.outcome is None:
+        record_cancelled(call)
+
+
+def record_cancelled(call: Invocation) -> None:
+    """Say that a call was cancelled, and put that on record. The cancellation itself is the caller's to go on with."""
+    _end(call, Cancelled("The call was cancelled before it ended.", correlation=call.correlation))
+
+
+def record_given_up(call: Invocation) -> None:
+    """Say that a call's time was up and its handler goes on regardless; whatever comes of it concerns nobody (K15)."""
+    told = f"Deadline exceeded: {call.compiled.name!r} did not finish in time, and does not stop."
+    _end(call, DeadlineExceeded(told, correlation=call.correlation))
+
+
+def _end(call: Invocation, error: CapsetError) -> None:
+    call.error = error
+    call.end("cancelled" if isinstance(error, Cancelled) else outcome_of(error))
+    try:
+        call.context.runtime.audit.append(Ended(call))
+    except StoreError as failure:
+        _log.error("the %s call %s is not on record: %s", call.outcome, call.id, failure.message)

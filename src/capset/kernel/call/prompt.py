@@ -1,0 +1,57 @@
+"""The prompt of one model step: context and instructions, resolved anew for each (spec 1, C21–C26)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from inspect import isawaitable
+from typing import Any
+
+from capset.composition.context import render_context
+from capset.composition.render import render_system
+from capset.composition.sources import Contributed
+from capset.definitions.contents import ContextEntry, ContextMessage, ContextValue
+from capset.errors import ContextError, InternalError, ToolError
+from capset.kernel.call.context import CallContext
+from capset.kernel.call.execution import Origin
+from capset.kernel.call.session_context import SessionContext
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """The session context of one model step, its system text, its messages and its model settings."""
+
+    context: SessionContext
+    system_text: str
+    messages: tuple[ContextMessage, ...]
+    model_settings: Mapping[str, Any]
+
+
+async def prompt_of(origin: Origin, input: Any) -> Prompt:
+    """Resolve the prompt of one step, after its dynamic ``uses``. Raises ``ContextError``, naming the contributor."""
+    context = origin.context
+    snapshot, ctx = context.snapshot, CallContext(origin)
+    composition = snapshot.composition
+    values = [(one.source, await _resolved(one, input, ctx)) for one in composition.context]
+    rendered = render_context(values)
+    text = render_system(composition.block.system_prompt, composition.merged.instructions, snapshot.told, rendered)
+    return Prompt(context, text, rendered.messages, composition.merged.model_settings)
+
+
+async def _resolved(entry: Contributed[ContextEntry], input: Any, ctx: CallContext) -> ContextValue:
+    function = entry.value.function
+    if function is None:
+        return entry.value.value
+    try:
+        given = function(*((input, ctx), (ctx,), ())[2 - entry.value.takes])
+        return await given if isawaitable(given) else given
+    except InternalError:
+        raise
+    except ToolError as error:  # whose words are meant to be read
+        raise ContextError(
+            f"the context {entry.value.name}() of {entry.source} failed: {error.message}", hint=error.hint
+        ) from error
+    except Exception as error:
+        raise ContextError(
+            f"the context {entry.value.name}() of {entry.source} failed: {type(error).__name__}"
+        ) from error

@@ -1,0 +1,59 @@
+"""Trying again what may work then: transient errors of idempotent tools that have said nothing yet (spec 4, G25)."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from copy import deepcopy
+from typing import Any
+
+from capset.definitions.retries import Retry
+from capset.errors import TransientError
+from capset.kernel.call.invocation import Invocation
+
+Start = Callable[[Invocation], Awaitable[Any]]
+"""Starts a handler; awaiting gives its result, of the tool's own type."""
+
+
+def with_retries(start: Start, retry: Retry) -> Start:
+    """Return what starts a handler again where it raises ``TransientError``, within its deadline.
+
+    Before attempt ``n + 1`` a random time passes, up to ``retry.longest(n)``. The first start is counted by whoever
+    makes it.
+    """
+
+    async def started(call: Invocation) -> Any:
+        while True:
+            # A handler may change what it is given, and the next start is to have what the first had.
+            given = call.arguments, call.inbound
+            call.arguments, call.inbound = _copied(given)
+            try:
+                return await start(call)
+            except TransientError:
+                pause = random.uniform(0, retry.longest(call.attempts))  # noqa: S311  # to spread load, not to hide
+                if call.attempts >= retry.max_attempts or call.has_emitted or not _has_time(call, pause):
+                    raise
+            await asyncio.sleep(pause)
+            call.arguments, call.inbound = given
+            call.attempts += 1
+
+    return started
+
+
+def _copied(given: tuple[dict[str, Any], Any]) -> tuple[dict[str, Any], Any]:
+    try:
+        return deepcopy(given)
+    except Exception:  # a type of the host's own, which has no copies
+        return given
+
+
+def _has_time(call: Invocation, seconds: float) -> bool:
+    """Whether so much time is left; and whether the handler can be started again at all.
+
+    A processor of a duplex stream that raised has ended.
+    """
+    if call.processor is not None:
+        return False
+    end = call.scope.when() if call.scope is not None else None
+    return end is None or asyncio.get_running_loop().time() + seconds < end

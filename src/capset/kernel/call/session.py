@@ -1,0 +1,357 @@
+"""The door: every call enters here, whoever makes it (DESIGN §2)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from copy import copy
+from sys import float_info
+from typing import Any, Final, Literal, ParamSpec, Self, TypeGuard, cast
+
+from pydantic import BaseModel
+from typing_extensions import TypeVar
+
+from capset.clock import iso
+from capset.definitions.files import Files
+from capset.definitions.limits import Budget
+from capset.definitions.messages import Json, Message, Meta, message_of
+from capset.definitions.names import checked_text
+from capset.definitions.resources import Resource
+from capset.definitions.scopes import Scope
+from capset.definitions.tools import AnyTool, Tool
+from capset.errors import InvalidArguments
+from capset.evaluation.snapshot import Snapshot
+from capset.kernel.blocks.runs import BlockRun, run_root
+from capset.kernel.call.child_contexts import resolve_dynamically
+from capset.kernel.call.dispatch import bind_arguments, resolve_name, resolve_tool, result_of, to_result
+from capset.kernel.call.execution import STORED, Origin, execution_of, is_there
+from capset.kernel.call.invocation import CompiledTool, Invocation
+from capset.kernel.call.pipeline import execute
+from capset.kernel.call.prompt import prompt_of
+from capset.kernel.call.session_context import Credential, SessionContext
+from capset.kernel.call.stages.identify import Resolve, refusing_tool
+from capset.kernel.call.truncation import Truncated, truncate_for_model
+from capset.kernel.governance.quotas import SessionLimits
+from capset.kernel.results import Result
+from capset.kernel.streams.duplex import Duplex
+from capset.kernel.streams.messages import Messages
+from capset.kernel.telemetry.observers import Observer
+from capset.stores.base import Quota
+
+MAX_RUN: Final = 200
+"""Letters of a run's id."""
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Session:
+    """One conversation: its agent, its principal, its files, and the snapshot that says what may be called.
+
+    Made by ``kernel.open()``. Every method that calls a tool enters the same pipeline.
+    """
+
+    __slots__ = (
+        *(
+            "_approval",
+            "_budget",
+            "_consumer_timeout",
+            "_credential",
+            "_defers",
+            "_context",
+            "_quota",
+            "_compiled",
+            "_timeout",
+        ),
+    )
+
+    def __init__(self, context: SessionContext) -> None:
+        self._context = context
+        is_static = not context.snapshot.composition.dynamic
+        self._compiled: Mapping[AnyTool, CompiledTool] = context.compiled.by_tool if is_static else {}
+        """Of the tools that need not be looked for: where dynamic ``uses`` decide, none."""
+        self._timeout: float | None = None
+        self._consumer_timeout: float | None = None
+        self._defers = False
+        self._approval: str | None = None
+        self._budget: Budget | None = None
+        """Of the run, as it was given."""
+        self._quota: Quota | None = None
+        self._credential: Credential | None = None
+
+    @property
+    def id(self) -> str:
+        """The session's UUIDv7; opening it again takes this."""
+        return self._context.id
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """Which tools are in play, and why not the others; with the hashes that every record carries.
+
+        Of what is used statically; ``await session.current()`` has what dynamic ``uses`` add, too.
+        """
+        return self._context.snapshot
+
+    @property
+    def observers(self) -> tuple[Observer, ...]:
+        """Who is told of its calls."""
+        return self._context.runtime.observers
+
+    @property
+    def files(self) -> Files:
+        """The session's files, for the host: what is done here is not governed, and not on record."""
+        return self._context.files
+
+    def options(
+        self,
+        *,
+        timeout: float | None = None,
+        consumer_timeout: float | None = None,
+        approvals: Literal["wait", "defer"] | None = None,
+        approval: str | None = None,
+        budget: Budget | None = None,
+        run: str | None = None,
+        credential: Credential | None = None,
+    ) -> Self:
+        """Return this session with other options for each call made through it; what is left out stays as it is.
+
+        ``timeout`` are the seconds that a call may take; ``consumer_timeout`` those for which whoever reads its
+        messages may let it wait (spec 3, K16). ``approvals`` says what a call does that has to be approved: ``wait``,
+        as it does unless it is said, or ``defer``: it is refused with ``ApprovalRequired``, which has the request's id.
+        ``approval`` is such an id: what it approves is let through (spec 4, G18); without one, a call uses an approval
+        that was given for an equal call. ``budget`` is what the calls made through the returned session, and those that
+        they make, may use in all: that of one run (G15). ``run`` is the run's id, where it goes on with what it has
+        used; a new one unless it is said. ``credential`` says whether the caller is still known: it is asked once a
+        call has waited for its approval.
+        """
+        other = copy(self)
+        if approvals is not None:
+            if approvals not in ("wait", "defer"):
+                raise InvalidArguments(f"approvals must be 'wait' or 'defer'; got {approvals!r}")
+            other._defers = approvals == "defer"
+        if approval is not None:
+            other._approval = approval
+        if credential is not None:
+            other._credential = credential
+        if budget is not None or run is not None:
+            other._budget = self._budget if budget is None else budget
+            other._quota = other._run_quota(run)
+        for name, seconds in (("timeout", timeout), ("consumer_timeout", consumer_timeout)):
+            if seconds is not None:
+                if not seconds > 0:
+                    raise InvalidArguments(f"{name} must be a positive number of seconds; got {seconds!r}")
+                setattr(other, f"_{name}", seconds)
+        return other
+
+    async def call(self, tool: Tool[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call a tool and return its result.
+
+        Raises ``NotFound``, ``PermissionDenied``, ``InvalidArguments`` or ``StoreError`` if the call is refused;
+        ``ToolError``, ``DeadlineExceeded``, ``InternalError`` or ``NoOutcome`` if the tool failed.
+        """
+        call = self._call(tool, args, kwargs)
+        await execute(call)
+        return result_of(call)
+
+    async def try_call(self, tool: Tool[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Result[R]:
+        """Call a tool and return what came of it, refusals and failures too."""
+        call = self._call(tool, args, kwargs)
+        await execute(call)
+        return to_result(call, call.value)
+
+    def stream(self, tool: Tool[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Messages:
+        """Call a tool and read its messages: ``async with session.stream(…) as messages``."""
+        return Messages(self._call(tool, args, kwargs))
+
+    def invoke(self, message: Message | BaseModel) -> Messages:
+        """Send a command or a query, and read what comes back.
+
+        It is a ``Message`` or an instance of a processor's inbound model. Its ``type`` is ``tool`` or
+        ``capability.tool``, and ``data`` the arguments: a mapping, validated as Python, or ``Json``, validated as JSON.
+        Queries are for tools with effect ``read``, commands for all others (spec 3, K1). A processor's type leads to it
+        too; the data are then as its inbound says. A correlation, a deadline and a traceparent in ``meta`` are kept.
+        Raises ``DefinitionError`` for what is no message.
+        """
+        return Messages(self.ask(message))
+
+    def open(self, type: str | AnyTool) -> Duplex:
+        """Open a duplex stream to the processor of a type, or to a tool or the tool of a name; see ``Duplex`` (K8).
+
+        Where a function made the tool, each message is a call of its own. Raises ``DefinitionError`` for anything else.
+        """
+        find = resolve_tool(type) if isinstance(type, Tool) else resolve_name(type)
+        return Duplex(self._context.runtime, find(self._context), self.ask)
+
+    async def try_message(self, message: Message) -> Result[Any]:
+        """Send a message as ``invoke`` does, and return what came of it; its data is plain JSON data.
+
+        For a caller who wants no events: nobody listens, so the call runs in its caller's own task.
+        """
+        call = self.ask(message)
+        await execute(call)
+        return to_result(call, call.data)
+
+    async def current(self) -> Snapshot:
+        """Return the snapshot that a call would have now: this session's, or what its dynamic ``uses`` make of it."""
+        return (await self._step().settle()).snapshot
+
+    async def system_text(self, input: object = None) -> str:
+        """Return all that a model is told before its next step: instructions, prompt, and the context as it is now.
+
+        ``input`` is what functions of ``(input, context)`` get. Raises ``ContextError`` if one of them fails.
+        """
+        step = self._step()
+        await step.settle()
+        return (await prompt_of(step, input)).system_text
+
+    async def run(self, input: Any = None) -> Any:  # of the types that the flow declares
+        """Run the flow, or the block, that this session was opened for, and return its output.
+
+        Raises ``InvalidArguments`` for an input that does not fit, ``InvalidOutput`` for such an output,
+        ``DeadlineExceeded``, and what the blocks inside raise; what is no ``CapsetError`` becomes ``InternalError``.
+        """
+        return await run_root(self._step(), input)
+
+    async def exposed(self) -> Mapping[Scope, Mapping[str, Any]]:  # JSON data
+        """Return what clients may read of state and resources, as JSON data by scope and name (spec 1, C36)."""
+        return await exposed(self._step())
+
+    async def for_model(self, record: str, data: Any, *, after: str = "") -> Truncated:  # JSON data
+        """Return what a model is given of a result of this session: all of it, or what ``result_bytes`` allows (G26).
+
+        For doors that hand results to models; ``record`` is the id of the call's. See ``kernel.capping``.
+        """
+        return await truncate_for_model(self._context, record, data, after=after)
+
+    def _step(self) -> BlockRun:
+        return BlockRun(
+            self._context,
+            deadline=self._deadline(),
+            quota=self._quota,
+            defers=self._defers,
+            credential=self._credential,
+        )
+
+    def _run_quota(self, run: str | None) -> Quota | None:
+        context = self._context
+        if run is not None and not (checked_text("a run's id", run).isprintable() and 0 < len(run) <= MAX_RUN):
+            raise InvalidArguments(f"a run's id is printable text of 1–{MAX_RUN} letters; got {run!r:.80}")
+        terms = context.terms or SessionLimits((), None, None)
+        return terms.run_quota(context.id, run or context.runtime.ids.new(), self._budget)
+
+    def ask(self, asked: Message | BaseModel) -> Invocation:
+        """Return the call of a message, for the kernel's own use; nothing of it has begun."""
+        message = asked if isinstance(asked, Message) else message_of(asked)
+        meta, named = message.meta, resolve_name(message.type)
+
+        def find(context: SessionContext) -> CompiledTool:
+            compiled = named(context)
+            is_added = message.type not in self._context.compiled.by_name
+            wrong = compiled.tool and _misfit(compiled.tool, message, is_added=is_added)
+            return refusing_tool(compiled, InvalidArguments(f"Invalid message: {wrong}")) if wrong else compiled
+
+        compiled = self._found(find, message.type)
+        call = self._start(compiled, _given(compiled, message))
+        if meta is not None:
+            call.cause = str(meta.correlation), str(meta.id)
+            call.traceparent = meta.traceparent
+            if _is_moment(meta.deadline):
+                left = meta.deadline - self._context.runtime.clock.time_ns() / 1e9
+                end = asyncio.get_running_loop().time() + left
+                call.deadline = end if call.deadline is None else min(end, call.deadline)
+        return call
+
+    def message(self, tool: str, data: Mapping[str, Any] | Json, *, correlation: str | None = None) -> Message:
+        """Return the message that asks for a tool by its name: a query if it only reads, else a command.
+
+        ``data`` are the arguments, of the tool's own types. ``correlation`` ties the call to what caused it.
+        """
+        compiled, runtime = resolve_name(tool)(self._context), self._context.runtime
+        meta = Meta(runtime.ids.new(), iso(runtime.clock.time_ns()), correlation) if correlation is not None else None
+        return Message(compiled.tool.kind if compiled.tool else "command", tool, data, meta)
+
+    def _call(self, tool: AnyTool, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Invocation:
+        compiled = self._compiled.get(tool)
+        if compiled is None:
+            compiled = self._found(resolve_tool(tool), tool.name)
+        return self._start(compiled, bind_arguments(tool, args, kwargs) if args else kwargs)
+
+    def _found(self, find: Resolve, name: str) -> CompiledTool:
+        context = self._context
+        return resolve_dynamically(context, name, find) if context.snapshot.composition.dynamic else find(context)
+
+    def _start(self, compiled: CompiledTool, given: Mapping[str, Any] | Json) -> Invocation:
+        call = Invocation(self._context, compiled, given)
+        if self._timeout is not None:
+            call.deadline = self._deadline()
+        if self._consumer_timeout is not None:
+            call.consumer_timeout = self._consumer_timeout
+        if self._defers or self._approval is not None:
+            call.defers, call.presented = self._defers, self._approval
+        if self._quota is not None:
+            call.quota = self._quota
+        if self._credential is not None:
+            call.credential = self._credential
+        return call
+
+    def _deadline(self) -> float | None:
+        return None if self._timeout is None else asyncio.get_running_loop().time() + self._timeout
+
+
+def _given(compiled: CompiledTool, message: Message) -> Any:  # arguments as they came
+    """Return the arguments in a message: those of a processor whose data is no object are ``{"data": …}`` (K4)."""
+    contract, data = compiled.tool and compiled.tool.contract, message.data
+    if compiled.tool and contract is not None and contract.is_whole and message.type == contract.type:
+        if data is None and not compiled.tool.arguments.json_schema.get("required"):
+            return {}  # there is none, so that its default stands
+        return Json(b'{"data":%b}' % data.text) if isinstance(data, Json) else {"data": data}
+    return {} if data is None else data
+
+
+def _misfit(tool: AnyTool, message: Message, *, is_added: bool) -> str | None:
+    """Return what is wrong with a message as a whole, if anything is.
+
+    Of a tool that dynamic ``uses`` add a command is taken too: whoever asks by its name cannot know that it only reads.
+    """
+    expected = tool.kind
+    if message.kind != expected and not (is_added and message.kind == "command"):
+        return f"{tool.name!r} takes a {expected}, not a {message.kind}"
+    if (meta := message.meta) is None:
+        return None
+    for name in ("id", "correlation"):
+        if not isinstance(getattr(meta, name), str):
+            return f"the {name} of a message is text, not {type(getattr(meta, name)).__name__}"
+    if meta.deadline is not None and not _is_moment(meta.deadline):
+        return "a deadline is a finite number of seconds, in Unix time"
+    return None
+
+
+def _is_moment(deadline: object) -> TypeGuard[float]:
+    """Whether a deadline is a number that is neither NaN nor beyond every float, as an integer can be."""
+    is_number = isinstance(deadline, int | float) and not isinstance(deadline, bool)
+    return is_number and abs(cast("float", deadline)) <= float_info.max
+
+
+async def exposed(origin: Origin) -> Mapping[Scope, Mapping[str, Any]]:
+    """Return everything that ``expose=`` names, as JSON data.
+
+    A scope that is not there, or of a run, has nothing; nor has a resource without a default before it is written.
+    """
+    execution, context = execution_of(origin), origin.context
+    await execution.load()
+    readable = context.snapshot.composition.exposed
+    found: dict[Scope, dict[str, Any]] = {}
+    for scope in STORED:
+        if not is_there(context, scope):
+            continue
+        shown: dict[str, Any] = {}
+        if fields := {name for kind, of, name in readable if (kind, of) == ("state", scope)}:
+            shown |= execution.view(scope).model_dump(mode="json", include=fields)
+        for name, resource in execution.resources(scope).items():
+            if ("resource", scope, name) in readable and isinstance(resource, Resource):
+                handle = execution.resource(resource)
+                if resource.make_default is not None or await handle.is_there():
+                    shown[name] = resource.schema.jsonable(await handle.get())
+        if shown:
+            found[scope] = shown
+    return found

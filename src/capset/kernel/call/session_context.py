@@ -1,0 +1,72 @@
+"""The context in which calls run: one session, as one of its blocks sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from capset.composition.bubbling import Data
+from capset.definitions.blocks import Block
+from capset.definitions.principals import Principal
+from capset.errors import StateError
+from capset.evaluation.snapshot import Snapshot
+from capset.kernel.governance.quotas import SessionLimits
+from capset.kernel.runtime import KernelRuntime
+from capset.kernel.state.files import SessionFiles
+from capset.stores.base import ScopeKey, StoredScope
+
+if TYPE_CHECKING:
+    from capset.kernel.call.invocation import CompiledTools
+
+Credential = Callable[[], Awaitable[bool]]
+"""Says whether a caller would still be let in, such as by an API key that was not revoked."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class SessionContext:
+    """One session's id, snapshot, compiled tools, files and data, and the runtime of its kernel.
+
+    ``data`` are the resources and state of the session's root; ``others`` are the child contexts of
+    its dynamic ``uses`` and inner blocks so far, by what tells them apart.
+    """
+
+    id: str
+    runtime: KernelRuntime
+    snapshot: Snapshot
+    compiled: CompiledTools
+    files: SessionFiles
+    data: Data
+    others: dict[Any, SessionContext] = field(default_factory=dict[Any, "SessionContext"])
+    terms: SessionLimits | None = None
+    """The limits and budgets of the session, beside those of its tools."""
+
+    @property
+    def block(self) -> Block:
+        """The agent, or the block, that this context is of."""
+        return self.snapshot.composition.block
+
+    @property
+    def principal(self) -> Principal:
+        """Who acts."""
+        return self.snapshot.principal
+
+    @property
+    def env(self) -> Mapping[str, Any]:
+        """What the host said of this environment, in values of its own."""
+        return self.snapshot.env
+
+    def key(self, scope: StoredScope, name: str) -> ScopeKey:
+        """Return where a value of a scope is kept. Raises ``StateError`` for a scope that is not there (C33)."""
+        who = self.principal
+        match scope:
+            case "session":
+                return ScopeKey(scope, who.org, self.id, name)
+            case "user":
+                if who.kind != "user":
+                    raise StateError(f"there is no user scope here: {who.id!r} is a principal of the kind {who.kind}")
+                return ScopeKey(scope, who.org, who.id, name)
+            case "org":
+                if who.org is None:
+                    raise StateError(f"there is no org scope here: {who.id!r} belongs to no org")
+                return ScopeKey(scope, who.org, who.org, name)

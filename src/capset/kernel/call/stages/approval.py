@@ -1,0 +1,183 @@
+"""Approval: what has to be approved waits for that, or is refused, to be made again with it (spec 4, G16–G18)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import cast
+
+from typing_extensions import TypeVar
+
+from capset.composition.installing import Installed
+from capset.definitions.approvals import ApprovalRow
+from capset.definitions.messages import Json
+from capset.definitions.policies import Decision, Policy, ask
+from capset.errors import (
+    ApprovalExpired,
+    ApprovalRejected,
+    ApprovalRequired,
+    ApprovalVoid,
+    PermissionDenied,
+    Unauthenticated,
+)
+from capset.evaluation.policies import Ruling, ask_each, rule
+from capset.kernel.call.invocation import Invocation, Step
+from capset.kernel.call.stages.arguments import in_time, policy, recordable, request_of, validation
+from capset.kernel.governance.approvals import ApprovalService, rejection
+from capset.kernel.governance.audit import digest_of
+from capset.kernel.governance.limits import Limits
+
+T = TypeVar("T")
+
+
+def approval(installed: Installed) -> Step | None:
+    """Ask for the approval of a call, if its tool says so, or a policy did."""
+    tool, wanted = installed.tool, installed.tool.approval
+    if wanted == "auto" and not installed.gates:
+        return None
+    check, gate, limits = validation(installed), policy(installed), Limits(installed)
+    always = ask(f"every call of {installed.name!r} has to be approved")
+    own = None if isinstance(wanted, str) else Policy("approval", lambda request: _decided(wanted(request)))
+
+    async def question(call: Invocation) -> Ruling | None:
+        if own is None:
+            return Ruling("ask", [(_ALWAYS, always)]) if wanted == "ask" else call.asked
+        asking = ask_each((own,), request_of(call, tool))
+        ruling = rule(await (asking if call.deadline is None else in_time(call, asking)))
+        if ruling.kind == "deny":
+            call.decision, call.reason = "deny", ruling.detail
+            raise PermissionDenied(f"Permission denied: {ruling.reason}")
+        return ruling if ruling.kind == "ask" else call.asked
+
+    async def again(call: Invocation, row: ApprovalRow) -> None:
+        """Ask once more: the caller may be known no more, policies may say otherwise, and arguments may be others."""
+        if call.credential is not None and not await call.credential():
+            call.decision, call.reason = "deny", "the credential is not valid any more"
+            raise Unauthenticated("Unauthenticated: the credential of this call is not valid any more.")
+        if row.modified is not None:
+            call.given = Json(row.modified.encode())
+            check(call)
+        elif tool.contract is None and not tool.arguments.only_scalars and not isinstance(call.given, Json):
+            # What a caller in process still holds, it may have changed meanwhile.
+            call.recorded = recordable(tool.arguments, call.arguments)
+            if digest_of(call) != row.digest:
+                raise _void(call, "the arguments have changed since it was asked for")
+        call.asked = None
+        if gate is not None and (pending := gate(call)) is not None:
+            await pending
+        await question(call)  # it can deny, too; that somebody has to approve is settled
+
+    async def settle(call: Invocation) -> None:
+        asked = await question(call)
+        if asked is None:
+            return
+        if call.asked is not None and asked is not call.asked:
+            asked = Ruling("ask", [*call.asked.determining, *asked.determining])
+        row, has_waited = await _granted(call, asked, limits)
+        if has_waited or row.modified is not None:
+            await again(call, row)
+        call.ticket, call.approval, call.reason = row, row.id, f"approved by {row.decided_by}"
+
+    def step(call: Invocation) -> Awaitable[None] | None:
+        if wanted == "auto" and call.asked is None:
+            return None
+        return settle(call)
+
+    return step
+
+
+_ALWAYS = Policy("approval", lambda request: False)
+"""Whose question it is where a tool's own ``approval`` asks."""
+
+
+async def _decided(answer: object) -> Decision | bool:
+    """Return what a tool's own rule says, as a policy would: yes means that somebody has to approve the call."""
+    if isinstance(answer, Awaitable):
+        answer = await cast("Awaitable[object]", answer)
+    if isinstance(answer, bool):
+        return ask("its own rule asks for an approval") if answer else True
+    if isinstance(answer, Decision):
+        return answer
+    raise TypeError(f"an approval rule returns a bool or a Decision, not {type(answer).__name__}")
+
+
+async def _granted(call: Invocation, asked: Ruling, limits: Limits) -> tuple[ApprovalRow, bool]:
+    """Return the approval that a call has, and whether it has waited for it, which may have taken its time."""
+    service = call.context.runtime.approvals
+    digest = digest_of(call)
+    if call.presented is not None:
+        return await _presented(call, service, call.presented, digest), False
+    call.reason = asked.detail
+    has_waited = False
+    while True:
+        row = await _in_time(call, service.standing(call, digest))
+        if row is None:
+            await limits.check(call)  # a call that is over its limit opens no request
+            row = await _in_time(call, service.ask(call, asked, digest))
+        call.approval = row.id
+        if service.is_to_consult(row):
+            row = await _in_time(call, service.consult(row))
+            has_waited = True
+        if row.status == "pending":
+            if call.defers:
+                call.decision = "deny"
+                raise _required(row, f"this needs an approval first: {asked.reason}")
+            row = await _in_time(call, service.wait(call, row))
+            has_waited = True
+        if row.status != "used":  # as it is where an equal call was quicker: this one needs an approval of its own
+            return _approved(call, row, service), has_waited
+
+
+async def _in_time(call: Invocation, asking: Awaitable[T]) -> T:
+    return await (asking if call.deadline is None else in_time(call, asking, "nobody has approved"))
+
+
+def _required(row: ApprovalRow, why: str) -> ApprovalRequired:
+    end = "" if why.endswith((".", "?", "!")) else "."
+    told = f"Permission denied: {why}{end} The request is {row.id}; once it is approved, make the same call again."
+    return ApprovalRequired(told, approval=row.id, hint=f"have it approved: capset approvals approve {row.id}")
+
+
+async def _presented(call: Invocation, service: ApprovalService, id: str, digest: str) -> ApprovalRow:
+    """Return the approval that a caller names, if it is for this very call (G17).
+
+    Raises ``ApprovalVoid`` for one that is not, or was used; it says neither whose it is nor whether there is one.
+    """
+    context = call.context
+    row = await service.find(id, context.principal.org)
+    mine = (context.id, f"{context.principal.kind}:{context.principal.id}", context.principal.on_behalf_of)
+    call.decision = "deny"
+    if row is None or (row.session, row.principal, row.on_behalf_of) != mine:
+        raise _void(call, "there is no such approval of this session")
+    call.approval = row.id
+    if (row.tool_hash, row.tool, row.agent) != (call.compiled.hash, call.compiled.name, context.block.name):
+        raise _void(call, "it was given for another tool, or the tool has changed since")
+    if service.is_of_other_code(row, call):
+        raise _void(call, "it was given for other code of the tool")
+    if row.digest != digest:
+        raise _void(call, "it was given for other arguments")
+    if row.status == "used":
+        raise _void(call, "it was used already")
+    if row.status == "pending" and not service.is_overdue(row):
+        raise _required(row, "nobody has answered the request yet")
+    approved = _approved(call, row, service)
+    call.decision = None
+    return approved
+
+
+def _void(call: Invocation, why: str) -> ApprovalVoid:
+    call.decision, call.reason = "deny", f"approval void: {why}"
+    return ApprovalVoid(f"Approval void: {why}.")
+
+
+def _approved(call: Invocation, row: ApprovalRow, service: ApprovalService) -> ApprovalRow:
+    if row.status == "approved" and not service.is_overdue(row):
+        return row
+    call.decision = "deny"
+    if row.status == "rejected":
+        call.reason = rejection(row)
+        raise ApprovalRejected(
+            f"Permission denied: the request was {call.reason}",
+            hint=f"the same call gets this answer until {row.expires_at}",
+        )
+    call.reason = "nobody answered in time"
+    raise ApprovalExpired("Permission denied: nobody answered the request for an approval in time.")

@@ -1,0 +1,141 @@
+"""Validation: arguments fit the schema, defaults are filled into a copy, and a snapshot is kept (spec 4, G11, G12)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Mapping
+from copy import deepcopy
+from types import MappingProxyType
+from typing import Any
+
+from typing_extensions import TypeVar
+
+from capset.composition.installing import Gate, Installed
+from capset.definitions.hooks import merge_hooks
+from capset.definitions.messages import Json
+from capset.definitions.misfits import MISFITS, misfits
+from capset.definitions.plain import plain, plain_json
+from capset.definitions.policies import Decision, Policy, Request
+from capset.definitions.schemas import Schema, is_finite
+from capset.definitions.tools import AnyTool
+from capset.errors import DeadlineExceeded, InvalidArguments, PermissionDenied
+from capset.evaluation.policies import ask_at_once, ask_each, held_answer, rule, tell_asked
+from capset.kernel.call.invocation import Invocation, Step
+
+
+def validation(installed: Installed) -> Step:
+    """Validate strictly: as JSON what came as JSON, as Python what came in process."""
+    name, schema = installed.name, installed.tool.arguments
+    check, check_json, only_scalars = schema.check, schema.check_json, schema.only_scalars
+    may_be_infinite, contract = schema.may_be_infinite, installed.tool.contract
+
+    def step(call: Invocation) -> None:
+        given = call.given
+        try:
+            arguments = validated = check_json(given.text) if type(given) is Json else check(given)
+            if contract is not None:
+                call.inbound, arguments = contract.receive(validated)
+        except MISFITS as error:
+            as_given = plain_json(given.text) if type(given) is Json else given
+            fields = misfits(error, schema.names, as_given)
+            listed = "; ".join(map(str, fields))
+            raise InvalidArguments(f"Invalid arguments for {name!r}: {listed}", fields=fields) from None
+        if may_be_infinite and type(given) is Json and not is_finite(validated):
+            raise InvalidArguments(f"Invalid arguments for {name!r}: JSON has no NaN and no infinities")
+        call.arguments = arguments
+        # Scalars cannot be changed by a handler, so the validated mapping itself serves as the record's snapshot.
+        call.recorded = arguments if only_scalars else recordable(schema, validated)
+
+    return step
+
+
+def recordable(schema: Schema, arguments: Any) -> Any:
+    """Return a snapshot of validated arguments, as plain JSON data, that nobody else can reach."""
+    try:
+        return schema.jsonable(arguments)
+    except (ValueError, RecursionError):
+        return plain(arguments)
+
+
+T = TypeVar("T")
+_Answer = tuple[Policy, Decision]
+
+
+def policy(installed: Installed) -> Step | None:
+    """Refuse a call that any policy denies; all are asked, so that the record names everyone who decided.
+
+    Where one asks for an approval and none denies, that is for the next stage.
+    """
+    tool, policies = installed.tool, installed.gates
+    if not policies:
+        return None
+    ids = tuple(one.id for one in policies)
+    only_scalars = tool.arguments.only_scalars
+    all_live = all(one.is_live for one in policies)
+    gates: Mapping[Policy, Gate] = {gate.policy: gate for gate in installed.met}
+    has_hooks = any(gate.hooks.on_policy_evaluated for gate in gates.values())
+    is_plain = all_live and only_scalars and not has_hooks
+
+    async def asked(call: Invocation) -> list[_Answer]:
+        if all_live and only_scalars:
+            return await ask_each(policies, request_of(call, tool))
+        snapshot, answers = call.context.snapshot, list[_Answer]()
+        for one in policies:
+            held = None if one.is_live else held_answer(one, snapshot.answers, snapshot.policy_mode)
+            answers += [(one, held)] if held is not None else await ask_each((one,), request_of(call, tool))
+        return answers
+
+    async def tell(call: Invocation, answers: list[_Answer]) -> None:
+        snapshot = call.context.snapshot
+        for one, decision in answers:
+            if one.is_live or held_answer(one, snapshot.answers, snapshot.policy_mode) is None:
+                gate = gates[one]
+                await tell_asked(
+                    one, decision, request_of(call, tool), merge_hooks(gate.hooks, snapshot.hooks), gate.owner
+                )
+
+    def step(call: Invocation) -> Awaitable[None] | None:
+        if not is_plain or call.deadline is not None or call.context.snapshot.hooks.on_policy_evaluated:
+            return judge(call, asked(call) if call.deadline is None else in_time(call, asked(call)))
+        pending = ask_at_once(policies, request_of(call, tool))
+        if pending is not None:
+            return judge(call, pending)
+        call.policies = ids
+        return None
+
+    async def judge(call: Invocation, asking: Awaitable[list[_Answer]]) -> None:
+        answers = await asking
+        if has_hooks or call.context.snapshot.hooks.on_policy_evaluated:
+            await tell(call, answers)
+        for _, decision in answers:
+            if decision.kind != "allow":
+                break
+        else:
+            call.policies = ids
+            return
+        ruling = rule(answers)
+        if ruling.kind == "ask":
+            call.policies, call.asked = ruling.policies, ruling
+        else:
+            call.decision, call.policies, call.reason = "deny", ruling.policies, ruling.detail
+            raise PermissionDenied(f"Permission denied: {ruling.reason}")
+
+    return step
+
+
+def request_of(call: Invocation, tool: AnyTool) -> Request:
+    """Return what a gate is shown of a call.
+
+    What one gate does to a list or a model there reaches neither the next nor the handler.
+    """
+    arguments: dict[str, Any] = call.arguments if tool.arguments.only_scalars else deepcopy(call.arguments)
+    return Request(call.context.snapshot.env, call.context.principal, tool, MappingProxyType(arguments))
+
+
+async def in_time(call: Invocation, asking: Awaitable[T], what: str = "the policies took too long for") -> T:
+    """Await what gates say, until the call's deadline. Raises ``DeadlineExceeded``, which says ``what``."""
+    try:
+        async with asyncio.timeout_at(call.deadline):
+            return await asking
+    except TimeoutError:
+        raise DeadlineExceeded(f"Deadline exceeded: {what} {call.compiled.name!r}.") from None

@@ -1,0 +1,82 @@
+"""The phase ``identify``: who calls, and which tool; what is not there is 404 (spec 4, G1, G2, G8)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+from capset.composition.installing import Installed
+from capset.errors import CapsetError, InvalidArguments, NotFound, TooManyRefusals, Unauthenticated, unknown
+from capset.kernel.call.invocation import CompiledTool, Invocation, Step
+from capset.kernel.call.session_context import SessionContext
+
+ANONYMOUS: Final = "anonymous principals are refused"
+"""Why nothing is in play for them where ``require_auth`` holds, and what their records say."""
+
+
+def authentication(installed: Installed) -> Step:
+    """Refuse anonymous principals where the kernel's governance does, and floods of refused calls."""
+    return authenticate
+
+
+def authenticate(call: Invocation) -> None:
+    """Refuse anonymous principals and floods; the first step of every call. Raises ``Unauthenticated``."""
+    context = call.context
+    runtime = context.runtime
+    if runtime.refusals.is_busy and (left := runtime.refusals.seconds_left(context.principal)) is not None:
+        call.is_flood = True
+        told = f"Rate limit exceeded: too many calls were refused; none is looked at for {left:g} s."
+        raise TooManyRefusals(told, retry_after=left)
+    if runtime.governance.require_auth and context.principal.kind == "anonymous":
+        call.decision, call.reason = "deny", ANONYMOUS
+        raise Unauthenticated("Unauthenticated: only known principals may call tools here.")
+
+
+Resolve = Callable[[SessionContext], CompiledTool]
+"""Resolves the tool of a call in the context of a session."""
+
+
+def unknown_tool(name: str) -> CompiledTool:
+    """Return the compiled form of a name that is no tool: a 404, and a record."""
+    return CompiledTool(name, None, None, None, False, (authenticate, _not_found))
+
+
+def ambiguous_tool(compiled: CompiledTool) -> CompiledTool:
+    """Return a compiled tool that refuses a tool object which is installed under several names (spec 1, C15)."""
+    return refusing_tool(
+        compiled,
+        InvalidArguments(
+            f"the tool {compiled.name!r} is installed under several names here, so that it is not said which is meant",
+            hint="call it by one of its names: session.invoke(session.message(name, …))",
+        ),
+    )
+
+
+def refusing_tool(compiled: CompiledTool, error: CapsetError) -> CompiledTool:
+    """Return a compiled tool that refuses every call with one error, for a message that is wrong as a whole.
+
+    The phases ``identify`` and ``authorize`` come first here too, so that the refusal says nothing of a tool to those
+    who may not use it.
+    """
+
+    def refuse(call: Invocation) -> None:
+        raise error
+
+    return replace(compiled, steps=(*compiled.steps[:2], refuse))
+
+
+def _not_found(call: Invocation) -> None:
+    name, tools = call.compiled.name, call.context.snapshot.tools
+    if name in tools:
+        raise NotFound(f"the tool {name!r} that was given is not this agent's own of that name")
+    for one in call.context.snapshot.composition.chosen:
+        for preset, part in one.capability.presets.items():
+            if preset not in one.presets and name in [one.names.get(tool.name) for tool in part.part.tools]:
+                raise NotFound(
+                    f"the tool {name!r} belongs to the preset {preset!r} of {one.capability.name!r}, which is off here",
+                    hint=f"use {one.capability.name}.with_presets({preset}=True)",
+                )
+    types = [installed.tool.type for installed in tools.values() if installed.tool.contract]
+    known = [installed.qualified for installed in tools.values()] if "." in name else tools
+    raise NotFound(unknown("tool", name, [*known, *types]))

@@ -1,0 +1,36 @@
+"""The stages of the pipeline, in the order of spec 4 (G1).
+
+A stage is a function of a tool. It is called once, when the tool is compiled, and returns the step that the tool's
+calls take, or ``None`` if they need none. A name that is no tool is compiled into a refusal (``identify``). The record
+of the outcome is no stage: the pipeline writes it for every call, however far the call came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from capset.composition.installing import Installed
+from capset.kernel.call.invocation import Step
+from capset.kernel.call.stages.admission import admission
+from capset.kernel.call.stages.approval import approval
+from capset.kernel.call.stages.arguments import policy, validation
+from capset.kernel.call.stages.authorize import permission
+from capset.kernel.call.stages.identify import authentication
+from capset.kernel.call.stages.result import output, serialize
+from capset.kernel.call.stages.run import invoke, load_state
+
+Stage = Callable[[Installed], Step | None]
+
+STAGES: Final[tuple[Stage, ...]] = (
+    authentication,
+    permission,
+    validation,
+    policy,
+    approval,
+    load_state,
+    admission,
+    invoke,
+    output,
+    serialize,
+)

@@ -1,0 +1,216 @@
+"""Loading: the state that a handler can see without waiting is read before it starts (spec 1, C33)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Any, Final, cast
+
+from capset.composition.installing import Installed
+from capset.definitions.handlers import Shape
+from capset.definitions.messages import Progress, Reply
+from capset.errors import CapsetError, DeadlineExceeded, InvalidOutput
+from capset.kernel.call.context import CallContext
+from capset.kernel.call.errors import error_for, is_cancelled
+from capset.kernel.call.execution import execution_of
+from capset.kernel.call.invocation import MISSING, Invocation, Step
+from capset.kernel.call.pipeline import record_given_up
+from capset.kernel.call.retries import with_retries
+from capset.kernel.call.worker_threads import run_for
+from capset.kernel.runtime import CLEANUP_SECONDS
+from capset.kernel.streams.emission import emit_event
+from capset.kernel.streams.processors import process_one
+
+
+def load_state(installed: Installed) -> Step | None:
+    """Read the state of every scope, where anything declares any and the handler can ask for it."""
+    if not installed.tool.takes_context:
+        return None
+
+    def step(call: Invocation) -> Awaitable[None] | None:
+        return execution_of(call).load() if call.context.data.states else None
+
+    return step
+
+
+Start = Callable[[Invocation], Awaitable[Any]]
+"""Starts a handler; awaiting gives its result, of the tool's own type."""
+
+_log = logging.getLogger("capset.kernel")
+
+
+def invoke(installed: Installed) -> Step:
+    """Run the handler in the way that its shape needs, with the context if it takes one."""
+    tool = installed.tool
+    start = _STARTS[tool.shape](installed)
+    if tool.retry is not None:
+        start = with_retries(start, tool.retry)
+    timeout = tool.timeout
+
+    def step(call: Invocation) -> Awaitable[None]:
+        call.decision = "allow"
+        if timeout is None and call.deadline is None:
+            return _contained(call, start)
+        return _timed(call, start, timeout)
+
+    return step
+
+
+async def _contained(call: Invocation, start: Start) -> None:
+    """Run, and let out only what is safe to show (spec 4, G4) or is not the handler's own: a cancellation."""
+    call.attempts += 1
+    try:
+        call.value = await start(call)
+    except BaseException as error:
+        told = error_for(call, error)
+        if told is error:
+            raise
+        raise told from error
+
+
+async def _timed(call: Invocation, start: Start, timeout: float | None) -> None:
+    """Run under the sooner of the tool's timeout and the call's deadline (loop time).
+
+    A handler that swallows its cancellation, or fails while it cleans up, is late all the same; a cancellation from
+    outside wins over an expiry (spec 3, K16).
+    """
+    now = asyncio.get_running_loop().time()
+    end = min(end for end in (call.deadline, timeout and now + timeout) if end is not None)
+    if end <= now:
+        raise DeadlineExceeded(f"Deadline exceeded: there was no time left for {call.compiled.name!r} to start.")
+    scope = asyncio.timeout_at(end)
+    watch = _Watch(call, end) if call.channel is not None and call.processor is None else None
+    try:
+        async with scope:
+            call.scope = scope
+            await _contained(call, start)
+    except asyncio.CancelledError:
+        if not scope.expired() or is_cancelled(call):
+            raise
+    except (TimeoutError, CapsetError):
+        if not scope.expired():
+            raise
+    finally:
+        call.scope = None
+        if watch is not None:
+            watch.end()
+    if scope.expired():
+        if call.channel is not None and is_cancelled(call):
+            raise asyncio.CancelledError
+        raise DeadlineExceeded(f"Deadline exceeded: {call.compiled.name!r} did not finish in time.")
+
+
+class _Watch:
+    """Gives a call up whose handler swallows its expiry, and with it the task of the kernel's that it runs in (K15)."""
+
+    __slots__ = ("_call", "_handle", "_loop", "_task")
+
+    def __init__(self, call: Invocation, end: float) -> None:
+        self._call = call
+        self._task = asyncio.current_task()
+        self._loop = asyncio.get_running_loop()
+        self._handle = self._loop.call_at(end + CLEANUP_SECONDS, self._look)
+
+    def end(self) -> None:
+        self._handle.cancel()
+
+    def _look(self) -> None:
+        scope, call = self._call.scope, self._call
+        if scope is None or self._task is None:
+            return
+        if not scope.expired():  # its time stood still while its consumer made it wait
+            later = scope.when() or self._loop.time()
+            self._handle = self._loop.call_at(later + CLEANUP_SECONDS, self._look)
+            return
+        record_given_up(call)
+        call.context.runtime.abandon(self._task)
+
+
+def _start_async(installed: Installed) -> Start:
+    tool, handler = installed.tool, installed.tool.handler
+    if tool.takes_context:
+        return lambda call: handler(CallContext(call), **call.arguments)
+    return lambda call: handler(**call.arguments)
+
+
+def _start_sync(installed: Installed) -> Start:
+    handler, takes_context = installed.tool.handler, installed.tool.takes_context
+
+    async def start(call: Invocation) -> Any:
+        leading = (CallContext(call),) if takes_context else ()
+        work = partial(handler, *leading, **call.arguments)
+        call.attempts -= 1  # it starts when it has its turn among the threads
+
+        def begin() -> None:
+            call.attempts += 1
+
+        return await run_for(call.context.runtime.threads, call, call.compiled.name, work, begin)
+
+    return start
+
+
+def _start_stream(installed: Installed) -> Start:
+    handler, takes_context, name = installed.tool.handler, installed.tool.takes_context, installed.name
+
+    async def start(call: Invocation) -> Any:
+        leading = (CallContext(call),) if takes_context else ()
+        emissions, reply = handler(*leading, **call.arguments), MISSING
+        try:
+            async for emission in emissions:
+                if reply is not MISSING:
+                    raise InvalidOutput(f"The tool {name!r} emitted something after its reply.")
+                if isinstance(emission, Reply):
+                    reply = cast("Reply[Any]", emission).data
+                elif isinstance(emission, Progress):
+                    await emit_event(call, "progress", _progress(emission))
+                else:
+                    emitted = type(emission).__name__
+                    raise InvalidOutput(f"The tool {name!r} emitted {emitted}, neither Progress nor Reply.")
+        except BaseException:
+            try:
+                await _close(emissions)
+            except Exception as error:  # what ended it is what is told
+                _log.error("tool %r failed as it was closed, correlation %s", name, call.correlation, exc_info=error)
+            raise
+        await _close(emissions)
+        return reply
+
+    return start
+
+
+async def _close(emissions: object) -> None:
+    """Let an async generator clean up now, not when it is collected."""
+    if (close := getattr(emissions, "aclose", None)) is not None:
+        await close()
+
+
+def _start_processor(installed: Installed) -> Start:
+    contract, factory = installed.tool.contract, installed.tool.handler
+    assert contract is not None  # noqa: S101  # a processor has one
+
+    def start(call: Invocation) -> Awaitable[Any]:
+        if call.processor is not None and call.processor.serves(contract):
+            return call.processor.work_on(call)
+        return process_one(call, contract, factory)
+
+    return start
+
+
+_STARTS: Final[Mapping[Shape, Callable[[Installed], Start]]] = {
+    "async": _start_async,
+    "sync": _start_sync,
+    "stream": _start_stream,
+    "processor": _start_processor,
+}
+
+
+def _progress(emission: Progress) -> dict[str, Any]:
+    fraction, message = emission.fraction, emission.message
+    # Handlers may not be typed.
+    if not isinstance(fraction, int | float) or not 0 <= fraction <= 1:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidOutput(f"Progress lies between 0.0 and 1.0; got {fraction!r}.")
+    if not isinstance(message, str | None):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidOutput(f"The message of a Progress is text; got {type(message).__name__}.")
+    return {"fraction": float(fraction), "message": message and message.encode(errors="replace").decode()}

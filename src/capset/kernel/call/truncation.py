@@ -1,0 +1,66 @@
+"""What a model is given of a result: all of it, or its beginning and where the whole is kept (spec 4, G26)."""
+
+from __future__ import annotations
+
+import json
+import logging
+from dataclasses import dataclass
+from typing import Any, Final
+
+from capset.errors import CapsetError, StoreError
+from capset.kernel.call.session_context import SessionContext
+
+FOLDER: Final = "/results"
+"""Where results are kept whole that were cut, in the files of their session."""
+_MAX_AFTER: Final = 400
+"""Characters of what may stand behind a text that is cut."""
+_log = logging.getLogger("capset.kernel")
+
+
+@dataclass(frozen=True, slots=True)
+class Truncated:
+    """The text that a model is given. Of one that ``is_cut``, the whole is in ``file``, unless it could not be kept."""
+
+    text: str
+    is_cut: bool = False
+    file: str | None = None
+
+
+async def truncate_for_model(context: SessionContext, record: str, data: Any, *, after: str = "") -> Truncated:
+    """Return what a model is given of a call's result, or of the text of its error, and keep the whole if that is less.
+
+    ``data`` is JSON data, a text as it is; ``after`` stands behind it, cut or not. In UTF-8 it is all no longer than
+    the governance's ``result_bytes``, cut between two characters. What is no text is cut as it is kept: with a line for
+    each member, since files are read by lines. Where it cannot be kept, the text says why.
+    """
+    cap = context.runtime.governance.result_bytes
+    text = data if isinstance(data, str) else json.dumps(data, ensure_ascii=False)
+    if 4 * (len(text) + len(after)) <= cap or len(_bytes(text + after)) <= cap:
+        return Truncated(text + after)
+    file = f"{FOLDER}/{record}.txt"
+    if not isinstance(data, str):
+        file, text = f"{FOLDER}/{record}.json", json.dumps(data, ensure_ascii=False, indent=1)
+    whole = _bytes(text)
+    why = await _keep(context, file, whole)
+    kept = f"all of it is in the session's file {file}: read that in parts"
+    if why is not None:
+        kept = f"the whole was not kept: {why}"
+    note = _bytes(f"\n\n[cut: this is the beginning of {len(whole):,} bytes; {kept}]{after[:_MAX_AFTER]}")
+    beginning = whole[: max(cap - len(note), 0)]
+    return Truncated((beginning + note).decode(errors="ignore"), True, file if why is None else None)
+
+
+async def _keep(context: SessionContext, file: str, whole: bytes) -> str | None:
+    """Keep a result in the session's files; return why it is not there, in words that are safe to show."""
+    try:
+        await context.files.write(file, whole)
+    except StoreError as failure:  # its own words may name a path of the host's
+        _log.error("the store did not keep %s of the session %s: %s", file, context.id, failure.message)
+        return "the store is not available"
+    except CapsetError as refusal:
+        return refusal.message
+    return None
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode(errors="replace")  # errors may hold lone surrogates

@@ -1,0 +1,247 @@
+"""What a call's records say, and what they must not say (spec 4, G19, G20, G23)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from hashlib import sha256
+from json import dumps
+from typing import Any, Final, cast
+
+from capset.clock import iso
+from capset.definitions.messages import Json
+from capset.definitions.plain import is_flat, plain, plain_json, unmasked
+from capset.definitions.records import Columns, Outcome
+from capset.definitions.secrecy import is_secret_name
+from capset.definitions.tools import AnyTool
+from capset.errors import (
+    ApprovalRejected,
+    ApprovalVoid,
+    CapsetError,
+    DeadlineExceeded,
+    InvalidArguments,
+    LimitExceeded,
+    NotFound,
+    PermissionDenied,
+    StoreError,
+    Unauthenticated,
+)
+from capset.evaluation.code import code_of
+from capset.fingerprint.canonical import PROFILE, canonical
+from capset.ids import time_of
+from capset.kernel.call.invocation import Invocation
+from capset.kernel.call.session_context import SessionContext
+from capset.kernel.governance.redaction import MASK, Redactor
+
+MAX_RECORDED_TEXT: Final = 2_000
+"""Characters of one text that a record keeps; the digest always covers all of it."""
+MAX_RECORDED_BYTES: Final = 16_384
+"""Bytes of JSON that a record keeps of the arguments."""
+
+_OUTCOMES: tuple[tuple[type[CapsetError], Outcome], ...] = (
+    (Unauthenticated, "unauthenticated"),
+    (ApprovalRejected, "rejected"),
+    (ApprovalVoid, "rejected"),
+    (PermissionDenied, "denied"),
+    (LimitExceeded, "limited"),
+    (NotFound, "not_found"),
+    (InvalidArguments, "invalid"),
+    (DeadlineExceeded, "timed_out"),
+    (StoreError, "unavailable"),
+)
+
+
+def outcome_of(error: CapsetError | None) -> Outcome:
+    """Return the outcome that an error, or none, stands for."""
+    if error is None:
+        return "succeeded"
+    for kind, outcome in _OUTCOMES:
+        if isinstance(error, kind):
+            return outcome
+    return "failed"
+
+
+class Intent:
+    """The entry that must be durable before a side-effecting handler starts: the call as it was let through."""
+
+    __slots__ = ("_call",)
+
+    def __init__(self, call: Invocation) -> None:
+        self._call = call
+
+    def columns(self) -> Columns:
+        """Return the intent's columns; the audit writer calls this."""
+        columns = _columns(self._call, "intent", time_of(self._call.mark))
+        return {**columns, "decision": "allow", "outcome": None, "code": None, "reason": None, "duration_us": None}
+
+
+class Ended:
+    """The entry of a call that has ended; ``time`` is that of its end."""
+
+    __slots__ = ("_call",)
+
+    def __init__(self, call: Invocation) -> None:
+        self._call = call
+
+    def columns(self) -> Columns:
+        """Return the outcome's columns; the audit writer calls this, off the hot path."""
+        return _columns(self._call, "outcome", time_of(self._call.mark) + self._call.duration_us * 1000)
+
+
+def digest_of(call: Invocation) -> str:
+    """Return the keyed digest of a call's arguments, as its record has it."""
+    return call.context.runtime.digest(canonical(_whole(call, _arguments(call))))
+
+
+def masked_arguments(call: Invocation) -> str:
+    """Return a call's whole arguments as canonical JSON text, secrets masked and nothing cut (G16)."""
+    return canonical(
+        _masked(_arguments(call), call.compiled.tool, call.context.runtime.redactor, longest=None)
+    ).decode()
+
+
+def _columns(call: Invocation, phase: str, time_ns: int) -> dict[str, str | int | None]:
+    context, compiled, own_id = call.context, call.compiled, call.id
+    arguments = _arguments(call)
+    covered = _whole(call, arguments)
+    whole = canonical(covered)
+    digest = context.runtime.digest(whole)
+    return {
+        "id": own_id,
+        "phase": phase,
+        "time": iso(time_ns),
+        "correlation": _storable(call.cause[0]) if call.cause else own_id,
+        "causation": _storable(call.causation),
+        "principal": _storable(context.principal.id),
+        "principal_kind": context.principal.kind,
+        "org": _storable(context.principal.org),
+        "session": context.id,
+        "agent": context.block.name,
+        "capability": compiled.capability,
+        # Of a tool that is not there, the name is what the caller sent.
+        "tool": _storable(compiled.name if compiled.tool else _redacted_text(compiled.name, context.runtime.redactor)),
+        "effect": compiled.tool.effect if compiled.tool else None,
+        "arguments": _kept(arguments, compiled.tool, whole if covered is arguments else None, context.runtime.redactor),
+        "arguments_digest": digest,
+        "decision": call.decision,
+        "policies": _listed(call.policies),
+        "reason": _storable(_redacted_text(call.reason, context.runtime.redactor)),
+        "outcome": call.outcome,
+        "code": _storable(call.error.code if call.error else None),
+        "duration_us": call.duration_us,
+        "tool_hash": compiled.hash,
+        "static_hash": context.snapshot.static_hash,
+        "runtime_hash": context.snapshot.runtime_hash,
+        "prompt_hash": context.snapshot.prompt_hash,
+        "profile": PROFILE,
+        "on_behalf_of": _storable(context.principal.on_behalf_of),
+        "approval": call.approval,
+        "attempts": call.attempts or None,
+        "repeats": call.repeats,
+        "attributes_digest": _attributes_digest(context),
+        "code_hash": None if compiled.tool is None else code_of(compiled.tool).hash,
+    }
+
+
+def _attributes_digest(context: SessionContext) -> str | None:
+    """Return the keyed digest of the principal's attributes; where it acts for others, of a list with theirs after it.
+
+    ``None`` where nothing is said of any of them.
+    """
+    own, others = context.principal.attributes, context.principal.on_behalf_of_attributes
+    if not own and not any(others):
+        return None
+    return context.runtime.digest(canonical([dict(own), *map(dict, others)] if others else dict(own)))
+
+
+@lru_cache(1024)
+def _listed(policies: tuple[str, ...]) -> str:
+    return dumps(policies, separators=(",", ":"))
+
+
+def _arguments(call: Invocation) -> Any:
+    """Return the arguments as plain JSON data: as validated, or as they came if they never fitted the schema."""
+    if call.recorded is None and isinstance(call.given, Json):
+        return plain_json(call.given.text)
+    return plain(call.recorded)
+
+
+def _whole(call: Invocation, arguments: Any) -> Any:
+    """Return what the digest covers: the arguments, with masked secrets as they are, since they tell calls apart."""
+    if is_flat(call.recorded):  # in which no secret is masked
+        return arguments
+    bare = unmasked(call.recorded)
+    return arguments if bare == call.recorded else plain(bare)
+
+
+def _kept(arguments: Any, tool: AnyTool | None, whole: bytes | None, redactor: Redactor | None) -> str:
+    """Return what a record keeps of the arguments: redacted, and bounded.
+
+    ``whole`` is their canonical form, where it is known; it serves if there is nothing to redact.
+    """
+    shown = _masked(arguments, tool, redactor)
+    digests: dict[str, str] = {}
+    if tool is not None and tool.arguments.digested and isinstance(shown, Mapping):
+        digests = _digests(_masked(arguments, tool, redactor, longest=None), tool.arguments.digested)
+        named = {_digest_name(name) for name in tool.arguments.digested}  # a caller's own would look like ours
+        shown = {name: value for name, value in cast("Mapping[str, Any]", shown).items() if name not in named} | digests
+    kept = whole if whole is not None and shown == arguments else canonical(shown)
+    if len(kept) > MAX_RECORDED_BYTES:
+        kept = canonical({"omitted": f"{len(kept)} bytes of arguments", **digests})
+    return kept.decode()
+
+
+def _digests(masked: Mapping[str, Any], names: Iterable[str]) -> dict[str, str]:
+    """Return the SHA-256 of the UTF-8 of texts, by names that no parameters can have.
+
+    It is that of a text as it is masked: of the whole, the few letters that are hidden could be found by trying.
+    """
+    texts = {name: masked.get(name) for name in names}
+    return {
+        _digest_name(name): sha256(text.encode(errors="surrogatepass")).hexdigest()
+        for name, text in texts.items()
+        if isinstance(text, str)
+    }
+
+
+def _digest_name(name: str) -> str:
+    return f"{name}#sha256"
+
+
+def _masked(
+    arguments: Any, tool: AnyTool | None, redactor: Redactor | None, *, longest: int | None = MAX_RECORDED_TEXT
+) -> Any:  # JSON data of every type
+    """Return arguments with secrets masked: by their schema, by their names, and by the host's patterns."""
+    shown = arguments
+    if tool is not None and (secrets := tool.arguments.write_only) and isinstance(arguments, Mapping):
+        members = cast("Mapping[str, Any]", arguments)
+        shown = {name: MASK if name in secrets else value for name, value in members.items()}
+    if redactor is not None:  # first, since a text that is cut might hide the half of a secret
+        shown = redactor(shown)
+    return redacted(shown, longest=longest)
+
+
+def redacted(value: Any, name: str = "", *, longest: int | None = MAX_RECORDED_TEXT) -> Any:
+    """Return plain JSON data with values of secret-looking names replaced, and texts cut that are too long."""
+    if value is not None and is_secret_name(name):
+        return MASK
+    if isinstance(value, str):
+        left = 0 if longest is None else len(value) - longest
+        return f"{value[:longest]}… [{left} more characters]" if left > 0 else value
+    if isinstance(value, dict):
+        members = cast("dict[str, Any]", value)
+        return {key: redacted(member, key, longest=longest) for key, member in members.items()}
+    if isinstance(value, list):
+        return [redacted(item, longest=longest) for item in cast("list[Any]", value)]
+    return value
+
+
+def _redacted_text(text: str | None, redactor: Redactor | None) -> str | None:
+    return text if text is None or redactor is None else redactor(text)
+
+
+def _storable(text: str | None) -> str | None:
+    """Return text that every database takes: bounded, and without NUL or lone surrogates."""
+    if text is None or (len(text) <= MAX_RECORDED_TEXT and text.isascii() and "\0" not in text):
+        return text
+    return text[:MAX_RECORDED_TEXT].replace("\0", "\ufffd").encode(errors="replace").decode()

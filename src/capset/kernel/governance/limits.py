@@ -1,0 +1,110 @@
+"""The limits and budgets that a call counts in, and what is told of those that are used up (spec 4, G13–G15)."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from math import inf
+
+from capset.composition.installing import Installed
+from capset.definitions.approvals import ApprovalRow
+from capset.definitions.limits import Limit, LimitScope
+from capset.errors import BudgetExceeded, LimitExceeded
+from capset.kernel.call.invocation import Invocation
+from capset.kernel.governance.quotas import Counted, Reserved, Whose, counted_for, seconds_left
+from capset.stores.base import Claim, QuotaSpent, WindowFull
+
+
+class Limits:
+    """The limits of one tool, and those of the session that its calls are made in."""
+
+    __slots__ = ("_cost", "_local", "_shared", "_subject", "is_limited", "is_shared")
+
+    def __init__(self, installed: Installed) -> None:
+        limits = installed.tool.limits
+        # By the tool's own name, so that a second name for it, or a second agent, is no second allowance.
+        # It is text, whose hash is worked out once, and no name has a space.
+        own = f"{installed.source.capability or ''} {installed.tool.name}"
+        found = [(limit, f"{own} {limit}", counted_for(limit.per)) for limit in limits]
+        self._local = tuple(one for one in found if one[0].scope == "process")
+        self._shared = tuple(one for one in found if one[0].scope == "shared")
+        self._subject = repr(installed.name)
+        self._cost = installed.tool.cost or 0.0
+        self.is_limited = bool(limits)
+        self.is_shared = bool(self._shared)
+
+    async def check(self, call: Invocation) -> None:
+        """Raise ``LimitExceeded`` for a call that no limit or budget would let through now; nothing is counted (G3)."""
+        _open_windows(call, self._of(call, self._local, "process"), call.context.runtime.monotonic_ns())
+        claim, counted = self.claim(call, None)
+        if claim is not None and (refused := await call.context.runtime.store.admissions.look(claim)) is not None:
+            assert isinstance(refused, QuotaSpent | WindowFull)  # noqa: S101  # no approval is asked for
+            raise exceeded(call, refused, counted)
+
+    def reserve(self, call: Invocation) -> None:
+        """Count a call in the windows of this process, with nothing in between. Raises ``LimitExceeded``."""
+        limits = self._of(call, self._local, "process")
+        if limits:
+            now = call.context.runtime.monotonic_ns()
+            windows = _open_windows(call, limits, now)
+            for window in windows:
+                window.append(now)
+            call.reserved = Reserved(tuple(windows), now)
+            call.context.runtime.quotas.tidy(now)
+
+    def claim(self, call: Invocation, approval: ApprovalRow | None) -> tuple[Claim | None, Sequence[Counted]]:
+        """Return what a call is to count in in the store, ``None`` for nothing, and the limits of its windows."""
+        limits = self._of(call, self._shared, "shared")
+        terms = call.context.terms
+        quotas = tuple(one for one in (terms and terms.session, call.quota) if one is not None)
+        if not limits and not quotas and approval is None:
+            return None, ()
+        windows = tuple(one.window for one in limits)
+        return Claim(call.id, call.context.runtime.clock.time_ns, windows, quotas, self._cost, approval), limits
+
+    def _of(self, call: Invocation, own: tuple[tuple[Limit, str, Whose], ...], scope: LimitScope) -> list[Counted]:
+        context, principal = call.context, call.context.principal
+        found = [Counted(self._subject, limit, (what, whose(context.id, principal))) for limit, what, whose in own]
+        if context.terms is not None:
+            found += [one for one in context.terms.limits if one.limit.scope == scope]
+        return found
+
+
+def exceeded(call: Invocation, refused: QuotaSpent | WindowFull, limits: Sequence[Counted]) -> LimitExceeded:
+    """Return the error of a call that the store does not let through; the call's record says so too."""
+    if isinstance(refused, WindowFull):
+        one = next(one for one in limits if one.window == refused.window)
+        return _exceeded(call, one, -(-refused.wait // 1_000_000) / 1_000)
+    error = BudgetExceeded(_spent(call, refused))
+    call.decision, call.reason = "deny", error.message
+    return error
+
+
+def _open_windows(call: Invocation, limits: Sequence[Counted], now: int) -> list[deque[int]]:
+    """Return the windows of this process that a call is to count in. Raises ``LimitExceeded``."""
+    windows: list[deque[int]] = []
+    longest, reached = -inf, None
+    for one in limits:
+        window = call.context.runtime.quotas.window(one.key, one.limit, now)
+        windows.append(window)
+        left = seconds_left(window, one.limit, now)
+        if left is not None and left > longest:
+            longest, reached = left, one
+    if reached is not None:
+        raise _exceeded(call, reached, longest)
+    return windows
+
+
+def _exceeded(call: Invocation, one: Counted, left: float) -> LimitExceeded:
+    call.decision, call.reason = "deny", f"the limit of {one.limit}"
+    told = f"Rate limit exceeded: {one.what} takes {one.limit}; try again in {left:g} s."
+    return LimitExceeded(told, retry_after=left)
+
+
+def _spent(call: Invocation, refused: QuotaSpent) -> str:
+    quota = refused.quota
+    what = "the run" if quota is call.quota else "the session"
+    if quota.calls is not None and refused.calls >= quota.calls:
+        return f"Budget exceeded: {what} may make {quota.calls} calls, and has made them."
+    cost = (call.compiled.tool and call.compiled.tool.cost) or 0.0
+    return f"Budget exceeded: this costs {cost:g}, and {what} has {(quota.cost or 0.0) - refused.cost:g} left."

@@ -1,0 +1,182 @@
+"""What holds for every call of a session, beside the limits of its tools: allowances and budgets (spec 4, G13–G15)."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from hashlib import sha256
+from typing import Final, NamedTuple
+
+from capset.definitions.limits import Allowance, Budget, Limit, Per, lowest
+from capset.definitions.principals import Principal
+from capset.fingerprint.canonical import canonical
+from capset.stores.base import Quota, Window
+
+_SECOND_NS: Final = 1_000_000_000
+
+
+class Counted(NamedTuple):
+    """A limit and whose calls count in it: ``what`` names its subject in errors, ``key`` what and whose it is."""
+
+    what: str
+    limit: Limit
+    key: WindowKey
+
+    @property
+    def window(self) -> Window:
+        """The window that counts it in the store."""
+        return _window(self.key, self.limit.requests, self.limit.window)
+
+
+@dataclass(frozen=True, slots=True)
+class SessionLimits:
+    """The limits on all calls of a session, what is left of its budget, and the budget of each of its runs."""
+
+    limits: tuple[Counted, ...]
+    session: Quota | None
+    run: Budget | None
+
+    def run_quota(self, session: str, run: str, own: Budget | None = None) -> Quota | None:
+        """Return the quota of a run of the session; ``own`` is what the run itself was given."""
+        budget = lowest((self.run, own))
+        return None if budget is None else Quota(f"{session}/{run}", budget.calls, budget.cost)
+
+
+def session_limits(
+    session: str,
+    principal: Principal,
+    *,
+    agent: str,
+    agent_id: str | None,
+    allowances: Iterable[tuple[str, Allowance | None]],
+    budgets: Iterable[Budget | None],
+) -> SessionLimits | None:
+    """Return what holds in a session, ``None`` for nothing.
+
+    ``allowances`` are those of the server, of the principal and of the agent, by these words; ``budgets`` are those of
+    the session itself. All hold at once, so that the lowest decides and none is raised by another. A stored agent's
+    limits are counted by its ``agent_id``: another organisation may have one of the same name.
+    """
+    given = [(who, one) for who, one in allowances if one is not None]
+    owners: dict[str, tuple[str, ...]] = {
+        "principal": _principal(session, principal),
+        "agent": (agent_id or agent,),
+    }
+    limits = [
+        Counted(
+            f"the agent {agent!r}" if who == "agent" else f"this {who}",
+            limit,
+            # No capability's name begins so, and no tool's limit is counted with these.
+            (f"@{who} {limit}", (*owners.get(who, ()), *counted_for(limit.per)(session, principal))),
+        )
+        for who, one in given
+        for limit in one.limits
+    ]
+    budget = lowest((*budgets, *(one.session for _, one in given)))
+    run = lowest(one.run for _, one in given)
+    if not limits and budget is None and run is None:
+        return None
+    return SessionLimits(tuple(limits), None if budget is None else Quota(session, budget.calls, budget.cost), run)
+
+
+Whose = Callable[[str, Principal], tuple[str, ...]]
+"""Says of a session's id and its principal whose calls count together."""
+
+
+def counted_for(per: Per) -> Whose:
+    """Return what says whose calls count together."""
+    return _WHOSE[per]
+
+
+def _principal(session: str, who: Principal) -> tuple[str, ...]:
+    return who.org or "", who.kind, who.id
+
+
+def _org(session: str, who: Principal) -> tuple[str, ...]:
+    # Where there is no org, each principal is its own: strangers share nothing.
+    return (who.org,) if who.org is not None else ("", who.kind, who.id)
+
+
+_WHOSE: Final[Mapping[Per, Whose]] = {
+    "principal": _principal,
+    "session": lambda session, who: (session,),
+    "org": _org,
+    "all": lambda session, who: (),
+}
+
+
+@lru_cache(4096)
+def _window(key: WindowKey, requests: int, seconds: int) -> Window:
+    # A digest, since the names may be longer than what an index takes.
+    what, whose = key
+    return Window(sha256(canonical([what, *whose])).hexdigest(), requests, seconds * _SECOND_NS)
+
+
+_SWEEP_EVERY: Final = 1_000
+"""How many new windows come between two looks at those that are empty."""
+
+
+WindowKey = tuple[str, tuple[str, ...]]
+"""Whose calls of what count together: the tool's own name and its limit, as text, and whose."""
+
+
+class Quotas:
+    """The windows of one kernel. A time is in nanoseconds of its monotonic clock."""
+
+    __slots__ = ("_new", "_windows")
+
+    def __init__(self) -> None:
+        self._windows: dict[WindowKey, tuple[deque[int], int]] = {}
+        """Each with its length in nanoseconds."""
+        self._new = 0
+
+    def window(self, key: WindowKey, limit: Limit, now: int) -> deque[int]:
+        """Return when the calls that count now were made, the oldest first."""
+        known = self._windows.get(key)
+        if known is None:
+            self._new += 1
+            known = self._windows[key] = deque[int](), limit.window * 1_000_000_000
+        window, length = known
+        past = now - length
+        while window and window[0] <= past:
+            window.popleft()
+        return window
+
+    def tidy(self, now: int) -> None:
+        """Forget, now and then, the windows in which nothing counts; nobody may hold one that is empty."""
+        if self._new > _SWEEP_EVERY:
+            self.sweep(now)
+
+    def sweep(self, now: int) -> None:
+        """Forget the windows in which nothing counts any more."""
+        self._new = 0
+        for key, (window, length) in list(self._windows.items()):
+            if not window or window[-1] <= now - length:
+                del self._windows[key]
+
+    def __len__(self) -> int:
+        return len(self._windows)
+
+
+def seconds_left(window: deque[int], limit: Limit, now: int) -> float | None:
+    """Return the seconds after which one more call fits, to the millisecond, rounded up; ``None`` if one fits now."""
+    over = len(window) - limit.requests
+    if over < 0:
+        return None
+    left = window[over] + limit.window * 1_000_000_000 - now
+    return -(-left // 1_000_000) / 1_000
+
+
+class Reserved(NamedTuple):
+    """What one call has reserved, at ``stamp``, of the windows of its process."""
+
+    windows: tuple[deque[int], ...]
+    stamp: int
+
+    def give_back(self) -> None:
+        """Count the call no more, since its handler was never started: only those that reach it count (G14)."""
+        for window in self.windows:
+            if self.stamp in window:
+                window.remove(self.stamp)

@@ -1,0 +1,95 @@
+"""Floods of refused calls: beyond a number of them, a principal's calls are not looked at, and share records (G15)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from capset.definitions.limits import Limit
+from capset.definitions.principals import Principal
+from capset.errors import StoreError
+from capset.kernel.governance.quotas import seconds_left
+
+if TYPE_CHECKING:
+    from capset.kernel.call.invocation import Invocation
+
+GATHER_SECONDS: Final = 1.0
+"""How long the calls of a flood are gathered for one record."""
+_KEPT: Final = 10_000
+"""Of how many principals refusals are counted at once."""
+_log = logging.getLogger("capset.kernel")
+_Who: TypeAlias = tuple[str | None, str, str]
+
+
+class Refusals:
+    """The refused calls of each principal within a window. ``record`` writes the record of one gathered call."""
+
+    __slots__ = ("_gathered", "_limit", "_now", "_record", "_timer", "_windows", "is_busy")
+
+    def __init__(self, limit: Limit | None, now: Callable[[], int], record: Callable[[Invocation], None]) -> None:
+        self._limit = limit
+        self._now = now
+        self._record = record
+        self._windows: dict[_Who, deque[int]] = {}
+        self._gathered: dict[Principal, tuple[Invocation, int]] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self.is_busy = False
+        """Whether any principal has had so many calls refused that the next may not be looked at."""
+
+    def note(self, principal: Principal) -> None:
+        """Count a refused call."""
+        limit = self._limit
+        if limit is None:
+            return
+        who, now = _who(principal), self._now()
+        window = self._windows.pop(who, None)
+        if window is None:
+            window = deque[int](maxlen=limit.requests)
+            if len(self._windows) >= _KEPT:
+                del self._windows[next(iter(self._windows))]
+        self._windows[who] = window  # the last that was refused comes last
+        window.append(now)
+        if len(window) == limit.requests and window[0] > now - limit.window * 1_000_000_000:
+            self.is_busy = True
+
+    def seconds_left(self, principal: Principal) -> float | None:
+        """Return for how long a principal's calls are not looked at; ``None`` if they are."""
+        window, limit = self._windows.get(_who(principal)), self._limit
+        if window is None or limit is None:
+            return None
+        now = self._now()
+        past = now - limit.window * 1_000_000_000
+        while window and window[0] <= past:
+            window.popleft()
+        if not window:
+            del self._windows[_who(principal)]
+            self.is_busy = any(len(one) >= limit.requests for one in self._windows.values())
+        return seconds_left(window, limit, now)
+
+    def gather(self, call: Invocation) -> None:
+        """Take a call that was not looked at; it shares a record with those of its principal around it."""
+        who = call.context.principal  # whole, since the record has the digest of its attributes
+        first, count = self._gathered.get(who, (call, 0))
+        self._gathered[who] = first, count + 1
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(GATHER_SECONDS, self.flush)
+
+    def flush(self) -> None:
+        """Put what was gathered on record."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        gathered, self._gathered = self._gathered, {}
+        for call, count in gathered.values():
+            call.repeats = count if count > 1 else None
+            try:
+                self._record(call)
+            except StoreError as failure:
+                _log.error("%d refused calls are not on record: %s", count, failure.message)
+
+
+def _who(principal: Principal) -> _Who:
+    return principal.org, principal.kind, principal.id

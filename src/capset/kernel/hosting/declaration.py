@@ -1,0 +1,134 @@
+"""The declaration of an agent and of how its sessions run: one frozen value (spec 2, F25)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from inspect import isawaitable
+from types import MappingProxyType
+from typing import Any, cast
+
+from capset.definitions.agents import Agent
+from capset.definitions.blocks import Block
+from capset.definitions.names import checked_text, listed, text_keyed
+from capset.errors import ContextError, DefinitionError
+from capset.evaluation.telling import name_of
+from capset.kernel.hosting.events import SessionTurn
+from capset.kernel.hosting.hooks import (
+    NO_SESSION_HOOKS,
+    SessionHooks,
+    check_arity,
+    checked_session_hooks,
+    merge_session_hooks,
+)
+
+Run = Callable[[SessionTurn], Awaitable[Any] | Any]
+"""Does a turn's work, sync or async, and gives its output, which is of the host's own type."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Declaration:
+    """An agent under its id, and the hooks, the context and the ``run`` of its sessions.
+
+    ``context`` begins with the agent's own. Without a ``run`` the agent runs itself.
+    """
+
+    agent_id: str
+    agent: Block
+    hooks: SessionHooks
+    context: tuple[Entry, ...]
+    run: Run | None
+
+    def overridden(
+        self, owner: str, hooks: SessionHooks | None, context: ContextLayer | None, run: Run | None
+    ) -> Declaration:
+        """Return this with more hooks after its own, another layer of context, and another ``run`` if one is given.
+
+        Raises ``DefinitionError``, beginning with ``owner``, for what cannot be.
+        """
+        return replace(
+            self,
+            hooks=merge_session_hooks(self.hooks, checked_session_hooks(owner, hooks)),
+            context=(*self.context, *checked_layer(owner, context)),
+            run=self.run if run is None else _checked_run(owner, run),
+        )
+
+    def hooked(self, hooks: SessionHooks) -> Declaration:
+        """Return this with more hooks after its own."""
+        return replace(self, hooks=merge_session_hooks(self.hooks, hooks))
+
+
+def declare(agent: Block, agent_id: str | None) -> Declaration:
+    """Return the declaration of an agent, or another block, alone. Raises ``DefinitionError`` for what is neither."""
+    if not isinstance(agent, Block):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may not be typed
+        raise DefinitionError(
+            f"register takes an Agent, a Flow or another block; got {agent!r:.80}",
+            hint="put a capability into an agent: Agent('name', uses=[…])",
+        )
+    named = checked_id("register: agent_id", agent.name if agent_id is None else agent_id)
+    own = (agent.static_context,) if isinstance(agent, Agent) else ()
+    return Declaration(named, agent, NO_SESSION_HOOKS, own, None)
+
+
+def checked_id(what: str, id: object) -> str:
+    """Return an id of the host's own: text that can be printed, and is not empty; raise ``DefinitionError`` else."""
+    text = checked_text(what, id)
+    if not text.strip() or not text.isprintable():
+        raise DefinitionError(f"{what} is text that can be printed; got {text!r:.80}")
+    return text
+
+
+def _checked_run(owner: str, run: object) -> Run:
+    if not callable(run):
+        raise DefinitionError(f"{owner}: run is a function of one turn, which gives its output; got {run!r:.80}")
+    check_arity(f"{owner}: run", run, "turn")
+    return run
+
+
+Resolver = Callable[[Any, Mapping[str, Any]], Mapping[str, Any] | Awaitable[Mapping[str, Any]]]
+"""A function, sync or async, of a turn's input and of the context so far, which is read-only; gives what it adds."""
+Entry = Mapping[str, Any] | Resolver
+ContextLayer = Entry | Sequence[Entry]
+
+
+def checked_layer(owner: str, layer: ContextLayer | None) -> tuple[Entry, ...]:
+    """Return a layer's mappings, copied, and resolvers, in order. Raises ``DefinitionError`` for anything else."""
+    if layer is None:
+        return ()
+    if isinstance(layer, Mapping) or callable(layer):
+        return (_checked(owner, cast("object", layer)),)
+    return tuple(_checked(owner, entry) for entry in listed(f"{owner}: context", layer))
+
+
+async def merge_context(entries: Iterable[Entry], input: Any) -> Mapping[str, Any]:
+    """Return the merge of all entries, read-only. Nothing inside a value is merged.
+
+    Raises ``ContextError`` for a resolver that gives no mapping of text keys, and whatever a resolver raises.
+    """
+    merged: Mapping[str, Any] = MappingProxyType({})
+    for entry in entries:
+        given = await _resolved(entry, input, merged) if callable(entry) else entry
+        merged = MappingProxyType({**merged, **given})  # what a resolver was shown stays as it was
+    return merged
+
+
+async def _resolved(resolver: Resolver, input: Any, so_far: Mapping[str, Any]) -> Mapping[str, Any]:
+    given: object = resolver(input, so_far)
+    if isawaitable(given):
+        given = await given
+    try:
+        return text_keyed(f"the context resolver {name_of(resolver)}: what it gives", given)
+    except DefinitionError as error:
+        raise ContextError(error.message, hint="a resolver gives a mapping of names to values, {} for none") from None
+
+
+def _checked(owner: str, entry: object) -> Entry:
+    if isinstance(entry, Mapping):
+        return text_keyed(f"{owner}: context", cast("object", entry))
+    if not callable(entry):
+        raise DefinitionError(
+            f"{owner}: context is a mapping, a resolver (input, context so far) -> mapping, or a list of these; "
+            f"got {entry!r:.80}"
+        )
+    check_arity(f"{owner}: a context resolver", entry, "input", "context so far")
+    return cast("Resolver", entry)

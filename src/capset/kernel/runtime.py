@@ -1,0 +1,202 @@
+"""What every call of one kernel shares."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+import os
+from collections.abc import Callable, Coroutine, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+from weakref import WeakValueDictionary
+
+from capset.clock import Clock
+from capset.definitions.governance import Governance
+from capset.definitions.secrets import Secrets
+from capset.ids import Ids
+from capset.kernel.call.worker_threads import Threads
+from capset.kernel.governance.quotas import Quotas
+from capset.kernel.governance.redaction import redactor_of
+from capset.kernel.governance.refusals import Refusals
+from capset.stores.base import ScopeKey, Store
+
+if TYPE_CHECKING:
+    from capset.kernel.blocks.generation import GeneratorRunner
+    from capset.kernel.call.invocation import Invocation
+    from capset.kernel.governance.approvals import ApprovalService
+    from capset.kernel.telemetry.observers import Observer
+
+_log = logging.getLogger("capset.kernel")
+CLEANUP_SECONDS: Final = 5.0
+"""How long a cancelled call may clean up before it is abandoned, and reported (spec 3, K15)."""
+
+
+class KernelRuntime:
+    """The store, the clock, the ids, the tasks and the threads of one kernel. The kernel owns every task it starts."""
+
+    __slots__ = (
+        "_hmac",
+        "_stopping",
+        "_tasks",
+        "abandoned",
+        "approvals",
+        "audit",
+        "calls",
+        "clock",
+        "generator",
+        "governance",
+        "idle",
+        "ids",
+        "locks",
+        "mark",
+        "monotonic_ns",
+        "observers",
+        "quotas",
+        "readers",
+        "redactor",
+        "refusals",
+        "secrets",
+        "slots",
+        "store",
+        "threads",
+        "workspace",
+    )
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        digest_key: bytes,
+        secrets: Secrets,
+        generator: GeneratorRunner | None,
+        governance: Governance,
+        workspace: Path | None,
+        approvals: Callable[[KernelRuntime], ApprovalService],
+        record: Callable[[Invocation], None],
+        observers: tuple[Observer, ...] = (),
+    ) -> None:
+        """``approvals`` makes the approval service of this kernel; ``record`` puts a call on record that has ended."""
+        self.store = store
+        self.governance = governance
+        self.workspace = workspace
+        self.secrets = secrets
+        self.generator = generator
+        self.locks: WeakValueDictionary[ScopeKey, asyncio.Lock] = WeakValueDictionary()
+        """Of the values that tasks of this process change by reading them first, while any does."""
+        self.audit = store.audit
+        self.clock = clock
+        self.ids = Ids(clock)
+        self.mark = self.ids.mark
+        self.monotonic_ns = clock.monotonic_ns
+        self.approvals = approvals(self)
+        self.quotas = Quotas()
+        self.refusals = Refusals(governance.refusals, clock.monotonic_ns, record)
+        self.redactor = redactor_of(governance.redact)
+        self._hmac = hmac.new(digest_key, digestmod="sha256")
+        self.threads = Threads()
+        self.slots: dict[str, tuple[int, asyncio.Semaphore]] = {}
+        """Of what calls do a few at a time, how many, and their turns (``kernel.slots``)."""
+        self.observers = observers
+        """Who is told of every call."""
+        self.calls = 0
+        """How many calls and runs of blocks are on their way, in the kernel's tasks or in their callers' own."""
+        self.idle: asyncio.Event | None = None
+        """Set by the last of them, once somebody waits for that."""
+        self._tasks: dict[asyncio.Task[None], Callable[[asyncio.Task[None]], None] | None] = {}
+        """Those that the kernel waits for, each with what is told that it has ended."""
+        self._stopping: set[asyncio.Task[None]] = set()
+        """Those that the kernel has cancelled."""
+        self.readers: set[asyncio.Task[None]] = set()
+        """Those that take messages of which new calls come."""
+        self.abandoned = 0
+        """How many tasks were left behind, since they did not end when they were cancelled (K15)."""
+
+    def digest(self, canonical: bytes) -> str:
+        """Return the keyed digest of arguments, from their canonical form: HMAC-SHA256 in hexadecimal."""
+        keyed = self._hmac.copy()
+        keyed.update(canonical)
+        return keyed.hexdigest()
+
+    def lock_of(self, key: ScopeKey) -> asyncio.Lock:
+        """Return the lock of one stored value, shared by all who hold it now."""
+        return self.locks.setdefault(key, asyncio.Lock())
+
+    def spawn(
+        self, work: Coroutine[None, None, None], ended: Callable[[asyncio.Task[None]], None] | None = None
+    ) -> asyncio.Task[None]:
+        """Start a task that the kernel waits for. ``ended`` is called when it has, or is abandoned."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks[task] = ended
+        task.add_done_callback(self._end)
+        return task
+
+    def abandon(self, task: asyncio.Task[None]) -> None:
+        """Wait no more for a task that swallows its cancellation, and let it count as ended."""
+        self.abandoned += 1
+        _log.error("a call did not end within %s s of its cancellation and is abandoned: %r", CLEANUP_SECONDS, task)
+        self._end(task)
+
+    def _end(self, task: asyncio.Task[None]) -> None:
+        ended = self._tasks.pop(task, None)
+        if ended is not None:
+            ended(task)
+
+    def end_call(self) -> None:
+        """Say that a call, or a run of a block, has ended that was counted in ``calls``."""
+        self.calls -= 1
+        if self.idle is not None and not self.calls:
+            self.idle.set()
+
+    async def drain(self, seconds: float) -> None:
+        """Wait for every call; cancel the kernel's own tasks that are not done in time, and wait for their cleanup.
+
+        What reads new messages is cancelled at once. A call in its caller's own task is the caller's to cancel: one
+        that is not done in time is reported.
+        """
+        end = asyncio.get_running_loop().time() + seconds
+        self.cancel(self.readers)
+        while running := {*self._tasks}:  # what runs may begin more
+            left = end - asyncio.get_running_loop().time()
+            _, late = await asyncio.wait(running, timeout=max(left, 0))
+            await self.stop(late)
+        if self.calls:
+            self.idle = asyncio.Event()
+            try:
+                async with asyncio.timeout_at(end):
+                    await self.idle.wait()
+            except TimeoutError:
+                _log.error("the kernel was closed while %d calls were still running", self.calls)
+
+    def is_stopping(self) -> bool:
+        """Whether the task that runs is one of the kernel's own, and the kernel has cancelled it.
+
+        ``cancelling()`` does not say so: a task group leaves it raised once a child has failed (Python 3.11 and 3.12).
+        """
+        return asyncio.current_task() in self._stopping
+
+    def cancel(self, tasks: Iterable[asyncio.Task[None]]) -> None:
+        """Cancel tasks of the kernel's own, each once."""
+        for task in tasks:
+            if task not in self._stopping and not task.done():
+                self._stopping.add(task)
+                task.add_done_callback(self._stopping.discard)
+                task.cancel()
+
+    async def stop(self, tasks: set[asyncio.Task[None]]) -> None:
+        """Cancel tasks and wait for their cleanup, bounded; what swallows that is abandoned, counted and reported."""
+        tasks = tasks & self._tasks.keys()  # what is abandoned already is waited for no more
+        if not tasks:
+            return
+        self.cancel(tasks)
+        _, late = await asyncio.wait(tasks, timeout=CLEANUP_SECONDS)
+        for task in late:
+            self.abandon(task)
+
+
+class EnvironmentSecrets:
+    """The ``Secrets`` of the process: the environment variable of the same name."""
+
+    async def get(self, name: str) -> str | None:
+        """Return a variable, or ``None`` if it is not set."""
+        return os.environ.get(name)

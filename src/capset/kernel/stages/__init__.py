@@ -1,1 +1,0 @@
-"""The stages of the one road: one module each, put in their order by ``order``."""

@@ -1,0 +1,334 @@
+"""Between a stored JSON text and the typed value that a handler sees; validated both ways (spec 1, C13, C35).
+
+What is written is read again before it is stored, so that nothing gets in that could not come out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from math import isfinite
+from typing import Any, Final, NamedTuple, Protocol, cast
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import from_json, to_json, to_jsonable_python
+
+from capset.definitions.misfits import MISFITS, SchemaMisfit, misfits
+from capset.definitions.resources import AnyResource
+from capset.definitions.schemas import is_finite
+from capset.errors import StateError, StoredValueMisfit, unknown
+
+Written = tuple[str, Any]
+"""What is to be stored, and the value that it is, of the type that was declared."""
+
+
+class Codec(Protocol):
+    """How one kind of value is read and written. Values are of the type that was declared, so ``Any`` here."""
+
+    @property
+    def what(self) -> str:
+        """What errors call the value."""
+        ...
+
+    def key(self, field: str) -> str:
+        """Return the name that a field has in the JSON data."""
+        ...
+
+    def plain(self, field: str | None, value: Any) -> Data:
+        """Return a field's value, or one for the whole, as JSON data. Raises ``StateError`` if it has no such form."""
+        ...
+
+    def decode(self, text: str | None) -> Any:
+        """Return the value of a stored text. Raises ``StoredValueMisfit``."""
+        ...
+
+    def encode(self, value: Any, text: str | None) -> Written:
+        """Return what a value is in place of ``text``. Raises ``StateError`` if it does not fit."""
+        ...
+
+    def amend(self, text: str | None, change: Patch) -> Written:
+        """Return what a change of the JSON data makes of ``text``. Raises as both above."""
+        ...
+
+    def without(self, text: str) -> str | None:
+        """Return what is left of ``text`` when the value is deleted."""
+        ...
+
+
+class ResourceCodec:
+    """A resource: the whole text is its value."""
+
+    __slots__ = ("_model", "_resource")
+
+    def __init__(self, resource: AnyResource) -> None:
+        self._resource = resource
+        kind = resource.schema.annotation
+        self._model = kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None
+
+    @property
+    def what(self) -> str:
+        """Its name and scope."""
+        return f"the {self._resource.scope} resource {self._resource.name!r}"
+
+    def key(self, field: str) -> str:
+        """Return a field's alias, if it has one."""
+        info = self._model.model_fields.get(field) if self._model else None
+        return (info and info.serialization_alias) or field
+
+    def plain(self, field: str | None, value: Any) -> Data:
+        """Return a value as the field, or the resource, writes it."""
+        schema, model = self._resource.schema, self._model
+        if field is None:
+            return _plain(self.what, value, lambda: from_json(schema.text(value)))
+        if model is not None:
+            return _plain(f"{self.what}, {field}", value, lambda: _member(model, field, value))
+        return _plain(f"{self.what}, {field}", value, lambda: from_json(schema.text({field: value}))[field])
+
+    def decode(self, text: str | None) -> Any:
+        """Return the value; the default where there is none."""
+        if text is not None:
+            try:
+                return self._resource.schema.check_json(text)
+            except MISFITS as error:
+                raise misfit(self.what, error) from None
+        if self._resource.make_default is None:
+            raise StateError(f"{self.what} has no value yet, and no default", hint="set it first, or give it a default")
+        return self._resource.make_default()
+
+    def encode(self, value: Any, text: str | None) -> Written:
+        """Return the text of a value, and the value."""
+        return self._written(lambda: self._resource.schema.check(value))
+
+    def amend(self, text: str | None, change: Patch) -> Written:
+        """Return the changed data, the default's where there was none, as text and as a value."""
+        schema, make = self._resource.schema, self._resource.make_default
+
+        def changed() -> Any:
+            there = schema.text(make()) if text is None and make is not None else text
+            return schema.check_json(to_json(change.make(MISSING if there is None else from_json(there))))
+
+        try:
+            return self._written(changed)
+        except StateError:
+            if text is not None:
+                self.decode(text)  # if what is stored does not fit either, then that is what must be told
+            raise
+
+    def without(self, text: str) -> str | None:
+        """Nothing is left."""
+        return None
+
+    def _written(self, make: Callable[[], Any]) -> Written:
+        schema = self._resource.schema
+        try:
+            text = schema.text(make())
+            return text, schema.check_json(text)
+        except MISFITS as error:
+            raise refused(self.what, error) from None
+        except (ValueError, RecursionError) as error:
+            raise _formless(self.what, error) from None
+
+
+class StateCodec:
+    """One model's fields in a scope's state; the fields of others in the same text stay as they are (C33)."""
+
+    __slots__ = ("_fields", "_joined", "_model", "_scope")
+
+    def __init__(self, scope: str, joined: type[BaseModel], model: type[BaseModel]) -> None:
+        """``model`` is what is seen of the scope's whole state, ``joined``, which is a subclass of it."""
+        self._scope = scope
+        self._joined = joined
+        self._model = model
+        self._fields = frozenset(model.model_fields)
+
+    @property
+    def what(self) -> str:
+        """The scope."""
+        return f"the {self._scope} state"
+
+    def key(self, field: str) -> str:
+        """Return the field's own name: state has no aliases."""
+        return field
+
+    def plain(self, field: str | None, value: Any) -> Data:
+        """Return a value as the field writes it. Raises ``StateError`` for a field that the model has not."""
+        if field not in self._fields:
+            raise StateError(f"{self.what}: {unknown('field', str(field), self._fields)}")
+        return _plain(f"{self.what}, {field}", value, lambda: _member(self._joined, str(field), value))
+
+    def decode(self, text: str | None) -> BaseModel:
+        """Return the state, of the joined model, which is every contributor's."""
+        stored: dict[str, Any] = from_json(text) if text is not None else {}
+        try:
+            return self._validated(stored)
+        except ValidationError as error:
+            raise misfit(self.what, error) from None
+
+    def encode(self, value: Any, text: str | None) -> Written:
+        """Return the text with every field of the model replaced, and the state."""
+        if not isinstance(value, self._model):
+            raise StateError(f"{self.what} takes a value of {self._model.__name__}; got {type(value).__name__}")
+        try:
+            data = _dumped(value, self._fields)
+        except (ValueError, RecursionError) as error:
+            raise _formless(self.what, error) from None
+        return self.amend(text, merge_into(data))
+
+    def amend(self, text: str | None, change: Patch) -> Written:
+        """Return the text with the fields that a change writes, and the state; nothing else in the text is touched.
+
+        ``change`` sees what is stored, and the defaults of what is not.
+        """
+        names = self._fields if change.fields is None else change.fields
+        if strangers := sorted(names - self._fields):
+            raise StateError(f"{self.what}: {unknown('field', strangers[0], self._fields)}")
+        stored: dict[str, Any] = from_json(text) if text is not None else {}
+        shown = stored if stored.keys() >= self._joined.model_fields.keys() else {**self._defaults(), **stored}
+        try:
+            valid = self._validated(cast("dict[str, Any]", change.make(shown)))
+            written = {**stored, **_dumped(valid, names)}
+            return to_json(written).decode(), self._validated(written)
+        except ValidationError as error:
+            self.decode(text)  # if what is stored does not fit either, then that is what must be told
+            raise refused(self.what, error) from None
+        except (ValueError, RecursionError) as error:
+            raise _formless(self.what, error) from None
+
+    def without(self, text: str) -> str | None:
+        """Return the text without the model's fields."""
+        left = {name: value for name, value in from_json(text).items() if name not in self._fields}
+        return to_json(left).decode() if left else None
+
+    def _defaults(self) -> dict[str, Any]:
+        made = self._joined()
+        return made.model_dump(mode="json", by_alias=True, round_trip=True)
+
+    def _validated(self, data: Mapping[str, Any]) -> BaseModel:
+        own = {name: value for name, value in data.items() if name in self._joined.model_fields}
+        return self._joined.model_validate_json(to_json(own), strict=True)
+
+
+def _dumped(value: BaseModel, names: frozenset[str]) -> dict[str, Data]:
+    """Return some fields as JSON data. Raises ``ValueError`` for what has no such form, or is not of its field's type.
+
+    With aliases, of models inside, and without computed fields, since it is to be read again.
+    """
+    if not is_finite([getattr(value, name) for name in names]):
+        raise ValueError("JSON has no NaN and no infinities")
+    return value.model_dump(mode="json", include=set(names), by_alias=True, round_trip=True, warnings="error")
+
+
+def _member(model: type[BaseModel], field: str, value: Any) -> Data:
+    """Return a value as one field of a model writes it. Raises ``ValueError`` if it is not of the field's type."""
+    (data,) = _dumped(model.model_construct(**{field: value}), frozenset({field})).values()
+    return data
+
+
+def _plain(what: str, value: Any, write: Callable[[], Data]) -> Data:
+    """Return a value as ``write`` gives it; JSON data, or what is close to it, is taken as it is."""
+    try:
+        return write()
+    except (ValueError, TypeError, AttributeError, LookupError, RecursionError):
+        pass  # it is not of the declared type; whether it fits all the same is found when it is read
+    try:
+        return to_jsonable_python(value)
+    except (ValueError, RecursionError) as error:
+        raise _formless(what, error) from None
+
+
+def misfit(what: str, error: ValidationError | SchemaMisfit) -> StoredValueMisfit:
+    """Return the error of a stored value that does not fit its type any more; no value is told (C35)."""
+    return StoredValueMisfit(
+        f"what is stored of {what} does not fit its type any more: {_told(error)}",
+        hint="it is kept as it is: let the type take the old form too, or write a new value with set() or delete()",
+    )
+
+
+def refused(what: str, error: ValidationError | SchemaMisfit) -> StateError:
+    """Return the error of a new value that does not fit; nothing was written."""
+    fields = misfits(error, (), None)
+    return StateError(f"{what} cannot take this: {_told(error)}", fields=fields)
+
+
+def _told(error: ValidationError | SchemaMisfit) -> str:
+    told = "; ".join(map(str, misfits(error, (), None)))
+    return told.replace("(arguments)", "the value").replace("no such parameter", "no such field")
+
+
+def _formless(what: str, error: Exception) -> StateError:
+    """Return the error of what cannot be written down, without what pydantic says of it, which may quote the value."""
+    told = str(error) if type(error) is ValueError else type(error).__name__
+    return StateError(
+        f"{what}: the value has no form in JSON: {told}", hint="give values of the declared types, in finite numbers"
+    )
+
+
+MISSING: Final = object()
+Data = Any
+"""JSON data."""
+
+
+class Patch(NamedTuple):
+    """A change of JSON data; ``fields`` are those of an object that it writes, ``None`` for a change of the whole."""
+
+    make: Callable[[Data], Data]
+    fields: frozenset[str] | None = None
+
+
+def merge_into(given: Mapping[str, Data]) -> Patch:
+    """Return the change that replaces some fields of an object."""
+
+    def change(data: Data) -> Data:
+        there = _object(data)
+        return {**there, **given}
+
+    return Patch(change, frozenset(given))
+
+
+def add(field: str | None, by: float) -> Patch:
+    """Return the change that adds to a number; a missing one is 0."""
+    if type(by) is not int and not (isinstance(by, float) and isfinite(by)):
+        raise StateError(f"increment takes a finite number; got {by!r:.80}")
+
+    def change(number: Data) -> Data:
+        there = 0 if number is MISSING or number is None else number
+        if isinstance(there, bool) or not isinstance(there, int | float):
+            raise StateError(
+                f"only a number can be incremented; {field or 'the value'} is kept as {type(there).__name__}",
+                hint="use update() for anything else, such as a Decimal, which JSON keeps as text",
+            )
+        try:
+            return there + by
+        except OverflowError:
+            raise StateError(f"{field or 'the value'} would be more than a float can hold") from None
+
+    return _at(field, change)
+
+
+def append(field: str | None, items: list[Data]) -> Patch:
+    """Return the change that appends to a list; a missing one is empty."""
+
+    def change(data: Data) -> Data:
+        there: object = [] if data is MISSING or data is None else data
+        if not isinstance(there, list):
+            raise StateError(f"only a list can be pushed to; {field or 'the value'} is {type(there).__name__}")
+        return [*cast("list[Any]", there), *items]
+
+    return _at(field, change)
+
+
+def _at(field: str | None, change: Callable[[Data], Data]) -> Patch:
+    if field is None:
+        return Patch(change)
+
+    def within(data: Data) -> Data:
+        there = _object(data)
+        return {**there, field: change(there.get(field, MISSING))}
+
+    return Patch(within, frozenset({field}))
+
+
+def _object(data: Data) -> dict[str, Any]:
+    there: object = {} if data is MISSING or data is None else data
+    if not isinstance(there, dict):
+        raise StateError(f"only an object has fields; the value is {type(there).__name__}")
+    return cast("dict[str, Any]", there)

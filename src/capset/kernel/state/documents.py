@@ -1,0 +1,71 @@
+"""One collection of texts that can be searched: the store's, with one key and no other."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from capset.clock import iso
+from capset.definitions.data import Document
+from capset.definitions.names import checked_text
+from capset.errors import DefinitionError, StateError
+from capset.kernel.runtime import KernelRuntime
+from capset.stores.base import DocumentRow, ScopeKey
+
+MAX_TEXT_BYTES: Final = 65_536
+MAX_LISTED: Final = 1_000
+
+
+class Texts:
+    """The ``DocumentsHandle`` of a run."""
+
+    __slots__ = ("_key", "_runtime")
+
+    def __init__(self, runtime: KernelRuntime, key: ScopeKey) -> None:
+        self._runtime = runtime
+        self._key = key
+
+    async def add(self, text: str) -> Document:
+        """Keep a text of up to 64 KiB, not empty. Raises ``StateError`` for another."""
+        try:
+            size = len(checked_text("a document", text).encode())
+        except DefinitionError as error:
+            raise StateError(error.message) from None
+        if not text.strip() or size > MAX_TEXT_BYTES or "\0" in text:
+            raise StateError(f"a document is text of 1–{MAX_TEXT_BYTES} bytes without NUL; got {size}")
+        runtime = self._runtime
+        row = DocumentRow(runtime.ids.new(), text, iso(runtime.clock.time_ns()))
+        await runtime.store.documents.add(self._key, row)
+        return _shown(row)
+
+    async def get(self, id: str) -> Document | None:
+        """Return a text, or ``None``."""
+        row = await self._runtime.store.documents.get(self._key, id) if _is_id(id) else None
+        return row and _shown(row)
+
+    async def recent(self, limit: int = 10, *, before: str | None = None) -> list[Document]:
+        """Return the newest texts first, at most ``limit`` (1–1,000); ``before`` is the id that they end before."""
+        found = await self._runtime.store.documents.recent(self._key, limit=_checked(limit), before=before)
+        return [_shown(row) for row in found]
+
+    async def search(self, query: str, limit: int = 10) -> list[Document]:
+        """Return the texts that hold a word of the query, or one that begins with it: the best first, then newer."""
+        found = await self._runtime.store.documents.search(self._key, query, limit=_checked(limit))
+        return [_shown(row) for row in found]
+
+    async def delete(self, id: str) -> bool:
+        """Delete a text, and return whether there was one."""
+        return _is_id(id) and await self._runtime.store.documents.delete(self._key, id)
+
+
+def _shown(row: DocumentRow) -> Document:
+    return Document(row.id, row.text, row.created_at)
+
+
+def _is_id(id: str) -> bool:
+    return id.isascii() and id.isprintable() and len(id) <= 36
+
+
+def _checked(limit: int) -> int:
+    if type(limit) is not int or not 1 <= limit <= MAX_LISTED:
+        raise StateError(f"the limit lies between 1 and {MAX_LISTED}; got {limit!r}")
+    return limit

@@ -1,0 +1,146 @@
+"""One session's files: the store's, with the session's key and nobody else's, and what is mounted over them (P25)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Final
+
+from capset.clock import iso
+from capset.definitions.files import FileStat, normalise_path, parents_of
+from capset.errors import FileError
+from capset.kernel.runtime import KernelRuntime
+
+_NEVER: Final = "1970-01-01T00:00:00.000000Z"
+"""The time of what was there from the beginning; its version is 0, which nothing has that was written."""
+
+
+class SessionFiles:
+    """The ``Files`` of one session. Mounted files are read-only, cover what the store has there, and cost no quota."""
+
+    __slots__ = ("_folders", "_mounts", "_org", "_runtime", "_session")
+
+    def __init__(
+        self, runtime: KernelRuntime, session: str, org: str | None, mounts: Mapping[str, bytes] = MappingProxyType({})
+    ) -> None:
+        self._runtime = runtime
+        self._session = session
+        self._org = org
+        self._mounts = mounts
+        self._folders = {folder for path in mounts for folder in ("/", *parents_of(path))}
+
+    async def stat(self, path: str) -> FileStat | None:
+        """Return what is at ``path``, or ``None``."""
+        location, files = normalise_path(path), self._runtime.store.files
+        mounted = self._mounted(location)
+        if self._is_covered(location) or (mounted is not None and not mounted.is_directory):
+            return mounted
+        stored = await files.stat(self._session, location)
+        return stored if mounted is None or (stored is not None and stored.is_directory) else mounted
+
+    async def read(self, path: str) -> tuple[FileStat, bytes]:
+        """Return a file and its content. Raises ``FileError`` if there is none or it is a directory."""
+        location = normalise_path(path)
+        if (content := self._mounts.get(location)) is not None:
+            return self._file(location, content), content
+        if location in self._folders:
+            raise FileError(f"{location!r} is a directory")
+        if self._is_covered(location):
+            raise FileError(f"there is no file {location!r}", status=404)
+        return await self._runtime.store.files.read(self._session, location)
+
+    async def write(self, path: str, content: bytes, *, version: int | None = None) -> tuple[FileStat, bool]:
+        """Create or replace a file, with its parents; return it and whether it is new.
+
+        With ``version``, only if the file has just this one, 0 being that of none; else it raises ``VersionMismatch``.
+        Raises ``QuotaExceeded`` for more than the kernel's governance allows.
+        """
+        location, now = normalise_path(path), iso(self._runtime.clock.time_ns())
+        if location in self._folders:
+            raise FileError(f"{location!r} is a directory")
+        self._refuse_mounted(location, *parents_of(location))
+        files, quota = self._runtime.store.files, self._runtime.governance.file_quota
+        return await files.write(self._session, location, content, org=self._org, now=now, version=version, quota=quota)
+
+    async def list(self, path: str = "/", *, recursive: bool = False) -> list[FileStat]:
+        """Return a directory's entries, directories first, then by name; all below it, by path, when recursive."""
+        location, files = normalise_path(path), self._runtime.store.files
+        if location in self._mounts:
+            raise FileError(f"{location!r} is a file, not a directory")
+        if self._is_covered(location):
+            raise FileError(f"there is no directory {location!r}", status=404)
+        if location not in self._folders:
+            return await files.list(self._session, location, recursive=recursive)
+        at = await files.stat(self._session, location)
+        stored = await files.list(self._session, location, recursive=recursive) if at and at.is_directory else []
+        below = "/" if location == "/" else f"{location}/"
+        found = {one.path: one for one in stored if not self._is_covered(one.path)}
+        for inner in (*self._folders, *self._mounts):
+            if inner.startswith(below) and inner != location and (recursive or "/" not in inner[len(below) :]):
+                mounted = self._mounted(inner)
+                if mounted is not None and not (mounted.is_directory and inner in found and found[inner].is_directory):
+                    found[inner] = mounted
+        by_path = sorted(found.values(), key=lambda one: one.path)
+        return by_path if recursive else sorted(by_path, key=lambda one: not one.is_directory)
+
+    async def delete(self, path: str, *, recursive: bool = False, version: int | None = None) -> int:
+        """Delete a file or directory and return how many entries went; 0 if there was none. ``version`` as above.
+
+        What is mounted cannot be deleted, nor a directory that holds it; ``/`` is emptied around it.
+        """
+        location = normalise_path(path)
+        if location != "/":
+            self._refuse_mounted(location, *parents_of(location))
+            if location in self._folders:
+                raise FileError(f"{location!r} holds read-only files and cannot be deleted")
+        return await self._runtime.store.files.delete(self._session, location, recursive=recursive, version=version)
+
+    async def move(self, source: str, target: str, *, overwrite: bool = False, version: int | None = None) -> FileStat:
+        """Move a file, or a directory with all below it, and return what is at ``target`` now; its parents are made.
+
+        What is mounted cannot be moved or replaced, nor a directory that holds it.
+        """
+        locations = before, after = normalise_path(source), normalise_path(target)
+        self._refuse_mounted(*(one for location in locations for one in (location, *parents_of(location))))
+        if before in self._folders and before != "/":
+            raise FileError(f"{before!r} holds read-only files and cannot be moved")
+        if after in self._folders and before not in (after, "/"):
+            raise FileError(f"there is a directory {after!r} already", code="file_exists", status=409)
+        files, quota = self._runtime.store.files, self._runtime.governance.file_quota
+        now = iso(self._runtime.clock.time_ns())
+        return await files.move(
+            self._session, before, after, overwrite=overwrite, now=now, version=version, quota=quota
+        )
+
+    async def read_many(self, paths: Sequence[str]) -> Sequence[tuple[FileStat, bytes]]:
+        """Return those of ``paths`` that are files, with their content, in the order given."""
+        locations = [normalise_path(path) for path in paths]
+        stored = [location for location in locations if not (self._mounted(location) or self._is_covered(location))]
+        found: dict[str, tuple[FileStat, bytes]] = {}
+        if stored:
+            read = await self._runtime.store.files.read_many(self._session, stored)
+            found = {stat.path: (stat, content) for stat, content in read}
+        for location in locations:
+            if (content := self._mounts.get(location)) is not None:
+                found[location] = (self._file(location, content), content)
+        return [found[location] for location in locations if location in found]
+
+    def _mounted(self, location: str) -> FileStat | None:
+        if (content := self._mounts.get(location)) is not None:
+            return self._file(location, content)
+        if location in self._folders and location != "/":
+            return replace(self._file(location, b""), is_directory=True, is_readonly=False)
+        return None
+
+    def _is_covered(self, location: str) -> bool:
+        """Whether a mounted file stands where a path would need a directory."""
+        return any(folder in self._mounts for folder in parents_of(location))
+
+    def _file(self, location: str, content: bytes) -> FileStat:
+        return FileStat(location, False, len(content), 0, _NEVER, _NEVER, is_readonly=True)
+
+    def _refuse_mounted(self, *locations: str) -> None:
+        for location in locations:
+            if location in self._mounts:
+                raise FileError(f"{location!r} is read-only: a capability brings it")

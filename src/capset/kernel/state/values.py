@@ -1,0 +1,323 @@
+"""Values with a scope (spec 1, C34): where each lives, its lock, and the handles that read and change it."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from contextvars import ContextVar
+from inspect import isawaitable
+from typing import Any, Final, Protocol
+from weakref import WeakValueDictionary
+
+from capset.clock import iso
+from capset.errors import ConcurrentModificationError, StateError
+from capset.kernel.runtime import KernelRuntime
+from capset.kernel.state.codecs import Codec, Patch, Written, add, append, merge_into
+from capset.stores.base import Change, ScopeKey, StateRow
+
+ABSENT = StateRow(None, 0)
+
+
+class _Carried(Exception):
+    """What a validator raised that must not end a thread of the store, nor be taken for a cancellation of it."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+
+class Cell(Protocol):
+    """One value, its version, and the lock of those in this process who change it by reading it first."""
+
+    @property
+    def lock(self) -> asyncio.Lock:
+        """Held by ``set`` and ``update``, so that tasks of one process do not contend (spec 1, C34)."""
+        ...
+
+    async def read(self) -> StateRow:
+        """Return what is there."""
+        ...
+
+    async def change(self, change: Change) -> StateRow:
+        """Replace what is there, with nobody in between."""
+        ...
+
+
+class StoredCell:
+    """A value in the store."""
+
+    __slots__ = ("_key", "_runtime")
+
+    def __init__(self, runtime: KernelRuntime, key: ScopeKey) -> None:
+        self._runtime = runtime
+        self._key = key
+
+    @property
+    def lock(self) -> asyncio.Lock:
+        """The lock of this key in this kernel."""
+        return self._runtime.lock_of(self._key)
+
+    async def read(self) -> StateRow:
+        """Return what is there."""
+        (row,) = await self._runtime.store.states.read([self._key])
+        return row
+
+    async def change(self, change: Change) -> StateRow:
+        """Replace what is there, in one write transaction."""
+
+        def carrying(row: StateRow) -> str | None:
+            try:
+                return change(row)
+            except BaseException as error:
+                if isinstance(error, Exception) and not isinstance(error, StopIteration):
+                    raise
+                raise _Carried(error) from None
+
+        runtime = self._runtime
+        try:
+            return await runtime.store.states.change(self._key, carrying, now=iso(runtime.clock.time_ns()))
+        except _Carried as carried:
+            raise carried.error from None
+
+
+class RunData:
+    """What lives for one run: the scope ``request``, and the state of its sequencers."""
+
+    __slots__ = ("locks", "rows")
+
+    def __init__(self) -> None:
+        self.rows: dict[str, StateRow] = {}
+        self.locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    def cell(self, name: str) -> RunCell:
+        """Return the place of one value."""
+        return RunCell(self, name)
+
+
+class RunCell:
+    """A value that lives for one run."""
+
+    __slots__ = ("_data", "_name")
+
+    def __init__(self, data: RunData, name: str) -> None:
+        self._data = data
+        self._name = name
+
+    @property
+    def lock(self) -> asyncio.Lock:
+        """The lock of this value in this run."""
+        return self._data.locks.setdefault(self._name, asyncio.Lock())
+
+    async def read(self) -> StateRow:
+        """Return what is there."""
+        return self._data.rows.get(self._name, ABSENT)
+
+    async def change(self, change: Change) -> StateRow:
+        """Replace what is there; nothing else runs meanwhile."""
+        row = self._data.rows.get(self._name, ABSENT)
+        changed = StateRow(change(row), row.version + 1)
+        self._data.rows[self._name] = changed
+        return changed
+
+
+class _Hold:
+    """A lock that a task has; ``is_over`` once it gave it back, whatever tasks of its making still remember it."""
+
+    __slots__ = ("is_over", "lock")
+
+    def __init__(self, lock: asyncio.Lock) -> None:
+        self.lock = lock
+        self.is_over = False
+
+
+_held: Final[ContextVar[tuple[_Hold, ...]]] = ContextVar("capset_held", default=())
+"""What this task, or one that started it, holds."""
+
+
+@asynccontextmanager
+async def hold_lock(lock: asyncio.Lock, what: str, end: float) -> AsyncGenerator[None]:
+    """Hold a lock; ``end`` is in the event loop's time. Tasks that are started meanwhile know of it.
+
+    Raises ``StateError`` where it would wait for itself, ``ConcurrentModificationError`` when the time is up.
+    """
+    if any(one.lock is lock and not one.is_over for one in _held.get()):
+        raise StateError(
+            f"{what} is being updated, and the function that updates it sets or updates it again: it would wait for "
+            "itself",
+            hint="return the new value from the function",
+        )
+    try:
+        async with asyncio.timeout_at(end):
+            await lock.acquire()
+    except TimeoutError:
+        raise ConcurrentModificationError(
+            f"{what} was held by other updates until the time was up",
+            hint="use patch, increment or push, which never contend, or try again",
+        ) from None
+    hold = _Hold(lock)
+    token = _held.set((*_held.get(), hold))
+    try:
+        yield
+    finally:
+        hold.is_over = True
+        _held.reset(token)
+        lock.release()
+
+
+WAIT_SECONDS: Final = 30.0
+"""How long ``set`` and ``update`` try where the call has no deadline of its own."""
+_PAUSES_SECONDS: Final = (0.001, 0.05)
+"""The first and the longest pause before a compare-and-swap is tried again; each is a random part of it."""
+
+
+MAX_CHARACTERS: Final = 1_048_576
+"""How long a value may be as JSON text: every change writes all of it."""
+
+
+class _Moved(Exception):
+    """Somebody else changed the value since it was read."""
+
+
+class Handle:
+    """One value, its operations, and whoever is told of every write. Values are of the declared types."""
+
+    __slots__ = ("_cell", "_codec", "_deadline", "_written")
+
+    def __init__(
+        self,
+        cell: Cell,
+        codec: Codec,
+        *,
+        deadline: float | None = None,
+        written: Callable[[StateRow], None] | None = None,
+    ) -> None:
+        """``deadline`` is in the event loop's time."""
+        self._cell = cell
+        self._codec = codec
+        self._deadline = deadline
+        self._written = written
+
+    async def is_there(self) -> bool:
+        """Whether the value was ever written, and not deleted since."""
+        return (await self._cell.read()).value is not None
+
+    async def get(self) -> Any:
+        """Return the value; the default where there is none yet."""
+        return self._codec.decode((await self._cell.read()).value)
+
+    async def set(self, value: Any) -> Any:
+        """Replace the value."""
+        return await self._swap(lambda text: self._codec.encode(value, text))
+
+    async def patch(self, changes: Mapping[str, Any] | None = None, /, **fields: Any) -> Any:
+        """Replace some fields of an object, or some keys of a mapping."""
+        codec, given = self._codec, {**(changes or {}), **fields}
+        return await self._amend(merge_into({codec.key(name): codec.plain(name, one) for name, one in given.items()}))
+
+    async def increment(self, field: str | None = None, by: float = 1) -> Any:
+        """Add to a number, or to a field that is one; a missing number is 0."""
+        return await self._amend(add(field and self._codec.key(field), by))
+
+    async def push(self, *items: Any, field: str | None = None) -> Any:
+        """Append to a list, or to a field that is one; a missing list is empty."""
+        given = self._codec.plain(field, list(items))
+        return await self._amend(append(field and self._codec.key(field), given))
+
+    async def update(self, change: Callable[[Any], Any | Awaitable[Any]]) -> Any:
+        """Replace the value by what a function makes of it; the function may run more than once."""
+
+        async def changed(text: str | None) -> Written:
+            made = change(self._codec.decode(text))
+            return self._codec.encode(await made if isawaitable(made) else made, text)
+
+        return await self._swap(changed)
+
+    async def delete(self) -> bool:
+        """Delete the value, and return whether there was one."""
+        found = False
+
+        def gone(row: StateRow) -> str | None:
+            nonlocal found
+            left = None if row.value is None else self._codec.without(row.value)
+            found = left != row.value
+            return left
+
+        await self._change(gone)
+        return found
+
+    async def _amend(self, change: Patch) -> Any:
+        value: Any = None
+
+        def amended(row: StateRow) -> str:
+            nonlocal value
+            text, value = self._codec.amend(row.value, change)
+            return text
+
+        await self._change(amended)
+        return value
+
+    async def _change(self, change: Callable[[StateRow], str | None]) -> StateRow:
+        def bounded(there: StateRow) -> str | None:
+            text = change(there)
+            if text is not None and len(text) > MAX_CHARACTERS:
+                raise StateError(
+                    f"{self._codec.what} would be {len(text)} characters of JSON; at most {MAX_CHARACTERS} are kept",
+                    hint="every change writes all of it: keep large or growing data in files, or as Documents",
+                )
+            return text
+
+        row = await self._cell.change(bounded)
+        if self._written is not None:
+            self._written(row)
+        return row
+
+    async def _swap(self, change: Callable[[str | None], Written | Awaitable[Written]]) -> Any:
+        """Read, change, and write unless somebody wrote meanwhile; then again, until the time is up."""
+        loop = asyncio.get_running_loop()
+        end = self._deadline if self._deadline is not None else loop.time() + WAIT_SECONDS
+        attempts, pause = 0, _PAUSES_SECONDS[0]
+        async with hold_lock(self._cell.lock, self._codec.what, end):
+            while True:
+                row, attempts = await self._cell.read(), attempts + 1
+                made = change(row.value)
+                text, value = made if isinstance(made, tuple) else await made
+
+                def swapped(now: StateRow, expected: int = row.version, new: str = text) -> str:
+                    if now.version != expected:
+                        raise _Moved
+                    return new
+
+                try:
+                    await self._change(swapped)
+                except _Moved:
+                    if loop.time() + pause >= end:
+                        raise ConcurrentModificationError(
+                            f"{self._codec.what} was changed by others {attempts} times while it was to be written",
+                            attempts=attempts,
+                            hint="use patch, increment or push, which never contend, or try again",
+                        ) from None
+                else:
+                    return value
+                await asyncio.sleep(pause * random.random())  # noqa: S311  # nothing secret
+                pause = min(2 * pause, _PAUSES_SECONDS[1])
+
+
+class FieldHandle(Handle):
+    """The state of a scope: what is incremented or pushed to is one of its fields."""
+
+    __slots__ = ()
+
+    async def increment(self, field: str | None = None, by: float = 1) -> Any:
+        """Add to a field that is a number."""
+        return await super().increment(_named(field, "increment"), by)
+
+    async def push(self, *items: Any, field: str | None = None) -> Any:
+        """Append to a field that is a list."""
+        return await super().push(*items, field=_named(field, "push"))
+
+
+def _named(field: str | None, operation: str) -> str:
+    if not isinstance(field, str):
+        raise StateError(f"{operation} of state needs the name of a field")
+    return field

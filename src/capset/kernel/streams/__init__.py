@@ -1,0 +1,1 @@
+"""Streams of messages: channels, emission, processors, duplex streams and the dispatcher."""

@@ -1,0 +1,184 @@
+"""A bounded hand-off between calls that emit and whoever listens (spec 3, K14), cheaper than a queue of tasks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+
+from capset.definitions.messages import Message
+
+Turn = asyncio.Future[None]
+"""Done when a sender that is ahead may go on; cancelled when nobody listens any more."""
+
+
+class Receiver:
+    """Where messages are received: those of one channel in order, those of several in turns. One receiver.
+
+    ``end()`` lets it take what is there and then ends it; once it has left, what is sent is cancelled.
+    """
+
+    __slots__ = ("_is_ended", "is_left", "ready", "receiver")
+
+    def __init__(self) -> None:
+        self.ready: deque[Channel] = deque()
+        """The channels that hold messages, each once."""
+        self.receiver: asyncio.Future[Message | None] | None = None
+        self.is_left = False
+        self._is_ended = False
+
+    async def receive(self) -> Message | None:
+        """Return the next message, or ``None`` once the receiver is ended and empty."""
+        if self.ready:
+            return self.take()
+        if self._is_ended:
+            return None
+        if self.receiver is not None:
+            raise RuntimeError("the messages of a call have one reader, and another is waiting")
+        receiver = self.receiver = asyncio.get_running_loop().create_future()
+        try:
+            return await receiver
+        except asyncio.CancelledError:
+            if receiver.done() and not receiver.cancelled() and (given := receiver.result()) is not None:
+                # It was handed over in the very moment: the next who receives must find it.
+                returned = Channel(self)
+                returned.messages.append(given)
+                self.ready.appendleft(returned)
+            raise
+        finally:
+            self.receiver = None
+
+    def take(self) -> Message:
+        """Return the next message of those that are ready."""
+        channel = self.ready[0]
+        message = channel.messages.popleft()
+        channel.let_in()
+        if not channel.messages:
+            self.ready.popleft()
+            if channel.on_drained is not None and channel.is_finished:
+                channel.on_drained()
+        elif len(self.ready) > 1:
+            self.ready.rotate(-1)
+        return message
+
+    def end(self) -> None:
+        """Say that no channel will send any more."""
+        self._is_ended = True
+        self.hand(None)
+
+    def leave(self, channels: tuple[Channel, ...] = ()) -> None:
+        """Stop receiving: cancel the senders that wait in some channels, and end for a receiver."""
+        self.is_left = True
+        for channel in channels:
+            channel.cancel()
+        self.end()
+
+    def rest(self) -> list[Message]:
+        """Take what is there and was never received."""
+        found: list[Message] = []
+        while self.ready:
+            found.append(self.take())
+        return found
+
+    def hand(self, message: Message | None) -> bool:
+        """Hand a message to a receiver that waits for one, or tell it of the end; return whether there was any."""
+        receiver = self.receiver
+        if receiver is None or receiver.done():
+            return False
+        receiver.set_result(message)
+        return True
+
+
+class Channel:
+    """One sender's way to a receiver; at most ``buffer + 1`` of its messages lie there, however many send at once.
+
+    What is handed to a receiver that waits counts as taken.
+    """
+
+    __slots__ = ("_buffer", "_receiver", "_turn", "_waiting", "is_finished", "messages", "moved", "on_drained")
+
+    def __init__(self, receiver: Receiver, buffer: int = 0, on_drained: Callable[[], None] | None = None) -> None:
+        """``on_drained`` is called when the channel is finished and its last message was taken."""
+        self._receiver = receiver
+        self._buffer = buffer
+        self.messages: deque[Message] = deque()
+        self._turn: Turn | None = None
+        """Of the one message that is beyond the buffer."""
+        self._waiting: deque[tuple[Turn, Message]] = deque()
+        self.is_finished = False
+        self.moved = 0.0
+        """When one was last taken while others waited for their turn, in the event loop's time."""
+        self.on_drained = on_drained
+
+    def offer(self, message: Message) -> Turn | None:
+        """Send a message. Returns what the sender is to wait for before it goes on, unless there is room.
+
+        Once nobody receives, that is cancelled in a moment: not at once, since a sender that swallows its cancellation
+        and sends again would let nothing else run.
+        """
+        receiver = self._receiver
+        if receiver.is_left or self.is_finished:
+            loop = asyncio.get_running_loop()
+            refused: Turn = loop.create_future()
+            loop.call_soon(refused.cancel)
+            return refused
+        if receiver.hand(message):
+            return None
+        held = len(self.messages)
+        if held > self._buffer:
+            turn: Turn = asyncio.get_running_loop().create_future()
+            self._waiting.append((turn, message))
+            return turn
+        self.messages.append(message)
+        if not held:
+            receiver.ready.append(self)
+        if held < self._buffer:
+            return None
+        turn = self._turn = asyncio.get_running_loop().create_future()
+        return turn
+
+    async def send(self, message: Message) -> None:
+        """Send a message, and return when it is taken or the buffer has room for it."""
+        turn = self.offer(message)
+        if turn is not None:
+            await turn
+
+    def let_in(self) -> None:
+        """Let the sender go on whose message was beyond the buffer, and the next take its place."""
+        turn = self._turn
+        if turn is None:
+            return
+        self._turn = None
+        if not turn.done():
+            turn.set_result(None)
+        while self._waiting:
+            turn, message = self._waiting.popleft()
+            if not turn.done():  # else its sender was cancelled, and is not here any more
+                self.messages.append(message)
+                self._turn = turn
+                self.moved = asyncio.get_running_loop().time()
+                return
+
+    def finish(self, last: Message | None) -> None:
+        """Add a last message, if there is one, and close: the sender is done, and what still waits is not sent."""
+        self.is_finished = True
+        self.release()
+        if last is not None and not self._receiver.is_left and not self._receiver.hand(last):
+            self.messages.append(last)
+            if len(self.messages) == 1:
+                self._receiver.ready.append(self)
+        if not self.messages and self.on_drained is not None:
+            self.on_drained()
+
+    def cancel(self) -> None:
+        """Cancel the senders that wait."""
+        if self._turn is not None:
+            self._turn.cancel()
+        self.release()
+
+    def release(self) -> None:
+        """Let no sender wait any more: what lies here is sent, and those whose messages do not are cancelled."""
+        if self._turn is not None and not self._turn.done():
+            self._turn.set_result(None)
+        while self._waiting:
+            self._waiting.popleft()[0].cancel()

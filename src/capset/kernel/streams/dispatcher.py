@@ -1,0 +1,159 @@
+"""A mixed stream of messages, served: what each leads to runs beside the others, up to a limit (spec 3, K8, K14)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterable, AsyncIterator, Callable
+from types import TracebackType
+from typing import Self
+
+from capset.definitions.messages import Message
+from capset.kernel.call.invocation import Invocation
+from capset.kernel.call.pipeline import execute, record_unfinished
+from capset.kernel.runtime import KernelRuntime
+from capset.kernel.streams.channel import Channel, Receiver
+from capset.kernel.streams.emission import outcome_message
+from capset.kernel.streams.messages import buffer_of
+
+_log = logging.getLogger("capset.kernel")
+
+
+class Serving:
+    """``async with kernel.run(session, messages) as answers: async for message in answers: …``.
+
+    Every command and query becomes an invocation; what it emits comes in its order, and messages of other kinds pass
+    through untouched (K12). An invocation counts towards the ``limit`` until its last message is taken, so that all
+    output together is bounded. Leaving cancels what is not done, and waits for its cleanup.
+    """
+
+    __slots__ = (
+        "_ask",
+        "_calls",
+        "_failure",
+        "_is_read",
+        "_limit",
+        "_messages",
+        "_reader",
+        "_receiver",
+        "_room",
+        "_running",
+        "_runtime",
+    )
+
+    def __init__(
+        self, runtime: KernelRuntime, ask: Callable[[Message], Invocation], messages: AsyncIterable[Message], limit: int
+    ) -> None:
+        self._runtime = runtime
+        self._ask = ask
+        self._messages = messages
+        self._limit = limit
+        self._receiver = Receiver()
+        self._calls: dict[asyncio.Task[None], Invocation] = {}
+        self._running = 0
+        self._room: asyncio.Future[None] | None = None
+        self._is_read = False
+        self._failure: Exception | None = None
+        self._reader: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        """Start to read the messages."""
+        if self._reader is not None:
+            raise RuntimeError("a stream is served once")
+        self._reader = self._runtime.spawn(self._read(), self._runtime.readers.discard)
+        self._runtime.readers.add(self._reader)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop reading, cancel what is not done, and wait for its cleanup."""
+        self._receiver.leave(tuple(call.channel for call in self._calls.values() if call.channel))
+        await self._runtime.stop({task for task in (self._reader, *self._calls) if task and not task.done()})
+
+    def cancel(self) -> None:
+        """Stop reading, and cancel what runs; the error of each comes as its last message, for whoever goes on."""
+        self._runtime.cancel(task for task in (self._reader, *self._calls) if task is not None)
+
+    def __aiter__(self) -> Self:
+        """Iterate over what comes, once."""
+        return self
+
+    async def __anext__(self) -> Message:
+        """Return the next message. Raises what reading the messages raised, after all that was there before."""
+        if self._reader is None:
+            raise RuntimeError("enter the stream first: async with kernel.run(…) as answers")
+        message = await self._receiver.receive()
+        if message is not None:
+            return message
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+        raise StopAsyncIteration
+
+    async def _read(self) -> None:
+        messages = None
+        try:
+            messages = aiter(self._messages)
+            await self._serve(messages)
+        except Exception as error:  # the caller's own, raised where the caller reads
+            self._fail(error)
+        except asyncio.CancelledError as error:
+            if self._runtime.is_stopping():
+                raise
+            self._fail(RuntimeError("what gives the messages was cancelled"), error)
+        finally:
+            try:
+                if (close := getattr(messages, "aclose", None)) is not None:
+                    await close()
+            except Exception as error:
+                self._fail(error)
+            finally:
+                self._is_read = True
+                self._end_if_done()
+
+    async def _serve(self, messages: AsyncIterator[Message]) -> None:
+        passing = Channel(self._receiver)
+        async for message in messages:
+            if self._receiver.is_left:  # one that swallowed its cancellation
+                return
+            if getattr(message, "kind", "command") not in ("command", "query"):
+                await passing.send(message)
+                continue
+            if self._running >= self._limit:
+                self._room = asyncio.get_running_loop().create_future()
+                await self._room
+            self._start(message)
+
+    def _fail(self, error: Exception, cause: BaseException | None = None) -> None:
+        """Keep the first error of the caller's messages for the reader; without a reader, it is for the log."""
+        if cause is not None:
+            error.__cause__ = cause
+        if self._failure is None and not self._receiver.is_left:
+            self._failure = error
+        else:
+            _log.error("reading a stream of messages failed", exc_info=error)
+
+    def _start(self, message: Message) -> None:
+        call = self._ask(message)
+        call.channel = Channel(self._receiver, buffer_of(call), self._drained)
+        self._running += 1
+        self._calls[self._runtime.spawn(execute(call), self._ended)] = call
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        call = self._calls.pop(task)
+        record_unfinished(call, task)
+        if call.channel is not None:
+            call.channel.finish(outcome_message(call))
+        if task.done():  # else it may go on, and finds that nobody listens
+            call.channel = call.inbound = call.value = call.data = None  # its record may be read much later
+
+    def _drained(self) -> None:
+        self._running -= 1
+        if self._room is not None and not self._room.done():
+            self._room.set_result(None)
+        self._end_if_done()
+
+    def _end_if_done(self) -> None:
+        if self._is_read and not self._running:
+            self._receiver.end()

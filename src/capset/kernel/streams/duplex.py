@@ -1,0 +1,148 @@
+"""A duplex stream to one processor: messages go in, each governed and on record, and messages come out (K8)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Self
+
+from capset.definitions.messages import Message
+from capset.errors import InvalidArguments
+from capset.kernel.call.invocation import CompiledTool, Invocation
+from capset.kernel.call.pipeline import execute, record_never_begun, record_unfinished
+from capset.kernel.call.stages.identify import refusing_tool
+from capset.kernel.runtime import KernelRuntime
+from capset.kernel.streams.channel import Channel, Receiver
+from capset.kernel.streams.emission import outcome_message
+from capset.kernel.streams.processors import Processing
+
+Ask = Callable[[Message], Invocation]
+"""Makes the call of a message; nothing of it has begun."""
+
+
+class Duplex:
+    """``async with session.open("Chat.Room") as room: await room.send({…}); async for message in room: …``.
+
+    All messages go to one processor, one after the other, and each leaves its own outcome record. ``finish()`` says
+    that no more come. Leaving cancels what is not done, and waits for its cleanup.
+    """
+
+    __slots__ = (
+        "_ask",
+        "_compiled",
+        "_inlet",
+        "_inside",
+        "_outside",
+        "_processor",
+        "_receiver",
+        "_running",
+        "_runtime",
+        "_task",
+    )
+
+    def __init__(self, runtime: KernelRuntime, compiled: CompiledTool, ask: Ask) -> None:
+        self._runtime = runtime
+        self._compiled = compiled
+        self._ask = ask
+        self._inlet, self._receiver = Receiver(), Receiver()
+        self._inside = Channel(self._inlet)
+        contract = compiled.tool and compiled.tool.contract
+        self._outside = Channel(self._receiver, 0 if contract is None else contract.buffer)
+        self._processor = (
+            Processing(contract, compiled.tool.handler) if contract is not None and compiled.tool else None
+        )
+        self._running: Invocation | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    async def send(self, data: Any = None, *, message: Message | None = None) -> None:  # of the processor's own type
+        """Send a message with this data, or a whole one; return when its turn has come.
+
+        Raises ``RuntimeError`` after ``finish()``, outside of ``async with``, and once the stream has ended, as it does
+        when the kernel closes.
+        """
+        if self._task is None or self._inside.is_finished or self._inlet.is_left:
+            raise RuntimeError(
+                "messages are sent inside of async with session.open(…), before finish(), and before it has ended"
+            )
+        kind = self._compiled.tool.kind if self._compiled.tool else "command"
+        await self._inside.send(Message(kind, self._compiled.type, data) if message is None else message)
+
+    def finish(self) -> None:
+        """Say that no more messages come: the processor's input ends, and the stream when all outcomes are read."""
+        if not self._inside.is_finished:
+            self._inside.is_finished = True  # what is being sent still goes in
+            self._inlet.end()
+
+    async def __aenter__(self) -> Self:
+        """Open the stream; the processor is made when the first message that is let through comes."""
+        if self._task is not None:
+            raise RuntimeError("a duplex stream is entered once")
+        self._task = self._runtime.spawn(self._run(), self._settle)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Cancel what is not done, and wait for its cleanup."""
+        self._receiver.leave((self._outside,))
+        self._inlet.leave((self._inside,))
+        try:
+            await self._stop()
+        finally:
+            self._give_back()
+
+    def __aiter__(self) -> Self:
+        """Iterate over the messages that come, once."""
+        return self
+
+    async def __anext__(self) -> Message:
+        """Return the next message; a reply or an error is the last of what a message that was sent leads to."""
+        if self._task is None:
+            raise RuntimeError("enter the stream first: async with session.open(…) as room")
+        message = await self._receiver.receive()
+        if message is None:
+            raise StopAsyncIteration
+        return message
+
+    async def _run(self) -> None:
+        while (message := await self._inlet.receive()) is not None:
+            call = self._call_of(message)
+            self._running = call
+            await execute(call)
+            self._running = None
+            self._outside.release()  # a task that was left behind waits no more
+            outcome = outcome_message(call)
+            if outcome is not None:
+                await self._outside.send(outcome)
+        if self._processor is not None:
+            await self._processor.finish()
+            await self._stop()
+
+    def _call_of(self, message: Message) -> Invocation:
+        call = self._ask(message)
+        call.channel, call.processor = self._outside, self._processor
+        if call.compiled.tool is not None and call.compiled.tool is not self._compiled.tool:
+            wrong = f"Invalid message: this stream takes {self._compiled.type!r}, not {message.type!r}"
+            call.compiled = refusing_tool(call.compiled, InvalidArguments(wrong))
+        return call
+
+    async def _stop(self) -> None:
+        """Stop what runs still, but for the task that asks for it."""
+        tasks = {self._task, self._processor and self._processor.task} - {asyncio.current_task()}
+        await self._runtime.stop({task for task in tasks if task is not None and not task.done()})
+
+    def _settle(self, task: asyncio.Task[None]) -> None:
+        if self._running is not None:
+            record_unfinished(self._running, task)
+        if self._processor is not None:
+            self._processor.end()
+        self._give_back()
+        self._inlet.leave()  # whoever sends from now on would wait for ever
+        self._outside.finish(outcome_message(self._running) if self._running else None)
+        self._receiver.end()
+
+    def _give_back(self) -> None:
+        """Put on record what was handed over, and never begun."""
+        for message in self._inlet.rest():
+            record_never_begun(self._ask(message))

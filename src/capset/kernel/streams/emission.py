@@ -1,0 +1,324 @@
+"""What a call says while it runs and when it ends, as messages stamped by the kernel (spec 3, K10, K11)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, Final, cast
+
+from pydantic import BaseModel
+
+from capset.clock import iso
+from capset.definitions.contracts import Contract
+from capset.definitions.messages import Kind, Message, Meta
+from capset.definitions.misfits import MISFITS, misfits
+from capset.definitions.strict_json import MAX_INTEGER
+from capset.errors import ApprovalRequired, CapsetError, ConsumerTimeout, Field, InvalidOutput, StoreError, ToolError
+from capset.ids import time_of
+from capset.kernel.call.invocation import MISSING, Invocation
+from capset.kernel.streams.channel import Turn
+
+_UNAVAILABLE: Final = "The store is not available; the log has the details."
+_log = logging.getLogger("capset.kernel")
+
+
+class Emitted(Message):
+    """A message of a call's. Its ``meta`` is written out when somebody reads it: most of a million nobody does."""
+
+    __slots__ = ("_call", "_mark", "_meta")
+
+    @property
+    def meta(self) -> Meta | None:
+        """What the kernel stamped it with when it was emitted."""
+        try:
+            return self._meta
+        except AttributeError:
+            object.__setattr__(self, "_meta", _meta(self._call, self._mark))
+            return self._meta
+
+    @meta.setter
+    def meta(self, value: Meta | None) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]  # it is a field still
+        object.__setattr__(self, "_meta", value)  # of a copy, which has what it is given
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Message):
+            return NotImplemented
+        mine, others = (self.kind, self.type, self.data), (other.kind, other.type, other.data)
+        return mine == others and self.meta == other.meta
+
+    def __hash__(self) -> int:
+        return hash((self.kind, self.type, self.meta))
+
+
+# A frozen dataclass sets its fields one by one through ``object``, which takes three times as long as its slots do.
+_set_kind, _set_type, _set_data = (vars(Message)[name].__set__ for name in ("kind", "type", "data"))
+_set_call, _set_mark = (vars(Emitted)[name].__set__ for name in ("_call", "_mark"))
+_new = object.__new__
+
+
+def emitted(call: Invocation, kind: Kind, type: str, data: Any) -> Message:
+    """Return a message of a call, stamped with the moment and an id."""
+    redactor = call.context.runtime.redactor
+    if redactor is not None:
+        data = redactor(data)
+    message = _new(Emitted)
+    _set_kind(message, kind)
+    _set_type(message, type)
+    _set_data(message, data)
+    _set_call(message, call)
+    _set_mark(message, call.context.runtime.mark())
+    return message
+
+
+def _meta(call: Invocation, mark: int) -> Meta:
+    causation = call.causation or call.id
+    stamped = iso(time_of(mark))
+    return Meta(call.context.runtime.ids.text(mark), stamped, call.correlation, causation, None, call.traceparent)
+
+
+async def emit_event(call: Invocation, type: str, data: Any) -> None:
+    """Send one event, and return when its consumer has room. Nobody listening is no error."""
+    call.has_emitted = True
+    if call.channel is None:
+        await unheard(call)
+    elif (turn := call.channel.offer(emitted(call, "event", type, data))) is not None:
+        await wait_for_consumer(call, turn)
+
+
+async def unheard(call: Invocation) -> None:
+    """Count an event that nobody listens to. Every hundredth lets others run: nothing else makes its sender wait."""
+    call.unheard += 1
+    if not call.unheard % 100:
+        await asyncio.sleep(0)
+
+
+async def wait_for_consumer(call: Invocation, turn: Turn) -> None:
+    """Wait until a call's consumer has room.
+
+    The tool's own timeout stands still meanwhile; a deadline from outside does not (K16). Raises ``ConsumerTimeout``
+    when the consumer lets it wait for too long.
+    """
+    scope = call.scope
+    call.blocked += 1
+    if scope is not None and call.blocked == 1 and (end := scope.when()) is not None and not scope.expired():
+        call.time_left = end - asyncio.get_running_loop().time()
+        scope.reschedule(call.deadline)
+    try:
+        if call.consumer_timeout is None:
+            await turn
+        else:
+            await _patiently(call, turn, call.consumer_timeout)
+    finally:
+        call.blocked -= 1
+        if scope is not None and not call.blocked and call.time_left is not None:
+            if call.scope is scope and not scope.expired():
+                end = asyncio.get_running_loop().time() + call.time_left
+                scope.reschedule(end if call.deadline is None else min(end, call.deadline))
+            call.time_left = None
+
+
+async def _patiently(call: Invocation, turn: Turn, seconds: float) -> None:
+    loop, channel = asyncio.get_running_loop(), call.channel
+    began = loop.time()
+    try:
+        while not turn.done():
+            # While a consumer takes others' messages, it is not stalled.
+            moved = channel.moved if channel is not None else 0.0
+            left = max(began, moved) + seconds - loop.time()
+            if left <= 0:
+                call.stalled = ConsumerTimeout(
+                    f"The consumer of {call.compiled.name!r} took nothing for {seconds:g} s, so it was ended."
+                )
+                raise call.stalled
+            await asyncio.wait({turn}, timeout=left)
+        await turn
+    finally:
+        turn.cancel()
+
+
+def shown(error: CapsetError, call: Invocation) -> CapsetError:
+    """Return an error as the caller may see it: what a store says of itself, such as its path, is for the log."""
+    if not isinstance(error, StoreError) or error.message == _UNAVAILABLE:
+        return error
+    _log.error("the store failed %r, correlation %s: %s", call.compiled.name, call.correlation, error.message)
+    safe = StoreError(_UNAVAILABLE, hint=error.message)
+    safe.__cause__ = error
+    return safe
+
+
+def outcome_message(call: Invocation) -> Message | None:
+    """Return the reply or the error that ends a call, or ``None`` if it succeeded without either."""
+    if call.error is not None:
+        return emitted(call, "error", call.compiled.type, error_data(call.error))
+    if call.value is MISSING:
+        return None
+    return emitted(call, "reply", call.reply_type or call.compiled.type, call.data)
+
+
+def error_data(error: CapsetError) -> dict[str, Any]:
+    """Return an error as the data of an error message (spec 3, K2)."""
+    data: dict[str, Any] = {
+        "code": error.code,
+        "status": error.status,
+        "message": error.message,
+        "retryable": error.retryable,
+        "correlation": error.correlation,
+    }
+    if error.retry_after is not None:
+        data["retry_after"] = error.retry_after
+    if isinstance(error, ApprovalRequired) and error.approval is not None:
+        data["approval"] = error.approval
+    if error.fields:
+        data["fields"] = [
+            {"path": field.path, "expected": field.expected}
+            | ({"did_you_mean": field.did_you_mean} if field.did_you_mean else {})
+            for field in error.fields
+        ]
+    return data
+
+
+class Emitter:
+    """The ``emit`` of one processor, for the call that it is working on.
+
+    A reply, an error and a violation of the contract end that call: ``on_end`` is called, maybe more than once, and the
+    processor has to return soon.
+    """
+
+    __slots__ = ("_events", "_is_closed", "_name", "_on_end", "_replies", "call", "error", "is_over", "reply")
+
+    def __init__(self, contract: Contract, on_end: Callable[[], object]) -> None:
+        self._events = contract.events
+        self._replies = contract.replies
+        self._on_end = on_end
+        self.is_over = self._is_closed = True
+
+    def begin(self, call: Invocation) -> None:
+        """Work for this call from now on."""
+        self.call = call
+        self._name = call.compiled.name
+        self.reply: Any = MISSING
+        self.error: CapsetError | None = None
+        self.is_over = False  # it has no outcome yet
+        self._is_closed = False
+
+    def close(self) -> None:
+        """Take no more for this call: what a task that was left behind emits reaches nobody."""
+        self._is_closed = self.is_over = True
+
+    def outcome(self) -> Any:
+        """Return the reply's data, unvalidated, or ``MISSING``. Raises what ended the call instead."""
+        if self.error is not None:
+            raise self.error
+        return self.reply
+
+    async def __call__(self, message: BaseModel | Message, /) -> None:
+        """Hand one message over; see ``Emit``."""
+        call, emission = self.call, cast("Any", message)
+        try:
+            kind, named, data = emission.kind, emission.type, getattr(emission, "data", None)
+            schema = self._events.get(named) if kind == "event" else None
+        except (AttributeError, TypeError):
+            kind, named, data, schema = "", "", None, None
+        if self.is_over:
+            raise await self._late()
+        call.has_emitted = True
+        if schema is not None:
+            try:
+                data = schema.check(data)
+                if not schema.is_exact:
+                    data = schema.jsonable(data)
+                elif isinstance(data, int) and not -MAX_INTEGER < data < MAX_INTEGER:
+                    raise ValueError("an integer that is too long to write")
+            except (ValueError, RecursionError) as error:
+                raise self._misfit(named, data, error) from None
+            if call.channel is None:
+                await unheard(call)
+            elif (turn := call.channel.offer(emitted(call, "event", named, data))) is not None:
+                await self._wait(turn)
+        elif kind == "reply" and isinstance(named, str) and named in self._replies:
+            self._answer(named, data)
+        elif kind == "error":
+            self.error = self._told(data)
+            self._end()
+        elif kind:
+            has = ", ".join([f"event {one!r}" for one in self._events] + [f"reply {one!r}" for one in self._replies])
+            raise self._violated(
+                f"emitted {kind!r:.40} {named!r:.100}, which its outbound does not have: that is {has}"
+            )
+        else:
+            raise self._violated(
+                f"emitted {type(emission).__name__}, which is no message: emit an instance of an outbound model"
+            )
+
+    def _answer(self, name: str, data: Any) -> None:
+        if len(self._replies) > 1:  # else the pipeline checks it, as every tool's
+            try:
+                data = self._replies[name].check(data)  # all of them together might take it for another's
+            except MISFITS as error:
+                raise self._misfit(name, data, error) from None
+        self.call.reply_type, self.reply = name, data
+        self._end()
+
+    async def _wait(self, turn: Any) -> None:
+        try:
+            await wait_for_consumer(self.call, turn)
+        except ConsumerTimeout as error:
+            self._fail(error)
+            raise
+
+    def _misfit(self, name: str, data: Any, error: Exception) -> InvalidOutput:
+        # What came out may hold what nobody should see, so only its places are logged, and no value.
+        fields = misfits(error, (), data) if isinstance(error, MISFITS) else ["it has no form in JSON"]
+        told = "; ".join(map(str, fields)).replace("(arguments)", "the data")
+        _log.error("tool %r, correlation %s: its %r does not fit: %s", self._name, self.call.correlation, name, told)
+        return self._violated(f"emitted a {name!r} that does not fit its schema")
+
+    def _violated(self, what: str) -> InvalidOutput:
+        error = InvalidOutput(f"The tool {self._name!r} {what}.")
+        self._fail(error)
+        return error
+
+    def _fail(self, error: CapsetError) -> None:
+        """End the call with an error, the first that there is, whatever the processor makes of it."""
+        if not isinstance(self.error, InvalidOutput | ConsumerTimeout):
+            self.error = error
+        self.reply = MISSING
+        self._end()
+
+    def _end(self) -> None:
+        self.is_over = True
+        self._on_end()
+
+    async def _late(self) -> InvalidOutput:
+        """Return the error of an emission after the outcome, or of one that belongs to no call any more.
+
+        Others get their turn before: a processor that swallows it and goes on emitting must not hold up everybody.
+        """
+        await asyncio.sleep(0)
+        return self.left_behind() if self._is_closed else self._violated("emitted something after its reply")
+
+    def left_behind(self) -> InvalidOutput:
+        """Return the error of an emission that belongs to no call; no call ends with it."""
+        return InvalidOutput(f"The tool {self._name!r} emitted something after its call had ended.")
+
+    def _told(self, data: Any) -> CapsetError:
+        """Return an error that the processor emitted, as the ``ToolError`` that it could have raised (K2)."""
+        said: Mapping[str, Any] = cast("Mapping[str, Any]", data) if isinstance(data, Mapping) else {}
+        message = said.get("message")
+        if not isinstance(message, str) or not message:
+            raise self._violated("emitted an error without a message")
+        try:
+            fields = [_field(one) for one in said.get("fields", ())]
+            error = ToolError(message, code=said.get("code"), status=said.get("status"), fields=fields)
+        except (TypeError, ValueError, KeyError, AttributeError):
+            raise self._violated("emitted an error whose code, status or fields are none") from None
+        error.retryable = bool(said.get("retryable", False))
+        return error
+
+
+def _field(said: Mapping[str, Any]) -> Field:
+    path, expected, meant = said["path"], said["expected"], said.get("did_you_mean", "")
+    if not all(isinstance(one, str) for one in (path, expected, meant)):
+        raise TypeError("the path, the expectation and what was meant are text")
+    return Field(path, expected, meant or None)

@@ -1,0 +1,104 @@
+"""A call seen as a stream of messages: events while it runs, and the reply or error that ends it."""
+
+from __future__ import annotations
+
+import asyncio
+from types import TracebackType
+from typing import Any, Self
+
+from capset.definitions.messages import Message
+from capset.definitions.tools import AnyTool
+from capset.kernel.call.dispatch import to_result
+from capset.kernel.call.invocation import Invocation
+from capset.kernel.call.pipeline import execute, record_unfinished
+from capset.kernel.results import Result
+from capset.kernel.streams.channel import Channel, Receiver
+from capset.kernel.streams.emission import outcome_message
+
+
+class Messages:
+    """A call as it goes: ``async with session.stream(…) as messages: async for message in messages: …``.
+
+    The call starts on entry, in a task of the kernel's. It is never more than one message, and its processor's buffer,
+    ahead of its reader (spec 3, K14). Leaving early cancels it, and waits for its cleanup; the record says so.
+    """
+
+    __slots__ = ("_call", "_channel", "_receiver", "_task")
+
+    def __init__(self, call: Invocation) -> None:
+        self._call = call
+        self._receiver = Receiver()
+        self._channel = call.channel = Channel(self._receiver, buffer_of(call))
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def tool(self) -> str:
+        """What was called, by the name that its record has."""
+        return self._call.compiled.name
+
+    @property
+    def called(self) -> AnyTool | None:
+        """The tool itself, or ``None`` where there is none of that name; dynamic ``uses`` may have brought it."""
+        return self._call.compiled.tool
+
+    @property
+    def record(self) -> str:
+        """The id of the call's record."""
+        return self._call.id
+
+    @property
+    def correlation(self) -> str:
+        """The id that ties the call to whatever caused it."""
+        return self._call.correlation
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the call has its outcome, so that ``result`` can be asked for."""
+        return self._call.outcome is not None
+
+    @property
+    def result(self) -> Result[Any]:
+        """What came of the call, once its messages have been read; its data is of the tool's own type."""
+        if self._call.outcome is None:
+            raise RuntimeError("the call has not ended yet: read its messages first")
+        return to_result(self._call, self._call.value)
+
+    async def __aenter__(self) -> Self:
+        """Start the call."""
+        if self._task is not None:
+            raise RuntimeError("a stream is entered once: each call has a stream of its own")
+        self._task = self._call.context.runtime.spawn(execute(self._call), self._settle)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End the call if it has not ended, and wait for its cleanup."""
+        self._receiver.leave((self._channel,))
+        if self._task is not None and not self._task.done():
+            await self._call.context.runtime.stop({self._task})
+
+    def __aiter__(self) -> Self:
+        """Iterate over the messages, once."""
+        return self
+
+    async def __anext__(self) -> Message:
+        """Return the next message. The reply or the error, if there is one, is the last."""
+        if self._task is None:
+            raise RuntimeError("enter the stream first: async with session.stream(…) as messages")
+        receiver = self._receiver
+        message = receiver.take() if receiver.ready else await receiver.receive()
+        if message is None:
+            raise StopAsyncIteration
+        return message
+
+    def _settle(self, task: asyncio.Task[None]) -> None:
+        record_unfinished(self._call, task)
+        self._channel.finish(outcome_message(self._call))
+        self._receiver.end()
+
+
+def buffer_of(call: Invocation) -> int:
+    """Return how many messages a call's channel holds beside the one that its emitter waits with."""
+    contract = call.compiled.tool and call.compiled.tool.contract
+    return 0 if contract is None else contract.buffer

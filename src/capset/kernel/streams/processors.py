@@ -1,0 +1,241 @@
+"""Running stream processors: one for a call of its own, or one for all messages of a duplex stream (spec 3, K7)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextvars import ContextVar
+from types import CoroutineType
+from typing import Any
+
+from pydantic import BaseModel
+
+from capset.definitions.contracts import Contract
+from capset.definitions.messages import Message
+from capset.errors import ToolError
+from capset.evaluation.containment import is_contained
+from capset.evaluation.deadline import Deadline
+from capset.kernel.call.context import CallContext
+from capset.kernel.call.errors import is_cancelled, is_own
+from capset.kernel.call.invocation import MISSING, Invocation
+from capset.kernel.runtime import CLEANUP_SECONDS
+from capset.kernel.streams.emission import Emitter
+from capset.kernel.telemetry.observers import join
+
+_log = logging.getLogger("capset.kernel")
+_WORKING: ContextVar[Invocation | None] = ContextVar("capset_working", default=None)
+"""The call whose message a duplex stream's processor took last, before it started the task that asks."""
+
+
+class _Once:
+    """The messages of a call: one."""
+
+    __slots__ = ("_message",)
+
+    def __init__(self, message: Any) -> None:
+        self._message = message
+
+    def __aiter__(self) -> _Once:
+        return self
+
+    async def __anext__(self) -> Any:
+        message, self._message = self._message, MISSING
+        if message is MISSING:
+            raise StopAsyncIteration
+        return message
+
+
+async def process_one(call: Invocation, contract: Contract, factory: Callable[[], Any]) -> Any:
+    """Run a fresh processor for one message. Returns its reply's data, or ``MISSING``; raises what it raises."""
+    ending = Deadline(CLEANUP_SECONDS)
+    emitter = Emitter(contract, ending.start_soon)
+    emitter.begin(call)
+    try:
+        with ending:
+            await factory()(_Once(call.inbound), emitter, CallContext(call))
+    except BaseException as error:
+        if ending.expired and isinstance(error, TimeoutError | asyncio.CancelledError):
+            if isinstance(error, asyncio.CancelledError) and is_cancelled(call):
+                raise
+        elif emitter.error is not None and is_own(call, error):
+            _log_late(call, emitter, error)
+        else:
+            raise
+    finally:
+        emitter.close()
+    if ending.expired:
+        _log_lingering(call)
+    return emitter.outcome()
+
+
+class Processing:
+    """A processor that runs for all messages of a duplex stream, in a task of the kernel's.
+
+    It works on one call at a time, the one whose message it took last: taking the next ends that call, and so does
+    returning. Its context is that of the call.
+    """
+
+    __slots__ = (
+        "_contract",
+        "_ctx",
+        "_done",
+        "_emitter",
+        "_factory",
+        "_is_over",
+        "_next",
+        "_pull",
+        "_timer",
+        "task",
+    )
+
+    def __init__(self, contract: Contract, factory: Callable[[], Any]) -> None:
+        self._contract = contract
+        self._factory = factory
+        self._emitter = _Speaking(contract, self._give_up_soon)
+        self.task: asyncio.Task[None] | None = None
+        """Where it runs, once it has its first message."""
+        self._ctx: CallContext | None = None
+        self._next: Invocation | None = None
+        """The call whose message the processor has not taken yet."""
+        self._pull: asyncio.Future[None] | None = None
+        """What the processor waits for while there is none."""
+        self._done: asyncio.Future[None] | None = None
+        """Of the call that is being worked on."""
+        self._timer: asyncio.TimerHandle | None = None
+        """Ends that call, once its outcome is told."""
+        self._is_over = False
+
+    def serves(self, contract: Contract) -> bool:
+        """Whether this is a processor of that contract."""
+        return self._contract is contract
+
+    async def work_on(self, call: Invocation) -> Any:
+        """Give the processor a call's message, and return its reply's data, or ``MISSING``. Raises what it raises."""
+        if self._is_over or (self.task is not None and self.task.done()):
+            raise _ended(call)
+        self._emitter.begin(call)
+        done = self._done = asyncio.get_running_loop().create_future()
+        self._next = call
+        if self.task is None:
+            self._ctx = CallContext(call)
+            self.task = call.context.runtime.spawn(self._run(self._ctx))
+        elif self._pull is not None and not self._pull.done():
+            self._pull.set_result(None)
+        try:
+            await done
+        except asyncio.CancelledError:
+            self._is_over = True
+            runtime = call.context.runtime
+            if not runtime.is_stopping():  # else whoever stops the stream stops the processor, too
+                await runtime.stop({self.task})
+            raise
+        except BaseException as error:
+            if self._emitter.error is None or not is_contained(error):
+                raise
+            _log_late(call, self._emitter, error)
+        return self._emitter.outcome()
+
+    def end(self) -> None:
+        """Tell the processor that no more messages come."""
+        self._is_over = True
+        if self._pull is not None and not self._pull.done():
+            self._pull.set_result(None)
+
+    async def finish(self) -> None:
+        """Tell the processor that no more messages come, and wait until it has returned, bounded."""
+        self.end()
+        if self.task is not None and not self.task.done():
+            await asyncio.wait({self.task}, timeout=CLEANUP_SECONDS)
+
+    def __aiter__(self) -> Processing:
+        return self
+
+    async def __anext__(self) -> Any:
+        if self._next is None:
+            self._end(None)
+            while self._next is None:
+                if self._is_over:
+                    raise StopAsyncIteration
+                self._pull = asyncio.get_running_loop().create_future()
+                await self._pull
+        call, self._next = self._next, None
+        if self._ctx is not None:
+            self._ctx.move_to(call)
+        _WORKING.set(call)
+        if call.observed:
+            join(call)
+        return call.inbound
+
+    async def _run(self, ctx: CallContext) -> None:
+        _WORKING.set(None)  # whoever opened the stream may be a processor, too
+        try:
+            await self._factory()(self, self._emitter, ctx)
+        except BaseException as error:
+            if not self._end(error) and not isinstance(error, asyncio.CancelledError):
+                _log.error("a processor failed between two messages", exc_info=error)
+            if not is_contained(error):
+                raise
+        else:
+            untaken = self._next
+            self._end(None if untaken is None or self._emitter.is_over else _ended(untaken))
+
+    def _end(self, error: BaseException | None) -> bool:
+        """End the call that is being worked on, if there is one; return whether there was."""
+        done, self._done = self._done, None
+        is_over = self._emitter.is_over
+        self._emitter.close()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if done is None or done.done():
+            return False
+        if error is None or (isinstance(error, asyncio.CancelledError) and is_over):
+            done.set_result(None)
+        else:
+            done.set_exception(error)
+        return True
+
+    def _give_up_soon(self) -> None:
+        if self._timer is None and self._done is not None:
+            loop, call = asyncio.get_running_loop(), self._emitter.call
+            self._timer = loop.call_later(CLEANUP_SECONDS, self._give_up, call)
+
+    def _give_up(self, call: Invocation) -> None:
+        """Stop the processor: it still works on the call whose outcome it has told."""
+        if self.task is not None:
+            _log_lingering(call)
+            self._is_over = True
+            call.context.runtime.spawn(self._stop(call, self.task))
+
+    async def _stop(self, call: Invocation, task: asyncio.Task[None]) -> None:
+        await call.context.runtime.stop({task})
+        self._end(None)
+
+
+class _Speaking(Emitter):
+    """The ``emit`` of a duplex stream: who speaks for one message, a task left behind, does not speak for the next."""
+
+    __slots__ = ()
+
+    def __call__(self, message: BaseModel | Message, /) -> CoroutineType[Any, Any, None]:
+        mine = _WORKING.get()
+        return super().__call__(message) if mine is None or mine is self.call else self._refuse()
+
+    async def _refuse(self) -> None:
+        await asyncio.sleep(0)
+        raise self.left_behind()
+
+
+def _ended(call: Invocation) -> ToolError:
+    return ToolError(f"The processor of {call.compiled.name!r} has ended.", code="stream_ended", status=409)
+
+
+def _log_late(call: Invocation, emitter: Emitter, error: BaseException) -> None:
+    """Log what a processor raised after what ended its call; that is what is told."""
+    if error is not emitter.error:
+        _log.error("tool %r, correlation %s", call.compiled.name, call.correlation, exc_info=error)
+
+
+def _log_lingering(call: Invocation) -> None:
+    _log.error("tool %r did not return within %s s of its outcome", call.compiled.name, CLEANUP_SECONDS)

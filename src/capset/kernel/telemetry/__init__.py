@@ -1,0 +1,1 @@
+"""Observers of calls, and spans of OpenTelemetry."""

@@ -1,0 +1,168 @@
+"""One span a call, by OpenTelemetry's conventions for the execution of tools (spec 5, P13)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from contextvars import Token
+from functools import cache
+from importlib.metadata import version
+from typing import Any, Final, NamedTuple
+
+from opentelemetry.context import Context, attach, detach
+from opentelemetry.trace import (
+    INVALID_SPAN,
+    Link,
+    Span,
+    SpanContext,
+    SpanKind,
+    StatusCode,
+    TracerProvider,
+    get_current_span,
+    get_tracer,
+    set_span_in_context,
+)
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from capset.definitions.agents import Agent
+from capset.fingerprint.canonical import canonical
+from capset.kernel.call.invocation import MISSING, Invocation
+from capset.kernel.governance.audit import MAX_RECORDED_BYTES, masked_arguments, redacted
+from capset.kernel.telemetry import conventions as names
+from capset.kernel.telemetry.observers import Observer
+
+_PROPAGATOR: Final = TraceContextTextMapPropagator()
+_WITH_CONTENT: Final = frozenset({"true", "span_only", "span_and_event"})
+
+
+class Traced(NamedTuple):
+    """The span of a call, and what was the context of its task before."""
+
+    span: Span
+    before: Token[Context]
+
+
+class Tracing:
+    """Makes a span of every call: ``Kernel(observers=[Tracing()])``.
+
+    A kernel does so by itself where the host has set up an OpenTelemetry SDK before it is entered. ``provider`` is
+    whose spans they are, by default the host's. With ``content`` they hold arguments, results and the words of errors,
+    masked as records mask them; left out, ``OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT`` says so, and without
+    it they hold none. They never say who acts.
+    """
+
+    def __init__(self, provider: TracerProvider | None = None, *, content: bool | None = None) -> None:
+        self.tracer = get_tracer("capset", _version(), provider)
+        asked = os.environ.get(names.CONTENT_VARIABLE, "").strip().lower() in _WITH_CONTENT
+        self._has_content = asked if content is None else content
+
+    def begun(self, call: Invocation) -> Traced:
+        """Start the span of a call, within whatever span there is, or that of the message that asks for it."""
+        name = _name_of(call)
+        around, links = parent_of(call.traceparent)
+        span = self.tracer.start_span(
+            f"{names.EXECUTE_TOOL} {name}",
+            around,
+            SpanKind.INTERNAL,
+            {names.OPERATION: names.EXECUTE_TOOL, names.TOOL_NAME: name},
+            links,
+            record_exception=False,
+            set_status_on_exception=False,
+        )
+        if (context := span.get_span_context()).is_valid:
+            call.traceparent = traceparent_of(context)
+        return Traced(span, attach(set_span_in_context(span)))
+
+    def joined(self, kept: Traced) -> None:
+        """Make the span the current one of another task, until that joins the next call."""
+        attach(set_span_in_context(kept.span))
+
+    def ended(self, call: Invocation, kept: Traced) -> None:
+        """End the span with what came of the call."""
+        span = kept.span
+        try:
+            if span.is_recording():
+                self._describe(call, span)
+        finally:
+            span.end()
+
+    def _describe(self, call: Invocation, span: Span) -> None:
+        if call.compiled.tool is not None and (name := _name_of(call)):
+            span.update_name(f"{names.EXECUTE_TOOL} {name}")  # dynamic uses may have brought the tool since
+        span.set_attributes({name: value for name, value in _attributes(call).items() if value is not None})
+        if call.error is not None:
+            span.set_attribute(names.ERROR_TYPE, call.error.code)
+            span.set_status(StatusCode.ERROR, call.error.message if self._has_content else None)
+        if self._has_content:
+            span.set_attributes(_content(call))
+
+    def left(self, kept: Traced) -> None:
+        """Make the span before it the current one again."""
+        detach(kept.before)
+
+
+def tracing_of(observers: Iterable[Observer]) -> Tracing | None:
+    """Return what traces calls among those who are told of them, if anything does."""
+    return next((one for one in observers if isinstance(one, Tracing)), None)
+
+
+def parent_of(traceparent: str | None) -> tuple[Context | None, list[Link]]:
+    """Return the context that a remote ``traceparent`` (W3C Trace Context) stands for, and a link to the span here.
+
+    Without one, or with one that is none, the span here is the parent: the context is ``None``.
+    """
+    if traceparent is None:
+        return None, []
+    around = _PROPAGATOR.extract({"traceparent": traceparent})
+    if get_current_span(around) is INVALID_SPAN:
+        return None, []
+    here = get_current_span().get_span_context()
+    return around, [Link(here)] if here.is_valid else []
+
+
+def traceparent_of(context: SpanContext) -> str:
+    """Return a span as a W3C ``traceparent``."""
+    return f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"
+
+
+def _attributes(call: Invocation) -> dict[str, Any]:  # each of OpenTelemetry's types, or None
+    context, tool, snapshot = call.context, call.compiled.tool, call.context.snapshot
+    is_agent = isinstance(context.block, Agent)
+    return {
+        names.TOOL_NAME: _name_of(call),
+        names.TOOL_TYPE: "function",
+        names.TOOL_DESCRIPTION: tool.description if tool else None,
+        names.TOOL_CALL_ID: call.id,
+        names.AGENT_NAME: context.block.name if is_agent else None,
+        names.AGENT_ID: snapshot.agent_id if is_agent else None,
+        names.CONVERSATION_ID: context.id,
+        names.CAPABILITY: call.compiled.capability,
+        names.EFFECT: tool.effect if tool else None,
+        names.DECISION: call.decision,
+        names.OUTCOME: call.outcome,
+        names.ATTEMPTS: call.attempts or None,
+        names.RUNTIME_HASH: snapshot.runtime_hash,
+    }
+
+
+def _content(call: Invocation) -> dict[str, str]:
+    """Return the arguments and the result as JSON text, masked and bounded as a record's arguments are."""
+    found = {names.TOOL_CALL_ARGUMENTS: masked_arguments(call)}
+    if call.error is None and call.value is not MISSING:
+        redactor = call.context.runtime.redactor
+        data = call.data if redactor is None else redactor(call.data)
+        found[names.TOOL_CALL_RESULT] = canonical(redacted(data)).decode()
+    return {name: _bounded(text) for name, text in found.items()}
+
+
+def _bounded(text: str) -> str:
+    return text if len(text) <= MAX_RECORDED_BYTES else f"{text[:MAX_RECORDED_BYTES]}…"
+
+
+def _name_of(call: Invocation) -> str:
+    return names.UNKNOWN_TOOL if call.compiled.tool is None else call.compiled.name
+
+
+@cache
+def _version() -> str:
+    return version("capset")
