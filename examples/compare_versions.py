@@ -10,9 +10,9 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from capset import Agent, Capability, Principal, Request, allow, deny, policy, tool
-from capset.evaluation.capture import capture
-from capset.evaluation.comparison import diff_envelopes
-from capset.evaluation.report import format_diff_report
+from capset.evaluation.compare.comparison import diff_envelopes
+from capset.evaluation.compare.report import format_diff_report
+from capset.evaluation.snapshot.capture import capture
 
 NOTES = ["tea", "coffee"]
 Few = Annotated[int, Field(le=10, description="How many notes at most.")]

@@ -4,9 +4,9 @@ import asyncio
 from dataclasses import dataclass
 
 from capset import Agent, Kernel, Principal, Request, allow, deny, policy, tool
-from capset.evaluation.capture import envelope_of
-from capset.evaluation.envelope import SnapshotEnvelope
-from capset.evaluation.turns import record_turn
+from capset.evaluation.snapshot.capture import envelope_of
+from capset.evaluation.snapshot.envelope import SnapshotEnvelope
+from capset.evaluation.snapshot.turns import record_turn
 from capset.ext import SessionHooks, SessionHost, SessionTurn, TurnEnded
 from capset.stores.base import LinkQuery
 

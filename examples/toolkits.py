@@ -18,7 +18,7 @@ from capset import (
     tool,
 )
 from capset.composition.statics import collect_tool_hashes
-from capset.evaluation.capture import link_of
+from capset.evaluation.snapshot.capture import link_of
 from capset.fingerprint.references import compute_runtime_hash
 
 

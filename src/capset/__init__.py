@@ -21,7 +21,7 @@ from capset.definitions.toolkits import Toolkit, ToolkitContext, dynamic_toolkit
 from capset.definitions.tools import Tool, tool
 from capset.errors import CapsetError, DefinitionError, ToolError
 from capset.evaluation.evaluate import evaluate
-from capset.evaluation.snapshot import Snapshot, Verdict
+from capset.evaluation.snapshot.snapshot import Snapshot, Verdict
 from capset.kernel.call.session import Session
 from capset.kernel.kernel import Kernel
 from capset.kernel.registry import Registry

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from capset.evaluation.comparison import diff_envelopes
-from capset.evaluation.envelope import SnapshotEnvelope
-from capset.evaluation.report import format_diff_report
+from capset.evaluation.compare.comparison import diff_envelopes
+from capset.evaluation.compare.report import format_diff_report
+from capset.evaluation.snapshot.envelope import SnapshotEnvelope
 from capset.wire.diffs import DiffShape
 from tests.cli.support import Command, Run
 from tests.cli.test_texts import on_a_terminal
-from tests.evaluation.versions import earlier, later
+from tests.evaluation.compare.versions import earlier, later
 
 pytestmark = pytest.mark.spec("F31")
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from capset.evaluation.envelope import SnapshotEnvelope
-from capset.evaluation.turns import envelope_row, op_context, record_turn
+from capset.evaluation.snapshot.envelope import SnapshotEnvelope
+from capset.evaluation.snapshot.turns import envelope_row, op_context, record_turn
 from capset.fingerprint.links import CapabilityLink
 from capset.stores.base import PayloadRow, Store, make_store
 from tests.cli.support import Command, Run
-from tests.evaluation.versions import agent, earlier, envelope_of, later
+from tests.evaluation.compare.versions import agent, earlier, envelope_of, later
 
 pytestmark = pytest.mark.spec("F31")
 OP = op_context()

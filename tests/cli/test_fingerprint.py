@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from capset.evaluation.envelope import read_envelope
-from capset.evaluation.sides import side_of
+from capset.evaluation.compare.sides import side_of
+from capset.evaluation.snapshot.envelope import read_envelope
 from capset.wire.agent_hashes import AgentHashesShape
 from tests.cli.support import FILES, Command, Run
 from tests.cli.test_fingerprints import HASHES, agent_files

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from capset.evaluation.envelope import read_envelope
+from capset.evaluation.snapshot.envelope import read_envelope
 from capset.wire.replays import ReplayShape
 from tests.cli.support import FILES, Command, Run, install
 from tests.cli.test_diff_stored import keep

@@ -9,8 +9,8 @@ import pytest
 from capset import Agent, Principal, Registry
 from capset.client import AgentInput, Client
 from capset.errors import InvalidArguments, NotFound, PermissionDenied
-from capset.evaluation.comparison import diff_envelopes
-from capset.evaluation.hydrate import hydrate
+from capset.evaluation.compare.comparison import diff_envelopes
+from capset.evaluation.snapshot.hydrate import hydrate
 from capset.fingerprint.canonical import digest
 from capset.fingerprint.hashes import invocation_hash
 from tests.client.conftest import Served

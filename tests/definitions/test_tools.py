@@ -24,7 +24,7 @@ from capset import (
 from capset.composition.compose import Composition
 from capset.definitions.blocks import Block
 from capset.errors import PolicyConflict
-from capset.evaluation.snapshot import Snapshot
+from capset.evaluation.snapshot.snapshot import Snapshot
 
 
 def save(a: int, b: str = "x") -> int:

@@ -9,11 +9,11 @@ import pytest
 
 from capset import Agent, Capability, Principal, Request, deny, policy
 from capset.errors import DefinitionError, HydrationRefused
-from capset.evaluation.capture import capture, capture_runtime, envelope_of
-from capset.evaluation.comparison import diff_envelopes
-from capset.evaluation.envelope import SnapshotEnvelope, read_envelope
-from capset.evaluation.hydrate import hydrate
-from capset.evaluation.replay import principal_of, replay
+from capset.evaluation.compare.comparison import diff_envelopes
+from capset.evaluation.replay.evaluation import principal_of, replay
+from capset.evaluation.snapshot.capture import capture, capture_runtime, envelope_of
+from capset.evaluation.snapshot.envelope import SnapshotEnvelope, read_envelope
+from capset.evaluation.snapshot.hydrate import hydrate
 from capset.kernel.governance.redaction import redactor_of
 from tests.evaluation.agents import make
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 from capset import Composition, Principal, Tool, compose
 from capset.definitions.toolkits import AnyToolkit, DynamicToolkit, Member
 from capset.evaluation.evaluate import evaluate
-from capset.evaluation.snapshot import Snapshot
+from capset.evaluation.snapshot.snapshot import Snapshot
 from capset.fingerprint.canonical import canonical, digest
 from capset.fingerprint.hashes import (
     Ref,

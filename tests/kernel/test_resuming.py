@@ -9,9 +9,9 @@ import pytest
 from capset import Agent, Capability, Kernel, Principal, Session, Tool, ask, deny, tool
 from capset.definitions.toolkits import Toolkit
 from capset.errors import ApprovalRequired, NotFound, PermissionDenied
-from capset.evaluation.capture import capture
-from capset.evaluation.envelope import SnapshotEnvelope, read_envelope
-from capset.evaluation.hydrate import hydrate
+from capset.evaluation.snapshot.capture import capture
+from capset.evaluation.snapshot.envelope import SnapshotEnvelope, read_envelope
+from capset.evaluation.snapshot.hydrate import hydrate
 from tests.evaluation.agents import ANYONE, NOBODY, Counted
 from tests.kernel.support import records_of
 

@@ -12,11 +12,11 @@ from capset.adapters.stored_agents import Loaded
 from capset.composition.compose import Composition
 from capset.definitions.principals import Principal
 from capset.errors import DefinitionError
-from capset.evaluation.capture import envelope_of
 from capset.evaluation.code import read_code
-from capset.evaluation.comparison import diff_sides
-from capset.evaluation.differences import Diff
-from capset.evaluation.sides import Side, side_of
+from capset.evaluation.compare.comparison import diff_sides
+from capset.evaluation.compare.differences import Diff
+from capset.evaluation.compare.sides import Side, side_of
+from capset.evaluation.snapshot.capture import envelope_of
 from capset.fingerprint.changes import Change, compare, compare_named
 from capset.kernel.kernel import Kernel
 

@@ -15,7 +15,7 @@ from pydantic_core import from_json, to_jsonable_python
 from capset.clock import iso
 from capset.definitions.messages import Json, Meta
 from capset.errors import CapsetError
-from capset.evaluation.snapshot import Snapshot
+from capset.evaluation.snapshot.snapshot import Snapshot
 from capset.fingerprint.hashes import Ref
 from capset.kernel.call.session import Session
 

@@ -15,11 +15,10 @@ from capset.cli.settings import existing_db, load_settings
 from capset.cli.stored import opened_store
 from capset.cli.versions import find
 from capset.errors import DefinitionError
-from capset.evaluation.comparison import diff_sides
-from capset.evaluation.differences import Diff
-from capset.evaluation.report import Line, Sign, report_lines
-from capset.evaluation.sides import Side
-from capset.evaluation.stored_sides import stored_side
+from capset.evaluation.compare.comparison import diff_sides
+from capset.evaluation.compare.differences import Diff
+from capset.evaluation.compare.report import Line, Sign, report_lines
+from capset.evaluation.compare.sides import Side, stored_side
 from capset.wire.diffs import diff_shape
 
 _STYLES: Final[dict[Sign, str]] = {"+": "green", "-": "red", "~": "yellow", "=": "dim", "#": "bold"}

@@ -19,7 +19,7 @@ from capset.cli.settings import load_settings
 from capset.composition.compose import compose
 from capset.definitions.principals import Principal
 from capset.errors import DefinitionError, NotFound
-from capset.evaluation.capture import Captured, capture
+from capset.evaluation.snapshot.capture import Captured, capture
 from capset.kernel.registry import Registry
 from capset.wire.agent_hashes import AgentHashesShape, CoveredShape, canonical_payloads, hashes_shape
 from capset.wire.code import CodeShape

@@ -19,11 +19,10 @@ from capset.cli.stored import opened_store
 from capset.cli.versions import find
 from capset.definitions.principals import Principal
 from capset.errors import DefinitionError
-from capset.evaluation.envelope import SnapshotEnvelope
-from capset.evaluation.replay import Replay, principal_of, replay
-from capset.evaluation.replaying import replay_lines
-from capset.evaluation.sides import Side
-from capset.evaluation.stored_sides import stored_side
+from capset.evaluation.compare.sides import Side, stored_side
+from capset.evaluation.replay.evaluation import Replay, principal_of, replay
+from capset.evaluation.replay.report import replay_lines
+from capset.evaluation.snapshot.envelope import SnapshotEnvelope
 from capset.kernel.registry import Registry
 from capset.wire.replays import replay_shape
 

@@ -11,8 +11,8 @@ from pydantic import ValidationError
 from pydantic_core import from_json
 
 from capset.errors import DefinitionError, closest
-from capset.evaluation.envelope import read_envelope
-from capset.evaluation.sides import Side, side_of
+from capset.evaluation.compare.sides import Side, side_of
+from capset.evaluation.snapshot.envelope import read_envelope
 from capset.fingerprint.links import CapabilityLink
 
 MAX_BYTES: Final = 64 * 1024 * 1024

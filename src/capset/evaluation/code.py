@@ -1,4 +1,4 @@
-"""The code behind a tool, and the hash of its bytes, beside the hashes of what is declared (spec 2, F35).
+"""Code behind tools, and the hash of its bytes beside the hashes of declarations (spec 2, F35).
 
 Each source is read once in a process, when it is first asked for. That takes tens of milliseconds for a few hundred
 files, so ``read_code`` does it in a thread. The opening of a session awaits it; calls and records never wait.
@@ -8,21 +8,251 @@ from __future__ import annotations
 
 import asyncio
 import csv
-from collections.abc import Callable, Hashable, Iterable
+import functools
+import hashlib
+import inspect
+import os
+import posixpath
+import sys
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from hashlib import sha256
+from pathlib import Path
 from threading import Lock
-from typing import Final, Generic, TypeVar
+from types import FunctionType, MethodType
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, NamedTuple, TypeVar, cast
 from weakref import WeakKeyDictionary, WeakSet
 
 from capset.composition.compose import Composition
-from capset.definitions.handlers import is_adapted
+from capset.definitions.handlers import ADAPTED, is_adapted
 from capset.definitions.tools import AnyTool
-from capset.evaluation.code_sources import CodeKind, Module, NoSource, Source, files_of, module_of, source_of
 from capset.evaluation.plan import plan_of
-from capset.evaluation.snapshot import Snapshot
+from capset.evaluation.snapshot.snapshot import Snapshot
 from capset.fingerprint.canonical import canonical
 from capset.fingerprint.payloads import code_payload
+
+if TYPE_CHECKING:
+    from importlib.metadata import Distribution
+
+CodeKind = Literal["distribution", "package", "module"]
+SUFFIXES: Final = (".py", ".pyw", ".pyc", ".pyd", ".so")
+"""Those of source, of extension modules, and of modules that are compiled and have no source."""
+_CACHES: Final = "__pycache__"
+_DEEPEST: Final = 100
+"""How many wrappers are seen through, should they form a circle."""
+
+
+class NoSource(Exception):
+    """A handler has no source that could be hashed; the text says why, and no path."""
+
+
+class Module(NamedTuple):
+    """The file of a module; the ``name`` that it is imported by, if it is; and the one that it was loaded under."""
+
+    file: Path
+    name: str | None
+    loaded: str
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The files that are hashed: those of a distribution's RECORD, those below a package's folder, or one module.
+
+    ``base`` is the ``dist-info`` folder, the package's folder or the module's file; paths are relative to ``root``.
+    ``name`` and ``version`` are the distribution's, where there is one; else it is the package's or the file's name.
+    ``loaded`` tells two loads of one file apart.
+    """
+
+    kind: CodeKind
+    root: Path
+    base: Path
+    name: str
+    version: str | None = None
+    loaded: str | None = None
+
+
+def module_of(handler: object) -> Module:
+    """Return the module that a handler was defined in.
+
+    Partials, bound methods, callable objects and decorators that use ``functools.wraps`` are seen through. Raises
+    ``NoSource`` for what is compiled, typed in, or made at run time.
+    """
+    own = _own(handler)
+    if isinstance(own, FunctionType):
+        if (file := own.__code__.co_filename).startswith("<"):
+            raise NoSource(f"it was typed in, or made at run time ({file:.80}), and has no source file")
+        namespace = own.__globals__
+    elif isinstance(own, type) and (module := sys.modules.get(own.__module__)) is not None:
+        namespace = vars(module)
+    else:
+        raise NoSource("it is no Python function: it is compiled, and has no source")
+    spec: Any = namespace.get("__spec__")
+    loaded = str(namespace.get("__name__"))
+    if spec is not None and spec.has_location:
+        return Module(Path(spec.origin).absolute(), str(spec.name), loaded)
+    file = namespace.get("__file__")
+    if not isinstance(file, str):
+        raise NoSource("it was typed in, or is part of the interpreter, and has no source file")
+    return Module(Path(file).absolute(), None, loaded)
+
+
+def _own(handler: Any) -> object:
+    """Return the function or the class that was written for a handler."""
+    for _ in range(_DEEPEST):
+        inner = _inside(handler)
+        if inner is None:
+            break
+        handler = inner
+    return cast("object", handler)
+
+
+def _inside(handler: Any) -> object:
+    """Return what a partial, a method, a wrapper or a callable object is made of; ``None`` for the thing itself."""
+    if isinstance(handler, functools.partial):
+        return cast("functools.partial[object]", handler).func
+    if isinstance(handler, MethodType):
+        return handler.__func__
+    for name in (ADAPTED, "__wrapped__"):  # statically: what an object says of itself may be code
+        if (inner := inspect.getattr_static(handler, name, None)) is not None:
+            return inner
+    if isinstance(handler, FunctionType | type):
+        return None
+    called = inspect.getattr_static(cast("type[object]", type(handler)), "__call__", None)
+    return called if isinstance(called, FunctionType) else None
+
+
+def source_of(module: Module) -> Source:
+    """Return which files the code of a module is hashed with. Raises ``OSError`` for what cannot be read.
+
+    It is the distribution that has the module in its RECORD; else the outermost package that the module is in, as in a
+    checkout that is installed for editing; else the module alone.
+    """
+    file, name, loaded = module
+    alone = Source("module", file.parent, file, file.name, loaded=loaded)
+    if name is None:
+        return alone
+    parts = name.split(".")
+    is_package = file.name.partition(".")[0] == "__init__"
+    expected = "/".join([*parts, "__init__"] if is_package else parts)
+    root = Path(*file.parts[: -len(parts) - is_package])
+    inside = file.relative_to(root).as_posix()
+    if not inside.startswith(f"{expected}."):  # loaded under another name than its place has
+        return alone
+    if (found := _distribution(root, inside, parts[0])) is not None:
+        return found
+    for depth in range(1, len(parts) + is_package):
+        folder = root.joinpath(*parts[:depth])
+        if (folder / "__init__.py").is_file():
+            name, version = _editable(folder) or (".".join(parts[:depth]), None)
+            return Source("package", root, folder, name, version)
+    return alone
+
+
+def files_of(source: Source) -> dict[str, str]:
+    """Return the SHA-256 of each file of a source, by its path there. Raises ``OSError`` for what cannot be read.
+
+    What a RECORD names and is not there any more is left out.
+    """
+    if source.kind == "module":
+        return {source.base.name: _digest(source.base)}
+    if source.kind == "package":
+        return {path: _digest(source.root / path) for path in _below(source)}
+    found: dict[str, str] = {}
+    for path in _recorded(_record_of(source.base)):
+        try:
+            found[path] = _digest(source.root / path)
+        except FileNotFoundError:
+            continue
+    return found
+
+
+def _distribution(root: Path, inside: str, top: str) -> Source | None:
+    """Return the distribution, installed at ``root``, that has a file in its RECORD."""
+    from importlib.metadata import Distribution
+
+    try:
+        folders = [one for one in root.iterdir() if one.suffix == ".dist-info"]
+    except NotADirectoryError:  # an archive
+        return None
+    wanted = top.lower()
+    # Most distributions have the name of what they bring.
+    for base in sorted(folders, key=lambda one: (not one.name.lower().startswith(wanted), one)):
+        try:
+            record = _record_of(base)
+        except OSError:  # what others installed wrongly is not of this handler
+            continue
+        if inside in record and inside in _recorded(record):
+            name, version = _named(Distribution.at(base)) or (base.name.partition("-")[0], None)
+            return Source("distribution", root, base, name, version)
+    return None
+
+
+def _record_of(base: Path) -> str:
+    return (base / "RECORD").read_text(encoding="utf-8", errors="surrogateescape")
+
+
+def _recorded(record: str) -> Iterator[str]:
+    """Yield the paths of the code that a RECORD lists, each once; what stands elsewhere, as scripts do, is left out."""
+    seen: set[str] = set()
+    for row in csv.reader(record.splitlines()):
+        path = posixpath.normpath(row[0].replace("\\", "/")) if row else ""
+        if _is_code(path) and not path.startswith(("../", "/")) and path not in seen:
+            seen.add(path)
+            yield path
+
+
+def _below(source: Source) -> Iterator[str]:
+    def refuse(error: OSError) -> None:
+        raise error
+
+    for folder, folders, files in os.walk(source.base, onerror=refuse):
+        folders[:] = [one for one in folders if one != _CACHES and not one.startswith(".")]
+        for one in files:
+            if _is_code(one):
+                yield Path(folder, one).relative_to(source.root).as_posix()
+
+
+def _is_code(path: str) -> bool:
+    return path.endswith(SUFFIXES) and _CACHES not in path.split("/")
+
+
+@functools.cache
+def _editable(folder: Path) -> tuple[str, str | None] | None:
+    """Return name and version of the distribution that is installed for editing with a folder in it."""
+    from importlib.metadata import distributions
+    from urllib.parse import urlsplit
+    from urllib.request import url2pathname
+
+    from pydantic_core import from_json
+
+    best: tuple[int, Distribution] | None = None
+    for one in distributions():
+        try:
+            text = one.read_text("direct_url.json")
+            told: Any = from_json(text) if text else {}
+            if not told.get("dir_info", {}).get("editable"):
+                continue
+            project = Path(url2pathname(urlsplit(str(told["url"])).path)).resolve()
+        except (ValueError, KeyError, TypeError, AttributeError):
+            continue  # not what PEP 610 says
+        depth = len(project.parts)
+        if folder.resolve().is_relative_to(project) and (best is None or depth > best[0]):
+            best = depth, one
+    return None if best is None else _named(best[1])
+
+
+def _named(distribution: Distribution) -> tuple[str, str | None] | None:
+    """Return name and version, or ``None`` where the metadata are gone."""
+    from email.parser import HeaderParser
+
+    told = HeaderParser().parsestr(distribution.read_text("METADATA") or "")
+    return (str(told["Name"]), told["Version"]) if told["Name"] else None
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")

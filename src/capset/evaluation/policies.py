@@ -9,8 +9,8 @@ from typing import Final, Literal, NamedTuple
 
 from capset.definitions.hooks import NO_HOOKS, Hooks, PolicyEvaluated
 from capset.definitions.policies import Answer, Decision, DecisionKind, Policy, Request, allow, deny
-from capset.evaluation.containment import is_contained
-from capset.evaluation.telling import tell
+from capset.evaluation.error_mapping import is_contained
+from capset.evaluation.hook_dispatch import dispatch_hooks
 
 PolicyMode = Literal["authoritative", "hint"]
 """What a call does where a ``snapshot`` policy's result is missing: deny, or ask the policy (spec 2, F19)."""
@@ -125,7 +125,7 @@ async def tell_asked(
 ) -> None:
     """Tell the hooks that a policy was asked."""
     error = decision.error if isinstance(decision, FailedDecision) else None
-    await tell(
+    await dispatch_hooks(
         hooks.on_policy_evaluated,
         PolicyEvaluated(policy, decision, request, policy.id if owner is None else owner, error),
     )

@@ -27,7 +27,7 @@ from capset.errors import CapsetError, DefinitionError, NotFound
 from capset.evaluation.code import is_read, read_code
 from capset.evaluation.evaluate import Labels, evaluate
 from capset.evaluation.plan import plan_of
-from capset.evaluation.snapshot import Snapshot
+from capset.evaluation.snapshot.snapshot import Snapshot
 from capset.kernel.agent_definition import definition_of
 from capset.kernel.blocks.generation import GeneratorRunner
 from capset.kernel.call.compilation import compile_tools

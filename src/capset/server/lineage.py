@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from capset.errors import NotFound, PermissionDenied
-from capset.evaluation.comparison import diff_sides
-from capset.evaluation.differences import Diff
-from capset.evaluation.stored_sides import stored_side
+from capset.evaluation.compare.comparison import diff_sides
+from capset.evaluation.compare.differences import Diff
+from capset.evaluation.compare.sides import stored_side
 from capset.server.caller import Caller
 from capset.server.service import Service
 from capset.stores.base import EnvelopeRow, LinkPage, LinkQuery, LinkRow, TransitionRow

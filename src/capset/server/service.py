@@ -14,7 +14,7 @@ from capset.adapters.stored_agents import Loaded, StoredAgents
 from capset.definitions.agents import Agent
 from capset.definitions.hooks import Hooks
 from capset.errors import Conflict, InvalidArguments, NotFound, Outdated
-from capset.evaluation.capture import session_context_of
+from capset.evaluation.snapshot.capture import session_context_of
 from capset.fingerprint.hashes import invocation_hash
 from capset.kernel.call.session import Session
 from capset.kernel.kernel import Kernel

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from capset.evaluation.code import code_of
-from capset.evaluation.covered import covered
-from capset.evaluation.sides import refs_in
-from capset.evaluation.snapshot import Snapshot
+from capset.evaluation.compare.sides import refs_in
+from capset.evaluation.snapshot.payloads import covered_payloads
+from capset.evaluation.snapshot.snapshot import Snapshot
 from capset.fingerprint.canonical import PROFILE, canonical
 from capset.fingerprint.hashes import Ref, tool_hash
 from capset.fingerprint.payloads import Payload
@@ -64,7 +64,7 @@ class AgentHashesShape(Shape):
 
 def hashes_shape(snapshot: Snapshot, *, with_payloads: bool = False) -> AgentHashesShape:
     """Return the wire shape of a snapshot's hashes; its tools are by name."""
-    known = covered(snapshot)
+    known = covered_payloads(snapshot)
     composition = snapshot.composition
     definition = _covered(Ref(composition.block.name, snapshot.static_hash), known, set())
     return AgentHashesShape(
@@ -94,7 +94,7 @@ def hashes_shape(snapshot: Snapshot, *, with_payloads: bool = False) -> AgentHas
 def canonical_payloads(snapshot: Snapshot) -> dict[str, str]:
     """Return the canonical text of everything that the hashes of a snapshot cover, by hash; of its tools' code too."""
     code = [code_of(one.tool) for one in snapshot.installed.values()]
-    known = {shown: canonical(payload).decode() for shown, payload in covered(snapshot).items()}
+    known = {shown: canonical(payload).decode() for shown, payload in covered_payloads(snapshot).items()}
     return known | {one.hash: one.covers for one in code if one.hash is not None and one.covers is not None}
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from capset.errors import DefinitionError
 from capset.errors import Field as Misfit
-from capset.evaluation.snapshot import Snapshot
+from capset.evaluation.snapshot.snapshot import Snapshot
 from capset.wire.errors import FieldShape
 from capset.wire.shapes import Shape
 from capset.wire.snapshots import SnapshotShape, snapshot_shape

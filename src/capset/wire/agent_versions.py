@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 from pydantic import ConfigDict, Field
 
 from capset.composition.compose import Composition
-from capset.evaluation.differences import Diff
+from capset.evaluation.compare.differences import Diff
 from capset.fingerprint.changes import Change
 from capset.stores.base import AgentRow, AgentStatus
 from capset.wire.diffs import ChangeShape, DiffShape, change_shapes, diff_shape

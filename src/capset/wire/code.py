@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from capset.definitions.tools import AnyTool
-from capset.evaluation.code import Code, code_of
-from capset.evaluation.code_sources import CodeKind
+from capset.evaluation.code import Code, CodeKind, code_of
 from capset.wire.shapes import Shape
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Literal
 
-from capset.evaluation.differences import CodeChange, Diff, PartChange, PolicyChange, PolicyKind, ToolChange
-from capset.evaluation.envelope import PolicyResult
+from capset.evaluation.compare.differences import CodeChange, Diff, PartChange, PolicyChange, PolicyKind, ToolChange
 from capset.evaluation.policies import PolicyMode
+from capset.evaluation.snapshot.envelope import PolicyResult
 from capset.fingerprint.changes import Change, ChangeKind
 from capset.fingerprint.diff import HASHES, HashName, explain_relationship, hash_of
 from capset.wire.shapes import Shape

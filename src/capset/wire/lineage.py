@@ -8,8 +8,8 @@ from pydantic import ConfigDict, Field
 from pydantic_core import from_json
 
 from capset.errors import DefinitionError, StoreError
-from capset.evaluation.envelope import SnapshotEnvelope, read_envelope
-from capset.evaluation.turns import KeptTurn
+from capset.evaluation.snapshot.envelope import SnapshotEnvelope, read_envelope
+from capset.evaluation.snapshot.turns import KeptTurn
 from capset.stores.base import EnvelopeRow, LinkRow, TransitionRow
 from capset.wire.agents import Text
 from capset.wire.shapes import Shape

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from capset.evaluation.replay import Replay
+from capset.evaluation.replay.evaluation import Replay
 from capset.wire.diffs import DiffShape, diff_shape
 from capset.wire.shapes import Shape
 

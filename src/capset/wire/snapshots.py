@@ -11,7 +11,7 @@ from capset.composition.installing import Installed
 from capset.composition.resolve import Chosen
 from capset.definitions.policies import DecisionKind
 from capset.definitions.tools import Effect
-from capset.evaluation.snapshot import Snapshot
+from capset.evaluation.snapshot.snapshot import Snapshot
 from capset.fingerprint.canonical import PROFILE
 from capset.fingerprint.hashes import tool_hash
 from capset.wire.shapes import Shape

@@ -13,9 +13,9 @@ import pytest
 
 from capset import Agent, Capability, Context, Kernel, Principal, tool
 from capset.definitions.tools import AnyTool
-from capset.evaluation.capture import capture
 from capset.evaluation.code import code_of, is_read
-from capset.evaluation.hydrate import hydrate
+from capset.evaluation.snapshot.capture import capture
+from capset.evaluation.snapshot.hydrate import hydrate
 from capset.fingerprint.hashes import tool_hash
 from tests.distributions import fresh_import
 from tests.kernel.support import desk, records_of, turns

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from capset import Agent, Principal, Request, policy, tool
-from capset.evaluation.capture import envelope_of
-from capset.evaluation.envelope import SnapshotEnvelope, read_envelope
-from capset.evaluation.turns import record_turn
+from capset.evaluation.snapshot.capture import envelope_of
+from capset.evaluation.snapshot.envelope import SnapshotEnvelope, read_envelope
+from capset.evaluation.snapshot.turns import record_turn
 from capset.ext import SessionHooks, SessionTurn, TurnEnded
 from capset.stores.base import LinkQuery
 from tests.kernel.hosting.support import add, hosting

@@ -8,8 +8,8 @@ import httpx2
 import pytest
 
 from capset.evaluation.code import code_of
-from capset.evaluation.comparison import diff_envelopes
-from capset.evaluation.envelope import SnapshotEnvelope
+from capset.evaluation.compare.comparison import diff_envelopes
+from capset.evaluation.snapshot.envelope import SnapshotEnvelope
 from capset.fingerprint.hashes import Ref, invocation_hash, runtime_hash
 from capset.stores.base import EnvelopeRow, LinkRow
 from capset.wire.diffs import diff_shape

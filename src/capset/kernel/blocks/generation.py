@@ -12,7 +12,7 @@ from capset.definitions.contents import ContextMessage
 from capset.definitions.messages import Json
 from capset.definitions.schemas import Schema
 from capset.errors import DefinitionError
-from capset.evaluation.snapshot import Snapshot
+from capset.evaluation.snapshot.snapshot import Snapshot
 from capset.kernel.call.dispatch import nested_call, resolve_name, to_result
 from capset.kernel.call.pipeline import execute
 from capset.kernel.call.prompt import Prompt, prompt_of

@@ -9,7 +9,7 @@ from capset.composition.compose import Composition, compose
 from capset.definitions.references import AnyRef, DynamicUses
 from capset.evaluation.code import read_code
 from capset.evaluation.evaluate import evaluate_again
-from capset.evaluation.growing import ask_uses
+from capset.evaluation.expansion import ask_uses
 from capset.kernel.call.compilation import compile_tools
 from capset.kernel.call.context import CallContext
 from capset.kernel.call.execution import Origin, execution_of

@@ -12,7 +12,7 @@ from typing import Final
 
 from capset.definitions.hooks import NO_HOOKS, ToolExecuted, merge_hooks
 from capset.errors import Cancelled, CapsetError, DeadlineExceeded, Field, InternalError, StoreError
-from capset.evaluation.telling import tell
+from capset.evaluation.hook_dispatch import dispatch_hooks
 from capset.kernel.call.invocation import MISSING, Invocation
 from capset.kernel.governance.audit import Ended, outcome_of
 from capset.kernel.runtime import KernelRuntime
@@ -183,7 +183,7 @@ async def _dispatch_hooks(call: Invocation) -> None:
         call.correlation,
         call.duration_us,
     )
-    await tell(functions, event)
+    await dispatch_hooks(functions, event)
 
 
 def _unrecorded(failure: StoreError, call: Invocation) -> StoreError:

@@ -20,7 +20,7 @@ from capset.definitions.resources import Resource
 from capset.definitions.scopes import Scope
 from capset.definitions.tools import AnyTool, Tool
 from capset.errors import InvalidArguments
-from capset.evaluation.snapshot import Snapshot
+from capset.evaluation.snapshot.snapshot import Snapshot
 from capset.kernel.blocks.runs import BlockRun, run_root
 from capset.kernel.call.child_contexts import resolve_dynamically
 from capset.kernel.call.dispatch import bind_arguments, resolve_name, resolve_tool, result_of, to_result

@@ -10,7 +10,7 @@ from capset.composition.bubbling import Data
 from capset.definitions.blocks import Block
 from capset.definitions.principals import Principal
 from capset.errors import StateError
-from capset.evaluation.snapshot import Snapshot
+from capset.evaluation.snapshot.snapshot import Snapshot
 from capset.kernel.governance.quotas import SessionLimits
 from capset.kernel.runtime import KernelRuntime
 from capset.kernel.state.files import SessionFiles

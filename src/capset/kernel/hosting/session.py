@@ -10,9 +10,9 @@ from typing import Any, Self
 
 from capset.definitions.blocks import Block
 from capset.definitions.principals import Principal
-from capset.evaluation.containment import is_contained
+from capset.evaluation.error_mapping import is_contained
 from capset.evaluation.evaluate import Labels
-from capset.evaluation.telling import tell
+from capset.evaluation.hook_dispatch import dispatch_hooks
 from capset.kernel.call.session import Session
 from capset.kernel.hosting.declaration import Declaration, merge_context
 from capset.kernel.hosting.events import ContextMerged, SessionTurn, Stage, TurnEnded, TurnFailed, TurnStarted
@@ -157,7 +157,7 @@ async def take_turn(declared: Declaration, input: Any, open: Callable[[], Awaita
         await fire(hooks.on_after_run, TurnEnded(agent, input, context, session, output))
     except BaseException as error:
         if is_contained(error):
-            await tell(hooks.on_error, TurnFailed(agent, input, stage, error, context, session))
+            await dispatch_hooks(hooks.on_error, TurnFailed(agent, input, stage, error, context, session))
         raise
     return output
 

@@ -14,8 +14,8 @@ from pydantic import BaseModel
 from capset.definitions.contracts import Contract
 from capset.definitions.messages import Message
 from capset.errors import ToolError
-from capset.evaluation.containment import is_contained
-from capset.evaluation.deadline import Deadline
+from capset.evaluation.deadlines import Deadline
+from capset.evaluation.error_mapping import is_contained
 from capset.kernel.call.context import CallContext
 from capset.kernel.call.errors import is_cancelled, is_own
 from capset.kernel.call.invocation import MISSING, Invocation

@@ -9,7 +9,7 @@ from mcp_types import Tool as McpTool
 
 from capset.composition.installing import Installed
 from capset.definitions.tools import AnyTool, Effect
-from capset.evaluation.snapshot import Snapshot
+from capset.evaluation.snapshot.snapshot import Snapshot
 from capset.fingerprint.hashes import tool_hash
 from capset.kernel.results import Result
 

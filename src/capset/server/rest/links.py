@@ -11,8 +11,8 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 
-from capset.evaluation.capture import envelope_of
-from capset.evaluation.turns import keep_turn
+from capset.evaluation.snapshot.capture import envelope_of
+from capset.evaluation.snapshot.turns import keep_turn
 from capset.fingerprint.hashes import invocation_hash
 from capset.server import lineage
 from capset.server.rest.parts import Asked, Calls, Id, Looks, Paged, Served, StrictRoute, problems

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from capset import Agent, Capability, Hooks, Kernel, Policy, Principal, Request, Tool, allow, ask, deny, tool
 from capset.definitions.hooks import PolicyEvaluated
 from capset.errors import ApprovalRequired, PermissionDenied
-from capset.evaluation.capture import capture
-from capset.evaluation.hydrate import hydrate
 from capset.evaluation.policies import gate_tool
-from capset.evaluation.snapshot import Snapshot
+from capset.evaluation.snapshot.capture import capture
+from capset.evaluation.snapshot.hydrate import hydrate
+from capset.evaluation.snapshot.snapshot import Snapshot
 from tests.kernel.support import Desk, desk, records_of
 from tests.kernel.support import ask as ask_by_name
 

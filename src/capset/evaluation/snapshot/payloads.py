@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from capset.composition.statics import static_parts
-from capset.evaluation.snapshot import Snapshot
+from capset.evaluation.snapshot.snapshot import Snapshot
 from capset.fingerprint.hashes import tool_hash
 from capset.fingerprint.payloads import Payload, prompt_payload, runtime_payload, tool_payload
 
 
-def covered(snapshot: Snapshot) -> Mapping[str, Payload]:
+def covered_payloads(snapshot: Snapshot) -> Mapping[str, Payload]:
     """Return the payload of every hash of a snapshot: the definition with what it names, all tools, runtime, prompt.
 
     Tools that are not in play are there too. The invocation's payload is not: it says who was served.

@@ -1,4 +1,4 @@
-"""Making the members of dynamic toolkits, and what there is with them (spec 2, F5, F18, F22)."""
+"""Expansion at run time: dynamic ``uses``, and the members of dynamic toolkits (spec 1, C27–C29; spec 2, F18, F22)."""
 
 from __future__ import annotations
 
@@ -7,20 +7,53 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from inspect import isawaitable
 from types import MappingProxyType
+from typing import cast
 
-from capset.composition.compose import Composition
+from capset.composition.compose import Composition, compose
 from capset.composition.installing import Gate, Installed, InstalledToolkit, Installing
 from capset.composition.routes import check_routes
+from capset.definitions.contexts import Context
 from capset.definitions.policies import Policy
+from capset.definitions.references import AnyRef, DynamicUses, as_ref
 from capset.definitions.toolkits import DynamicToolkit, Member, ToolkitContext, checked_members, distinct_tools
-from capset.errors import CapsetError, DefinitionError, PolicyConflict, ToolkitFailed, ToolNameConflict
-from capset.evaluation.containment import is_contained
+from capset.errors import CapsetError, ContextError, DefinitionError, PolicyConflict, ToolkitFailed, ToolNameConflict
+from capset.evaluation.error_mapping import is_contained
 from capset.evaluation.plan import Plan
+
+
+def with_dynamic_uses(composition: Composition, context: Context) -> Composition:
+    """Return a composition with what its dynamic ``uses`` add here and now.
+
+    Raises ``ContextError`` for a function that fails, and what ``compose`` raises of what it says.
+    """
+    decided: dict[DynamicUses, tuple[AnyRef, ...]] = {}
+    block, within = composition.block, composition.data
+    while pending := [one for one in composition.dynamic if one not in decided]:
+        decided |= {function: ask_uses(function, context) for function in pending}
+        composition = compose(block, decided, within=within)
+    return composition
+
+
+def ask_uses(function: DynamicUses, context: Context) -> tuple[AnyRef, ...]:
+    """Return the references that one function among the ``uses`` gives here and now. Raises ``ContextError``."""
+    name = getattr(function, "__name__", "uses")
+    try:
+        said = cast("object", function(context))
+        if not isinstance(said, Iterable) or isinstance(said, str):
+            raise ContextError(f"the dynamic uses {name!r} must return a list of capabilities; got {said!r:.80}")
+        return tuple(as_ref(f"the dynamic uses {name!r}", one) for one in cast("Iterable[object]", said))
+    except ContextError:
+        raise
+    except CapsetError as error:
+        raise ContextError(error.message, hint=error.hint) from error
+    except Exception as error:
+        raise ContextError(f"the dynamic uses {name!r} failed: {type(error).__name__}") from error
+
 
 _log = logging.getLogger("capset.toolkits")
 
 
-class Making:
+class Expansion:
     """What dynamic toolkits make for one evaluation. Each is made once, in however many places it stands."""
 
     def __init__(self, plan: Plan) -> None:
@@ -36,7 +69,7 @@ class Making:
     ) -> list[Gate | InstalledToolkit]:
         """Make one and install its members; return the steps that these need. Raises ``ToolkitFailed``."""
         if toolkit not in self._members:
-            self._members[toolkit] = await make_members(toolkit, context)
+            self._members[toolkit] = await expand_toolkits(toolkit, context)
         members, installing = self._members[toolkit], self._installing
         known, before = len(installing.steps), installing.count
         try:
@@ -95,7 +128,7 @@ def _check_routes(tools: Mapping[str, Installed], composition: Composition) -> N
         raise ToolkitFailed(error.message, hint=error.hint) from error
 
 
-async def make_members(toolkit: DynamicToolkit, context: ToolkitContext) -> tuple[Member, ...]:
+async def expand_toolkits(toolkit: DynamicToolkit, context: ToolkitContext) -> tuple[Member, ...]:
     """Return what a dynamic toolkit is here and now.
 
     Raises ``ToolkitFailed`` for whatever goes wrong in it: an evaluation never shrinks silently.

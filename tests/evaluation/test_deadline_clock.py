@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from capset.evaluation.deadline import Deadline
+from capset.evaluation.deadlines import Deadline
 
 pytestmark = pytest.mark.spec("F17")
 

@@ -15,10 +15,9 @@ from hypothesis import strategies as st
 from capset import Agent, Capability, compose, deny, evaluate
 from capset.definitions.toolkits import dynamic_toolkit
 from capset.errors import DefinitionError, InvalidArguments, ToolkitFailed
-from capset.evaluation.capture import capture, capture_runtime, compute_link, envelope_of, link_of
-from capset.evaluation.covered import covered
-from capset.evaluation.envelope import read_envelope
-from capset.evaluation.safe import json_safe
+from capset.evaluation.snapshot.capture import capture, capture_runtime, compute_link, envelope_of, json_safe, link_of
+from capset.evaluation.snapshot.envelope import read_envelope
+from capset.evaluation.snapshot.payloads import covered_payloads
 from capset.fingerprint.canonical import canonical
 from capset.fingerprint.links import CapabilityLink, create_link
 from tests.evaluation.agents import ANYONE, NOBODY, Counted, everything, make
@@ -84,7 +83,7 @@ async def test_every_hash_can_be_recomputed_from_what_the_envelope_says(env: Map
 @pytest.mark.spec("F2")
 async def test_what_a_snapshot_covers_hashes_to_its_names() -> None:
     snapshot = (await capture(everything(), principal=NOBODY)).snapshot
-    found = covered(snapshot)
+    found = covered_payloads(snapshot)
     assert all(sha256(payload) == shown for shown, payload in found.items())
     assert {snapshot.static_hash, snapshot.runtime_hash, snapshot.prompt_hash} <= found.keys()
     assert "seek" not in snapshot.tools

@@ -9,7 +9,7 @@ from typing import Final
 
 from typing_extensions import TypeVar
 
-from capset.evaluation.containment import is_contained
+from capset.evaluation.error_mapping import is_contained
 
 HOOK_SECONDS: Final = 5.0
 """How long one hook may take; then it is cancelled, and that is logged."""
@@ -18,7 +18,7 @@ _log = logging.getLogger("capset.hooks")
 E = TypeVar("E")
 
 
-async def tell(functions: Iterable[Callable[[E], Awaitable[None] | None]], event: E) -> None:
+async def dispatch_hooks(functions: Iterable[Callable[[E], Awaitable[None] | None]], event: E) -> None:
     """Call each function with the event and wait for it. What one raises is logged by its name, and stops no other.
 
     Raises only a cancellation from outside.

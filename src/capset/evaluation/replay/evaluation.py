@@ -12,12 +12,12 @@ from capset.definitions.blocks import Block
 from capset.definitions.contexts import Context
 from capset.definitions.principals import Principal
 from capset.errors import DefinitionError, Field, HydrationRefused
-from capset.evaluation.capture import Captured, capture
-from capset.evaluation.comparison import diff_sides
-from capset.evaluation.differences import Diff, PolicyChange, ToolChange
-from capset.evaluation.envelope import SnapshotEnvelope
-from capset.evaluation.hydrate import hydrate
-from capset.evaluation.sides import side_of
+from capset.evaluation.compare.comparison import diff_sides
+from capset.evaluation.compare.differences import Diff, PolicyChange, ToolChange
+from capset.evaluation.compare.sides import side_of
+from capset.evaluation.snapshot.capture import Captured, capture
+from capset.evaluation.snapshot.envelope import SnapshotEnvelope
+from capset.evaluation.snapshot.hydrate import hydrate
 
 
 @dataclass(frozen=True, slots=True)

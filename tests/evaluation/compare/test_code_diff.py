@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from capset import Principal
-from capset.evaluation.capture import capture
-from capset.evaluation.comparison import diff_envelopes, diff_sides
-from capset.evaluation.report import format_diff_report
-from capset.evaluation.stored_sides import stored_side
-from capset.evaluation.turns import record_turn
+from capset.evaluation.compare.comparison import diff_envelopes, diff_sides
+from capset.evaluation.compare.report import format_diff_report
+from capset.evaluation.compare.sides import stored_side
+from capset.evaluation.snapshot.capture import capture
+from capset.evaluation.snapshot.turns import record_turn
 from capset.fingerprint.diff import ChangedCode, diff_links, explain_relationship
 from capset.fingerprint.hashes import Ref
 from capset.fingerprint.links import CapabilityLink, create_link

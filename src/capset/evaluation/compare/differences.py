@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from capset.evaluation.envelope import PolicyResult
 from capset.evaluation.policies import PolicyMode
+from capset.evaluation.snapshot.envelope import PolicyResult
 from capset.fingerprint.changes import Change
 from capset.fingerprint.diff import ChangedCode, LinksDiff
 from capset.fingerprint.links import CapabilityLink

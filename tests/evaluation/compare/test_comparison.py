@@ -8,16 +8,16 @@ import pytest
 
 from capset import Agent, Capability, Principal
 from capset.errors import DefinitionError
-from capset.evaluation.comparison import diff_envelopes, diff_sides
-from capset.evaluation.differences import Diff, PolicyChange
-from capset.evaluation.envelope import SnapshotEnvelope
-from capset.evaluation.sides import Side, side_of
+from capset.evaluation.compare.comparison import diff_envelopes, diff_sides
+from capset.evaluation.compare.differences import Diff, PolicyChange
+from capset.evaluation.compare.sides import Side, side_of
+from capset.evaluation.snapshot.envelope import SnapshotEnvelope
 from capset.fingerprint.canonical import digest
 from capset.fingerprint.changes import Change
 from capset.fingerprint.diff import ChangedRef
 from capset.fingerprint.links import create_link
 from capset.fingerprint.payloads import Payload
-from tests.evaluation.versions import always, earlier, envelope_of, later, notes, plain
+from tests.evaluation.compare.versions import always, earlier, envelope_of, later, notes, plain
 
 T = TypeVar("T")
 pytestmark = pytest.mark.spec("F31")

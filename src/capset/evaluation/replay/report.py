@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from capset.evaluation.replay import Replay
-from capset.evaluation.report import Line, plain, report_lines
+from capset.evaluation.compare.report import Line, plain, report_lines
+from capset.evaluation.replay.evaluation import Replay
 
 
 def replay_lines(replay: Replay, *, width: int = 120) -> Iterator[Line]:

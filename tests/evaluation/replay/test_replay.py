@@ -9,10 +9,10 @@ import pytest
 from capset import Agent, Capability, Principal, allow, deny, policy
 from capset.definitions.toolkits import ToolkitContext, dynamic_toolkit
 from capset.errors import DefinitionError
-from capset.evaluation.capture import capture
-from capset.evaluation.envelope import SnapshotEnvelope, read_envelope
-from capset.evaluation.replay import replay
-from capset.evaluation.replaying import replay_lines
+from capset.evaluation.replay.evaluation import replay
+from capset.evaluation.replay.report import replay_lines
+from capset.evaluation.snapshot.capture import capture
+from capset.evaluation.snapshot.envelope import SnapshotEnvelope, read_envelope
 from tests.evaluation.agents import ANYONE, NOBODY, Counted, everything, make
 
 pytestmark = pytest.mark.spec("F33")

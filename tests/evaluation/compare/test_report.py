@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from capset.evaluation.comparison import diff_envelopes, diff_sides
-from capset.evaluation.report import format_diff_report, report_lines
-from capset.evaluation.sides import Side
+from capset.evaluation.compare.comparison import diff_envelopes, diff_sides
+from capset.evaluation.compare.report import format_diff_report, report_lines
+from capset.evaluation.compare.sides import Side
 from capset.fingerprint.canonical import digest
 from capset.fingerprint.diff import format_hash_short
 from capset.fingerprint.hashes import Ref
 from capset.fingerprint.links import create_link
-from tests.evaluation.versions import agent, earlier, envelope_of, later, notes, plain
+from tests.evaluation.compare.versions import agent, earlier, envelope_of, later, notes, plain
 
 pytestmark = pytest.mark.spec("F30", "F31")
 

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from capset import Agent, Capability, Principal, ask, compose, deny
 from capset.definitions.toolkits import Toolkit, ToolkitContext, dynamic_toolkit
 from capset.errors import DefinitionError, HydrationRefused
-from capset.evaluation.capture import capture, envelope_of
-from capset.evaluation.envelope import SnapshotEnvelope, read_envelope
-from capset.evaluation.hydrate import hydrate
+from capset.evaluation.snapshot.capture import capture, envelope_of
+from capset.evaluation.snapshot.envelope import SnapshotEnvelope, read_envelope
+from capset.evaluation.snapshot.hydrate import hydrate
 from tests.evaluation.agents import ANYONE, NOBODY, Counted, agents, everything, make
 
 pytestmark = pytest.mark.spec("F27")

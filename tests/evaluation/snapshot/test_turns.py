@@ -13,10 +13,17 @@ import pytest
 
 from capset import Agent, Capability
 from capset.errors import DefinitionError, InvalidArguments, StoreError
-from capset.evaluation.capture import capture, compute_link
 from capset.evaluation.code import code_of
-from capset.evaluation.envelope import read_envelope
-from capset.evaluation.turns import envelope_row, link_row, op_context, payload_rows, record_turn, registration_row
+from capset.evaluation.snapshot.capture import capture, compute_link
+from capset.evaluation.snapshot.envelope import read_envelope
+from capset.evaluation.snapshot.turns import (
+    envelope_row,
+    link_row,
+    op_context,
+    payload_rows,
+    record_turn,
+    registration_row,
+)
 from capset.stores.base import LinkQuery, Store, make_store
 from tests.evaluation.agents import ANYONE, Counted, everything, make
 

@@ -9,9 +9,9 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from capset import Agent, Capability, Policy, Principal, Request, Tool, allow, deny, policy, tool
-from capset.evaluation.capture import capture
-from capset.evaluation.envelope import SnapshotEnvelope
 from capset.evaluation.policies import PolicyMode
+from capset.evaluation.snapshot.capture import capture
+from capset.evaluation.snapshot.envelope import SnapshotEnvelope
 
 ANYONE = Principal("user-1", permissions=["notes:read", "notes:write"])
 

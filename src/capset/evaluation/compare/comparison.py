@@ -1,0 +1,167 @@
+"""Comparing two evaluations: hashes, tools, policies, the prompt, the definition (spec 2, F31)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from json import dumps
+
+from capset.evaluation.compare.differences import CodeChange, Diff, PartChange, PolicyChange, ToolChange, changes_of
+from capset.evaluation.compare.sides import Side, refs_in, side_of
+from capset.evaluation.policies import PolicyMode
+from capset.evaluation.snapshot.envelope import PolicyPart, SnapshotEnvelope, WirePrincipal
+from capset.fingerprint.changes import Change, compare_sets
+from capset.fingerprint.diff import LinksDiff, diff_links
+from capset.fingerprint.hashes import Ref
+from capset.fingerprint.payloads import Payload
+
+
+def diff_envelopes(before: SnapshotEnvelope, after: SnapshotEnvelope) -> Diff:
+    """Compare two envelopes. Raises ``DefinitionError`` for one that was changed since it was captured."""
+    return diff_sides(side_of(before), side_of(after))
+
+
+def diff_sides(before: Side, after: Side) -> Diff:
+    """Compare two versions as far as they are known."""
+    links = diff_links(before.link, after.link)
+    ours, theirs = before.envelope, after.envelope
+    tools = tuple(_tools(before, after, links))
+    prompts = (before.link.prompt_hash, after.link.prompt_hash)
+    return Diff(
+        before.link,
+        after.link,
+        links,
+        tools,
+        changes_of(*prompts, *_known(before, after, *prompts)),
+        _definition(before, after, {(one.before, one.after) for one in tools}),
+        None if ours is None or theirs is None else tuple(_policies(ours.policy, theirs.policy)),
+        None if ours is None or theirs is None else _modes(ours.policy, theirs.policy),
+        tuple(
+            CodeChange(one, changes_of(one.before, one.after, *_known(before, after, one.before, one.after)))
+            for one in links.code
+        ),
+        tuple(_notes(before, after)),
+    )
+
+
+def _known(before: Side, after: Side, old: str | None, new: str | None) -> tuple[Payload | None, Payload | None]:
+    return before.payloads.get(old or ""), after.payloads.get(new or "")
+
+
+def _tools(before: Side, after: Side, links: LinksDiff) -> Iterator[ToolChange]:
+    found = [ToolChange(one.name, "came", None, one.hash) for one in links.tools.came]
+    found += [ToolChange(one.name, "went", one.hash, None) for one in links.tools.went]
+    found += [ToolChange(one.name, "changed", one.before, one.after) for one in links.tools.changed]
+    gates = _gates(before.envelope, after.envelope)
+    for one in found:
+        payloads = _known(before, after, one.before, one.after)
+        own = [(change.kind, change.before, change.after) for change in _own_gates(one, payloads)]
+        other = [change for change in gates.pop(one.name, ()) if (change.kind, change.before, change.after) not in own]
+        yield ToolChange(one.name, one.kind, one.before, one.after, payloads, tuple(other))
+    hashes = {ref.name: ref.hash for ref in before.link.tool_refs}
+    for name, changes in gates.items():
+        yield ToolChange(name, "gated", hashes[name], hashes[name], gates=changes)
+
+
+def _own_gates(tool: ToolChange, payloads: tuple[Payload | None, Payload | None]) -> list[Change]:
+    changes = changes_of(tool.before, tool.after, *payloads) or ()
+    return [change for change in changes if change.path == "policies[]"]
+
+
+def _gates(before: SnapshotEnvelope | None, after: SnapshotEnvelope | None) -> dict[str, tuple[Change, ...]]:
+    """Return for each tool that both have which policies gate it now and did not, or the other way round."""
+    if before is None or after is None:
+        return {}
+    ours = {tool.name: sorted(tool.policies) for tool in before.runtime.tools}
+    theirs = {tool.name: sorted(tool.policies) for tool in after.runtime.tools}
+    both = sorted(ours.keys() & theirs.keys())
+    return {name: found for name in both if (found := tuple(compare_sets("gates", ours[name], theirs[name])))}
+
+
+def _policies(before: PolicyPart, after: PolicyPart) -> Iterator[PolicyChange]:
+    ours, theirs = ({one.id: one for one in part.results} for part in (before, after))
+    for name in dict.fromkeys((*ours, *theirs)):
+        one, other = ours.get(name), theirs.get(name)
+        if one is None or other is None or one.kind != other.kind:
+            yield PolicyChange(name, one, other)
+
+
+def _modes(before: PolicyPart, after: PolicyPart) -> tuple[PolicyMode, PolicyMode] | None:
+    return None if before.mode == after.mode else (before.mode, after.mode)
+
+
+def _definition(before: Side, after: Side, told: set[tuple[str | None, str | None]]) -> tuple[PartChange, ...] | None:
+    """Return what changed in the definition, but for the tools that are told already."""
+    pair = (before.link.static_hash, after.link.static_hash)
+    if pair[0] == pair[1]:
+        return ()
+    if None in _known(before, after, *pair):
+        return None
+    return tuple(_parts(before, after, None, *pair, told))
+
+
+def _parts(
+    before: Side, after: Side, name: str | None, old: str, new: str, told: set[tuple[str | None, str | None]]
+) -> Iterator[PartChange]:
+    """Yield what changed from a payload inwards, each pair of hashes once."""
+    told.add((old, new))
+    ours, theirs = _known(before, after, old, new)
+    known = theirs or ours
+    if known is None:
+        return  # that its hash changed stands where it is named
+    yield PartChange(str(known.get("kind")), name, old, new, changes_of(old, new, ours, theirs))
+    inside, others = _refs(ours), _refs(theirs)
+    for key, ref in inside.items():
+        other = others.get(key)
+        if other is not None and other.hash != ref.hash and (ref.hash, other.hash) not in told:
+            yield from _parts(before, after, ref.name, ref.hash, other.hash, told)
+
+
+def _refs(payload: Payload | None) -> Mapping[tuple[str, str], Ref]:
+    """Return what a payload names, by key and name; the first where two have one name, as for a dynamic addition."""
+    found: dict[tuple[str, str], Ref] = {}
+    for key, ref in refs_in(payload or {}):
+        found.setdefault((key, ref.name), ref)
+    return found
+
+
+def _notes(before: Side, after: Side) -> Iterator[str]:
+    """Yield what differs and is never hashed. Values are left out: they may be somebody's."""
+    for what in ("agent_id", "agent_name"):
+        ours, theirs = getattr(before.link, what), getattr(after.link, what)
+        if ours != theirs:
+            yield f"{what} differs: {ours!r}, {theirs!r}"
+    if before.envelope is None or after.envelope is None:
+        return
+    one, other = before.envelope.runtime.toolkit_context, after.envelope.runtime.toolkit_context
+    if one.namespace != other.namespace:
+        yield f"namespace differs: {one.namespace!r}, {other.namespace!r}"
+    if one.principal is not None and other.principal is not None:
+        yield from _principals(one.principal, other.principal)
+    if keys := _differing(one.env, other.env):
+        yield f"env differs in: {', '.join(keys)}"
+    if keys := _differing(before.envelope.context or {}, after.envelope.context or {}):
+        yield f"context differs in: {', '.join(keys)}"
+
+
+def _principals(before: WirePrincipal, after: WirePrincipal) -> Iterator[str]:
+    if keys := _differing(_members(before), _members(after)):
+        yield f"principal differs in: {', '.join(keys)}"
+    held, holds = set(before.permissions), set(after.permissions)
+    if gained := sorted(holds - held):
+        yield f"permissions gained: {', '.join(gained)}"
+    if lost := sorted(held - holds):
+        yield f"permissions lost: {', '.join(lost)}"
+
+
+def _members(who: WirePrincipal) -> dict[str, object]:
+    """Return all but the permissions, attributes as JSON texts: ``True`` equals ``1``, and is another value."""
+    told: dict[str, object] = {**who.model_dump(include={"id", "kind", "org", "on_behalf_of"})}
+    told.update((f"attributes.{name}", dumps(value)) for name, value in who.attributes.items())
+    for index, one in enumerate(who.on_behalf_of_attributes):
+        told.update((f"on_behalf_of_attributes[{index}].{name}", dumps(value)) for name, value in one.items())
+    return {**told, **dict.fromkeys(who.dropped)}
+
+
+def _differing(before: Mapping[str, object], after: Mapping[str, object]) -> list[str]:
+    keys = sorted({*before, *after})
+    return [key for key in keys if (key in before) != (key in after) or before.get(key) != after.get(key)]

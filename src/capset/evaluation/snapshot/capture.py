@@ -1,0 +1,316 @@
+"""From one evaluation to what is kept of it (spec 2, F26, F27)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from math import isfinite
+from typing import Any, Final, cast
+
+from typing_extensions import Unpack
+
+from capset.composition.compose import Composition, compose
+from capset.composition.installing import Installed
+from capset.composition.statics import static_parts
+from capset.definitions.attributes import Attributes
+from capset.definitions.blocks import Block
+from capset.definitions.contexts import Context
+from capset.definitions.principals import Principal
+from capset.definitions.secrecy import is_secret_name
+from capset.errors import InvalidArguments
+from capset.evaluation.code import code_of, read_code
+from capset.evaluation.evaluate import Labels, evaluate
+from capset.evaluation.policies import PolicyMode
+from capset.evaluation.snapshot.envelope import (
+    PolicyPart,
+    PolicyResult,
+    RuntimePart,
+    SnapshotEnvelope,
+    StaticPart,
+    WireContext,
+    WirePayload,
+    WirePrincipal,
+    WireTool,
+)
+from capset.evaluation.snapshot.snapshot import Snapshot
+from capset.fingerprint.links import CapabilityLink
+from capset.fingerprint.payloads import tool_payload
+
+Redact = Callable[[Any], Any]
+"""Returns JSON data with all masked that the host's own patterns match, such as ``kernel.redactor``."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Captured:
+    """What one evaluation gave: the envelope to keep, its link, and the snapshot with the live tools."""
+
+    envelope: SnapshotEnvelope
+    snapshot: Snapshot
+
+    @property
+    def link(self) -> CapabilityLink:
+        """The hashes, and whose they are."""
+        return self.envelope.link
+
+    @property
+    def tools(self) -> Mapping[str, Installed]:
+        """The live tools in play, by name."""
+        return self.snapshot.tools
+
+    @property
+    def instructions(self) -> tuple[str, ...]:
+        """What the model is told beside the system prompt."""
+        return self.snapshot.instructions
+
+
+async def capture(
+    agent: Block | Composition,
+    *,
+    principal: Principal,
+    env: Mapping[str, Any] | None = None,
+    context: Context | None = None,
+    session_context: Mapping[str, Any] | None = None,
+    policy_mode: PolicyMode = "authoritative",
+    include_static: bool = True,
+    redact: Redact | None = None,
+    **labels: Unpack[Labels],
+) -> Captured:
+    """Evaluate an agent once, and return what is to be kept of that together with its live tools.
+
+    ``session_context`` is JSON data of the host's, stored and never hashed; everything else is as for ``evaluate`` and
+    ``envelope_of``. Raises what ``compose`` and ``evaluate`` raise, and ``InvalidArguments`` for a session context that
+    is no JSON data.
+    """
+    composition = agent if isinstance(agent, Composition) else compose(agent)
+    snapshot = await evaluate(composition, principal=principal, env=env, context=context, **labels)
+    await read_code(snapshot)
+    kept = envelope_of(
+        snapshot,
+        session_context=session_context,
+        policy_mode=policy_mode,
+        include_static=include_static,
+        redact=redact,
+    )
+    return Captured(kept, snapshot)
+
+
+async def capture_runtime(
+    agent: Block | Composition,
+    *,
+    principal: Principal,
+    env: Mapping[str, Any] | None = None,
+    context: Context | None = None,
+    redact: Redact | None = None,
+    **labels: Unpack[Labels],
+) -> Captured:
+    """Evaluate an agent once and return the runtime slice alone: for turns whose definition is known already."""
+    return await capture(
+        agent, principal=principal, env=env, context=context, include_static=False, redact=redact, **labels
+    )
+
+
+async def compute_link(
+    agent: Block | Composition,
+    *,
+    principal: Principal,
+    env: Mapping[str, Any] | None = None,
+    context: Context | None = None,
+    **labels: Unpack[Labels],
+) -> CapabilityLink:
+    """Evaluate an agent once, and return the link alone (F26)."""
+    composition = agent if isinstance(agent, Composition) else compose(agent)
+    snapshot = await evaluate(composition, principal=principal, env=env, context=context, **labels)
+    await read_code(snapshot)
+    return link_of(snapshot)
+
+
+def link_of(snapshot: Snapshot) -> CapabilityLink:
+    """Return the link of a snapshot; its ``agent_id`` is the agent's name where the host gave none.
+
+    Code that no session and no capture has read yet is read here (``read_code`` does so without blocking).
+    """
+    name = snapshot.composition.block.name if snapshot.agent_name is None else snapshot.agent_name
+    tools = snapshot.tools
+    return CapabilityLink(
+        agent_id=name if snapshot.agent_id is None else snapshot.agent_id,
+        agent_name=name,
+        static_hash=snapshot.static_hash,
+        runtime_hash=snapshot.runtime_hash,
+        prompt_hash=snapshot.prompt_hash,
+        invocation_hash=snapshot.invocation_hash,
+        tool_refs=tuple([replace(ref, code=code_of(tools[ref.name].tool).hash) for ref in snapshot.tool_refs]),
+    )
+
+
+def envelope_of(
+    snapshot: Snapshot,
+    *,
+    session_context: Mapping[str, Any] | None = None,
+    policy_mode: PolicyMode | None = None,
+    include_static: bool = True,
+    redact: Redact | None = None,
+) -> SnapshotEnvelope:
+    """Return a snapshot as it is kept; that of a session is ``session.snapshot``.
+
+    ``policy_mode`` is what calls of a hydrated snapshot go by, by default the snapshot's own; ``include_static`` adds
+    the definition. ``redact`` masks what matches the host's own patterns; attributes of the principal that it would
+    mask are left out, since a masked value would be another one to policies. Raises ``InvalidArguments`` for a session
+    context that is no JSON data.
+    """
+    env, dropped = json_safe(snapshot.env)
+    return SnapshotEnvelope(
+        static=_static(snapshot.composition) if include_static else None,
+        policy=PolicyPart(
+            mode=policy_mode or snapshot.policy_mode,
+            results=tuple(
+                PolicyResult(id=policy.id, kind=decision.kind, reason=decision.reason)
+                for policy, decision in snapshot.answers.items()
+            ),
+        ),
+        runtime=RuntimePart(
+            link=link_of(snapshot),
+            tools=tuple(_tool(ref.name, ref.hash, snapshot.tools[ref.name]) for ref in snapshot.tool_refs),
+            system_prompt=snapshot.composition.block.system_prompt,
+            instructions=snapshot.instructions,
+            toolkit_context=WireContext(
+                namespace=snapshot.namespace,
+                agent_id=snapshot.agent_id,
+                agent_name=snapshot.agent_name,
+                principal=_principal(snapshot.principal, redact),
+                env=env,
+                dropped=dropped,
+            ),
+        ),
+        context=None if session_context is None else session_context_of(session_context),
+    )
+
+
+def session_context_of(context: Mapping[str, Any]) -> dict[str, Any]:  # JSON data
+    """Return a session context as it is kept. Raises ``InvalidArguments`` for one that is no JSON data, or secret."""
+    kept, dropped = json_safe(context)
+    if dropped:
+        raise InvalidArguments(
+            f"a session context is JSON data without secrets; {dropped[0]!r} is not",
+            hint="leave it out, or give its id",
+        )
+    return kept
+
+
+def _static(composition: Composition) -> StaticPart:
+    own, *parts = static_parts(composition)
+    return StaticPart(
+        hash=own.hash,
+        payload=thawed(own.payload),
+        parts=tuple(WirePayload(name=one.name, hash=one.hash, payload=thawed(one.payload)) for one in parts),
+    )
+
+
+def _principal(who: Principal, redact: Redact | None) -> WirePrincipal:
+    dropped: list[str] = []
+
+    def kept(given: Attributes, path: str) -> dict[str, Any]:
+        shown = given.masked() if redact is None else redact(given.masked())
+        found = {name: value for name, value in given.items() if name in shown and shown[name] == value}
+        paths = [f"{path}.{name}" for name in given if name not in found]
+        dropped.extend(paths if redact is None else redact(paths))
+        return found
+
+    return WirePrincipal(
+        id=who.id,
+        kind=who.kind,
+        org=who.org,
+        permissions=tuple(sorted(who.permissions)),
+        on_behalf_of=who.on_behalf_of,
+        attributes=kept(who.attributes, "attributes"),
+        on_behalf_of_attributes=tuple(
+            kept(one, f"on_behalf_of_attributes[{index}]") for index, one in enumerate(who.on_behalf_of_attributes)
+        ),
+        dropped=tuple(dropped),
+    )
+
+
+def _tool(name: str, shown: str, installed: Installed) -> WireTool:
+    gates = tuple(policy.id for policy in installed.gates)
+    return WireTool(name=name, hash=shown, payload=thawed(tool_payload(installed.tool)), policies=gates)
+
+
+MAX_LEVELS: Final = 50
+MAX_BITS: Final = 4000 * 3
+"""An integer of more than 4,300 decimal digits is written by nobody, and read by nobody."""
+_DROPPED: Final = object()
+
+
+def json_safe(values: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Return what of some values is JSON data, in copies, and the paths of what is not, such as ``db.pool``.
+
+    Dropped are values of other types, numbers that JSON has not or nobody reads, text with a lone surrogate, what holds
+    itself or is nested more than 50 levels deep, and the values of names that secrets have.
+    """
+    look = _Look()
+    kept = look.members(values, "")
+    return kept, tuple(look.dropped)
+
+
+def thawed(value: Any) -> Any:
+    """Return JSON data in plain dicts and lists of its own."""
+    if isinstance(value, Mapping):
+        return {key: thawed(one) for key, one in cast("Mapping[str, Any]", value).items()}
+    return [thawed(one) for one in cast("list[Any]", value)] if isinstance(value, list | tuple) else value
+
+
+class _Look:
+    """One look at some values; ``above`` are the ids of what holds the value looked at."""
+
+    def __init__(self) -> None:
+        self.dropped: list[str] = []
+        self._above: set[int] = set()
+
+    def members(self, members: Mapping[Any, Any], path: str) -> dict[str, Any]:
+        kept: dict[str, Any] = {}
+        for name, value in members.items():
+            here = f"{path}.{_shown(name)}" if path else _shown(name)
+            is_kept = isinstance(name, str) and _is_text(name) and (value is None or not is_secret_name(name))
+            safe = self._kept(value, here) if is_kept else self._drop(here)
+            if safe is not _DROPPED:
+                kept[name] = safe
+        return kept
+
+    def _kept(self, value: Any, path: str) -> Any:
+        if _is_leaf(value):
+            return value
+        itself = id(cast("object", value))
+        if len(self._above) >= MAX_LEVELS or itself in self._above:
+            return self._drop(path)
+        self._above.add(itself)
+        try:
+            if type(value) in (list, tuple):
+                items = [self._kept(one, f"{path}[{index}]") for index, one in enumerate(value)]
+                return [one for one in items if one is not _DROPPED]
+            if isinstance(value, Mapping):
+                return self.members(cast("Mapping[Any, Any]", value), path)
+        finally:
+            self._above.discard(itself)
+        return self._drop(path)
+
+    def _drop(self, path: str) -> Any:
+        self.dropped.append(path)
+        return _DROPPED
+
+
+def _is_leaf(value: Any) -> bool:
+    kind = cast("type[object]", type(value))
+    if kind is int:
+        return value.bit_length() <= MAX_BITS
+    return value is None or kind is bool or (kind is float and isfinite(value)) or (kind is str and _is_text(value))
+
+
+def _is_text(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _shown(name: object) -> str:
+    return str(name).encode(errors="backslashreplace").decode()

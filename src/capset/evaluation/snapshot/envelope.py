@@ -1,0 +1,139 @@
+"""What is kept of one evaluation: enough to prove its hashes, to compare it, and to restore its tools (spec 2, F27)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sized
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+
+from capset.definitions.attributes import Attributes
+from capset.definitions.principals import PrincipalKind
+from capset.errors import DefinitionError
+from capset.evaluation.policies import PolicyMode
+from capset.fingerprint.canonical import PROFILE
+from capset.fingerprint.links import CapabilityLink, Hash
+
+SCHEMA_VERSION: Final = "1"
+
+
+class _Kept(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+
+
+class PolicyResult(_Kept):
+    """What one policy said when the snapshot was evaluated."""
+
+    id: str
+    kind: Literal["allow", "ask", "deny"]
+    reason: str | None = None
+
+
+class PolicyPart(_Kept):
+    """The results by traversal order, and the mode."""
+
+    mode: PolicyMode = "authoritative"
+    results: tuple[PolicyResult, ...] = ()
+
+
+class WirePayload(_Kept):
+    """A name, a hash, and the canonical payload that the hash covers, as JSON data."""
+
+    name: str
+    hash: Hash
+    payload: Mapping[str, Any]
+
+
+class WireTool(WirePayload):
+    """A tool in play. ``policies`` are the ids of all that gate it here, those from outside the tool among them."""
+
+    policies: tuple[str, ...] = ()
+
+
+class StaticPart(_Kept):
+    """The definition: the payload of ``static_hash``, and those that it names, each with its own."""
+
+    hash: Hash
+    payload: Mapping[str, Any]
+    parts: tuple[WirePayload, ...] = ()
+
+
+def _is_empty(value: Sized | None) -> bool:
+    """Whether a member is left out, as in the envelopes of before there were attributes."""
+    return not value
+
+
+_Attributes = Annotated[Mapping[str, Any], AfterValidator(lambda given: dict(Attributes(given)))]
+
+
+class WirePrincipal(_Kept):
+    """Who acted, what they were allowed to, and the attributes of each of them.
+
+    ``dropped`` are the paths of attributes that are not kept, such as ``attributes.api_key``: those of secret-looking
+    names, and what the host's patterns match.
+    """
+
+    id: str
+    kind: PrincipalKind
+    org: str | None = None
+    permissions: tuple[str, ...] = ()
+    on_behalf_of: str | None = Field(default=None, exclude_if=_is_empty)
+    attributes: _Attributes = Field(default_factory=dict[str, Any], exclude_if=_is_empty)
+    on_behalf_of_attributes: tuple[_Attributes, ...] = Field(default=(), exclude_if=_is_empty)
+    dropped: tuple[str, ...] = Field(default=(), exclude_if=_is_empty)
+
+
+class WireContext(_Kept):
+    """The toolkit context. ``env`` is what of it is JSON data; ``dropped`` are the paths of what is not."""
+
+    principal: WirePrincipal | None = None
+    namespace: str | None = None
+    agent_id: str | None = None
+    agent_name: str | None = None
+    env: Mapping[str, Any] = Field(default_factory=dict[str, Any])
+    dropped: tuple[str, ...] = ()
+
+
+class RuntimePart(_Kept):
+    """What was in play: the link, the tools with their payloads, and what the model was told beside them."""
+
+    link: CapabilityLink
+    tools: tuple[WireTool, ...]
+    system_prompt: str = ""
+    instructions: tuple[str, ...] = ()
+    toolkit_context: WireContext = Field(default_factory=WireContext)
+
+
+class SnapshotEnvelope(_Kept):
+    """One evaluation as JSON data, ``schema_version`` "1".
+
+    ``static`` is there if it was asked for. ``context`` is the host's session context: stored, never hashed.
+    """
+
+    schema_version: Literal["1"] = SCHEMA_VERSION
+    profile: str = PROFILE
+    static: StaticPart | None = None
+    policy: PolicyPart = Field(default_factory=PolicyPart)
+    runtime: RuntimePart
+    context: Mapping[str, Any] | None = None
+
+    @property
+    def link(self) -> CapabilityLink:
+        """The link of the evaluation."""
+        return self.runtime.link
+
+    def to_json(self) -> str:
+        """Return the envelope as JSON text, to be kept."""
+        return self.model_dump_json()
+
+
+def read_envelope(text: str | bytes) -> SnapshotEnvelope:
+    """Return the envelope that JSON text holds. Raises ``DefinitionError``, listing what does not fit."""
+    try:
+        return SnapshotEnvelope.model_validate_json(text)
+    except ValidationError as error:
+        problems = "; ".join(f"{'.'.join(map(str, one['loc'])) or '$'}: {one['msg']}" for one in error.errors()[:5])
+        raise DefinitionError(
+            f"this is no snapshot envelope of schema version {SCHEMA_VERSION!r}: {problems}",
+            hint="capture() makes one, and its to_json() is the text to keep",
+        ) from None

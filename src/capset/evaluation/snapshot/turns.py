@@ -1,0 +1,166 @@
+"""Recording a turn: its link and envelope as rows, written in one transaction (spec 2, F28–F30)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple, cast
+
+from capset.clock import Clock, SystemClock, iso
+from capset.composition.compose import Composition, compose
+from capset.definitions.blocks import Block
+from capset.errors import DefinitionError, InvalidArguments
+from capset.evaluation.code import known_code
+from capset.evaluation.snapshot.capture import Captured
+from capset.evaluation.snapshot.envelope import SnapshotEnvelope
+from capset.fingerprint.canonical import PROFILE, NotCanonical, canonical
+from capset.fingerprint.links import CapabilityLink
+from capset.fingerprint.payloads import Payload, prompt_payload, runtime_payload
+from capset.ids import Ids
+from capset.stores.base import EnvelopeRow, LinkRow, PayloadKind, PayloadRow, RegistrationRow, Store, TransitionRow
+
+
+@dataclass(frozen=True, slots=True)
+class OpContext:
+    """What every row of one operation has: whose it is, the time in ISO 8601 UTC, and where ids come from."""
+
+    org: str | None
+    now: str
+    ids: Ids
+
+
+class KeptTurn(NamedTuple):
+    """What was kept of one turn; the transition is there if the session's runtime hash has moved."""
+
+    link: LinkRow
+    envelope: EnvelopeRow | None
+    transition: TransitionRow | None
+
+
+def op_context(org: str | None = None, *, clock: Clock | None = None) -> OpContext:
+    """Return the context of an operation that happens now, by ``clock`` or else the system's."""
+    used = clock or SystemClock()
+    return OpContext(org, iso(used.time_ns()), Ids(used))
+
+
+def registration_row(agent: Block | Composition, *, agent_id: str | None = None, op: OpContext) -> RegistrationRow:
+    """Return an agent's definition as a row; ``agent_id`` is its name if left out."""
+    composition = agent if isinstance(agent, Composition) else compose(agent)
+    name = composition.block.name
+    return RegistrationRow(
+        op.ids.new(), op.org, name if agent_id is None else agent_id, name, composition.static_hash, PROFILE, op.now
+    )
+
+
+def link_row(
+    link: CapabilityLink, *, session: str | None = None, metadata: Mapping[str, Any] | None = None, op: OpContext
+) -> LinkRow:
+    """Return a link as a row. Raises ``InvalidArguments`` for metadata that are no JSON data."""
+    given = cast("object", {} if metadata is None else metadata)
+    if not isinstance(given, Mapping):
+        raise InvalidArguments(f"metadata are a mapping of names to JSON data; got {given!r:.80}")
+    try:
+        canonical(given)
+        text = json.dumps(given, ensure_ascii=False, default=dict)
+    except (NotCanonical, ValueError) as error:
+        raise InvalidArguments(f"metadata are JSON data: {error}") from None
+    return LinkRow(
+        op.ids.new(),
+        op.org,
+        session,
+        link.agent_id,
+        link.agent_name,
+        link.static_hash,
+        link.runtime_hash,
+        link.prompt_hash,
+        link.invocation_hash,
+        link.profile,
+        link.tool_refs,
+        text,
+        op.now,
+    )
+
+
+def envelope_row(envelope: SnapshotEnvelope, *, link: str | None = None, op: OpContext) -> EnvelopeRow:
+    """Return an envelope as a row; ``link`` is the id of its link's row."""
+    return EnvelopeRow(op.ids.new(), op.org, link, envelope.schema_version, envelope.to_json(), op.now)
+
+
+async def record_turn(
+    store: Store,
+    captured: Captured | SnapshotEnvelope | CapabilityLink,
+    *,
+    session: str | None = None,
+    org: str | None = None,
+    metadata: Mapping[str, Any] | None = None,
+    reason: str = "",
+    clock: Clock | None = None,
+) -> LinkRow:
+    """Keep a turn as ``keep_turn`` does, and return the link as it is kept (F28)."""
+    kept = await keep_turn(store, captured, session=session, org=org, metadata=metadata, reason=reason, clock=clock)
+    return kept.link
+
+
+async def keep_turn(
+    store: Store,
+    captured: Captured | SnapshotEnvelope | CapabilityLink,
+    *,
+    session: str | None = None,
+    org: str | None = None,
+    metadata: Mapping[str, Any] | None = None,
+    reason: str = "",
+    clock: Clock | None = None,
+) -> KeptTurn:
+    """Keep what a turn had, all in one transaction, and return the rows.
+
+    Kept are the link, the envelope if there is one, what its hashes cover, and, where the session's runtime hash has
+    moved, a transition with this ``reason``. ``metadata`` is JSON data of the host's, such as the raw invocation.
+    Raises ``StoreError``, ``InvalidArguments`` for metadata that are no JSON data, and ``DefinitionError`` for an
+    envelope that was changed since it was captured.
+    """
+    op = op_context(org, clock=clock)
+    envelope = captured.envelope if isinstance(captured, Captured) else captured
+    if isinstance(envelope, CapabilityLink):
+        row = link_row(envelope, session=session, metadata=metadata, op=op)
+        return KeptTurn(row, None, await store.lineage.record_turn(row, reason=reason))
+    row = link_row(envelope.link, session=session, metadata=metadata, op=op)
+    whole = envelope_row(envelope, link=row.id, op=op)
+    moved = await store.lineage.record_turn(row, whole, reason=reason, payloads=payload_rows(envelope, org))
+    return KeptTurn(row, whole, moved)
+
+
+def payload_rows(envelope: SnapshotEnvelope, org: str | None) -> Iterator[PayloadRow]:
+    """Yield what the hashes of an envelope cover, the invocation's left out: it says who was served.
+
+    Of code it is what this process has read itself.
+    Raises ``DefinitionError`` for an envelope that was changed: of two payloads of one hash a store keeps the first.
+    """
+    runtime, static = envelope.runtime, envelope.static
+    named: list[tuple[str, Payload]] = [(one.hash, one.payload) for one in runtime.tools]
+    named.append((runtime.link.runtime_hash, runtime_payload(ref.payload for ref in runtime.link.tool_refs)))
+    named.append((runtime.link.prompt_hash, prompt_payload(runtime.system_prompt, runtime.instructions)))
+    if static is not None:
+        named.append((static.hash, static.payload))
+        named += [(one.hash, one.payload) for one in static.parts]
+    for shown, payload in named:
+        kind = cast("PayloadKind", str(payload.get("kind")))
+        yield PayloadRow(org, shown, envelope.profile, kind, _text(shown, payload, envelope.profile))
+    for shown in dict.fromkeys(ref.code for ref in runtime.link.tool_refs):
+        if shown is not None and (code := known_code(shown)) is not None and code.covers is not None:
+            yield PayloadRow(org, shown, PROFILE, "code", code.covers)
+
+
+def _text(shown: str, payload: Payload, profile: str) -> str:
+    """Return a payload's canonical text; by a profile that is not known here, its hash cannot be recomputed."""
+    try:
+        text = canonical(payload)
+    except NotCanonical as error:
+        raise DefinitionError(f"a payload of the envelope cannot be hashed, at {error}") from None
+    if profile == PROFILE and hashlib.sha256(text).hexdigest() != shown:
+        raise DefinitionError(
+            f"what the envelope has for {shown[:12]}… does not give that hash: it was changed since it was captured",
+            hint="record what capture() gave, as it is",
+        )
+    return text.decode()
