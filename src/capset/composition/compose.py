@@ -9,15 +9,15 @@ from itertools import chain
 from types import MappingProxyType
 from typing import Final, Literal
 
-from capset.composition.bubbling import Data, bubble
 from capset.composition.context import render_context
 from capset.composition.explain import Explained, explain
-from capset.composition.installing import Installed, Level, Names
+from capset.composition.installation import Installed, Level, ToolNames
 from capset.composition.merge import Contribution, Merged, merge
 from capset.composition.render import render_system
 from capset.composition.resolve import Chosen, Decided, resolve
 from capset.composition.routes import check_routes
 from capset.composition.sources import Contributed, Source
+from capset.composition.state_collection import SessionData, collect_data
 from capset.composition.statics import static_hash
 from capset.definitions.blocks import Block
 from capset.definitions.capabilities import AnyCapability
@@ -52,9 +52,9 @@ class Composition:
     static_hash: str
 
     @cached_property
-    def data(self) -> Data:
+    def data(self) -> SessionData:
         """The resources and state of this block and all below, joined. Raises as ``compose`` does for a root."""
-        return bubble(self.block, (one.merged for one in self._below_first(set())))
+        return collect_data(self.block, (one.merged for one in self._below_first(set())))
 
     @property
     def tools(self) -> Mapping[str, Installed]:
@@ -135,7 +135,7 @@ class Composition:
         yield self
 
 
-def compose(block: Block, decided: Decided | None = None, *, within: Data | None = None) -> Composition:
+def compose(block: Block, decided: Decided | None = None, *, within: SessionData | None = None) -> Composition:
     """Merge what an agent or a block uses and declares. Pure: equal definitions give equal results in every process.
 
     ``decided`` is what the dynamic ``uses`` said for one run; what that adds needs its resources and state declared in
@@ -165,7 +165,7 @@ def _compose(
     resolved = resolve(block, decided)
     itself = Level(block.name, block.part.policies, block.part.hooks)
     contributions = [
-        Contribution(source, part, Names(one.names, one.prefix), (itself, _level(one.capability)))
+        Contribution(source, part, ToolNames(one.names, one.prefix), (itself, _level(one.capability)))
         for one in resolved.chosen
         for source, part in one.parts
     ]
@@ -202,7 +202,7 @@ def _check_static_context(merged: Merged) -> None:
                 raise DefinitionError(error.message, hint=error.hint) from None
 
 
-def _refuse_undeclared(composition: Composition, data: Data) -> None:
+def _refuse_undeclared(composition: Composition, data: SessionData) -> None:
     for one in composition.chosen:
         for source, part in one.parts if one.is_dynamic else ():
             new = [resource.name for resource in part.resources if resource not in data.given]

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from capset.composition.installing import InstalledToolkit
+from capset.composition.installation import InstalledToolkit
 from capset.composition.merge import Merged
 from capset.composition.sources import Source
 from capset.definitions.contents import ContextEntry

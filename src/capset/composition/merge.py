@@ -10,7 +10,7 @@ from typing import Any, Final
 from pydantic import BaseModel
 from typing_extensions import TypeVar
 
-from capset.composition.installing import Gate, Installed, InstalledToolkit, Installing, Level, Names
+from capset.composition.installation import Installed, InstalledToolkit, Installing, Level, PolicyBinding, ToolNames
 from capset.composition.kinds import check_kind
 from capset.composition.sources import Contributed, Source
 from capset.composition.states import MergedState, merge_states
@@ -42,7 +42,7 @@ class Contribution:
 
     source: Source
     part: Part
-    names: Names = field(default_factory=Names)
+    names: ToolNames = field(default_factory=ToolNames)
     around: tuple[Level, ...] = ()
 
 
@@ -55,7 +55,7 @@ class Merged:
 
     tools: Mapping[str, Installed]
     members: tuple[Installed | InstalledToolkit, ...]
-    steps: tuple[Gate | InstalledToolkit, ...]
+    steps: tuple[PolicyBinding | InstalledToolkit, ...]
     instructions: tuple[Contributed[str], ...]
     context: tuple[Contributed[ContextEntry], ...]
     resources: Mapping[ResourceKey, Contributed[AnyResource | Documents]]

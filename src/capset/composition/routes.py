@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from capset.composition.installing import Installed
+from capset.composition.installation import Installed
 from capset.composition.resolve import Chosen
 from capset.errors import ToolNameConflict
 

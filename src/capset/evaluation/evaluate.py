@@ -9,7 +9,7 @@ from types import CoroutineType, MappingProxyType
 from typing import Any, Final, TypedDict, cast
 
 from capset.composition.compose import Composition
-from capset.composition.installing import Gate, InstalledToolkit
+from capset.composition.installation import InstalledToolkit, PolicyBinding
 from capset.definitions.contexts import Context
 from capset.definitions.hooks import Hooks, checked_hooks, merge_hooks
 from capset.definitions.policies import Decision, Policy, Request, allow
@@ -124,7 +124,7 @@ async def evaluate_again(snapshot: Snapshot, composition: Composition) -> Snapsh
     return again if snapshot.refused is None else again.closed(snapshot.refused)
 
 
-Step = Gate | InstalledToolkit
+Step = PolicyBinding | InstalledToolkit
 _ALLOWED: Final = allow()
 _kind: Final[Callable[[object], object]] = type
 """Tells a coroutine more quickly than ``_is_pending``, and a type checker nothing of what is in it."""
@@ -185,7 +185,7 @@ class Evaluation:
             with deadline:
                 while pending and not deadline.expired:  # else it was cancelled, and took no notice
                     step = self._step = pending.pop()
-                    if not isinstance(step, Gate):
+                    if not isinstance(step, PolicyBinding):
                         await self._make(step, deadline)
                         continue
                     policy = step.policy
@@ -213,7 +213,7 @@ class Evaluation:
     async def _refuse(self) -> None:
         """Deny for what was not done in time. Raises ``ToolkitFailed`` if a toolkit is among it that nobody denies."""
         for step in (self._step, *self._pending[::-1]):
-            if not isinstance(step, Gate):
+            if not isinstance(step, PolicyBinding):
                 if self._judge(step).in_play:
                     raise ToolkitFailed(f"the dynamic toolkit {step.qualified!r} was not made in time")
                 continue
@@ -221,7 +221,7 @@ class Evaluation:
             self.answers[step.policy] = LATE
             await self._tell(step)
 
-    async def _tell(self, step: Gate, deadline: Deadline | None = None) -> None:
+    async def _tell(self, step: PolicyBinding, deadline: Deadline | None = None) -> None:
         """Tell the hooks of a policy that was asked; the clock stands still meanwhile."""
         hooks = merge_hooks(step.hooks, self._hooks)
         if not hooks.on_policy_evaluated:

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import cast
 
 from capset.composition.compose import Composition, compose
-from capset.composition.installing import Gate, Installed, InstalledToolkit, Installing
+from capset.composition.installation import Installed, InstalledToolkit, Installing, PolicyBinding
 from capset.composition.routes import check_routes
 from capset.definitions.contexts import Context
 from capset.definitions.policies import Policy
@@ -66,7 +66,7 @@ class Expansion:
 
     async def make(
         self, step: InstalledToolkit, toolkit: DynamicToolkit, context: ToolkitContext
-    ) -> list[Gate | InstalledToolkit]:
+    ) -> list[PolicyBinding | InstalledToolkit]:
         """Make one and install its members; return the steps that these need. Raises ``ToolkitFailed``."""
         if toolkit not in self._members:
             self._members[toolkit] = await expand_toolkits(toolkit, context)
@@ -111,10 +111,10 @@ class Expansion:
             else:
                 yield one
 
-    def _check_ids(self, steps: Iterable[Gate | InstalledToolkit]) -> None:
+    def _check_ids(self, steps: Iterable[PolicyBinding | InstalledToolkit]) -> None:
         """Refuse two policies of one id, which no record could tell apart."""
         for one in steps:
-            if isinstance(one, Gate) and self._ids.setdefault(one.policy.id, one.policy) is not one.policy:
+            if isinstance(one, PolicyBinding) and self._ids.setdefault(one.policy.id, one.policy) is not one.policy:
                 raise PolicyConflict(
                     f"two different policies have the id {one.policy.id!r}",
                     hint="share one Policy object, or give one of them another id",

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from weakref import WeakKeyDictionary
 
 from capset.composition.compose import Composition
-from capset.composition.installing import Gate, Installed, InstalledToolkit
+from capset.composition.installation import Installed, InstalledToolkit, PolicyBinding
 from capset.definitions.policies import Decision, Policy, allow
 from capset.definitions.toolkits import AnyToolkit
 from capset.fingerprint.canonical import canonical
@@ -68,15 +68,15 @@ class Plan:
         composition: Composition,
         members: Sequence[Installed | InstalledToolkit],
         tools: Mapping[str, Installed],
-        steps: Sequence[Gate | InstalledToolkit] = (),
+        steps: Sequence[PolicyBinding | InstalledToolkit] = (),
     ) -> None:
         """``members`` and ``tools`` are the composition's own, with what was made for one evaluation, if anything."""
         self.installed = tools
         self.members = members
         self.steps = [one for one in steps if is_taken(one)]
-        self.gates = [one.policy for one in steps if isinstance(one, Gate)]
+        self.gates = [one.policy for one in steps if isinstance(one, PolicyBinding)]
         self.is_dynamic = len(self.gates) < len(steps)
-        self.has_hooks = any(one.hooks for one in steps if isinstance(one, Gate))
+        self.has_hooks = any(one.hooks for one in steps if isinstance(one, PolicyBinding))
         self.speaking = [one for one in members if _texts(one) and _is_current(one, tools)]
         groups: dict[Group, int] = {}
         entries: list[Entry] = []
@@ -172,9 +172,9 @@ class Plan:
         return known
 
 
-def is_taken(step: Gate | InstalledToolkit) -> bool:
+def is_taken(step: PolicyBinding | InstalledToolkit) -> bool:
     """Whether an evaluation has anything to do for a step: a policy of the phase ``call`` is not asked."""
-    return not isinstance(step, Gate) or step.policy.is_asked_at_evaluation
+    return not isinstance(step, PolicyBinding) or step.policy.is_asked_at_evaluation
 
 
 def denied_by(answers: Mapping[Policy, Decision]) -> set[Policy]:

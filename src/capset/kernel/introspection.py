@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Literal
 
-from capset.composition.installing import Installed
+from capset.composition.installation import Installed
 from capset.definitions.contexts import Context
 from capset.definitions.tools import Effect
 from capset.errors import DefinitionError

@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import Field
 
 from capset.composition.explain import Surface
-from capset.composition.installing import Installed
+from capset.composition.installation import Installed
 from capset.composition.resolve import Chosen
 from capset.definitions.policies import DecisionKind
 from capset.definitions.tools import Effect

@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 from typing_extensions import Unpack
 
 from capset.composition.compose import Composition, compose
-from capset.composition.installing import Installed
+from capset.composition.installation import Installed
 from capset.composition.statics import static_parts
 from capset.definitions.attributes import Attributes
 from capset.definitions.blocks import Block

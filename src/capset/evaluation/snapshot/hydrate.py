@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any, cast
 
 from capset.composition.compose import Composition, compose
-from capset.composition.installing import Installed
+from capset.composition.installation import Installed
 from capset.definitions.agents import Agent
 from capset.definitions.attributes import Attributes
 from capset.definitions.blocks import Block

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from capset.composition.compose import Composition
-from capset.composition.installing import Installed
+from capset.composition.installation import Installed
 from capset.definitions.tools import AnyTool
 from capset.fingerprint.hashes import tool_hash
 from capset.kernel.call.invocation import CompiledTool, CompiledTools

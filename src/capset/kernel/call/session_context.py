@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from capset.composition.bubbling import Data
+from capset.composition.state_collection import SessionData
 from capset.definitions.blocks import Block
 from capset.definitions.principals import Principal
 from capset.errors import StateError
@@ -36,7 +36,7 @@ class SessionContext:
     snapshot: Snapshot
     compiled: CompiledTools
     files: SessionFiles
-    data: Data
+    data: SessionData
     others: dict[Any, SessionContext] = field(default_factory=dict[Any, "SessionContext"])
     terms: SessionLimits | None = None
     """The limits and budgets of the session, beside those of its tools."""

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Sequence
 from math import inf
 
-from capset.composition.installing import Installed
+from capset.composition.installation import Installed
 from capset.definitions.approvals import ApprovalRow
 from capset.definitions.limits import Limit, LimitScope
 from capset.errors import BudgetExceeded, LimitExceeded

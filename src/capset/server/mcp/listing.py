@@ -7,7 +7,7 @@ from typing import Any, Final
 from mcp_types import ListToolsResult, ToolAnnotations
 from mcp_types import Tool as McpTool
 
-from capset.composition.installing import Installed
+from capset.composition.installation import Installed
 from capset.definitions.tools import AnyTool, Effect
 from capset.evaluation.snapshot.snapshot import Snapshot
 from capset.fingerprint.hashes import tool_hash

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from capset.composition.compose import Composition
-from capset.composition.installing import Names
+from capset.composition.installation import ToolNames
 from capset.definitions.parts import Part
 from capset.errors import CapsetError, NotFound
 from capset.testing.capability_suite.subject import Promise, Subject, expect, told
@@ -70,7 +70,7 @@ def _settings(presets: tuple[str, ...]) -> Iterator[tuple[str, tuple[str, ...]]]
 def _declared(part: Part, names: Mapping[str, str]) -> Mapping[str, Counter[Any]]:
     return {
         "tools": Counter(part.tools),
-        "instructions": Counter(Names(names).in_text(text) for text in part.instructions),
+        "instructions": Counter(ToolNames(names).in_text(text) for text in part.instructions),
         "context": Counter(part.context),
         "resources": Counter(part.resources),
         "state": Counter((scope, name) for scope, model in part.state.items() for name in model.model_fields),

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from capset.composition.compose import compose
-from capset.composition.installing import Installed
+from capset.composition.installation import Installed
 from capset.definitions.agents import Agent
 from capset.definitions.capabilities import AnyCapability
 from capset.definitions.contracts import Contract

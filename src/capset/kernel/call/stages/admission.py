@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from capset.composition.installing import Installed
+from capset.composition.installation import Installed
 from capset.definitions.messages import Json
 from capset.errors import ApprovalVoid
 from capset.kernel.call.invocation import Invocation, Step

@@ -7,7 +7,7 @@ from typing import cast
 
 from typing_extensions import TypeVar
 
-from capset.composition.installing import Installed
+from capset.composition.installation import Installed
 from capset.definitions.approvals import ApprovalRow
 from capset.definitions.messages import Json
 from capset.definitions.policies import Decision, Policy, ask

@@ -10,7 +10,7 @@ from typing import Any
 
 from typing_extensions import TypeVar
 
-from capset.composition.installing import Gate, Installed
+from capset.composition.installation import Installed, PolicyBinding
 from capset.definitions.hooks import merge_hooks
 from capset.definitions.messages import Json
 from capset.definitions.misfits import MISFITS, misfits
@@ -72,7 +72,7 @@ def policy(installed: Installed) -> Step | None:
     ids = tuple(one.id for one in policies)
     only_scalars = tool.arguments.only_scalars
     all_live = all(one.is_live for one in policies)
-    gates: Mapping[Policy, Gate] = {gate.policy: gate for gate in installed.met}
+    gates: Mapping[Policy, PolicyBinding] = {gate.policy: gate for gate in installed.met}
     has_hooks = any(gate.hooks.on_policy_evaluated for gate in gates.values())
     is_plain = all_live and only_scalars and not has_hooks
 

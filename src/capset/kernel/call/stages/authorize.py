@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from capset.composition.installing import Installed
+from capset.composition.installation import Installed
 from capset.errors import PermissionDenied
 from capset.kernel.call.invocation import Invocation, Step
 

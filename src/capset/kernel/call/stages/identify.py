@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from capset.composition.installing import Installed
+from capset.composition.installation import Installed
 from capset.errors import CapsetError, InvalidArguments, NotFound, TooManyRefusals, Unauthenticated, unknown
 from capset.kernel.call.invocation import CompiledTool, Invocation, Step
 from capset.kernel.call.session_context import SessionContext

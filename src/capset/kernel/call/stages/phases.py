@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from capset.composition.installing import Installed
+from capset.composition.installation import Installed
 from capset.kernel.call.invocation import Step
 from capset.kernel.call.stages.admission import admission
 from capset.kernel.call.stages.approval import approval

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 
-from capset.composition.installing import Installed
+from capset.composition.installation import Installed
 from capset.definitions.misfits import MISFITS, SchemaMisfit, misfits
 from capset.definitions.schemas import Schema
 from capset.definitions.strict_json import MAX_INTEGER

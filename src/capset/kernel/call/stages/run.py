@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, Final, cast
 
-from capset.composition.installing import Installed
+from capset.composition.installation import Installed
 from capset.definitions.handlers import Shape
 from capset.definitions.messages import Progress, Reply
 from capset.errors import CapsetError, DeadlineExceeded, InvalidOutput

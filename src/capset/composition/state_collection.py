@@ -17,7 +17,7 @@ from capset.definitions.scopes import SCOPES, Scope, ScopeState
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Data:
+class SessionData:
     """All resources and state that a run can reach, joined; ``given`` are the resources as they were declared.
 
     Where a flow settles a conflict, ``resources`` has its word, and ``given`` all those that go by it.
@@ -28,7 +28,7 @@ class Data:
     given: frozenset[AnyResource | Documents]
 
 
-def bubble(block: Block, below_first: Iterable[Merged]) -> Data:
+def collect_data(block: Block, below_first: Iterable[Merged]) -> SessionData:
     """Join what was merged for a root ``block`` and for all blocks below it, those first.
 
     Raises ``ResourceConflict`` or ``StateConflict``, naming both contributors, unless the block has the last word.
@@ -36,11 +36,11 @@ def bubble(block: Block, below_first: Iterable[Merged]) -> Data:
     merged = tuple(below_first)
     if len(merged) == 1:
         (alone,) = merged
-        return Data(alone.resources, alone.states, frozenset(one.value for one in alone.resources.values()))
+        return SessionData(alone.resources, alone.states, frozenset(one.value for one in alone.resources.values()))
     resources = [(one.source, one.value) for part in merged for one in part.resources.values()]
     settled = {(one.scope, one.name): one for one in block.part.resources if block.has_last_word}
     last: ScopeState = block.part.state if block.has_last_word else {}
-    return Data(
+    return SessionData(
         merge_resources((source, settled.get((one.scope, one.name), one)) for source, one in resources),
         MappingProxyType(
             {

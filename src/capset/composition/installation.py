@@ -19,7 +19,7 @@ _QUOTED: Final = re.compile(r"`([A-Za-z0-9_-]{1,64})`")
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
+class ToolNames:
     """The names of a capability's tools here, by their own; ``prefix`` is for those that are made at run time."""
 
     known: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -29,7 +29,7 @@ class Names:
         """Return the name that a model calls a tool by."""
         return self.known.get(tool.name) or self.prefix + tool.name
 
-    def and_of(self, tools: Iterable[AnyTool]) -> Names:
+    def and_of(self, tools: Iterable[AnyTool]) -> ToolNames:
         """Return these names with those of tools that were made. Raises ``DefinitionError`` for what is no name."""
         made = {tool.name: checked(f"{tool.name!r} with its prefix", self.of(tool), TOOL) for tool in tools}
         return replace(self, known={**self.known, **made})
@@ -49,7 +49,7 @@ class Level:
 
 
 @dataclass(frozen=True, slots=True)
-class Gate:
+class PolicyBinding:
     """A policy with its first owner in traversal order, and the hooks that are told of it, the outermost first."""
 
     policy: Policy
@@ -74,7 +74,7 @@ class Installed:
     hooks: Hooks
     toolkits: tuple[str, ...]
     instructions: tuple[str, ...]
-    met: tuple[Gate, ...]
+    met: tuple[PolicyBinding, ...]
 
     @property
     def owner(self) -> str:
@@ -90,7 +90,7 @@ class Installed:
         """Return the tool as it stands when it is brought by another way too: every gate of both is before it."""
         both = tuple(dict.fromkeys((*self.levels[:-1], *levels)))
         # The hooks of one way are not around the other's gates.
-        met = {gate.policy: gate for gate in (*gates_of(levels), *self.met)}
+        met = {gate.policy: gate for gate in (*bindings_of(levels), *self.met)}
         return replace(self, levels=both, gates=_gates(both), hooks=_hooks(both), met=tuple(met.values()))
 
 
@@ -103,7 +103,7 @@ class InstalledToolkit:
 
     toolkit: AnyToolkit
     source: Source
-    names: Names
+    names: ToolNames
     levels: tuple[Level, ...]
     toolkits: tuple[str, ...]
     tools: frozenset[str]
@@ -140,7 +140,7 @@ class Installing:
     def __init__(self, tools: Mapping[str, Installed] | None = None, gates: Iterable[Policy] = ()) -> None:
         """``tools`` and ``gates`` are those that are there already: names must not clash, no gate is met again."""
         self.tools: dict[str, Installed] = dict(tools or {})
-        self.steps: list[Gate | InstalledToolkit] = []
+        self.steps: list[PolicyBinding | InstalledToolkit] = []
         self._order: dict[str | InstalledToolkit, None] = {}
         self._met: set[Policy] = set(gates)
 
@@ -158,14 +158,14 @@ class Installing:
         self,
         members: Iterable[Member],
         source: Source,
-        names: Names,
+        names: ToolNames,
         around: tuple[Level, ...],
         toolkits: tuple[str, ...] = (),
     ) -> None:
         """Install some members with everything in them. Raises ``ToolNameConflict``, naming both contributors."""
         for one in members:
             levels = (*around, Level(one.name, one.policies, one.hooks))
-            met = gates_of(levels)
+            met = bindings_of(levels)
             self._meet(met)
             if isinstance(one, Tool):
                 self._install(one, source, names, levels, toolkits, met)
@@ -184,10 +184,10 @@ class Installing:
         self,
         tool: AnyTool,
         source: Source,
-        names: Names,
+        names: ToolNames,
         levels: tuple[Level, ...],
         toolkits: tuple[str, ...],
-        met: tuple[Gate, ...],
+        met: tuple[PolicyBinding, ...],
     ) -> None:
         name, told = names.of(tool), tuple(map(names.in_text, tool.instructions))
         gates = tuple([gate.policy for gate in met])
@@ -203,20 +203,20 @@ class Installing:
             self.tools[name] = first.behind(levels)
         self._order[name] = None
 
-    def _meet(self, gates: tuple[Gate, ...]) -> None:
+    def _meet(self, gates: tuple[PolicyBinding, ...]) -> None:
         """Note the gates that were not met before: their first owner in traversal order is here (spec 2, F23)."""
         new = [gate for gate in gates if gate.policy not in self._met]
         self._met.update(gate.policy for gate in new)
         self.steps += new
 
 
-def gates_of(levels: Sequence[Level]) -> tuple[Gate, ...]:
+def bindings_of(levels: Sequence[Level]) -> tuple[PolicyBinding, ...]:
     """Return the gates of some levels, the outermost first, each with its first owner."""
-    met: dict[Policy, Gate] = {}
+    met: dict[Policy, PolicyBinding] = {}
     for depth, level in enumerate(levels, start=1):
         for policy in level.policies:
             if policy not in met:
-                met[policy] = Gate(policy, level.owner, _hooks(levels[:depth]))
+                met[policy] = PolicyBinding(policy, level.owner, _hooks(levels[:depth]))
     return tuple(met.values())
 
 
