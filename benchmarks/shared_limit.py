@@ -12,7 +12,7 @@ from benchmarks.row import Row
 from benchmarks.turns import together
 from capset import Agent, Kernel, Principal, Session, tool
 from capset.definitions.limits import Limit, LimitScope
-from capset.definitions.tools import Effect
+from capset.definitions.tools.definition import Effect
 
 READS_TARGET, WRITES_TARGET = 30, 2
 """Times that a call with a shared limit takes: one that only reads has a durable write of its own."""

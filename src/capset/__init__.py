@@ -5,20 +5,20 @@ from __future__ import annotations
 from capset.composition.compose import Composition, compose
 from capset.definitions.agents import Agent
 from capset.definitions.capabilities import Capability
-from capset.definitions.contents import ContextMessage
 from capset.definitions.contexts import Context
 from capset.definitions.hooks import Hooks
 from capset.definitions.messages import Json, Message, Meta, Progress, Reply
-from capset.definitions.parameterised import parameterised
+from capset.definitions.model_context import ContextMessage
+from capset.definitions.parametrization import parameterised
+from capset.definitions.parts import Preset
 from capset.definitions.policies import Decision, Policy, Request, allow, ask, deny, policy
-from capset.definitions.presets import Preset
 from capset.definitions.principals import Principal
-from capset.definitions.processors import Emit, handles, yields
 from capset.definitions.records import Record
 from capset.definitions.references import CapabilityRef
 from capset.definitions.resources import Resource
-from capset.definitions.toolkits import Toolkit, ToolkitContext, dynamic_toolkit
-from capset.definitions.tools import Tool, tool
+from capset.definitions.tools.definition import Tool, tool
+from capset.definitions.tools.processors import Emit, handles, yields
+from capset.definitions.tools.toolkits import Toolkit, ToolkitContext, dynamic_toolkit
 from capset.errors import CapsetError, DefinitionError, ToolError
 from capset.evaluation.evaluate import evaluate
 from capset.evaluation.snapshot.snapshot import Snapshot, Verdict

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from capset.definitions.approvals import Answer, ApprovalRow, Approver
-from capset.definitions.data import Document, DocumentsHandle, ResourceHandle, StateHandle
+from capset.definitions.contexts import Document, DocumentsHandle, ResourceHandle, StateHandle
 from capset.definitions.files import Files, FileStat, normalise_path
-from capset.definitions.governance import Governance
+from capset.definitions.governance import Governance, Roles
 from capset.definitions.limits import Allowance, Budget, Limit
 from capset.definitions.resources import Documents
-from capset.definitions.retries import Retry
-from capset.definitions.roles import Roles
-from capset.definitions.schema_tools import schema_tool
-from capset.definitions.schemas import digested
 from capset.definitions.secrets import Secrets
+from capset.definitions.tools.retries import Retry
+from capset.definitions.tools.schema_tools import schema_tool
 from capset.errors import FileError, StateError, TransientError, VersionMismatch
 from capset.fingerprint.checkpoints import Checkpoint
 from capset.fingerprint.signing import CheckpointKey, PublicKey
@@ -33,6 +31,7 @@ from capset.net.hosts import AllowedHosts
 from capset.net.media import codec_named, codec_of, decoded, every_codec, is_text, media_type_of, of_type
 from capset.net.resolving import Resolver, system_resolver
 from capset.net.response import HttpResponse
+from capset.schemas.schema import digested
 
 __all__ = [
     "ActionRegistry",

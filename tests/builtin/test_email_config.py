@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from capset.builtin.email import EmailConfig
-from capset.definitions.configs import config_data, config_from
+from capset.definitions.capabilities import config_data, config_from
 from tests.builtin.mail import HOST, certificate
 
 WHOLE: dict[str, Any] = {"host": "mail.example.org", "sender": "agent@example.org", "recipients": ["@example.org"]}

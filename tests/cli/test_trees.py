@@ -21,7 +21,7 @@ from capset import (
     tool,
 )
 from capset.cli.trees import tree_of
-from capset.definitions.toolkits import Member
+from capset.definitions.tools.toolkits import Member
 from capset.evaluation.evaluate import evaluate
 from capset.flows import Generator, Sequencer, as_tool
 from capset.wire.snapshots import snapshot_shape

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from capset import Agent, Capability, CapabilityRef, Policy, Preset, Request, Resource, Tool, tool
-from capset.definitions.contents import ContextValue
+from capset.definitions.model_context import ContextValue
 
 
 class Counters(BaseModel):

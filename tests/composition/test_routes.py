@@ -21,7 +21,7 @@ from capset import (
 )
 from capset.errors import ToolkitFailed, ToolNameConflict
 from capset.testing import session_for
-from tests.definitions.processors import message, processor
+from tests.definitions.tools.processors import message, processor
 
 
 def made(type: str = "chat.say", name: str = "talk") -> Tool[..., Any]:

@@ -14,7 +14,7 @@ from pydantic import AfterValidator, Field, TypeAdapter
 from typing_extensions import TypedDict
 
 from capset import Capability, Progress, Reply, ToolError, tool
-from capset.definitions.schemas import Schema
+from capset.schemas.schema import Schema
 
 PAUSE: Final = 0.05
 """Seconds between two steps of a streaming tool."""

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from capset import DefinitionError, Principal
-from capset.definitions.attributes import MAX_BYTES, MAX_NAMES, MAX_TEXT, Attributes
-from capset.definitions.secrecy import MASK
+from capset.definitions.principals import MAX_BYTES, MAX_NAMES, MAX_TEXT, Attributes
+from capset.definitions.secrets import MASK
 
 pytestmark = pytest.mark.spec("F34")
 SAID: dict[str, Any] = {"tier": "pro", "level": 3, "share": 0.5, "beta": True, "manager": None}

@@ -8,9 +8,8 @@ import pytest
 
 from capset import DefinitionError
 from capset.definitions.files import FileQuota
-from capset.definitions.governance import Governance
+from capset.definitions.governance import Governance, Roles
 from capset.definitions.limits import Limit
-from capset.definitions.roles import Roles
 
 
 @pytest.mark.spec("G8", "G15", "G17", "G26", "P25")

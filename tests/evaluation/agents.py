@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from capset import Agent, Capability, Policy, Preset, Principal, Request, Tool, policy, tool
-from capset.definitions.toolkits import Toolkit, ToolkitContext, dynamic_toolkit
+from capset.definitions.tools.toolkits import Toolkit, ToolkitContext, dynamic_toolkit
 from capset.flows import Generator, as_tool
 
 ANYONE = Principal("ada", permissions=["notes:read", "notes:write"])

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from capset import Agent, Capability, Policy, Preset, Request, Toolkit, allow, ask, compose, deny
-from capset.definitions.toolkits import Member
+from capset.definitions.tools.toolkits import Member
 from tests.evaluation.things import Trace, later, make, of, says, seen
 
 

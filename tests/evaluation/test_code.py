@@ -20,7 +20,7 @@ import pytest
 
 from capset import compose
 from capset.composition.statics import collect_tool_hashes
-from capset.definitions.tools import AnyTool
+from capset.definitions.tools.definition import AnyTool
 from capset.evaluation.code import Code, code_of, known_code
 from capset.fingerprint.canonical import digest
 from capset.fingerprint.hashes import tool_hash

@@ -17,10 +17,10 @@ from pydantic import BaseModel
 
 from capset import Agent, Principal, Tool, ToolkitContext, compose, evaluate, tool
 from capset.adapters.config_file.handlers import Handlers
-from capset.definitions.processors import handles, yields
-from capset.definitions.schema_tools import schema_tool
-from capset.definitions.toolkits import DynamicToolkit
-from capset.definitions.tools import AnyTool
+from capset.definitions.tools.definition import AnyTool
+from capset.definitions.tools.processors import handles, yields
+from capset.definitions.tools.schema_tools import schema_tool
+from capset.definitions.tools.toolkits import DynamicToolkit
 from capset.evaluation.code import code_of
 from capset.fingerprint.canonical import digest
 from capset.fingerprint.payloads import code_payload

@@ -22,7 +22,7 @@ from capset import (
     dynamic_toolkit,
     tool,
 )
-from capset.definitions.toolkits import MAX_LEVELS
+from capset.definitions.tools.toolkits import MAX_LEVELS
 from capset.errors import ToolkitFailed
 from capset.fingerprint.hashes import Ref, runtime_hash, tool_hash
 from capset.flows import Handler, as_tool

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from capset import Agent, Capability, Preset, Principal, Toolkit, compose
-from capset.definitions.toolkits import Member
+from capset.definitions.tools.toolkits import Member
 from capset.fingerprint.hashes import prompt_hash
 from tests.evaluation.things import ANYONE, make, of, says, seen
 

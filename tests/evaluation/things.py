@@ -23,7 +23,7 @@ from capset import (
     tool,
 )
 from capset.definitions.hooks import PolicyEvaluated, ToolExecuted
-from capset.definitions.toolkits import DynamicToolkit, MakeMembers, Member
+from capset.definitions.tools.toolkits import DynamicToolkit, MakeMembers, Member
 
 ANYONE = Principal("user-1")
 

@@ -27,7 +27,7 @@ from capset import (
     tool,
 )
 from capset.composition.statics import collect_tool_hashes
-from capset.definitions.toolkits import DynamicToolkit, Member
+from capset.definitions.tools.toolkits import DynamicToolkit, Member
 from capset.fingerprint.hashes import tool_hash
 
 PERMISSIONS = ["a:read", "b:read", "c:read"]

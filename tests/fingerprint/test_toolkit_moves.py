@@ -24,7 +24,7 @@ from capset import (
     tool,
 )
 from capset.definitions.limits import Limit
-from capset.definitions.toolkits import DynamicToolkit
+from capset.definitions.tools.toolkits import DynamicToolkit
 from capset.fingerprint.hashes import capability_hash, root_hash, tool_hash, toolkit_hash
 
 WHO = Principal("p", permissions=["a:b", "c:d"])

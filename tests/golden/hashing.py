@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from capset import Composition, Principal, Tool, compose
-from capset.definitions.toolkits import AnyToolkit, DynamicToolkit, Member
+from capset.definitions.tools.toolkits import AnyToolkit, DynamicToolkit, Member
 from capset.evaluation.evaluate import evaluate
 from capset.evaluation.snapshot.snapshot import Snapshot
 from capset.fingerprint.canonical import canonical, digest

@@ -21,7 +21,7 @@ from capset import (
     policy,
     tool,
 )
-from capset.definitions.toolkits import AnyToolkit
+from capset.definitions.tools.toolkits import AnyToolkit
 from tests.golden.subjects import billing, choices, described, gated, office_hours, renamed, scalars
 
 

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from capset import Agent, Capability, Json, Kernel, Message, Messages, Meta, Principal, Record, Session
 from capset.definitions.blocks import Block
-from capset.definitions.tools import AnyTool
+from capset.definitions.tools.definition import AnyTool
 from capset.stores.base import (
     AdmissionStore,
     AgentStore,

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from capset import Context, Kernel, Principal, Request, ToolError, policy, tool
-from capset.definitions.schema_tools import schema_tool
+from capset.definitions.tools.schema_tools import schema_tool
 from capset.errors import (
     DefinitionError,
     InvalidArguments,

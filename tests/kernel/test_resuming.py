@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from capset import Agent, Capability, Kernel, Principal, Session, Tool, ask, deny, tool
-from capset.definitions.toolkits import Toolkit
+from capset.definitions.tools.toolkits import Toolkit
 from capset.errors import ApprovalRequired, NotFound, PermissionDenied
 from capset.evaluation.snapshot.capture import capture
 from capset.evaluation.snapshot.envelope import SnapshotEnvelope, read_envelope

@@ -17,7 +17,7 @@ from starlette.types import ASGIApp
 
 from capset import Agent, Capability, Context, Kernel, Principal, Progress, Record, Reply, ToolError, tool
 from capset.definitions.capabilities import AnyCapability
-from capset.definitions.tools import AnyTool
+from capset.definitions.tools.definition import AnyTool
 from capset.kernel.registry import Registry
 from capset.server.app import open_app
 from capset.server.caller import Caller, Identifies

@@ -43,7 +43,7 @@ from capset import (
     tool,
 )
 from capset.definitions.hooks import PolicyEvaluated, ToolExecuted
-from capset.definitions.toolkits import DynamicToolkit, Member
+from capset.definitions.tools.toolkits import DynamicToolkit, Member
 
 T = TypeVar("T")
 

@@ -9,12 +9,12 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import from_json, to_json
 
-from capset.definitions.configs import config_from
-from capset.definitions.misfits import misfits
+from capset.definitions.capabilities import config_from
 from capset.definitions.references import AnyRef
-from capset.definitions.strict_json import MAX_SIZE, size_of
 from capset.errors import DefinitionError, Field, NotFound, unknown
 from capset.kernel.registry import Registry
+from capset.schemas.strict_json import MAX_SIZE, size_of
+from capset.schemas.validation_errors import validation_fields
 from capset.wire.agents import CapabilityEntry
 
 
@@ -109,7 +109,7 @@ def _configured(ref: AnyRef, given: Mapping[str, Any]) -> tuple[AnyRef, list[Fie
     try:
         return ref.with_config(config_from(model, text)), []
     except ValidationError as error:
-        fields = misfits(error, list(model.model_fields), given)
+        fields = validation_fields(error, list(model.model_fields), given)
         return ref, [Field(_place(one.path), one.expected, one.did_you_mean) for one in fields]
 
 

@@ -13,11 +13,11 @@ from pydantic import ValidationError
 from capset.adapters.agent_entries import refer
 from capset.adapters.plain_files import parse, read_text
 from capset.definitions.agents import Agent
-from capset.definitions.misfits import SchemaMisfit, misfits
 from capset.definitions.references import AnyRef
-from capset.definitions.strict_json import bounded
 from capset.errors import DefinitionError, Field
 from capset.kernel.registry import Registry
+from capset.schemas.strict_json import checked_bounds
+from capset.schemas.validation_errors import SchemaMismatch, validation_fields
 from capset.wire.agents import AgentShape, CapabilityEntry
 
 _HINT: Final = "the shortest agent file is, in YAML, the line: name: my-agent"
@@ -40,7 +40,7 @@ def build_agent(data: Any, registry: Registry, where: str) -> Agent:  # data is 
         shape = AgentShape.model_validate(data)
     except ValidationError as error:
         given = cast("dict[str, Any]", data)
-        fields = [*misfits(error, list(AgentShape.model_fields), given), *_entry_misfits(given, registry)]
+        fields = [*validation_fields(error, list(AgentShape.model_fields), given), *_entry_misfits(given, registry)]
         raise DefinitionError(_listed(f"{where}: not an agent file:", fields), fields=fields) from None
     return make_agent(shape, registry, where)
 
@@ -83,8 +83,8 @@ def context_of(shape: AgentShape) -> tuple[dict[str, Any] | None, list[Field]]: 
     if shape.static_context is None:
         return None, []
     try:
-        return bounded(shape.static_context), []
-    except SchemaMisfit as error:
+        return checked_bounds(shape.static_context), []
+    except SchemaMismatch as error:
         places = [(one, "" if one.path == "(arguments)" else f".{one.path}") for one in error.fields]
         return None, [replace(one, path=f"static_context{inside}") for one, inside in places]
 

@@ -9,8 +9,8 @@ from typing import Any, Final, cast
 
 from pydantic import ValidationError
 
-from capset.definitions.misfits import misfits
 from capset.errors import InvalidArguments
+from capset.schemas.validation_errors import validation_fields
 from capset.stores.base import AgentRow, AgentStatus, CapabilityRow
 from capset.wire.agents import AgentInput, CapabilityEntry, entry_of_row
 from capset.wire.allowances import kept_allowance
@@ -83,7 +83,7 @@ def _input(given: Mapping[str, Any]) -> AgentInput:
     try:
         return AgentInput.model_validate(given)
     except ValidationError as error:
-        fields = misfits(error, list(AgentInput.model_fields), given)
+        fields = validation_fields(error, list(AgentInput.model_fields), given)
         raise InvalidArguments(f"Invalid agent: {'; '.join(map(str, fields))}", fields=fields) from None
 
 

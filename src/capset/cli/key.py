@@ -16,9 +16,8 @@ from capset.cli.exits import Exit, guarded
 from capset.cli.options import AsJson, Db, Grant
 from capset.cli.output import cell, err, out, print_json, table
 from capset.cli.settings import existing_db, given_attributes, load_settings
-from capset.definitions.attributes import Attributes
 from capset.definitions.limits import allowance_of
-from capset.definitions.principals import Principal, PrincipalKind
+from capset.definitions.principals import Attributes, Principal, PrincipalKind
 from capset.errors import DefinitionError, NotFound
 from capset.kernel.kernel import Kernel
 from capset.server.keys import DEFAULT_SCOPES, create_key, is_valid

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 from capset.adapters.config_file import Configuration, read_configuration
 from capset.definitions.agents import Agent
 from capset.definitions.principals import Principal
-from capset.definitions.schema_tools import schema_tool
-from capset.definitions.tools import AnyTool
+from capset.definitions.tools.definition import AnyTool
+from capset.definitions.tools.schema_tools import schema_tool
 from capset.errors import CapsetError, ToolError
 from capset.kernel.registry import Registry
 

@@ -21,9 +21,9 @@ from capset.composition.state_collection import SessionData, collect_data
 from capset.composition.statics import static_hash
 from capset.definitions.blocks import Block
 from capset.definitions.capabilities import AnyCapability
-from capset.definitions.contents import ContextEntry
+from capset.definitions.model_context import ContextEntry
 from capset.definitions.references import DynamicUses
-from capset.definitions.scopes import Scope
+from capset.definitions.resources import Scope
 from capset.errors import ContextError, DefinitionError
 from capset.fingerprint.hashes import Ref
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, cast
 
 from capset.composition.sources import Source
-from capset.definitions.contents import MAX_LEVELS, ContextMessage, ContextValue
+from capset.definitions.model_context import MAX_LEVELS, ContextMessage, ContextValue
 from capset.errors import ContextError, ContextShapeConflict
 
 RESERVED: Final = frozenset(

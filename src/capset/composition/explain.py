@@ -9,7 +9,7 @@ from typing import Literal
 from capset.composition.installation import InstalledToolkit
 from capset.composition.merge import Merged
 from capset.composition.sources import Source
-from capset.definitions.contents import ContextEntry
+from capset.definitions.model_context import ContextEntry
 
 Surface = Literal["tool", "toolkit", "resource", "state", "target", "instruction", "context", "file", "policy"]
 

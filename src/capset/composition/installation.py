@@ -11,8 +11,8 @@ from capset.composition.sources import Source
 from capset.definitions.hooks import NO_HOOKS, Hooks, merge_hooks
 from capset.definitions.names import TOOL, checked
 from capset.definitions.policies import Policy
-from capset.definitions.toolkits import MAX_LEVELS, AnyToolkit, DynamicToolkit, Member, Toolkit, tools_in
-from capset.definitions.tools import AnyTool, Tool
+from capset.definitions.tools.definition import AnyTool, Tool
+from capset.definitions.tools.toolkits import MAX_LEVELS, AnyToolkit, DynamicToolkit, Member, Toolkit, tools_in
 from capset.errors import DefinitionError, ToolNameConflict
 
 _QUOTED: Final = re.compile(r"`([A-Za-z0-9_-]{1,64})`")

@@ -15,11 +15,10 @@ from capset.composition.kinds import check_kind
 from capset.composition.sources import Contributed, Source
 from capset.composition.states import MergedState, merge_states
 from capset.definitions.blocks import BlockKind
-from capset.definitions.contents import ContextEntry
+from capset.definitions.model_context import ContextEntry
 from capset.definitions.parts import Part, file_within_file
 from capset.definitions.policies import Policy
-from capset.definitions.resources import AnyResource, Documents
-from capset.definitions.scopes import SCOPES, Scope
+from capset.definitions.resources import SCOPES, AnyResource, Documents, Scope
 from capset.errors import (
     DefinitionError,
     MountConflict,

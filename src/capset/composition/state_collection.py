@@ -12,8 +12,7 @@ from capset.composition.merge import Merged, ResourceKey, merge_resources
 from capset.composition.sources import Contributed, Source
 from capset.composition.states import MergedState, merge_states
 from capset.definitions.blocks import Block
-from capset.definitions.resources import AnyResource, Documents
-from capset.definitions.scopes import SCOPES, Scope, ScopeState
+from capset.definitions.resources import SCOPES, AnyResource, Documents, Scope, ScopeState
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -12,9 +12,9 @@ from pydantic import BaseModel, PydanticUserError, create_model, field_validator
 from pydantic.fields import FieldInfo
 
 from capset.composition.sources import Contributed, Source
-from capset.definitions.schemas import Schema, schema_of
-from capset.definitions.scopes import state_schema, unfit_default
+from capset.definitions.resources import state_schema, unfit_default
 from capset.errors import StateConflict
+from capset.schemas.schema import Schema, schema_of
 
 _ANNOTATIONS: Final = frozenset({"default", "title", "description"})
 """What two fields of one name may differ in."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from capset.composition.resolve import Chosen
 from capset.definitions.blocks import Block
 from capset.definitions.capabilities import AnyCapability
-from capset.definitions.toolkits import Member, Toolkit
+from capset.definitions.tools.toolkits import Member, Toolkit
 from capset.fingerprint.canonical import digest
 from capset.fingerprint.hashes import (
     Ref,

@@ -9,16 +9,15 @@ from pydantic import BaseModel
 
 from capset.definitions.blocks import Block, BlockKind, Running
 from capset.definitions.capabilities import Capability
-from capset.definitions.contents import ContextFunction, ContextValue
 from capset.definitions.hooks import Hooks
 from capset.definitions.limits import Allowance
+from capset.definitions.model_context import ContextFunction, ContextValue
 from capset.definitions.names import AGENT, checked, checked_text, text_keyed
 from capset.definitions.parts import make_part
 from capset.definitions.policies import Policy
 from capset.definitions.references import CapabilityRef, DynamicUses, checked_uses
-from capset.definitions.resources import AnyResource, Documents
-from capset.definitions.scopes import Scope
-from capset.definitions.toolkits import Member
+from capset.definitions.resources import AnyResource, Documents, Scope
+from capset.definitions.tools.toolkits import Member
 from capset.errors import DefinitionError
 
 MAX_MODEL: Final = 200

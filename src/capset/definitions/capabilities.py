@@ -1,33 +1,71 @@
-"""The bundle that is installed (spec 1, C1)."""
+"""The config of a capability as JSON: how it is stored, and how it comes back (spec 1, C1)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import lru_cache
 from inspect import iscoroutinefunction
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Generic, Literal, get_args
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, get_args
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
+from pydantic_core import from_json
 from typing_extensions import TypeVar
 
-from capset.definitions.configs import config_schema
-from capset.definitions.contents import ContextFunction, ContextValue
 from capset.definitions.hooks import Hooks
-from capset.definitions.names import CAPABILITY, PRESET, SECRET, checked, checked_optional, checked_text, listed, mapped
-from capset.definitions.parts import Part, make_part
+from capset.definitions.model_context import ContextFunction, ContextValue
+from capset.definitions.names import (
+    CAPABILITY,
+    PRESET,
+    SECRET,
+    checked,
+    checked_optional,
+    checked_text,
+    listed,
+    mapped,
+    sealed,
+)
+from capset.definitions.parts import Part, Preset, make_part
 from capset.definitions.policies import Policy
-from capset.definitions.presets import Preset
 from capset.definitions.references import AnyRef, CapabilityRef, DynamicUses, checked_uses
-from capset.definitions.resources import AnyResource, Documents
-from capset.definitions.scopes import Scope
-from capset.definitions.sealed import sealed
-from capset.definitions.toolkits import Member
-from capset.definitions.tools import AnyTool
+from capset.definitions.resources import AnyResource, Documents, Scope
+from capset.definitions.tools.definition import AnyTool
+from capset.definitions.tools.toolkits import Member
 from capset.errors import DefinitionError, unknown
+from capset.schemas.schema import Schema, schema_of
 
 if TYPE_CHECKING:
     from capset.definitions.contexts import Context
+
+_CACHED: Final = 1_000
+
+
+@lru_cache(_CACHED)
+def config_schema(model: type[BaseModel]) -> Schema:
+    """Return the schema of a config: strict and closed, as that of arguments. Raises ``DefinitionError`` for none."""
+    return schema_of(f"the config {model.__name__}", model, "validation")
+
+
+def config_from(model: type[BaseModel], text: bytes) -> BaseModel:
+    """Return the config that JSON text says. Raises pydantic's ``ValidationError``."""
+    return config_schema(model).check_json(text)
+
+
+def config_data(config: BaseModel) -> dict[str, Any]:  # JSON data
+    """Return a config as JSON data that gives an equal one again.
+
+    Raises ``ValueError`` for one that has no such form, such as one with values that its own model would refuse.
+    """
+    text = config.model_dump_json(by_alias=True, round_trip=True, warnings="error").encode()
+    try:
+        again = config_from(type(config), text)
+    except ValidationError as error:
+        raise ValueError(f"a {type(config).__name__} is not taken again as it was written") from error
+    if again != config:
+        raise ValueError(f"a {type(config).__name__} does not come back as it was written")
+    return from_json(text, allow_inf_nan=False)
+
 
 Status = Literal["available", "coming_soon", "deprecated", "retired"]
 Risk = Literal["low", "medium", "high"]
@@ -273,3 +311,43 @@ def _names(what: str, names: Iterable[str]) -> list[Any]:
             return sorted(names, key=str)
         case _:
             return listed(what, names)
+
+
+T = TypeVar("T", AnyCapability, Preset)
+
+
+def narrowed(capability: AnyCapability, tools: Mapping[AnyTool, Sequence[AnyTool]]) -> AnyCapability:
+    """Return a capability of the same name with just these tools: each of its own by those that take its place.
+
+    All else is that capability's, and ``ctx.config(capability)`` and its like find it by either. Raises
+    ``DefinitionError`` for a tool that stands in a toolkit, whose policies gate it there.
+    """
+    inside = {one for part in capability.parts.values() for one in part.members}
+    if wrong := [one.name for one in tools if one not in inside]:
+        raise DefinitionError(
+            f"the tool {wrong[0]!r} of {capability.name!r} stands in a toolkit and cannot be narrowed"
+        )
+    presets = {name: _preset(preset, tools) for name, preset in capability.presets.items()}
+    changed = {
+        "part": _part(capability.part, tools),
+        "presets": MappingProxyType(presets),
+        "origin": capability.origin or capability,
+    }
+    return _copy(capability, changed)
+
+
+def _preset(preset: Preset, tools: Mapping[AnyTool, Sequence[AnyTool]]) -> Preset:
+    return _copy(preset, {"part": _part(preset.part, tools)})
+
+
+def _part(part: Part, tools: Mapping[AnyTool, Sequence[AnyTool]]) -> Part:
+    kept = tuple(other for one in part.tools for other in tools.get(one, ()))
+    return replace(part, members=kept, tools=kept)
+
+
+def _copy(original: T, changed: Mapping[str, object]) -> T:
+    """Return a copy of something frozen whose own constructor takes other arguments than its fields."""
+    made = object.__new__(type(original))
+    for field in fields(original):
+        object.__setattr__(made, field.name, changed.get(field.name, getattr(original, field.name)))
+    return made

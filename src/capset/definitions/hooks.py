@@ -16,7 +16,7 @@ from capset.definitions.principals import Principal
 from capset.errors import CapsetError, DefinitionError
 
 if TYPE_CHECKING:
-    from capset.definitions.tools import AnyTool
+    from capset.definitions.tools.definition import AnyTool
 
 
 @dataclass(frozen=True, slots=True)

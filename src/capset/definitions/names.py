@@ -1,11 +1,14 @@
-"""The grammar of names, checked once, where a definition is made."""
+"""The grammar of names, checked once, where a definition is made; and what frozen, generic dataclasses need."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Set
+from dataclasses import FrozenInstanceError
 from types import MappingProxyType
-from typing import Any, Final, cast
+from typing import Any, Final, Never, cast
+
+from typing_extensions import TypeVar
 
 from capset.errors import DefinitionError
 
@@ -95,3 +98,22 @@ def mapped(what: str, values: object) -> dict[Any, Any]:  # as above
     if not isinstance(values, Mapping):
         raise DefinitionError(f"{what} must be a mapping; got {values!r:.80}")
     return dict(cast("Mapping[Any, Any]", values))
+
+
+K = TypeVar("K", bound=type)
+
+
+def sealed(cls: K) -> K:
+    """Have a frozen dataclass refuse every attribute, not only its fields.
+
+    ``Capability[Helpers](…)`` tries to note on the instance how the class was written. The method that the dataclass
+    makes for a class with slots answers that with a ``TypeError`` instead of the ``AttributeError`` that
+    ``typing`` expects.
+    """
+    setattr(cls, "__setattr__", _refuse)  # noqa: B010  # a type checker would look for a field
+    setattr(cls, "__delattr__", _refuse)  # noqa: B010
+    return cls
+
+
+def _refuse(self: object, name: str, *value: object) -> Never:
+    raise FrozenInstanceError(f"cannot assign to {name!r}: a {type(self).__name__} is frozen")

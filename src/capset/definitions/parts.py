@@ -1,4 +1,4 @@
-"""What a capability, a preset or a block contributes: the surfaces of the merge table, checked once (spec 1, C2)."""
+"""Parts: what a capability, a preset or a block contributes, checked once (spec 1, C2–C5)."""
 
 from __future__ import annotations
 
@@ -10,15 +10,22 @@ from typing import Any, Final, cast
 
 from pydantic import BaseModel
 
-from capset.definitions.contents import ContextEntry, ContextFunction, ContextValue, checked_context
 from capset.definitions.files import normalise_path, parents_of
 from capset.definitions.hooks import Hooks, checked_hooks
+from capset.definitions.model_context import ContextEntry, ContextFunction, ContextValue, checked_context
 from capset.definitions.names import BLOCK, checked, checked_texts, mapped
 from capset.definitions.policies import Policy, distinct_policies
-from capset.definitions.resources import AnyResource, Documents, distinct_resources
-from capset.definitions.scopes import Scope, ScopeState, checked_model, checked_state
-from capset.definitions.toolkits import Member, checked_members, distinct_tools, policies_in
-from capset.definitions.tools import AnyTool
+from capset.definitions.resources import (
+    AnyResource,
+    Documents,
+    Scope,
+    ScopeState,
+    checked_model,
+    checked_state,
+    distinct_resources,
+)
+from capset.definitions.tools.definition import AnyTool
+from capset.definitions.tools.toolkits import Member, checked_members, distinct_tools, policies_in
 from capset.errors import DefinitionError, FileError
 
 _CLOSING: Final = re.compile(r"<\s*/\s*capability\b", re.IGNORECASE)
@@ -150,3 +157,50 @@ def _copied(value: Any) -> Any:
             return [_copied(one) for one in cast("list[Any]", value)]
         case _:
             return value
+
+
+@dataclass(frozen=True, eq=False, slots=True, weakref_slot=True, init=False)
+class Preset:
+    """What a capability contributes only while this preset is on; see ``Capability`` for each surface."""
+
+    part: Part
+
+    def __init__(
+        self,
+        *,
+        instructions: Iterable[str] | None = None,
+        context: Iterable[ContextValue | ContextFunction] | None = None,
+        tools: Iterable[Member] | None = None,
+        policies: Iterable[Policy] | None = None,
+        resources: Iterable[AnyResource | Documents] | None = None,
+        state: Mapping[Scope, type[BaseModel]] | None = None,
+        sequencer_state: type[BaseModel] | None = None,
+        targets: Mapping[str, type[BaseModel]] | None = None,
+        files: Mapping[str, str | bytes] | None = None,
+        model_settings: Mapping[str, Any] | None = None,
+        hooks: Hooks | None = None,
+    ) -> None:
+        """Check and freeze everything. Raises ``DefinitionError``."""
+        part = make_part(
+            "a preset",
+            instructions=instructions,
+            context=context,
+            tools=tools,
+            policies=policies,
+            resources=resources,
+            state=state,
+            sequencer_state=sequencer_state,
+            targets=targets,
+            files=files,
+            model_settings=model_settings,
+            hooks=hooks,
+        )
+        if part.policies and not part.members:
+            raise DefinitionError(
+                "a preset: policies gate the tools that it brings, and it brings none",
+                hint="give it the tools too, or give the policies to the capability or to the tools themselves",
+            )
+        object.__setattr__(self, "part", part)
+
+    def __repr__(self) -> str:
+        return f"Preset({', '.join(sorted(self.part.declared))})"

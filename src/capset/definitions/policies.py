@@ -12,7 +12,7 @@ from capset.definitions.principals import Principal
 from capset.errors import DefinitionError, PolicyConflict
 
 if TYPE_CHECKING:
-    from capset.definitions.tools import Tool
+    from capset.definitions.tools.definition import Tool
 
 
 DecisionKind = Literal["allow", "deny", "ask"]

@@ -1,15 +1,115 @@
-"""Who acts."""
+"""Attributes of principals: facts about who acts, such as a tier, for policies to read (spec 2, F34)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import json
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Self, get_args
+from math import isfinite
+from typing import Any, Final, Literal, Self, cast, get_args
 
-from capset.definitions.attributes import NO_ATTRIBUTES, Attributes
 from capset.definitions.limits import Allowance, lowest_allowance
-from capset.definitions.names import checked_optional, checked_permissions, checked_text, listed
+from capset.definitions.names import ATTRIBUTE, checked_optional, checked_permissions, checked_text, listed
+from capset.definitions.secrets import MASK, is_secret_name
 from capset.errors import DefinitionError
+
+MAX_NAMES: Final = 32
+MAX_TEXT: Final = 1_000
+"""Characters of one value."""
+MAX_BYTES: Final = 4_096
+"""Bytes of JSON of all of them."""
+_MAX_EXACT: Final = 2**53
+"""Integers up to here are the same to every reader of JSON."""
+
+
+class Attributes(Mapping[str, Any]):  # a policy knows the types of its own attributes
+    """A frozen, flat JSON object: texts, numbers, booleans and nulls by name, copied when it is made.
+
+    Equal by value and by type: ``True``, ``1`` and ``1.0`` are three values. ``what`` names it in errors, which never
+    tell a value. Raises ``DefinitionError`` for more than ``MAX_NAMES`` names or ``MAX_BYTES`` bytes, and for a name or
+    a value of another form.
+    """
+
+    __slots__ = ("_json", "_values")
+
+    def __init__(self, values: Mapping[str, Any] | None = None, *, what: str = "attributes") -> None:
+        if isinstance(values, Attributes):
+            self._values, self._json = values._values, values._json
+            return
+        self._values = _checked({} if values is None else values, what)
+        self._json = json.dumps(self._values, ensure_ascii=False, separators=(",", ":"))
+        if (size := len(self._json.encode())) > MAX_BYTES:
+            raise DefinitionError(f"{what} have {size:,} bytes as JSON, and may have {MAX_BYTES:,}")
+
+    def __getitem__(self, name: str) -> Any:
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Mapping):
+            return NotImplemented
+        try:
+            return self._json == Attributes(cast("Mapping[str, Any]", other))._json
+        except DefinitionError:
+            return False
+
+    def __hash__(self) -> int:
+        return hash(self._json)
+
+    def __repr__(self) -> str:
+        return f"Attributes({self.masked()!r})"
+
+    def masked(self) -> dict[str, Any]:
+        """Return what may be shown of them: values of secret-looking names are masked."""
+        return {name: MASK if _is_secret(name, value) else value for name, value in self._values.items()}
+
+    def to_json(self) -> str:
+        """Return them as JSON text, sorted by name; equal ones have the same text."""
+        return self._json
+
+
+def _is_secret(name: str, value: object) -> bool:
+    return value is not None and is_secret_name(name)
+
+
+def _checked(values: object, what: str) -> dict[str, Any]:
+    """Return a copy, sorted by name. A value may be a secret, so errors say its type or its length alone."""
+    if not isinstance(values, Mapping):
+        raise DefinitionError(f"{what} must be a mapping of names to values; got {type(values).__name__:.80}")
+    given = dict(cast("Mapping[Any, Any]", values))
+    if len(given) > MAX_NAMES:
+        raise DefinitionError(f"{what} are at most {MAX_NAMES}; got {len(given):,}")
+    for name, value in given.items():
+        if type(name) is not str or not ATTRIBUTE.fullmatch(name):
+            raise DefinitionError(f"{what}: a name must match {ATTRIBUTE.pattern}; got {name!r:.80}")
+        _check(f"{what}: {name}", value)
+    return dict(sorted(given.items()))
+
+
+def _check(what: str, value: object) -> None:
+    if type(value) not in (str, int, float, bool, type(None)):
+        raise DefinitionError(f"{what} must be text, a number, true, false or null; got {_kind(value)}")
+    if isinstance(value, str) and len(checked_text(what, value)) > MAX_TEXT:
+        raise DefinitionError(f"{what} has {len(value):,} characters, and may have {MAX_TEXT:,}")
+    if isinstance(value, float) and not isfinite(value):
+        raise DefinitionError(f"{what} must be a finite number")
+    if isinstance(value, int) and not -_MAX_EXACT <= value <= _MAX_EXACT:
+        raise DefinitionError(f"{what} is beyond ±2^53, where readers of JSON round: write it as text, in quotes")
+
+
+def _kind(value: object) -> str:
+    """Return the name of a value's type, and what to do where it is one with members."""
+    name = type(value).__name__[:80]
+    return f"{name} (attributes are flat)" if name in ("dict", "list", "tuple") else name
+
+
+NO_ATTRIBUTES: Final = Attributes()
+
 
 PrincipalKind = Literal["user", "agent", "org", "anonymous"]
 

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic
 from pydantic import BaseModel
 from typing_extensions import TypeVar
 
-from capset.definitions.names import TOOL, checked, listed, mapped
-from capset.definitions.sealed import sealed
+from capset.definitions.names import TOOL, checked, listed, mapped, sealed
 from capset.errors import DefinitionError, unknown
 
 if TYPE_CHECKING:

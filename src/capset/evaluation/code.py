@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal, NamedTuple, Type
 from weakref import WeakKeyDictionary, WeakSet
 
 from capset.composition.compose import Composition
-from capset.definitions.handlers import ADAPTED, is_adapted
-from capset.definitions.tools import AnyTool
+from capset.definitions.tools.definition import AnyTool
+from capset.definitions.tools.handlers import ADAPTED, is_adapted
 from capset.evaluation.plan import plan_of
 from capset.evaluation.snapshot.snapshot import Snapshot
 from capset.fingerprint.canonical import canonical

@@ -14,7 +14,7 @@ from capset.definitions.contexts import Context
 from capset.definitions.hooks import Hooks, checked_hooks, merge_hooks
 from capset.definitions.policies import Decision, Policy, Request, allow
 from capset.definitions.principals import Principal
-from capset.definitions.toolkits import DynamicToolkit, ToolkitContext
+from capset.definitions.tools.toolkits import DynamicToolkit, ToolkitContext
 from capset.errors import ToolkitFailed
 from capset.evaluation.deadlines import Deadline
 from capset.evaluation.error_mapping import is_contained

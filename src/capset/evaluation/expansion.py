@@ -15,7 +15,7 @@ from capset.composition.routes import check_routes
 from capset.definitions.contexts import Context
 from capset.definitions.policies import Policy
 from capset.definitions.references import AnyRef, DynamicUses, as_ref
-from capset.definitions.toolkits import DynamicToolkit, Member, ToolkitContext, checked_members, distinct_tools
+from capset.definitions.tools.toolkits import DynamicToolkit, Member, ToolkitContext, checked_members, distinct_tools
 from capset.errors import CapsetError, ContextError, DefinitionError, PolicyConflict, ToolkitFailed, ToolNameConflict
 from capset.evaluation.error_mapping import is_contained
 from capset.evaluation.plan import Plan

@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 from capset.composition.compose import Composition
 from capset.composition.installation import Installed, InstalledToolkit, PolicyBinding
 from capset.definitions.policies import Decision, Policy, allow
-from capset.definitions.toolkits import AnyToolkit
+from capset.definitions.tools.toolkits import AnyToolkit
 from capset.fingerprint.canonical import canonical
 from capset.fingerprint.hashes import Ref, prompt_hash, tool_hash
 from capset.fingerprint.payloads import runtime_payload

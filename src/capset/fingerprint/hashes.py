@@ -12,8 +12,8 @@ from pydantic import BaseModel
 from capset.definitions.agents import Agent
 from capset.definitions.blocks import Block
 from capset.definitions.capabilities import AnyCapability
-from capset.definitions.toolkits import AnyToolkit, DynamicToolkit, Member
-from capset.definitions.tools import AnyTool, Tool
+from capset.definitions.tools.definition import AnyTool, Tool
+from capset.definitions.tools.toolkits import AnyToolkit, DynamicToolkit, Member
 from capset.fingerprint.canonical import digest
 from capset.fingerprint.invocations import normalize_invocation
 from capset.fingerprint.payloads import (

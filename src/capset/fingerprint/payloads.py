@@ -15,13 +15,12 @@ from pydantic_core import PydanticSerializationError
 
 from capset.definitions.blocks import Block
 from capset.definitions.capabilities import AnyCapability
-from capset.definitions.contents import ContextEntry, ContextMessage
+from capset.definitions.model_context import ContextEntry, ContextMessage
 from capset.definitions.parts import Part
 from capset.definitions.policies import Policy
-from capset.definitions.resources import AnyResource, Documents
-from capset.definitions.scopes import state_schema
-from capset.definitions.toolkits import AnyToolkit, DynamicToolkit, Toolkit
-from capset.definitions.tools import AnyTool
+from capset.definitions.resources import AnyResource, Documents, state_schema
+from capset.definitions.tools.definition import AnyTool
+from capset.definitions.tools.toolkits import AnyToolkit, DynamicToolkit, Toolkit
 from capset.errors import DefinitionError
 from capset.fingerprint.canonical import canonical
 

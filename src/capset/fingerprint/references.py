@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from capset.definitions.schemas import schema_of
 from capset.errors import NotFound, unknown
 from capset.fingerprint.canonical import digest
 from capset.fingerprint.hashes import Ref, runtime_hash
+from capset.schemas.schema import schema_of
 
 
 def resolve_tool_refs(names: Iterable[str], hashes: Mapping[str, str]) -> tuple[Ref, ...]:

@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 
 from pydantic_core import to_json
 
-from capset.definitions.plain import is_flat
+from capset.schemas.plain_data import is_flat
 
 _encode: Final = JSONEncoder(
     sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False, check_circular=False

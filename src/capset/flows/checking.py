@@ -10,10 +10,10 @@ from typing import Any
 from typing_extensions import TypeForm
 
 from capset.definitions.blocks import Block
-from capset.definitions.misfits import MISFITS, misfits
 from capset.definitions.names import BLOCK, checked
-from capset.definitions.schemas import Schema, schema_of
 from capset.errors import DefinitionError, InvalidArguments, InvalidOutput
+from capset.schemas.schema import Schema, schema_of
+from capset.schemas.validation_errors import VALIDATION_ERRORS, validation_fields
 
 _log = logging.getLogger("capset.flows")
 
@@ -63,8 +63,8 @@ def take(block: Block, value: Any) -> Any:
         return value
     try:
         return block.input.check(value)
-    except MISFITS as error:
-        fields = misfits(error, block.input.names, value)
+    except VALIDATION_ERRORS as error:
+        fields = validation_fields(error, block.input.names, value)
         listed = "; ".join(map(str, fields)).replace("(arguments)", "(the input)")
         raise InvalidArguments(f"Invalid input for the block {block.name!r}: {listed}", fields=fields) from None
 
@@ -75,8 +75,8 @@ def give(block: Block, value: Any, schema: Schema | None) -> Any:
         return value
     try:
         return schema.check(value)
-    except MISFITS as error:
-        fields = misfits(error, (), value)
+    except VALIDATION_ERRORS as error:
+        fields = validation_fields(error, (), value)
         places = ", ".join(field.path for field in fields).replace("(arguments)", "the whole of it")
         _log.error("block %r: its output does not fit: %s", block.name, "; ".join(map(str, fields)))
         raise InvalidOutput(f"The block {block.name!r} gave an output that does not fit its type: {places}.") from None

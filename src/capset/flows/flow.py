@@ -10,8 +10,7 @@ from pydantic import BaseModel
 from capset.definitions.blocks import Block, BlockKind, Running
 from capset.definitions.names import checked_text
 from capset.definitions.parts import make_part
-from capset.definitions.resources import AnyResource, Documents
-from capset.definitions.scopes import Scope
+from capset.definitions.resources import AnyResource, Documents, Scope
 from capset.flows.checking import checked_block, checked_name
 
 

@@ -10,18 +10,17 @@ from typing_extensions import TypeForm
 
 from capset.composition.kinds import check_block
 from capset.definitions.blocks import Block, BlockKind, Running
-from capset.definitions.contents import ContextFunction, ContextValue
 from capset.definitions.hooks import Hooks
+from capset.definitions.model_context import ContextFunction, ContextValue
 from capset.definitions.names import checked_text
 from capset.definitions.parts import make_part
 from capset.definitions.policies import Policy
 from capset.definitions.references import checked_uses
-from capset.definitions.resources import AnyResource, Documents
-from capset.definitions.schemas import schema_of
-from capset.definitions.scopes import Scope
-from capset.definitions.toolkits import Member
+from capset.definitions.resources import AnyResource, Documents, Scope
+from capset.definitions.tools.toolkits import Member
 from capset.flows.checking import checked_name, give, input_schema, output_schema, take
 from capset.flows.handler import Uses
+from capset.schemas.schema import schema_of
 
 _TEXT: Final = schema_of("a generator's text", str, "serialization")
 

@@ -11,15 +11,14 @@ from pydantic.fields import FieldInfo
 from capset.composition.kinds import check_block
 from capset.definitions.blocks import Block, BlockKind, Running
 from capset.definitions.capabilities import Capability
-from capset.definitions.handlers import Signature, read_docstring, read_signature
 from capset.definitions.names import checked_text
 from capset.definitions.parts import make_part
 from capset.definitions.references import CapabilityRef, DynamicUses, checked_uses
-from capset.definitions.resources import AnyResource, Documents
-from capset.definitions.schemas import Schema
-from capset.definitions.scopes import Scope
+from capset.definitions.resources import AnyResource, Documents, Scope
+from capset.definitions.tools.handlers import Signature, read_docstring, read_signature
 from capset.errors import DefinitionError
 from capset.flows.checking import checked_name, give, input_schema, output_schema, take
+from capset.schemas.schema import Schema
 
 Uses = Iterable[Capability[Any, Any] | CapabilityRef[Any, Any] | DynamicUses] | DynamicUses
 """The capabilities that a block uses, or functions that decide."""

@@ -7,7 +7,7 @@ from typing import Any, Union, cast
 
 from typing_extensions import TypedDict
 
-from capset.definitions.schemas import Schema, schema_of
+from capset.schemas.schema import Schema, schema_of
 
 
 def either(owner: str, outputs: Sequence[Schema | None]) -> Schema | None:

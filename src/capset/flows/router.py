@@ -15,8 +15,7 @@ from capset.definitions.contexts import Context
 from capset.definitions.names import ROUTE, checked, checked_text
 from capset.definitions.parts import make_part
 from capset.definitions.references import checked_uses
-from capset.definitions.resources import AnyResource, Documents
-from capset.definitions.scopes import Scope
+from capset.definitions.resources import AnyResource, Documents, Scope
 from capset.errors import DefinitionError, InternalError, unknown
 from capset.flows.checking import checked_block, checked_name, distinct_children, input_schema, take
 from capset.flows.deciding import checked_decider, decided

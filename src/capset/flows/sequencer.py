@@ -14,9 +14,7 @@ from capset.definitions.blocks import Block, BlockKind, Running
 from capset.definitions.names import checked_text
 from capset.definitions.parts import make_part
 from capset.definitions.references import checked_uses
-from capset.definitions.resources import AnyResource, Documents
-from capset.definitions.schemas import Schema
-from capset.definitions.scopes import Scope
+from capset.definitions.resources import AnyResource, Documents, Scope
 from capset.errors import DefinitionError
 from capset.flows.checking import (
     checked_block,
@@ -30,6 +28,7 @@ from capset.flows.checking import (
 from capset.flows.deciding import checked_decider
 from capset.flows.handler import Uses
 from capset.flows.steps import Condition, Parallel, Step, Tap, Then, When
+from capset.schemas.schema import Schema
 
 
 class Sequencer(Block):

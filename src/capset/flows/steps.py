@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from capset.definitions.blocks import Block, Running
-from capset.definitions.schemas import Schema
 from capset.flows.deciding import decided
 from capset.flows.outputs import by_name, either
+from capset.schemas.schema import Schema
 
 Condition = Callable[[Any], bool | Awaitable[bool]] | Callable[[Any, Any], bool | Awaitable[bool]]
 """A function of the value, of whatever type that has there, or of the context and the value.

@@ -8,15 +8,15 @@ from typing import Annotated, Any, Final, cast, get_args, get_origin
 
 from capset.definitions.blocks import Block
 from capset.definitions.contexts import Context
-from capset.definitions.handlers import adapting
-from capset.definitions.objects import object_fields
 from capset.definitions.policies import Policy
-from capset.definitions.schemas import Schema, schema_of, schema_of_fields
-from capset.definitions.tools import Effect, Tool, tool
+from capset.definitions.tools.definition import Effect, Tool, tool
+from capset.definitions.tools.handlers import adapting
 from capset.errors import DefinitionError
 from capset.flows.checking import checked_block, take
 from capset.flows.handler import Handler
 from capset.kernel.blocks.runs import enter_from
+from capset.schemas.closed_objects import object_fields
+from capset.schemas.schema import Schema, schema_of, schema_of_fields
 
 _ANYTHING: Final = schema_of("an output", object, "serialization")
 

@@ -13,7 +13,7 @@ from weakref import WeakValueDictionary
 from capset.definitions.agents import Agent
 from capset.definitions.names import listed
 from capset.definitions.principals import Principal
-from capset.definitions.tools import AnyTool, Tool
+from capset.definitions.tools.definition import AnyTool, Tool
 from capset.errors import CapsetError, DefinitionError, ToolNameConflict
 from capset.kernel.call.invocation import MISSING
 from capset.kernel.call.pipeline import execute

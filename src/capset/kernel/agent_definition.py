@@ -9,11 +9,11 @@ from typing import Any, Final
 
 from capset.definitions.agents import Agent
 from capset.definitions.blocks import Block
-from capset.definitions.configs import config_data
-from capset.definitions.misfits import SchemaMisfit
+from capset.definitions.capabilities import config_data
 from capset.definitions.parts import Part
 from capset.definitions.references import AnyRef
-from capset.definitions.strict_json import bounded
+from capset.schemas.strict_json import checked_bounds
+from capset.schemas.validation_errors import SchemaMismatch
 
 ONLY_IN_CODE: Final = "only_in_code"
 """The member of a definition that names what it cannot say; no agent file has one, so that none is taken for whole."""
@@ -77,8 +77,8 @@ def _unsaid(block: Block) -> Iterator[str]:
 
 def _context(agent: Agent) -> dict[str, Any] | None:  # JSON
     try:
-        return bounded(dict(agent.static_context))
-    except SchemaMisfit:
+        return checked_bounds(dict(agent.static_context))
+    except SchemaMismatch:
         return None
 
 

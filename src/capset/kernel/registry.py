@@ -12,7 +12,7 @@ from typing_extensions import TypeVar
 
 from capset.definitions.agents import Agent
 from capset.definitions.capabilities import AnyCapability, Capability
-from capset.definitions.tools import AnyTool
+from capset.definitions.tools.definition import AnyTool
 from capset.errors import CapabilityConflict, CapsetError, DefinitionError, NotFound, unknown
 
 if TYPE_CHECKING:

@@ -18,9 +18,9 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp
 
-from capset.definitions.misfits import misfits_of
 from capset.errors import CapsetError, InternalError
 from capset.kernel.governance.redaction import redactor_of
+from capset.schemas.validation_errors import fields_at
 from capset.server.answers import misfit, problem_response
 from capset.server.exposition import Exposition
 from capset.server.gate import Gate, Names
@@ -155,7 +155,7 @@ async def _misfitting(request: Request, error: Exception) -> Response:
     problems = cast("list[ErrorDetails]", found.errors())
     for one in problems:
         one["loc"] = one["loc"][1:]  # without where a value came from: its name tells as much
-    fields = misfits_of(problems, _known(request), found.body)
+    fields = fields_at(problems, _known(request), found.body)
     return await _failed(request, misfit("request", fields))
 
 

@@ -15,7 +15,7 @@ from capset.composition.compose import Composition, compose
 from capset.composition.statics import Fingerprinted, static_parts
 from capset.definitions.agents import Agent
 from capset.definitions.capabilities import AnyCapability
-from capset.definitions.toolkits import Member, Toolkit
+from capset.definitions.tools.toolkits import Member, Toolkit
 from capset.errors import DefinitionError, NotFound, StoreError
 from capset.evaluation.code import code_of, known_code, read_code_of
 from capset.fingerprint.canonical import PROFILE, NotCanonical, canonical, digest

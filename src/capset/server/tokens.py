@@ -15,9 +15,8 @@ from joserfc.jws import JWSRegistry, deserialize_compact
 from joserfc.jwt import JWTClaimsRegistry
 from pydantic_core import from_json
 
-from capset.definitions.attributes import MAX_NAMES, Attributes
 from capset.definitions.names import ATTRIBUTE, PERMISSION, checked
-from capset.definitions.principals import Principal
+from capset.definitions.principals import MAX_NAMES, Attributes, Principal
 from capset.errors import DefinitionError, Unauthenticated
 from capset.kernel.kernel import Kernel
 from capset.server.caller import REFUSED, Caller

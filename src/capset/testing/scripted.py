@@ -8,9 +8,9 @@ from typing import Any
 
 from pydantic_core import to_json
 
-from capset.definitions.contents import ContextMessage
 from capset.definitions.messages import Json
-from capset.definitions.tools import AnyTool
+from capset.definitions.model_context import ContextMessage
+from capset.definitions.tools.definition import AnyTool
 from capset.errors import InternalError
 from capset.kernel.blocks.generation import ModelStep, Turn
 from capset.kernel.results import Result

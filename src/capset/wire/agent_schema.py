@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, cast
 
-from capset.definitions.capabilities import AnyCapability
-from capset.definitions.configs import config_schema
+from capset.definitions.capabilities import AnyCapability, config_schema
 from capset.definitions.names import TOOL
 from capset.wire.agents import AgentShape
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from capset.definitions.tools import AnyTool
+from capset.definitions.tools.definition import AnyTool
 from capset.evaluation.code import Code, CodeKind, code_of
 from capset.wire.shapes import Shape
 

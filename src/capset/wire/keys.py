@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import Field
 
-from capset.definitions.attributes import Attributes
+from capset.definitions.principals import Attributes
 from capset.stores.base import KeyRow
 from capset.wire.allowances import AllowanceShape
 from capset.wire.shapes import Shape

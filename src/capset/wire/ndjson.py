@@ -12,12 +12,12 @@ from pydantic_core import from_json
 
 from capset.clock import Clock, SystemClock, iso
 from capset.definitions.messages import Json, Kind, Message, Meta
-from capset.definitions.misfits import misfits
 from capset.definitions.names import MESSAGE, TOOL
 from capset.errors import CapsetError
 from capset.errors import Field as Misfit
 from capset.ids import Ids
 from capset.kernel.streams.emission import error_data
+from capset.schemas.validation_errors import validation_fields
 from capset.wire.messages import message_data
 from capset.wire.shapes import Shape
 from capset.wire.strict import parse_strictly
@@ -143,7 +143,7 @@ class Reader:
         except ValidationError as error:
             fields = [
                 Misfit(one.path[:_MAX_PATH], _MODEL.sub("", one.expected), one.did_you_mean)
-                for one in misfits(error, list(_Envelope.model_fields), said)
+                for one in validation_fields(error, list(_Envelope.model_fields), said)
             ]
             told = (
                 f"Line {self._number} is no message: {'; '.join(map(str, fields)).replace('(arguments)', 'all of it')}"

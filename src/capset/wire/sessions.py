@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import ConfigDict, Field
 from pydantic_core import from_json
 
-from capset.definitions.scopes import Scope
+from capset.definitions.resources import Scope
 from capset.errors import StoreError
 from capset.stores.base import SessionRow
 from capset.wire.agent_versions import Version

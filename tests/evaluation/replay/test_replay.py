@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from capset import Agent, Capability, Principal, allow, deny, policy
-from capset.definitions.toolkits import ToolkitContext, dynamic_toolkit
+from capset.definitions.tools.toolkits import ToolkitContext, dynamic_toolkit
 from capset.errors import DefinitionError
 from capset.evaluation.replay.evaluation import replay
 from capset.evaluation.replay.report import replay_lines

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from capset import Agent, Capability, compose, deny, evaluate
-from capset.definitions.toolkits import dynamic_toolkit
+from capset.definitions.tools.toolkits import dynamic_toolkit
 from capset.errors import DefinitionError, InvalidArguments, ToolkitFailed
 from capset.evaluation.snapshot.capture import capture, capture_runtime, compute_link, envelope_of, json_safe, link_of
 from capset.evaluation.snapshot.envelope import read_envelope

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 
 from capset import Agent, Capability, Principal, ask, compose, deny
-from capset.definitions.toolkits import Toolkit, ToolkitContext, dynamic_toolkit
+from capset.definitions.tools.toolkits import Toolkit, ToolkitContext, dynamic_toolkit
 from capset.errors import DefinitionError, HydrationRefused
 from capset.evaluation.snapshot.capture import capture, envelope_of
 from capset.evaluation.snapshot.envelope import SnapshotEnvelope, read_envelope

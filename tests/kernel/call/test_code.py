@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from capset import Agent, Capability, Context, Kernel, Principal, tool
-from capset.definitions.tools import AnyTool
+from capset.definitions.tools.definition import AnyTool
 from capset.evaluation.code import code_of, is_read
 from capset.evaluation.snapshot.capture import capture
 from capset.evaluation.snapshot.hydrate import hydrate

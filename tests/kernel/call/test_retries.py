@@ -11,8 +11,8 @@ import pytest
 
 from capset import Agent, Capability, Context, DefinitionError, Message, Principal, Progress, Reply, ToolError, tool
 from capset.definitions.limits import Budget
-from capset.definitions.retries import Retry
-from capset.definitions.tools import AnyTool, Tool
+from capset.definitions.tools.definition import AnyTool, Tool
+from capset.definitions.tools.retries import Retry
 from capset.errors import DeadlineExceeded, InternalError, InvalidOutput, LimitExceeded, TransientError
 from capset.kernel.kernel import Kernel
 from tests.kernel.streams.support import Done, Step, made

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from capset import Agent, Capability, Kernel, Principal, Record, Session, Tool, tool
-from capset.definitions.tools import AnyTool
+from capset.definitions.tools.definition import AnyTool
 from capset.errors import ApprovalRequired
 from capset.ext import Answer, ApprovalRow
 from capset.kernel.results import Result

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from capset import Agent, Capability, Kernel, Principal, Session
-from capset.definitions.tools import AnyTool
+from capset.definitions.tools.definition import AnyTool
 from capset.errors import ApprovalRejected, ApprovalRequired, ApprovalVoid, DefinitionError
 from capset.evaluation.code import code_of
 from capset.ext import Answer, ApprovalRow, Governance

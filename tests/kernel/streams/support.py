@@ -13,8 +13,8 @@ from typing import Any, Literal
 from pydantic import BaseModel, create_model
 
 from capset import Message, Progress, Reply, tool
-from capset.definitions.processors import Factory, handles, yields
-from capset.definitions.tools import AnyTool, Tool
+from capset.definitions.tools.definition import AnyTool, Tool
+from capset.definitions.tools.processors import Factory, handles, yields
 from tests.kernel.support import Desk, desk, rows_of, turns
 
 FORMS = ("process", "handles", "yields", "function")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from capset import Progress, Reply, tool
-from capset.definitions.tools import AnyTool
+from capset.definitions.tools.definition import AnyTool
 from tests.kernel.streams.support import DOORS, Done, Stage, Step, codes, outcomes, processor, through
 from tests.kernel.support import turns
 

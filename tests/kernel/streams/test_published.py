@@ -13,7 +13,7 @@ from pydantic.alias_generators import to_camel
 from typing_extensions import TypedDict
 
 from capset import Message, Progress, Reply, tool
-from capset.definitions.tools import AnyTool, Tool
+from capset.definitions.tools.definition import AnyTool, Tool
 from tests.kernel.support import ask, desk
 
 pytestmark = pytest.mark.spec("G38")

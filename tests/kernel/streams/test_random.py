@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from capset import Agent, Capability, Kernel, Message, Meta, Principal
-from capset.definitions.tools import AnyTool
+from capset.definitions.tools.definition import AnyTool
 from tests.kernel.streams.support import Done, Step, processor
 from tests.kernel.support import records_of
 

@@ -20,7 +20,7 @@ from capset import (
     ToolError,
     tool,
 )
-from capset.definitions.tools import AnyTool
+from capset.definitions.tools.definition import AnyTool
 from tests.traces import Traces
 
 SECRET = "hunter2"

@@ -18,7 +18,7 @@ from pydantic import BaseModel
 from starlette.types import Receive, Scope, Send
 
 from capset import Agent, Capability, Kernel, Principal, Progress, Record, Reply, Session, ToolError, tool
-from capset.definitions.tools import AnyTool
+from capset.definitions.tools.definition import AnyTool
 from capset.errors import Field
 from capset.server.mcp import McpDoor
 from capset.server.mcp.exchanges import Exchange

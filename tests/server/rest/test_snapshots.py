@@ -23,7 +23,7 @@ from capset import (
     evaluate,
     tool,
 )
-from capset.definitions.toolkits import Member
+from capset.definitions.tools.toolkits import Member
 from capset.fingerprint.hashes import invocation_hash, tool_hash
 from capset.wire.snapshots import snapshot_shape
 from tests.server.support import Site, call, site

@@ -11,8 +11,8 @@ from pydantic import BaseModel, BeforeValidator, Field, WithJsonSchema
 from typing_extensions import TypedDict
 
 from capset import Capability, Context, Preset, Resource, ToolError, deny, policy, tool
-from capset.definitions.schemas import schema_of
 from capset.ext import Documents
+from capset.schemas.schema import schema_of
 from capset.testing.capability_suite import Example
 
 DESCRIPTION: Final = "Does some things for tests."

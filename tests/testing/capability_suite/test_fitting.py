@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
-from capset.definitions.schemas import schema_of
+from capset.schemas.schema import schema_of
 from capset.testing.capability_suite.fitting import misfit
 from capset.testing.capability_suite.generating import ANY_JSON, changed, fitting
 

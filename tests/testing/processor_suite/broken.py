@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 from pydantic import BaseModel
 
 from capset import Context, Emit, Message, Tool, handles
-from capset.definitions.schemas import schema_of
+from capset.schemas.schema import schema_of
 from tests.testing.processor_suite.sound import Counted, CountUp, Done, counter, handling, processing
 
 BROKEN: Final[dict[str, list[tuple[str, Tool[..., Any], tuple[str, ...]]]]] = {}

@@ -11,12 +11,12 @@ from capset.adapters.config_file.shapes import ActionShape
 from capset.definitions.capabilities import AnyCapability
 from capset.definitions.limits import Limit, checked_limits
 from capset.definitions.names import checked_permissions
-from capset.definitions.parameters import parameters_schema
-from capset.definitions.retries import Retry, checked_retry
-from capset.definitions.schema_tools import plain_handler, returns_schema, schema_tool
-from capset.definitions.tools import AnyTool, Tool
+from capset.definitions.tools.definition import AnyTool, Tool
+from capset.definitions.tools.retries import Retry, checked_retry
+from capset.definitions.tools.schema_tools import plain_handler, returns_schema, schema_tool
 from capset.errors import DefinitionError, NotFound, refuse_unknown_keys, unknown
 from capset.kernel.registry import Registry
+from capset.schemas.parameters import parameters_schema
 
 T = TypeVar("T")
 BUILT_IN: Final[Mapping[str, str]] = {

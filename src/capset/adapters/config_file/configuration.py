@@ -10,7 +10,7 @@ from capset.adapters.config_file.problems import Problem
 from capset.definitions.agents import Agent
 from capset.definitions.governance import Governance
 from capset.definitions.references import AnyRef
-from capset.definitions.tools import AnyTool
+from capset.definitions.tools.definition import AnyTool
 from capset.kernel.governance.checkpoints import Checkpoints
 from capset.kernel.registry import Registry
 

@@ -22,19 +22,18 @@ from capset.adapters.config_file.warnings import warnings_of
 from capset.adapters.plain_files import Unparsable, parse, read_text
 from capset.composition.compose import compose
 from capset.definitions.agents import Agent
-from capset.definitions.governance import Governance
+from capset.definitions.capabilities import narrowed
+from capset.definitions.governance import Governance, Roles
 from capset.definitions.limits import limit_of
-from capset.definitions.misfits import UNKNOWN_FIELD
 from capset.definitions.names import AGENT
-from capset.definitions.narrowing import narrowed
 from capset.definitions.references import AnyRef
-from capset.definitions.roles import Roles
-from capset.definitions.tools import AnyTool
+from capset.definitions.tools.definition import AnyTool
 from capset.errors import CapsetError, DefinitionError
 from capset.fingerprint.signing import CheckpointKey
 from capset.kernel.governance.checkpoints import Checkpoints
 from capset.kernel.governance.redaction import redactor_of
 from capset.kernel.registry import Registry
+from capset.schemas.validation_errors import UNKNOWN_FIELD
 from capset.wire.agents import CapabilityEntry
 from capset.wire.allowances import AllowanceShape
 

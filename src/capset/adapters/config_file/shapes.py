@@ -8,8 +8,8 @@ from pydantic import ConfigDict, Field, WithJsonSchema
 
 from capset.definitions.files import FILE_BYTES
 from capset.definitions.names import AGENT, PERMISSION, TOOL
-from capset.definitions.retries import MAX_ATTEMPTS
-from capset.definitions.tools import Effect
+from capset.definitions.tools.definition import Effect
+from capset.definitions.tools.retries import MAX_ATTEMPTS
 from capset.wire.allowances import LIMIT_SCHEMA, AllowanceShape
 from capset.wire.shapes import Shape
 

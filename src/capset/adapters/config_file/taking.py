@@ -19,8 +19,8 @@ from capset.adapters.config_file.shapes import (
     OriginActionShape,
     SecurityShape,
 )
-from capset.definitions.misfits import UNKNOWN_FIELD, misfits
 from capset.errors import Field, closest
+from capset.schemas.validation_errors import UNKNOWN_FIELD, validation_fields
 from capset.wire.allowances import AllowanceShape, BudgetShape
 from capset.wire.shapes import Shape
 
@@ -58,7 +58,7 @@ def check_shape(data: Mapping[str, Any]) -> list[Field]:
     try:
         ConfigurationShape.model_validate(data)
     except ValidationError as error:
-        return [_meant(one) for one in misfits(error, _names_of(ConfigurationShape), data)]
+        return [_meant(one) for one in validation_fields(error, _names_of(ConfigurationShape), data)]
     return []
 
 

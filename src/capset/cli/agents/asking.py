@@ -16,12 +16,12 @@ from capset.adapters.plain_files import parse, read_text
 from capset.adapters.stored_agents import StoredAgents
 from capset.cli.remote import ask, server_of
 from capset.cli.settings import Settings, existing_db, load_settings
-from capset.definitions.misfits import SchemaMisfit, misfits
 from capset.definitions.principals import Principal
-from capset.definitions.strict_json import bounded
 from capset.errors import DefinitionError
 from capset.kernel.kernel import Kernel
 from capset.kernel.registry import Registry
+from capset.schemas.strict_json import checked_bounds
+from capset.schemas.validation_errors import SchemaMismatch, validation_fields
 from capset.wire.agents import AgentInput
 
 if TYPE_CHECKING:
@@ -96,10 +96,10 @@ def read_input(path: Path) -> AgentInput:
         raise DefinitionError(f"{path}: not an agent file: it must hold a mapping with a name")
     given = cast("dict[str, Any]", data)
     try:
-        return AgentInput.model_validate(bounded(given))
+        return AgentInput.model_validate(checked_bounds(given))
     except ValidationError as error:
-        fields = misfits(error, list(AgentInput.model_fields), given)
-    except SchemaMisfit as error:
+        fields = validation_fields(error, list(AgentInput.model_fields), given)
+    except SchemaMismatch as error:
         fields = error.fields
     listed = "\n".join(f"  {one}" for one in fields)
     raise DefinitionError(f"{path}: not an agent file:\n{listed}", fields=fields)

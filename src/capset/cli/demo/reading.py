@@ -14,7 +14,7 @@ from capset.cli.demo.site import serving_page
 from capset.cli.extras import missing_modules
 from capset.cli.output import err
 from capset.definitions.agents import Agent
-from capset.definitions.configs import config_from
+from capset.definitions.capabilities import config_from
 from capset.definitions.principals import Principal
 from capset.definitions.references import AnyRef, as_ref
 from capset.kernel.call.session import Session

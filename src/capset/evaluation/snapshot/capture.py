@@ -12,11 +12,10 @@ from typing_extensions import Unpack
 from capset.composition.compose import Composition, compose
 from capset.composition.installation import Installed
 from capset.composition.statics import static_parts
-from capset.definitions.attributes import Attributes
 from capset.definitions.blocks import Block
 from capset.definitions.contexts import Context
-from capset.definitions.principals import Principal
-from capset.definitions.secrecy import is_secret_name
+from capset.definitions.principals import Attributes, Principal
+from capset.definitions.secrets import is_secret_name
 from capset.errors import InvalidArguments
 from capset.evaluation.code import code_of, read_code
 from capset.evaluation.evaluate import Labels, evaluate

@@ -7,8 +7,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-from capset.definitions.attributes import Attributes
-from capset.definitions.principals import PrincipalKind
+from capset.definitions.principals import Attributes, PrincipalKind
 from capset.errors import DefinitionError
 from capset.evaluation.policies import PolicyMode
 from capset.fingerprint.canonical import PROFILE

@@ -11,15 +11,14 @@ from typing import Any, cast
 from capset.composition.compose import Composition, compose
 from capset.composition.installation import Installed
 from capset.definitions.agents import Agent
-from capset.definitions.attributes import Attributes
 from capset.definitions.blocks import Block
 from capset.definitions.capabilities import Capability
 from capset.definitions.contexts import Context
 from capset.definitions.hooks import Hooks
 from capset.definitions.names import AGENT
 from capset.definitions.policies import Decision
-from capset.definitions.principals import Principal
-from capset.definitions.tools import AnyTool, Tool
+from capset.definitions.principals import Attributes, Principal
+from capset.definitions.tools.definition import AnyTool, Tool
 from capset.errors import DefinitionError, Field, HydrationRefused, unknown
 from capset.evaluation.compare.sides import side_of
 from capset.evaluation.evaluate import evaluate

@@ -8,9 +8,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from capset.definitions.agents import Agent
-from capset.definitions.contents import ContextMessage
 from capset.definitions.messages import Json
-from capset.definitions.schemas import Schema
+from capset.definitions.model_context import ContextMessage
 from capset.errors import DefinitionError
 from capset.evaluation.snapshot.snapshot import Snapshot
 from capset.kernel.call.dispatch import nested_call, resolve_name, to_result
@@ -18,6 +17,7 @@ from capset.kernel.call.pipeline import execute
 from capset.kernel.call.prompt import Prompt, prompt_of
 from capset.kernel.call.truncation import truncate_for_model
 from capset.kernel.results import Result
+from capset.schemas.schema import Schema
 
 if TYPE_CHECKING:
     from capset.kernel.blocks.runs import BlockRun

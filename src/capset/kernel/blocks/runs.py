@@ -11,7 +11,6 @@ from typing import Any, cast
 
 from capset.definitions.blocks import Block
 from capset.definitions.contexts import Context
-from capset.definitions.schemas import Schema
 from capset.errors import CapsetError, DeadlineExceeded, InternalError
 from capset.evaluation.error_mapping import is_contained
 from capset.kernel.blocks.generation import Turn
@@ -21,6 +20,7 @@ from capset.kernel.call.dispatch import MAX_DEPTH
 from capset.kernel.call.execution import Execution, Origin, execution_of
 from capset.kernel.call.session_context import Credential, SessionContext
 from capset.kernel.call.worker_threads import run_for
+from capset.schemas.schema import Schema
 from capset.stores.base import Quota
 
 _log = logging.getLogger("capset.kernel")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from capset.composition.compose import Composition
 from capset.composition.installation import Installed
-from capset.definitions.tools import AnyTool
+from capset.definitions.tools.definition import AnyTool
 from capset.fingerprint.hashes import tool_hash
 from capset.kernel.call.invocation import CompiledTool, CompiledTools
 from capset.kernel.call.stages.identify import ambiguous_tool

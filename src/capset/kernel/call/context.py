@@ -12,13 +12,12 @@ from pydantic import BaseModel, SecretStr
 from typing_extensions import TypeVar
 
 from capset.definitions.capabilities import Capability
-from capset.definitions.data import DocumentsHandle, ResourceHandle, StateHandle
+from capset.definitions.contexts import DocumentsHandle, ResourceHandle, StateHandle
 from capset.definitions.files import Files
 from capset.definitions.principals import Principal
 from capset.definitions.references import CapabilityRef
-from capset.definitions.resources import Documents, Resource
-from capset.definitions.scopes import Scope
-from capset.definitions.tools import Tool
+from capset.definitions.resources import Documents, Resource, Scope
+from capset.definitions.tools.definition import Tool
 from capset.errors import NotFound, StateError, ToolError, unknown
 from capset.kernel.call.dispatch import call_from
 from capset.kernel.call.execution import Execution, Origin, execution_of

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from capset.definitions.messages import Json
-from capset.definitions.tools import AnyTool, Tool
+from capset.definitions.tools.definition import AnyTool, Tool
 from capset.errors import DefinitionError, InternalError, NoOutcome
 from capset.kernel.call.execution import Origin, execution_of
 from capset.kernel.call.invocation import MISSING, CompiledTool, Invocation

@@ -15,8 +15,7 @@ from capset.composition.resolve import Chosen
 from capset.definitions.blocks import Block
 from capset.definitions.capabilities import AnyCapability, Capability
 from capset.definitions.references import AnyRef, CapabilityRef
-from capset.definitions.resources import AnyResource, Documents, Resource
-from capset.definitions.scopes import Scope
+from capset.definitions.resources import AnyResource, Documents, Resource, Scope
 from capset.errors import DefinitionError, NotFound, StateError, unknown
 from capset.kernel.call.session_context import Credential, SessionContext
 from capset.kernel.state.codecs import ResourceCodec, StateCodec

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from capset.definitions.hooks import NO_HOOKS, Hooks
 from capset.definitions.messages import Json
-from capset.definitions.plain import plain_unvalidated
 from capset.definitions.records import Outcome
-from capset.definitions.tools import AnyTool
+from capset.definitions.tools.definition import AnyTool
 from capset.errors import CapsetError
 from capset.kernel.call.session_context import Credential, SessionContext
 from capset.kernel.streams.channel import Channel
 from capset.kernel.telemetry.observers import Observer, tell_ended
+from capset.schemas.plain_data import plain_unvalidated
 
 if TYPE_CHECKING:
     from capset.definitions.approvals import ApprovalRow

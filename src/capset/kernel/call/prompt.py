@@ -10,7 +10,7 @@ from typing import Any
 from capset.composition.context import render_context
 from capset.composition.render import render_system
 from capset.composition.sources import Contributed
-from capset.definitions.contents import ContextEntry, ContextMessage, ContextValue
+from capset.definitions.model_context import ContextEntry, ContextMessage, ContextValue
 from capset.errors import ContextError, InternalError, ToolError
 from capset.kernel.call.context import CallContext
 from capset.kernel.call.execution import Origin

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from copy import deepcopy
 from typing import Any
 
-from capset.definitions.retries import Retry
+from capset.definitions.tools.retries import Retry
 from capset.errors import TransientError
 from capset.kernel.call.invocation import Invocation
 

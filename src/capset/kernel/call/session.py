@@ -16,9 +16,8 @@ from capset.definitions.files import Files
 from capset.definitions.limits import Budget
 from capset.definitions.messages import Json, Message, Meta, message_of
 from capset.definitions.names import checked_text
-from capset.definitions.resources import Resource
-from capset.definitions.scopes import Scope
-from capset.definitions.tools import AnyTool, Tool
+from capset.definitions.resources import Resource, Scope
+from capset.definitions.tools.definition import AnyTool, Tool
 from capset.errors import InvalidArguments
 from capset.evaluation.snapshot.snapshot import Snapshot
 from capset.kernel.blocks.runs import BlockRun, run_root

@@ -12,8 +12,6 @@ from weakref import WeakValueDictionary
 
 from capset.clock import iso
 from capset.definitions.approvals import Answer, ApprovalRow, EqualCall
-from capset.definitions.foreign import foreign_schema
-from capset.definitions.misfits import SchemaMisfit
 from capset.definitions.principals import Principal
 from capset.errors import (
     Conflict,
@@ -32,6 +30,8 @@ from capset.kernel.call.invocation import Invocation
 from capset.kernel.governance.audit import masked_arguments
 from capset.kernel.runtime import KernelRuntime
 from capset.kernel.streams.emission import emit_event
+from capset.schemas.json_schema import compile_json_schema
+from capset.schemas.validation_errors import SchemaMismatch
 from capset.stores.base import ApprovalPage, ApprovalQuery, ApprovalStore, PayloadRow
 
 LOOK_SECONDS: Final = (0.05, 1.0)
@@ -222,12 +222,12 @@ class ApprovalService:
         if kept is None:
             return
         try:
-            schema = foreign_schema(f"the tool {row.tool!r}", json.loads(kept.payload)["schema"])
+            schema = compile_json_schema(f"the tool {row.tool!r}", json.loads(kept.payload)["schema"])
         except DefinitionError:  # beyond what is checked of schemas that others wrote
             return
         try:
             schema.check(dict(arguments))
-        except SchemaMisfit as misfit:
+        except SchemaMismatch as misfit:
             listed = "; ".join(map(str, misfit.fields))
             raise InvalidArguments(f"Invalid arguments for {row.tool!r}: {listed}", fields=misfit.fields) from None
 

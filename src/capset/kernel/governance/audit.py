@@ -10,10 +10,9 @@ from typing import Any, Final, cast
 
 from capset.clock import iso
 from capset.definitions.messages import Json
-from capset.definitions.plain import is_flat, plain, plain_json, unmasked
 from capset.definitions.records import Columns, Outcome
-from capset.definitions.secrecy import is_secret_name
-from capset.definitions.tools import AnyTool
+from capset.definitions.secrets import is_secret_name
+from capset.definitions.tools.definition import AnyTool
 from capset.errors import (
     ApprovalRejected,
     ApprovalVoid,
@@ -32,6 +31,7 @@ from capset.ids import time_of
 from capset.kernel.call.invocation import Invocation
 from capset.kernel.call.session_context import SessionContext
 from capset.kernel.governance.redaction import MASK, Redactor
+from capset.schemas.plain_data import is_flat, plain, plain_json, unmasked
 
 MAX_RECORDED_TEXT: Final = 2_000
 """Characters of one text that a record keeps; the digest always covers all of it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
-from capset.definitions.secrecy import MASK
+from capset.definitions.secrets import MASK
 from capset.errors import DefinitionError
 
 Redactor = Callable[[Any], Any]

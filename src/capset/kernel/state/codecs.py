@@ -12,10 +12,10 @@ from typing import Any, Final, NamedTuple, Protocol, cast
 from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json, to_json, to_jsonable_python
 
-from capset.definitions.misfits import MISFITS, SchemaMisfit, misfits
 from capset.definitions.resources import AnyResource
-from capset.definitions.schemas import is_finite
 from capset.errors import StateError, StoredValueMisfit, unknown
+from capset.schemas.schema import is_finite
+from capset.schemas.validation_errors import VALIDATION_ERRORS, SchemaMismatch, validation_fields
 
 Written = tuple[str, Any]
 """What is to be stored, and the value that it is, of the type that was declared."""
@@ -88,7 +88,7 @@ class ResourceCodec:
         if text is not None:
             try:
                 return self._resource.schema.check_json(text)
-            except MISFITS as error:
+            except VALIDATION_ERRORS as error:
                 raise misfit(self.what, error) from None
         if self._resource.make_default is None:
             raise StateError(f"{self.what} has no value yet, and no default", hint="set it first, or give it a default")
@@ -122,7 +122,7 @@ class ResourceCodec:
         try:
             text = schema.text(make())
             return text, schema.check_json(text)
-        except MISFITS as error:
+        except VALIDATION_ERRORS as error:
             raise refused(self.what, error) from None
         except (ValueError, RecursionError) as error:
             raise _formless(self.what, error) from None
@@ -235,7 +235,7 @@ def _plain(what: str, value: Any, write: Callable[[], Data]) -> Data:
         raise _formless(what, error) from None
 
 
-def misfit(what: str, error: ValidationError | SchemaMisfit) -> StoredValueMisfit:
+def misfit(what: str, error: ValidationError | SchemaMismatch) -> StoredValueMisfit:
     """Return the error of a stored value that does not fit its type any more; no value is told (C35)."""
     return StoredValueMisfit(
         f"what is stored of {what} does not fit its type any more: {_told(error)}",
@@ -243,14 +243,14 @@ def misfit(what: str, error: ValidationError | SchemaMisfit) -> StoredValueMisfi
     )
 
 
-def refused(what: str, error: ValidationError | SchemaMisfit) -> StateError:
+def refused(what: str, error: ValidationError | SchemaMismatch) -> StateError:
     """Return the error of a new value that does not fit; nothing was written."""
-    fields = misfits(error, (), None)
+    fields = validation_fields(error, (), None)
     return StateError(f"{what} cannot take this: {_told(error)}", fields=fields)
 
 
-def _told(error: ValidationError | SchemaMisfit) -> str:
-    told = "; ".join(map(str, misfits(error, (), None)))
+def _told(error: ValidationError | SchemaMismatch) -> str:
+    told = "; ".join(map(str, validation_fields(error, (), None)))
     return told.replace("(arguments)", "the value").replace("no such parameter", "no such field")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from capset.clock import iso
-from capset.definitions.data import Document
+from capset.definitions.contexts import Document
 from capset.definitions.names import checked_text
 from capset.errors import DefinitionError, StateError
 from capset.kernel.runtime import KernelRuntime

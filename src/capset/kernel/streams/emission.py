@@ -10,14 +10,14 @@ from typing import Any, Final, cast
 from pydantic import BaseModel
 
 from capset.clock import iso
-from capset.definitions.contracts import Contract
 from capset.definitions.messages import Kind, Message, Meta
-from capset.definitions.misfits import MISFITS, misfits
-from capset.definitions.strict_json import MAX_INTEGER
+from capset.definitions.tools.contracts import Contract
 from capset.errors import ApprovalRequired, CapsetError, ConsumerTimeout, Field, InvalidOutput, StoreError, ToolError
 from capset.ids import time_of
 from capset.kernel.call.invocation import MISSING, Invocation
 from capset.kernel.streams.channel import Turn
+from capset.schemas.strict_json import MAX_INTEGER
+from capset.schemas.validation_errors import VALIDATION_ERRORS, validation_fields
 
 _UNAVAILABLE: Final = "The store is not available; the log has the details."
 _log = logging.getLogger("capset.kernel")
@@ -255,7 +255,7 @@ class Emitter:
         if len(self._replies) > 1:  # else the pipeline checks it, as every tool's
             try:
                 data = self._replies[name].check(data)  # all of them together might take it for another's
-            except MISFITS as error:
+            except VALIDATION_ERRORS as error:
                 raise self._misfit(name, data, error) from None
         self.call.reply_type, self.reply = name, data
         self._end()
@@ -269,7 +269,9 @@ class Emitter:
 
     def _misfit(self, name: str, data: Any, error: Exception) -> InvalidOutput:
         # What came out may hold what nobody should see, so only its places are logged, and no value.
-        fields = misfits(error, (), data) if isinstance(error, MISFITS) else ["it has no form in JSON"]
+        fields = (
+            validation_fields(error, (), data) if isinstance(error, VALIDATION_ERRORS) else ["it has no form in JSON"]
+        )
         told = "; ".join(map(str, fields)).replace("(arguments)", "the data")
         _log.error("tool %r, correlation %s: its %r does not fit: %s", self._name, self.call.correlation, name, told)
         return self._violated(f"emitted a {name!r} that does not fit its schema")

@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from capset.definitions.messages import Message
-from capset.definitions.tools import AnyTool
+from capset.definitions.tools.definition import AnyTool
 from capset.kernel.call.dispatch import to_result
 from capset.kernel.call.invocation import Invocation
 from capset.kernel.call.pipeline import execute, record_unfinished

@@ -11,8 +11,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from capset.definitions.contracts import Contract
 from capset.definitions.messages import Message
+from capset.definitions.tools.contracts import Contract
 from capset.errors import ToolError
 from capset.evaluation.deadlines import Deadline
 from capset.evaluation.error_mapping import is_contained

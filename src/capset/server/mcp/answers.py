@@ -7,7 +7,7 @@ from typing import Any, Final
 from mcp_types import CallToolResult, TextContent
 
 from capset.definitions.messages import Message
-from capset.definitions.tools import AnyTool
+from capset.definitions.tools.definition import AnyTool
 from capset.errors import CapsetError
 from capset.kernel.call.session import Session
 from capset.kernel.streams.messages import Messages

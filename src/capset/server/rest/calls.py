@@ -16,10 +16,10 @@ from pydantic_core import to_json
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from capset.definitions.messages import Json, Message
-from capset.definitions.misfits import misfits
 from capset.errors import NotFound
 from capset.kernel.call.session import Session
 from capset.kernel.results import Result
+from capset.schemas.validation_errors import validation_fields
 from capset.server.answers import answer, answer_refusal, misfit, retry_headers
 from capset.server.limits import Limits
 from capset.server.rest.events import EventStream
@@ -175,7 +175,7 @@ def parse_call(body: bytes) -> CallInput:
     try:
         return CallInput.model_validate(data)
     except ValidationError as error:
-        raise misfit("call", misfits(error, list(CallInput.model_fields), data)) from None
+        raise misfit("call", validation_fields(error, list(CallInput.model_fields), data)) from None
 
 
 def status_of(result: Result[Any]) -> int:

@@ -6,8 +6,8 @@ import json
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from capset.definitions.misfits import MISFITS
-from capset.definitions.tools import AnyTool
+from capset.definitions.tools.definition import AnyTool
+from capset.schemas.validation_errors import VALIDATION_ERRORS
 from capset.testing.capability_suite.fitting import Data
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def fits(tool: AnyTool, made: Data) -> bool:
         arguments = tool.arguments.check_json(json.dumps(made).encode())
         if tool.contract is not None:
             tool.contract.receive(arguments)
-    except MISFITS:
+    except VALIDATION_ERRORS:
         return False
     return True
 

@@ -7,7 +7,7 @@ import json
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, Final
 
-from capset.definitions.tools import AnyTool
+from capset.definitions.tools.definition import AnyTool
 from capset.errors import InvalidArguments
 from capset.testing.capability_suite.fitting import misfit
 from capset.testing.capability_suite.making import each, valid

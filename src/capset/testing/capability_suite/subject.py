@@ -16,7 +16,7 @@ from capset.definitions.contexts import Context
 from capset.definitions.messages import Json
 from capset.definitions.principals import Principal
 from capset.definitions.references import AnyRef
-from capset.definitions.tools import AnyTool, tool
+from capset.definitions.tools.definition import AnyTool, tool
 from capset.kernel.call.session import Session
 from capset.kernel.results import Result
 from capset.testing.checking import Check, expect

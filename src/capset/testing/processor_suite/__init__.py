@@ -18,7 +18,7 @@ from typing import Any
 
 from capset.definitions.capabilities import AnyCapability
 from capset.definitions.references import AnyRef
-from capset.definitions.tools import AnyTool, Tool
+from capset.definitions.tools.definition import AnyTool, Tool
 from capset.errors import CapsetError, DefinitionError
 from capset.testing.capability_suite.making import fits
 from capset.testing.checking import Check

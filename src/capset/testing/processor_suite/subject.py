@@ -13,11 +13,11 @@ from capset.composition.compose import compose
 from capset.composition.installation import Installed
 from capset.definitions.agents import Agent
 from capset.definitions.capabilities import AnyCapability
-from capset.definitions.contracts import Contract
 from capset.definitions.messages import Json, Message
 from capset.definitions.principals import Principal
 from capset.definitions.references import AnyRef
-from capset.definitions.tools import AnyTool
+from capset.definitions.tools.contracts import Contract
+from capset.definitions.tools.definition import AnyTool
 from capset.errors import CapsetError, DefinitionError
 from capset.kernel.call.invocation import Invocation
 from capset.kernel.call.session import Session

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from capset.definitions.contexts import Context
 from capset.definitions.messages import Message
-from capset.definitions.processors import Emit
+from capset.definitions.tools.processors import Emit
 
 Emission = BaseModel | Message
 

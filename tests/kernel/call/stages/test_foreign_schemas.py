@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from capset import Tool, tool
-from capset.definitions.foreign import foreign_schema
 from capset.errors import InvalidArguments, InvalidOutput
 from capset.fingerprint.hashes import tool_hash
+from capset.schemas.json_schema import compile_json_schema
 from tests.kernel.support import Desk, ask, desk
 
 TAKES: dict[str, Any] = {
@@ -36,7 +36,7 @@ async def typed(city: str, days: int, options: object) -> object:
 
 
 weather: Tool[..., Any] = replace(
-    typed, name="weather", arguments=foreign_schema("weather", TAKES), output=foreign_schema("weather", GIVES)
+    typed, name="weather", arguments=compile_json_schema("weather", TAKES), output=compile_json_schema("weather", GIVES)
 )
 
 
@@ -96,6 +96,6 @@ async def test_the_agent_is_shown_the_schemas_as_they_came_and_they_are_part_of_
         assert (shown.arguments.json_schema, shown.output.json_schema) == (TAKES, GIVES)
     other = {**TAKES, "description": "Where and when."}
     turned = {**TAKES, "required": ["city"], "properties": dict(reversed(TAKES["properties"].items()))}
-    hashes = [tool_hash(replace(weather, arguments=foreign_schema("it", one))) for one in (TAKES, turned, other)]
+    hashes = [tool_hash(replace(weather, arguments=compile_json_schema("it", one))) for one in (TAKES, turned, other)]
     assert hashes[0] == hashes[1] == tool_hash(weather)
     assert hashes[2] != hashes[0]

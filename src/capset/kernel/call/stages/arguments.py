@@ -13,14 +13,14 @@ from typing_extensions import TypeVar
 from capset.composition.installation import Installed, PolicyBinding
 from capset.definitions.hooks import merge_hooks
 from capset.definitions.messages import Json
-from capset.definitions.misfits import MISFITS, misfits
-from capset.definitions.plain import plain, plain_json
 from capset.definitions.policies import Decision, Policy, Request
-from capset.definitions.schemas import Schema, is_finite
-from capset.definitions.tools import AnyTool
+from capset.definitions.tools.definition import AnyTool
 from capset.errors import DeadlineExceeded, InvalidArguments, PermissionDenied
 from capset.evaluation.policies import ask_at_once, ask_each, held_answer, rule, tell_asked
 from capset.kernel.call.invocation import Invocation, Step
+from capset.schemas.plain_data import plain, plain_json
+from capset.schemas.schema import Schema, is_finite
+from capset.schemas.validation_errors import VALIDATION_ERRORS, validation_fields
 
 
 def validation(installed: Installed) -> Step:
@@ -35,9 +35,9 @@ def validation(installed: Installed) -> Step:
             arguments = validated = check_json(given.text) if type(given) is Json else check(given)
             if contract is not None:
                 call.inbound, arguments = contract.receive(validated)
-        except MISFITS as error:
+        except VALIDATION_ERRORS as error:
             as_given = plain_json(given.text) if type(given) is Json else given
-            fields = misfits(error, schema.names, as_given)
+            fields = validation_fields(error, schema.names, as_given)
             listed = "; ".join(map(str, fields))
             raise InvalidArguments(f"Invalid arguments for {name!r}: {listed}", fields=fields) from None
         if may_be_infinite and type(given) is Json and not is_finite(validated):

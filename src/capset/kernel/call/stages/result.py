@@ -6,12 +6,12 @@ import logging
 from collections.abc import Mapping, Sequence
 
 from capset.composition.installation import Installed
-from capset.definitions.misfits import MISFITS, SchemaMisfit, misfits
-from capset.definitions.schemas import Schema
-from capset.definitions.strict_json import MAX_INTEGER
-from capset.definitions.tools import AnyTool
+from capset.definitions.tools.definition import AnyTool
 from capset.errors import Field, InvalidOutput
 from capset.kernel.call.invocation import MISSING, Invocation, Step
+from capset.schemas.schema import Schema
+from capset.schemas.strict_json import MAX_INTEGER
+from capset.schemas.validation_errors import VALIDATION_ERRORS, SchemaMismatch, validation_fields
 
 _log = logging.getLogger("capset.kernel")
 
@@ -26,8 +26,8 @@ def output(installed: Installed) -> Step:
         try:
             fits = check if replies is None else replies[call.reply_type or ""].check
             call.value = call.data = fits(call.value)
-        except MISFITS as error:
-            raise misfitting(call, misfits(error, (), call.value)) from None
+        except VALIDATION_ERRORS as error:
+            raise misfitting(call, validation_fields(error, (), call.value)) from None
 
     return step
 
@@ -61,7 +61,7 @@ def serialize(installed: Installed) -> Step | None:
             return
         try:
             data = (jsonable if replies is None else replies[call.reply_type or ""].jsonable)(call.value)
-        except SchemaMisfit as misfit:
+        except SchemaMismatch as misfit:
             raise misfitting(call, misfit.fields) from None
         except (ValueError, RecursionError):
             raise InvalidOutput(f"The tool {name!r} gave a result that JSON cannot carry.") from None

@@ -9,8 +9,8 @@ from functools import partial
 from typing import Any, Final, cast
 
 from capset.composition.installation import Installed
-from capset.definitions.handlers import Shape
 from capset.definitions.messages import Progress, Reply
+from capset.definitions.tools.handlers import Shape
 from capset.errors import CapsetError, DeadlineExceeded, InvalidOutput
 from capset.kernel.call.context import CallContext
 from capset.kernel.call.errors import error_for, is_cancelled

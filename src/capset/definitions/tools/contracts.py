@@ -1,0 +1,346 @@
+"""What a processor takes and gives, read from the schemas of its messages (spec 3, K4, K5)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, is_dataclass
+from types import MappingProxyType, UnionType
+from typing import Annotated, Any, Final, Literal, Union, cast, get_args, get_origin
+
+from pydantic import BaseModel, Field, PlainSerializer, SerializeAsAny, WrapSerializer
+from pydantic.fields import FieldInfo
+from typing_extensions import is_typeddict
+
+from capset.definitions.messages import Kind, Message
+from capset.definitions.names import MESSAGE
+from capset.errors import DefinitionError
+from capset.schemas.closed_objects import close_object, object_fields
+from capset.schemas.json_schema import compile_json_schema
+from capset.schemas.parameters import check_object, followed
+from capset.schemas.schema import ResultSchema, Schema, close_objects, schema_of, schema_of_fields
+
+Shown = type[BaseModel] | Mapping[str, Any]
+"""A message as it is declared: a pydantic model, or a JSON Schema, whose values are of every JSON type."""
+WHOLE: Final = "data"
+"""The one argument of a tool whose data is no object."""
+Receive = Callable[[Any], tuple[Any, dict[str, Any]]]
+_INBOUND: Final = ("command", "query")
+_OUTBOUND: Final = ("reply", "event")
+_SERIALIZERS: Final = (PlainSerializer, WrapSerializer, cast("type", SerializeAsAny))
+_NOTES: Final = frozenset({"title", "description", "default", "examples", "deprecated"})
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Contract:
+    """The messages of one processor, and how many of its emissions may wait for their consumer.
+
+    ``type`` is its routing key. ``events`` and ``replies`` are the schemas of the data of what it emits, by type.
+    ``receive`` makes of what the arguments' schema gave the message, as the processor is given it, and the arguments by
+    name. Where ``is_whole``, the data is no object, and the arguments are ``{"data": …}``.
+    """
+
+    kind: Literal["command", "query"]
+    type: str
+    inbound: Schema
+    outbound: Schema
+    events: Mapping[str, Schema]
+    replies: Mapping[str, Schema]
+    receive: Receive
+    is_whole: bool
+    buffer: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Envelope:
+    """One message of a contract. ``data`` is its annotation, or its JSON Schema; ``None`` where it has none."""
+
+    kind: Kind
+    type: str
+    data: Any
+    model: type[BaseModel] | None
+
+
+def contract_of(owner: str, inbound: Shown, outbound: object, buffer: int) -> tuple[Contract, Schema, Schema]:
+    """Return the contract, and the schemas of the tool's arguments and of its reply's data.
+
+    ``outbound`` is a message, a union of some, or a list of some. Raises ``DefinitionError``, beginning with ``owner``.
+    """
+    if type(buffer) is not int or buffer < 0:
+        raise DefinitionError(f"{owner}: buffer must be a number of messages, 0 or more; got {buffer!r}")
+    came = _envelope(f"{owner}, its inbound", inbound, _INBOUND)
+    given = _members(f"{owner}, its outbound", outbound)
+    emitted = [_envelope(f"{owner}, its outbound", one, _OUTBOUND) for one in given]
+    data = {kind: _by_type(owner, kind, emitted) for kind in _OUTBOUND}
+    arguments, receive, is_whole = _arguments(owner, came)
+    contract = Contract(
+        cast("Literal['command', 'query']", came.kind),
+        came.type,
+        _inbound(f"{owner}, its inbound", inbound),
+        _union(f"{owner}, its outbound", given),
+        data["event"],
+        data["reply"],
+        receive,
+        is_whole,
+        buffer,
+    )
+    return contract, arguments, _reply(owner, [one for one in emitted if one.kind == "reply"])
+
+
+def _envelope(owner: str, shown: Shown, kinds: tuple[str, ...]) -> _Envelope:
+    """Read one message. Raises ``DefinitionError`` for one that has not exactly one literal type, and one kind."""
+    if isinstance(shown, type) and issubclass(shown, BaseModel):  # pyright: ignore[reportUnnecessaryIsInstance]  # untyped callers
+        told = f"{owner}, {shown.__name__}"
+        fields = {name: info.annotation for name, info in shown.model_fields.items()}
+        literals = {name: _literals(fields.get(name)) for name in ("kind", "type")}
+        data, description, model = fields.get(WHOLE), shown.__doc__, shown
+        if kinds is _OUTBOUND and data is not None:
+            data = _as_written(shown.model_fields[WHOLE])
+    elif isinstance(shown, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        compile_json_schema(owner, shown)  # refuses what is no JSON Schema, in better words than what follows
+        told, fields = owner, cast("Mapping[str, Any]", shown.get("properties") or {})
+        literals = {name: _constants(fields.get(name)) for name in ("kind", "type")}
+        data, description, model = fields.get(WHOLE), shown.get("description"), None
+        if isinstance(data, bool):
+            data = dict[str, Any]() if data else {"not": dict[str, Any]()}
+        if data is not None and "$defs" in shown:
+            data = {**data, "$defs": shown["$defs"]}
+    else:
+        raise DefinitionError(f"{owner} must be a pydantic model or a JSON Schema; got {shown!r:.80}")
+    if unknown := sorted(fields.keys() - {"kind", "type", WHOLE}):
+        raise DefinitionError(f"{told}: a message has kind, type and data, and no {unknown[0]!r}; put it into data")
+    for name, values in literals.items():
+        if len(values) != 1 or not isinstance(values[0], str):
+            raise DefinitionError(
+                f"{told}: its {name} must be one literal text, by which it is routed; got {list(values)!r:.80}",
+                hint=f"write {name}: Literal['…'] = '…'" if model else f"write properties.{name}: {{'const': '…'}}",
+            )
+    kind, type_ = literals["kind"][0], literals["type"][0]
+    if kind not in kinds:
+        raise DefinitionError(
+            f"{told}: its kind must be {' or '.join(kinds)}; got {kind!r}",
+            hint="errors are not declared: raise ToolError, or emit Message('error', …, {'message': …})"
+            if kind == "error"
+            else None,
+        )
+    if not re.fullmatch(MESSAGE, type_):
+        raise DefinitionError(f"{told}: its type must match {MESSAGE.pattern}; got {type_!r}")
+    if not isinstance(description, str) or not description.strip():
+        raise DefinitionError(
+            f"{told} needs a description{' (a docstring)' if model else ''}: it is shown to whoever chooses the tool"
+        )
+    return _Envelope(cast("Kind", kind), type_, data, model)
+
+
+def _as_written(info: FieldInfo) -> Any:
+    """Return the annotation of what is emitted, with the serializers that its field adds."""
+    annotation: Any = info.annotation
+    for note in info.metadata:
+        if isinstance(note, _SERIALIZERS):
+            annotation = Annotated[annotation, note]
+    return annotation
+
+
+def _literals(annotation: Any) -> tuple[Any, ...]:
+    bare = get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
+    return get_args(bare) if get_origin(bare) is Literal else ()
+
+
+def _constants(schema: Any) -> tuple[Any, ...]:
+    found: Mapping[str, Any] = cast("Mapping[str, Any]", schema) if isinstance(schema, Mapping) else {}
+    return (found["const"],) if "const" in found else tuple(found.get("enum", ()))
+
+
+def _members(owner: str, outbound: object) -> list[Shown]:
+    """Return the messages of a union: of types, of a JSON Schema's ``oneOf`` or ``anyOf``, or of a list."""
+    bare: Any = get_args(outbound)[0] if get_origin(outbound) is Annotated else outbound
+    if get_origin(bare) in (Union, UnionType):
+        return list(get_args(bare))
+    if isinstance(bare, Mapping):
+        schema = cast("Mapping[str, Any]", bare)
+        options: Any = schema.get("oneOf", schema.get("anyOf"))
+        if options is None:
+            return [schema]
+        if not isinstance(options, list) or not all(isinstance(one, Mapping) for one in cast("list[Any]", options)):
+            raise DefinitionError(f"{owner}: its union must list the JSON Schemas of messages; got {options!r:.80}")
+        defs = {"$defs": schema["$defs"]} if "$defs" in schema else {}
+        return [_resolved(owner, {**defs, **option}) for option in cast("list[Mapping[str, Any]]", options)]
+    if isinstance(bare, Iterable) and not isinstance(bare, str | type):
+        bare = list(cast("Iterable[Shown]", bare))
+        if not bare:
+            raise DefinitionError(f"{owner} must be at least one reply or event")
+        return bare
+    return [cast("Shown", bare)]
+
+
+def _resolved(owner: str, schema: dict[str, Any]) -> dict[str, Any]:
+    """Return what an option of a union points at, if it is a reference into the document's own ``$defs``."""
+    reference = schema.get("$ref")
+    if reference is None:
+        return schema
+    name = str(reference).removeprefix("#/$defs/")
+    found = schema.get("$defs", {}).get(name)
+    if not isinstance(found, Mapping):
+        raise DefinitionError(f"{owner}: the reference {reference!r} points at nothing in its $defs")
+    return {"$defs": schema["$defs"], **cast("Mapping[str, Any]", found)}
+
+
+def _inbound(owner: str, shown: Shown) -> Schema:
+    return compile_json_schema(owner, shown) if isinstance(shown, Mapping) else schema_of(owner, shown, "validation")
+
+
+def _union(owner: str, members: list[Shown]) -> Schema:
+    models = [one for one in members if not isinstance(one, Mapping)]
+    if len(models) == len(members):
+        return schema_of(owner, cast("Any", Union)[tuple(models)], "serialization")
+    schemas = [one if isinstance(one, Mapping) else _closed_model(owner, one) for one in members]
+    if len(schemas) == 1:
+        return compile_json_schema(owner, schemas[0])
+    # Each keeps its own definitions: references in it are written from the root, so they go there.
+    defs: dict[str, Any] = {}
+    for one in schemas:
+        for name, inner in one.get("$defs", {}).items():
+            if defs.setdefault(name, inner) != inner:
+                raise DefinitionError(f"{owner}: two of its messages define {name!r} differently in their $defs")
+    options = [{key: value for key, value in one.items() if key != "$defs"} for one in schemas]
+    return compile_json_schema(owner, {"anyOf": options, **({"$defs": defs} if defs else {})})
+
+
+def _closed_model(owner: str, model: type[BaseModel]) -> dict[str, Any]:
+    json_schema = schema_of(owner, model, "serialization").json_schema
+    close_objects(json_schema)
+    return json_schema
+
+
+def _emitted(owner: str, envelope: _Envelope) -> Schema:
+    """Return the schema of the data of an emission, which also fits what the message's own schema says of it."""
+    if envelope.model is None and envelope.data is not None:
+        return compile_json_schema(owner, envelope.data)
+    schema = cast("ResultSchema", schema_of(owner, envelope.data, "serialization"))
+    if envelope.model is None:
+        return schema
+    published = _resolved(owner, schema_of(owner, envelope.model, "serialization").json_schema)
+    data = _published_data(owner, envelope, envelope.model, published.get("properties", {}))
+    if data is None or _bare(data) == _bare(schema.json_schema):
+        return schema
+    return schema.held_to({**data, "$defs": published.get("$defs", {})})
+
+
+def _published_data(
+    owner: str, envelope: _Envelope, model: type[BaseModel], properties: Mapping[str, Any]
+) -> dict[str, Any] | None:
+    """Return what a message's own schema says of its data. Raises ``DefinitionError`` for one that is not sent so."""
+    routed = {name: properties.get(name, {}).get("const") for name in ("kind", "type")}
+    wanted = {"kind", "type"} if envelope.data is None else {"kind", "type", WHOLE}
+    is_changed = bool(model.__pydantic_decorators__.field_serializers) or wanted != set(properties)
+    if is_changed or routed != {"kind": envelope.kind, "type": envelope.type}:
+        raise DefinitionError(
+            f"{owner}: {model.__name__} changes how the message is written; it leaves with its kind, type and data",
+            hint="give a message no alias, exclude, computed field or serializer: they belong to the type of its data",
+        )
+    return properties.get(WHOLE)
+
+
+def _bare(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a schema without what describes its values and does not bind them."""
+    return {key: value for key, value in schema.items() if key not in _NOTES}
+
+
+def _by_type(owner: str, kind: str, emitted: list[_Envelope]) -> Mapping[str, Schema]:
+    found: dict[str, Schema] = {}
+    for one in emitted:
+        if one.kind == kind:
+            if one.type in found:
+                raise DefinitionError(
+                    f"{owner}, its outbound: two messages of the kind {kind} have the type {one.type!r}"
+                )
+            found[one.type] = _emitted(f"{owner}, its {kind} {one.type!r}", one)
+    return MappingProxyType(found)
+
+
+def _reply(owner: str, replies: list[_Envelope]) -> Schema:
+    """Return the schema of what a call returns: the data of whichever reply comes."""
+    schemas = [_emitted(f"{owner}, its reply", one) for one in replies]
+    if not schemas:
+        return schema_of(owner, None, "serialization")
+    if len(schemas) == 1:
+        return schemas[0]
+    if all(one.model is not None for one in replies):
+        return schema_of(
+            f"{owner}, its replies", cast("Any", Union)[tuple(one.data for one in replies)], "serialization"
+        )
+    return schema_of(f"{owner}, its replies", object, "serialization")
+
+
+def _arguments(owner: str, came: _Envelope) -> tuple[Schema, Receive, bool]:
+    """Return the schema of the arguments, what makes the message of them, and whether they are one, the whole data.
+
+    What comes is validated once, by the schema: validators may change what they are given.
+    """
+    told = f"{owner}, its inbound data"
+    if came.model is None:
+        return _foreign_arguments(told, came)
+    kind, type_, build = came.kind, came.type, came.model.model_construct
+    if came.data is None:
+        return schema_of_fields(type_, {}), lambda given: (build(kind=kind, type=type_), given), False
+    fields = object_fields(told, came.data)
+    if fields is None:
+        schema = schema_of_fields(type_, {WHOLE: _annotated(came.model)})
+        return schema, lambda given: (build(kind=kind, type=type_, data=given[WHOLE]), given), True
+    # An instance is not validated again, and this takes a third of the time of model_construct.
+    check = schema_of(told, came.model, "validation").check
+    if isinstance(came.data, type) and is_dataclass(cast("type[object]", came.data)):
+        schema = schema_of_fields(type_, fields)  # strictly, no mapping is a dataclass
+        _check_default(told, came.model, schema)
+        return schema, lambda given: (check({"kind": kind, "type": type_, "data": came.data(**given)}), given), False
+    schema = schema_of(told, came.data, "validation")
+    _check_default(told, came.model, schema)
+    if is_typeddict(came.data):
+        return schema, lambda given: (build(kind=kind, type=type_, data=given), dict(given)), False
+    names = schema.names
+
+    def receive(given: Any) -> tuple[Any, dict[str, Any]]:
+        return check({"kind": kind, "type": type_, "data": given}), {name: getattr(given, name) for name in names}
+
+    return schema, receive, False
+
+
+def _check_default(owner: str, model: type[BaseModel], schema: Schema) -> None:
+    """Refuse a default of the data as a whole that says more than its fields do: arguments are filled in by field."""
+    info = model.model_fields[WHOLE]
+    if info.is_required():
+        return
+    default = info.get_default(call_default_factory=True, validated_data={})
+    try:
+        is_same = schema.text(schema.check({})) == schema.text(default)
+    except ValueError:  # a ValidationError is one
+        is_same = False
+    if not is_same:
+        raise DefinitionError(
+            f"{owner}: its default as a whole is not what its fields have for defaults",
+            hint=f"give the defaults to the fields, and leave {WHOLE} without one",
+        )
+
+
+def _annotated(model: type[BaseModel]) -> Any:
+    """Return the annotation of the data with what its field says of it, such as a description or a default."""
+    info = model.model_fields[WHOLE].asdict()
+    annotation: Any = info["annotation"]
+    for note in (*info["metadata"], Field(**info["attributes"])):
+        annotation = Annotated[annotation, note]
+    return annotation
+
+
+def _foreign_arguments(owner: str, came: _Envelope) -> tuple[Schema, Receive, bool]:
+    kind, type_ = came.kind, came.type
+    if came.data is None:
+        return schema_of_fields(type_, {}), lambda given: (Message(kind, type_), given), False
+    data = close_object(followed(came.data))
+    if data.get("type") == "object":
+        schema = compile_json_schema(owner, data)
+        check_object(owner, data)
+        return schema, lambda given: (Message(kind, type_, given), dict(given)), False
+    inner = {key: value for key, value in data.items() if key != "$defs"}
+    whole: dict[str, Any] = {"type": "object", "properties": {WHOLE: inner}, "required": [WHOLE]}
+    whole |= {"additionalProperties": False} | ({"$defs": data["$defs"]} if "$defs" in data else {})
+    return compile_json_schema(owner, whole), lambda given: (Message(kind, type_, given[WHOLE]), given), True

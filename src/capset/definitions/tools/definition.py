@@ -1,0 +1,373 @@
+"""The atom that executes, and the decorator that makes one of a function."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import inf
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, get_args, overload
+
+from pydantic import ValidationError
+from typing_extensions import TypeVar
+
+from capset.definitions.approvals import ApprovalRule, checked_approval
+from capset.definitions.contexts import Context
+from capset.definitions.hooks import NO_HOOKS, Hooks, checked_hooks
+from capset.definitions.limits import Limit, checked_limits
+from capset.definitions.messages import Progress, Reply, message_schema, progress_schema
+from capset.definitions.names import (
+    TOOL,
+    checked,
+    checked_flag,
+    checked_optional,
+    checked_permissions,
+    checked_text,
+    checked_texts,
+    listed,
+    mapped,
+)
+from capset.definitions.policies import Policy, distinct_policies
+from capset.definitions.tools.handlers import Shape, read_docstring, read_signature
+from capset.definitions.tools.retries import Retry, checked_retry
+from capset.errors import DefinitionError
+from capset.schemas.schema import Schema, schema_of, schema_of_fields
+from capset.schemas.validation_errors import SchemaMismatch
+
+if TYPE_CHECKING:
+    from capset.definitions.blocks import Block
+    from capset.definitions.tools.contracts import Contract, Shown
+    from capset.definitions.tools.processors import Factory
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Effect = Literal["read", "write", "external", "destructive"]
+Limits = str | Limit | Mapping[str, int | str] | Sequence[str | Limit | Mapping[str, int | str]]
+"""How limits may be written: ``"100/1h"``, ``Limit(100, "1h", per="org")``, or a list of such."""
+
+
+@dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
+class Tool(Generic[P, R]):
+    """What an agent can do: a name, a schema, an effect, gates, and the function that does it.
+
+    Made by ``@tool``; frozen, and told apart by identity. ``P`` and ``R`` are the handler's own parameters and result,
+    so ``session.call(tool, …)`` is typed. ``timeout`` is in seconds and, like the handler, not part of the hash.
+    """
+
+    name: str
+    description: str
+    effect: Effect
+    permissions: frozenset[str]
+    policies: tuple[Policy, ...]
+    timeout: float | None
+    arguments: Schema
+    output: Schema
+    parameters: tuple[str, ...]
+    shape: Shape
+    takes_context: bool
+    handler: Callable[..., Any]
+    block: Block | None = None
+    """The block that the handler runs, if the tool is one that exposes a block (spec 1, C37)."""
+    instructions: tuple[str, ...] = ()
+    examples: tuple[Mapping[str, Any], ...] = ()
+    """Arguments that fit the schema, as JSON data."""
+    version: str | None = None
+    idempotent: bool = False
+    hooks: Hooks = NO_HOOKS
+    cost: float | None = None
+    """What a call costs, in a unit of the host's own; shown, and part of the hash if it is there."""
+    contract: Contract | None = None
+    """The messages of a tool that is a stream processor; its handler is the factory of that."""
+    limits: tuple[Limit, ...] = ()
+    approval: ApprovalRule = "auto"
+    retry: Retry | None = None
+    """How it is tried again; like the timeout not part of the hash."""
+    title: str | None = None
+    """What people call it; not part of the hash."""
+
+    def __repr__(self) -> str:
+        return f"Tool({self.name!r}, effect={self.effect!r})"
+
+    @property
+    def has_side_effects(self) -> bool:
+        """Whether a call must be on record before the handler starts (spec 4, G23)."""
+        return self.effect != "read"
+
+    @property
+    def kind(self) -> Literal["command", "query"]:
+        """What asks for it: a query if it only reads (spec 3, K1)."""
+        return "command" if self.has_side_effects else "query"
+
+    @property
+    def type(self) -> str:
+        """The type of the messages that ask for it, its routing key (spec 3, K5): its name if a function made it."""
+        return self.name if self.contract is None else self.contract.type
+
+    @property
+    def inbound(self) -> Mapping[str, Any]:
+        """The JSON Schema of the message that asks for it."""
+        if self.contract is not None:
+            return self.contract.inbound.json_schema
+        return message_schema(self.kind, self.name, self.description, self.arguments.json_schema)
+
+    @property
+    def outbound(self) -> Mapping[str, Any]:
+        """The JSON Schema of what it emits: a union of its replies and events."""
+        if self.contract is not None:
+            return self.contract.outbound.json_schema
+        reply = message_schema("reply", self.name, f"What {self.name} gives.", self.output.json_schema)
+        if self.shape != "stream":
+            return reply
+        # References are written from the root, so what they point at goes there.
+        defs = {"$defs": reply.pop("$defs")} if "$defs" in reply else {}
+        return {"anyOf": [reply, progress_schema()], **defs}
+
+    @classmethod
+    def from_processor(
+        cls,
+        *,
+        inbound: Shown,
+        outbound: object,
+        factory: Factory,
+        description: str,
+        name: str | None = None,
+        effect: Effect | None = None,
+        permissions: Iterable[str] = (),
+        policies: Iterable[Policy] = (),
+        timeout: float | None = None,
+        instructions: Iterable[str] = (),
+        examples: Iterable[Mapping[str, Any]] = (),
+        version: str | None = None,
+        idempotent: bool = False,
+        hooks: Hooks | None = None,
+        cost: float | None = None,
+        limits: Limits = (),
+        approval: ApprovalRule = "auto",
+        retry: Retry | int | None = None,
+        buffer: int = 0,
+    ) -> Tool[..., Any]:
+        """Make a tool of a stream processor (spec 3, K4, K7).
+
+        Args:
+            inbound: the message that it takes, a pydantic model or a JSON Schema: one literal ``type``, which routes,
+                one literal ``kind``, command or query, and ``data``. The fields of the data are the tool's arguments;
+                data that is no object is one argument, ``data``.
+            outbound: what it emits: a model, a union or a list of them, or JSON Schema; replies and events.
+            factory: returns a fresh processor, ``async def process(messages, emit, ctx)``; see ``handles`` and
+                ``yields`` for simpler ones.
+            description: what it is for, and why.
+            name: what a model calls it; the type with ``_`` for dots and colons if left out.
+            effect: ``read`` for a query; for a command ``write`` if left out.
+            permissions: as for ``@tool``, and so are all others but the last.
+            policies: see ``permissions``.
+            timeout: see ``permissions``; the time in which it waits for its consumer is not counted.
+            instructions: see ``permissions``.
+            examples: see ``permissions``.
+            version: see ``permissions``.
+            idempotent: see ``permissions``.
+            hooks: see ``permissions``.
+            cost: see ``permissions``.
+            limits: see ``permissions``.
+            approval: see ``permissions``.
+            retry: see ``permissions``.
+            buffer: how many emissions may wait for the consumer while it goes on; 0 is in step with it.
+
+        Raises ``DefinitionError``.
+        """
+        from capset.definitions.tools.processors import processor_tool
+
+        return processor_tool(
+            inbound=inbound,
+            outbound=outbound,
+            factory=factory,
+            description=description,
+            name=name,
+            effect=effect,
+            permissions=permissions,
+            policies=policies,
+            timeout=timeout,
+            instructions=instructions,
+            examples=examples,
+            version=version,
+            idempotent=idempotent,
+            hooks=hooks,
+            cost=cost,
+            limits=limits,
+            approval=approval,
+            retry=retry,
+            buffer=buffer,
+        )
+
+
+AnyTool = Tool[..., Any]
+"""A tool whose parameters and result do not matter here."""
+
+
+class _Decorator:
+    """``@tool(…)`` waiting for its function; the overloads keep the handler's types."""
+
+    def __init__(self, build: Callable[[Callable[..., Any]], Tool[..., Any]]) -> None:
+        self._build = build
+
+    @overload
+    def __call__(
+        self, handler: Callable[Concatenate[Context, P], AsyncIterator[Progress | Reply[R]]], /
+    ) -> Tool[P, R]: ...
+    @overload
+    def __call__(self, handler: Callable[P, AsyncIterator[Progress | Reply[R]]], /) -> Tool[P, R]: ...
+    @overload
+    def __call__(self, handler: Callable[Concatenate[Context, P], Awaitable[R]], /) -> Tool[P, R]: ...
+    @overload
+    def __call__(self, handler: Callable[P, Awaitable[R]], /) -> Tool[P, R]: ...
+    @overload
+    def __call__(self, handler: Callable[Concatenate[Context, P], R], /) -> Tool[P, R]: ...
+    @overload
+    def __call__(self, handler: Callable[P, R], /) -> Tool[P, R]: ...
+    def __call__(self, handler: Callable[..., Any], /) -> Tool[..., Any]:
+        return self._build(handler)
+
+
+@overload
+def tool(handler: Callable[Concatenate[Context, P], AsyncIterator[Progress | Reply[R]]], /) -> Tool[P, R]: ...
+@overload
+def tool(handler: Callable[P, AsyncIterator[Progress | Reply[R]]], /) -> Tool[P, R]: ...
+@overload
+def tool(handler: Callable[Concatenate[Context, P], Awaitable[R]], /) -> Tool[P, R]: ...
+@overload
+def tool(handler: Callable[P, Awaitable[R]], /) -> Tool[P, R]: ...
+@overload
+def tool(handler: Callable[Concatenate[Context, P], R], /) -> Tool[P, R]: ...
+@overload
+def tool(handler: Callable[P, R], /) -> Tool[P, R]: ...
+@overload
+def tool(
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    effect: Effect = "write",
+    permissions: Iterable[str] = (),
+    policies: Iterable[Policy] = (),
+    timeout: float | None = None,
+    instructions: Iterable[str] = (),
+    examples: Iterable[Mapping[str, Any]] = (),
+    version: str | None = None,
+    idempotent: bool = False,
+    hooks: Hooks | None = None,
+    cost: float | None = None,
+    limits: Limits = (),
+    approval: ApprovalRule = "auto",
+    retry: Retry | int | None = None,
+) -> _Decorator: ...
+def tool(
+    handler: Callable[..., Any] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    effect: Effect = "write",
+    permissions: Iterable[str] = (),
+    policies: Iterable[Policy] = (),
+    timeout: float | None = None,
+    instructions: Iterable[str] = (),
+    examples: Iterable[Mapping[str, Any]] = (),
+    version: str | None = None,
+    idempotent: bool = False,
+    hooks: Hooks | None = None,
+    cost: float | None = None,
+    limits: Limits = (),
+    approval: ApprovalRule = "auto",
+    retry: Retry | int | None = None,
+) -> Tool[..., Any] | _Decorator:
+    """Make a tool of a function: sync, async, or an async iterator of ``Progress`` and one ``Reply``.
+
+    The schema comes from the annotations, the descriptions from the docstring; a first parameter annotated
+    ``Context`` is injected and no part of either. A sync function runs in a worker thread.
+
+    Args:
+        name: what the model calls it, ``[A-Za-z0-9_-]{1,64}``; the function's name if left out.
+        description: what it is for; the docstring if left out.
+        effect: ``read`` changes nothing; all others are put on record before they start. ``write`` if left out.
+        permissions: what a principal must hold, all of them.
+        policies: gates of this tool, asked at every call.
+        timeout: seconds that a call may take.
+        instructions: what the model is told about it while it is in play.
+        examples: arguments that fit its schema, as JSON data.
+        version: a version of your own, which its hash covers.
+        idempotent: whether calling it again with the same arguments changes nothing more.
+        hooks: told when one of its policies was asked, and when it was executed; not part of the hash.
+        cost: what a call costs, in a unit of your own; shown to whoever asks what there is, and counted by budgets.
+        limits: how often it may be called, ``"100/1h"`` by one principal; a ``Limit``, or a list of them, says more.
+        approval: ``"ask"`` if somebody has to approve every call, or a function that says of which.
+        retry: how often in all it is run where it raises ``TransientError``; for an idempotent tool only.
+
+    Raises ``DefinitionError`` naming the tool, and the parameter where one is at fault.
+    """
+
+    def build(function: Callable[..., Any]) -> Tool[..., Any]:
+        if inspect.isclass(function) or not callable(function):
+            raise DefinitionError(f"@tool takes a function; got {function!r}")
+        own_name = getattr(function, "__name__", None)
+        tool_name = checked("a tool's name", own_name if name is None else name, TOOL)
+        if effect not in get_args(Effect):
+            raise DefinitionError(f"tool {tool_name!r}: effect must be one of {get_args(Effect)}; got {effect!r}")
+        if not (timeout is None or (type(timeout) in (int, float) and timeout > 0)):
+            raise DefinitionError(f"tool {tool_name!r}: timeout must be a positive number of seconds; got {timeout!r}")
+        documented, described = read_docstring(function)
+        text = checked_text(f"tool {tool_name!r}: description", documented if description is None else description)
+        if not text.strip():
+            raise DefinitionError(f"tool {tool_name!r} needs a docstring (or description=): the model chooses by it")
+        signature = read_signature(f"tool {tool_name!r}", function, described)
+        schema = schema_of_fields(tool_name, signature.parameters)
+        return Tool(
+            tool_name,
+            text,
+            effect,
+            checked_permissions(f"tool {tool_name!r}", permissions),
+            distinct_policies(f"tool {tool_name!r}", policies),
+            timeout,
+            schema,
+            schema_of(f"tool {tool_name!r}, its return type", signature.returns, "serialization"),
+            tuple(signature.parameters),
+            signature.shape,
+            signature.takes_context,
+            function,
+            instructions=checked_texts(f"tool {tool_name!r}: instructions", instructions),
+            examples=checked_examples(tool_name, schema, examples),
+            version=checked_optional(f"tool {tool_name!r}: version", version),
+            idempotent=checked_flag(f"tool {tool_name!r}: idempotent", idempotent),
+            hooks=checked_hooks(f"tool {tool_name!r}", hooks),
+            cost=_checked_cost(tool_name, cost),
+            limits=checked_limits(f"tool {tool_name!r}", limits),
+            approval=checked_approval(f"tool {tool_name!r}", approval),
+            retry=checked_retry(f"tool {tool_name!r}", retry, idempotent=idempotent),
+        )
+
+    return _Decorator(build) if handler is None else build(handler)
+
+
+def _checked_cost(name: str, cost: float | None) -> float | None:
+    if cost is not None and (type(cost) not in (int, float) or not 0 <= cost < inf):
+        raise DefinitionError(f"tool {name!r}: cost must be a number, 0 or more; got {cost!r}")
+    return cost
+
+
+def checked_examples(name: str, schema: Schema, examples: Iterable[Mapping[str, Any]]) -> tuple[Mapping[str, Any], ...]:
+    """Return examples as JSON data of their own. Raises ``DefinitionError`` for one that a call would refuse."""
+    kept: list[Mapping[str, Any]] = []
+    for number, example in enumerate(listed(f"tool {name!r}: examples", examples), start=1):
+        what = f"tool {name!r}: its example {number}"
+        try:
+            text = json.dumps(mapped(what, example), ensure_ascii=False, allow_nan=False)
+            schema.check_json(text)
+        except ValidationError as error:
+            problem = error.errors(include_url=False)[0]
+            at = ".".join(map(str, problem["loc"]))
+            raise DefinitionError(f"{what} does not fit its schema: {at}: {problem['msg']}") from None
+        except SchemaMismatch as error:
+            raise DefinitionError(f"{what} does not fit its schema: {error}") from None
+        except (TypeError, ValueError) as error:
+            raise DefinitionError(f"{what} is no JSON data: {error}") from None
+        kept.append(MappingProxyType(json.loads(text)))
+    return tuple(kept)

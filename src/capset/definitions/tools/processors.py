@@ -1,0 +1,191 @@
+"""Tools that are stream processors: messages in, messages pushed out (spec 3, K4, K7)."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+from pydantic import BaseModel
+
+from capset.definitions.approvals import ApprovalRule
+from capset.definitions.contexts import Context
+from capset.definitions.hooks import Hooks
+from capset.definitions.messages import Message
+from capset.definitions.names import TOOL, checked
+from capset.definitions.policies import Policy
+from capset.definitions.tools.contracts import Shown, contract_of
+from capset.definitions.tools.handlers import adapting, without_arguments
+from capset.definitions.tools.retries import Retry
+from capset.errors import DefinitionError
+
+if TYPE_CHECKING:
+    from capset.definitions.tools.definition import Effect, Limits, Tool
+
+
+class Emit(Protocol):
+    """Hands one message over: an instance of an outbound model, or a ``Message``.
+
+    It returns when the consumer has taken it, or the processor's buffer has room for it. Raises ``InvalidOutput`` for
+    what the contract does not allow; whatever the processor makes of that, the invocation ends with it.
+    """
+
+    async def __call__(self, message: BaseModel | Message, /) -> None: ...
+
+
+Process = Callable[[AsyncIterator[Any], Emit, Context], Awaitable[None]]
+"""A processor: it reads what comes, instances of the inbound model, and emits. Its messages have types of their own."""
+Factory = Callable[[], Process]
+"""Makes a processor for one invocation, fresh each time: no state outlives it."""
+Handle = Callable[[Any, Emit, Context], Awaitable[None]]
+"""A processor of one message at a time."""
+Generate = Callable[[Any, Context], AsyncIterator[BaseModel | Message]]
+"""An async generator that yields what it emits for one message."""
+
+
+def handles(handle: Handle) -> Factory:
+    """Return the factory of a processor that calls ``handle`` for every message, one after the other.
+
+    Raises ``DefinitionError`` for what is no ``async def handle(message, emit, ctx)``.
+    """
+    _check_shape("handles", handle, "message, emit, ctx", _may_be_awaited)
+
+    async def process(messages: AsyncIterator[Any], emit: Emit, ctx: Context) -> None:
+        async for message in messages:
+            await handle(message, emit, ctx)
+
+    return adapting(handle, lambda: process)
+
+
+def yields(generate: Generate) -> Factory:
+    """Return the factory of a processor that emits what an async generator yields for every message.
+
+    The generator is closed where it stands when its invocation ends. It must not yield inside a task group or a
+    timeout: use ``handles``, or a processor of your own, where you need these (PEP 789). Raises ``DefinitionError`` for
+    what is no async generator of ``(message, ctx)``.
+    """
+    _check_shape("yields", generate, "message, ctx", _may_generate)
+
+    async def process(messages: AsyncIterator[Any], emit: Emit, ctx: Context) -> None:
+        async for message in messages:
+            emissions = generate(message, ctx)
+            try:
+                async for emission in emissions:
+                    await emit(emission)
+            finally:
+                # One that is left early must clean up now, not when it is collected.
+                if (close := getattr(emissions, "aclose", None)) is not None:
+                    await close()
+
+    return adapting(generate, lambda: process)
+
+
+def _check_shape(owner: str, function: object, parameters: str, is_shaped: Callable[[Any], bool]) -> None:
+    """Refuse a function that cannot be what ``owner`` takes; what has no signature is taken at its word."""
+    shape = "async def handle" if owner == "handles" else "async generator generate"
+    called = function if inspect.isroutine(function) else getattr(function, "__call__", None)  # noqa: B004  # an object
+    if called is None or not is_shaped(called) or not _takes(function, parameters.count(",") + 1):
+        raise DefinitionError(
+            f"{owner}() takes an {shape}({parameters}); got {function!r:.80}",
+            hint="a function that yields goes into yields(); one of (messages, emit, ctx) with its own loop is a "
+            "processor: factory=lambda: process",
+        )
+
+
+def _may_generate(function: Any) -> bool:
+    return not inspect.iscoroutinefunction(function)
+
+
+def _may_be_awaited(function: Any) -> bool:
+    """Whether calling a function may give something to await: a lambda and a wrapper say nothing of that."""
+    if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
+        return False
+    is_silent = not inspect.isfunction(function) or function.__name__ == "<lambda>" or hasattr(function, "__wrapped__")
+    return is_silent or inspect.iscoroutinefunction(function)
+
+
+def _takes(function: Any, count: int) -> bool:
+    """Whether a function can be called with so many arguments by position."""
+    try:
+        inspect.signature(function).bind(*range(count))
+    except TypeError:
+        return False
+    except ValueError:  # it does not say
+        return True
+    return True
+
+
+def processor_tool(
+    *,
+    inbound: Shown,
+    outbound: object,
+    factory: Factory,
+    description: str,
+    name: str | None,
+    effect: Effect | None,
+    permissions: Iterable[str],
+    policies: Iterable[Policy],
+    timeout: float | None,
+    instructions: Iterable[str],
+    examples: Iterable[Mapping[str, Any]],
+    version: str | None,
+    idempotent: bool,
+    hooks: Hooks | None,
+    cost: float | None,
+    limits: Limits,
+    approval: ApprovalRule,
+    retry: Retry | int | None,
+    buffer: int,
+) -> Tool[..., Any]:
+    """Do what ``Tool.from_processor`` says."""
+    from capset.definitions.tools.definition import checked_examples, tool
+
+    owner = "a processor" if name is None else f"tool {name!r}"
+    contract, arguments, output = contract_of(owner, inbound, outbound, buffer)
+    called = contract.type.replace(".", "_").replace(":", "_") if name is None else name
+    checked(f"the name of the processor of {contract.type!r}", called, TOOL)
+    if contract.is_whole and called == contract.type:
+        raise DefinitionError(
+            f"tool {called!r}: its data is no object, so a call of the tool and a message of that type differ",
+            hint="give the tool another name: name='…'",
+        )
+    if not callable(factory) or not _takes(factory, 0):
+        raise DefinitionError(
+            f"tool {called!r}: its factory must be a function without parameters; got {factory!r:.80}",
+            hint="write factory=lambda: process, factory=handles(handle) or factory=yields(generate)",
+        )
+    wanted = effect or ("read" if contract.kind == "query" else "write")
+    if (wanted == "read") != (contract.kind == "query"):
+        raise DefinitionError(
+            f"tool {called!r}: a query reads and a command does more; its inbound is a {contract.kind}, its effect "
+            f"{wanted!r}"
+        )
+    # Everything of a tool but its schemas is checked where any tool is made.
+    made = tool(
+        name=called,
+        description=description,
+        effect=wanted,
+        permissions=permissions,
+        policies=policies,
+        timeout=timeout,
+        instructions=instructions,
+        version=version,
+        idempotent=idempotent,
+        hooks=hooks,
+        cost=cost,
+        limits=limits,
+        approval=approval,
+        retry=retry,
+    )(without_arguments)
+    return replace(
+        made,
+        arguments=arguments,
+        output=output,
+        parameters=tuple(arguments.names),
+        shape="processor",
+        takes_context=True,
+        handler=factory,
+        contract=contract,
+        examples=checked_examples(called, arguments, examples),
+    )

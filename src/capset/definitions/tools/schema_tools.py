@@ -1,0 +1,178 @@
+"""Tools whose parameters come as JSON Schema, and whose handlers take them as one mapping (spec 4, G11, G27)."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from capset.definitions.approvals import ApprovalRule
+from capset.definitions.contexts import Context
+from capset.definitions.hooks import Hooks
+from capset.definitions.names import TOOL, checked, checked_optional
+from capset.definitions.policies import Policy
+from capset.definitions.tools.handlers import Shape, adapting, without_arguments
+from capset.definitions.tools.retries import Retry
+from capset.errors import DefinitionError
+from capset.schemas.json_schema import compile_json_schema
+from capset.schemas.parameters import parameters_schema
+from capset.schemas.schema import Schema, schema_of
+
+if TYPE_CHECKING:
+    from capset.definitions.tools.definition import Effect, Limits, Tool
+
+Params = dict[str, Any]
+"""Arguments as JSON data, validated, with their defaults; of every JSON type, and the handler's own to change."""
+Handler = Callable[[Params], Any] | Callable[[Params, Context], Any]
+"""A plain handler: ``handler(params)`` or ``handler(params, context)``, sync or async; it returns JSON data."""
+
+
+class Plain(NamedTuple):
+    """A plain handler as the kernel calls it."""
+
+    shape: Shape
+    takes_context: bool
+    run: Callable[..., Any]
+
+
+def plain_handler(owner: str, handler: Callable[..., Any]) -> Plain:
+    """Return how a plain handler is called. Raises ``DefinitionError`` for what is none, beginning with ``owner``."""
+    if inspect.isclass(handler) or not callable(handler):
+        raise DefinitionError(f"{owner}: a handler is a function of (params, context) or (params); got {handler!r:.80}")
+    called: Any = handler
+    while isinstance(called, partial):
+        called = cast("Any", called.func)
+    called = called if inspect.isroutine(called) else getattr(called, "__call__", called)  # noqa: B004  # an object
+    inner = inspect.unwrap(called)
+    if inspect.isgeneratorfunction(inner) or inspect.isasyncgenfunction(inner):
+        raise DefinitionError(
+            f"{owner}: a plain handler returns its result, and yields nothing",
+            hint="make it a tool of its own to emit progress: put @tool on it",
+        )
+    is_async = inspect.iscoroutinefunction(called)
+    if inspect.iscoroutinefunction(inner) and not is_async:
+        raise DefinitionError(
+            f"{owner}: an async function is wrapped in one that is not",
+            hint="make the wrapper, the inner function of the decorator, async def, and await the function in it",
+        )
+    takes_context = _takes(owner, handler)
+
+    def with_context(context: Context, /, **params: Any) -> Any:
+        return handler(params, context)
+
+    def alone(**params: Any) -> Any:
+        return handler(params)
+
+    run = adapting(handler, with_context if takes_context else alone)
+    return Plain("async" if is_async else "sync", takes_context, run)
+
+
+def _takes(owner: str, handler: Callable[..., Any]) -> bool:
+    """Whether a handler takes the context beside its parameters."""
+    try:
+        signature = inspect.signature(handler)
+    except ValueError:  # it does not say
+        return True
+    for count in (2, 1):
+        try:
+            signature.bind(*range(count))
+        except TypeError:
+            continue
+        return count == 2
+    raise DefinitionError(
+        f"{owner}: a handler takes (params, context) or (params), by position; it takes {signature}",
+        hint="its arguments come as one mapping; a function that takes them one by one is made a tool by @tool",
+    )
+
+
+def schema_tool(
+    *,
+    name: str,
+    parameters: Mapping[str, Any],
+    handler: Handler,
+    description: str,
+    returns: Mapping[str, Any] | None = None,
+    title: str | None = None,
+    effect: Effect = "write",
+    permissions: Iterable[str] = (),
+    policies: Iterable[Policy] = (),
+    timeout: float | None = None,
+    instructions: Iterable[str] = (),
+    examples: Iterable[Mapping[str, Any]] = (),
+    version: str | None = None,
+    idempotent: bool = False,
+    hooks: Hooks | None = None,
+    cost: float | None = None,
+    limits: Limits = (),
+    approval: ApprovalRule = "auto",
+    retry: Retry | int | None = None,
+) -> Tool[..., Any]:
+    """Make a tool of JSON Schema and a plain handler.
+
+    Args:
+        name: what the model calls it.
+        parameters: a JSON Schema of type object, or the shorthand ``{"location": {"type": "string", "required":
+            True}}``. An object that lists its properties takes no others, unless it says so. Formats are checked.
+        handler: ``handler(params)`` or ``handler(params, context)``, sync or async; ``params`` are the arguments as
+            JSON data, a mapping of its own with the defaults filled in, and ``context`` is a ``Context``.
+        description: what it is for: the model chooses by it.
+        returns: the JSON Schema of its result; any JSON, if left out.
+        title: what people call it; not part of the hash.
+        effect: as for ``@tool``, and so are all that follow.
+        permissions: see ``effect``.
+        policies: see ``effect``.
+        timeout: see ``effect``.
+        instructions: see ``effect``.
+        examples: see ``effect``.
+        version: see ``effect``.
+        idempotent: see ``effect``.
+        hooks: see ``effect``.
+        cost: see ``effect``.
+        limits: see ``effect``.
+        approval: see ``effect``.
+        retry: see ``effect``.
+
+    Raises ``DefinitionError``.
+    """
+    from capset.definitions.tools.definition import checked_examples, tool
+
+    owner = f"tool {checked('the name of a tool', name, TOOL)!r}"
+    plain = plain_handler(owner, handler)
+    arguments = parameters_schema(owner, parameters)
+    # Everything of a tool but its schemas is checked where any tool is made.
+    made = tool(
+        name=name,
+        description=description,
+        effect=effect,
+        permissions=permissions,
+        policies=policies,
+        timeout=timeout,
+        instructions=instructions,
+        version=version,
+        idempotent=idempotent,
+        hooks=hooks,
+        cost=cost,
+        limits=limits,
+        approval=approval,
+        retry=retry,
+    )(without_arguments)
+    return replace(
+        made,
+        arguments=arguments,
+        output=returns_schema(owner, returns),
+        parameters=tuple(arguments.names),
+        shape=plain.shape,
+        takes_context=plain.takes_context,
+        handler=plain.run,
+        examples=checked_examples(name, arguments, examples),
+        title=checked_optional(f"{owner}: title", title),
+    )
+
+
+def returns_schema(owner: str, returns: Mapping[str, Any] | None) -> Schema:
+    """Return the schema of a result; of any JSON, where there is none. Raises ``DefinitionError``."""
+    if returns is None:
+        return schema_of(f"{owner}: returns", object, "serialization")
+    return compile_json_schema(f"{owner}: returns", returns)

@@ -1,0 +1,222 @@
+"""Groups of tools with gates, hooks and instructions of their own; they nest, and may be made at run time."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, cast, overload
+
+from capset.definitions.hooks import Hooks, checked_hooks
+from capset.definitions.names import TOOLKIT, checked, checked_texts, listed
+from capset.definitions.policies import Policy, distinct_policies
+from capset.definitions.principals import Principal
+from capset.definitions.tools.definition import AnyTool, Tool
+from capset.errors import DefinitionError, ToolNameConflict
+
+MAX_LEVELS: Final = 50
+"""How deeply toolkits may be nested."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolkitContext:
+    """What a dynamic toolkit is made for: the same that policies are asked about, and whose evaluation it is.
+
+    ``env`` comes from the server's side, its values are the host's own. ``namespace``, ``agent_id`` and ``agent_name``
+    are the host's labels.
+    """
+
+    env: Mapping[str, Any]
+    principal: Principal
+    namespace: str | None = None
+    agent_id: str | None = None
+    agent_name: str | None = None
+
+
+@dataclass(frozen=True, eq=False, slots=True, weakref_slot=True, init=False)
+class Toolkit:
+    """Some tools, and other toolkits, with what concerns all of them. Frozen, and told apart by identity.
+
+    ``members`` are in the order of their declaration. Its ``policies`` gate everything inside; what it denies takes its
+    ``instructions`` with it.
+    """
+
+    name: str
+    members: tuple[Member, ...]
+    instructions: tuple[str, ...]
+    policies: tuple[Policy, ...]
+    hooks: Hooks
+    levels: int
+    """How deeply toolkits are nested in it, itself counted."""
+
+    def __init__(
+        self,
+        name: str,
+        members: Iterable[Member] = (),
+        *,
+        instructions: Iterable[str] = (),
+        policies: Iterable[Policy] = (),
+        hooks: Hooks | None = None,
+    ) -> None:
+        """Check and freeze everything. Raises ``DefinitionError``, naming the toolkit."""
+        owner = f"toolkit {name!r}"
+        store = object.__setattr__
+        store(self, "name", checked("a toolkit's name", name, TOOLKIT))
+        store(self, "members", checked_members(owner, members))
+        store(self, "instructions", checked_texts(f"{owner}: instructions", instructions))
+        store(self, "policies", distinct_policies(owner, policies))
+        store(self, "hooks", checked_hooks(owner, hooks))
+        store(self, "levels", 1 + max((one.levels for one in self.members if isinstance(one, Toolkit)), default=0))
+        if self.levels > MAX_LEVELS:
+            raise DefinitionError(f"{owner}: toolkits are nested more than {MAX_LEVELS} levels deep")
+        distinct_tools(owner, self.members)
+
+    def __repr__(self) -> str:
+        return f"Toolkit({self.name!r})"
+
+
+MakeMembers = Callable[[ToolkitContext], "Iterable[Member] | Awaitable[Iterable[Member]]"]
+
+
+@dataclass(frozen=True, eq=False, slots=True, weakref_slot=True, init=False)
+class DynamicToolkit:
+    """A toolkit whose members are made when a snapshot is evaluated; no static hash covers them (spec 2, F5).
+
+    Where its own policies deny, it is not made at all. Made by ``@dynamic_toolkit``.
+    """
+
+    name: str
+    make: MakeMembers
+    instructions: tuple[str, ...]
+    policies: tuple[Policy, ...]
+    hooks: Hooks
+
+    def __init__(
+        self,
+        name: str,
+        make: MakeMembers,
+        *,
+        instructions: Iterable[str] = (),
+        policies: Iterable[Policy] = (),
+        hooks: Hooks | None = None,
+    ) -> None:
+        """Check and freeze everything. Raises ``DefinitionError``, naming the toolkit."""
+        owner = f"dynamic toolkit {name!r}"
+        store = object.__setattr__
+        store(self, "name", checked("a dynamic toolkit's name", name, TOOLKIT))
+        try:
+            inspect.signature(make).bind(object())
+        except (TypeError, ValueError):
+            raise DefinitionError(f"{owner} must take exactly one argument, the ToolkitContext") from None
+        store(self, "make", make)
+        store(self, "instructions", checked_texts(f"{owner}: instructions", instructions))
+        store(self, "policies", distinct_policies(owner, policies))
+        store(self, "hooks", checked_hooks(owner, hooks))
+
+    def __repr__(self) -> str:
+        return f"DynamicToolkit({self.name!r})"
+
+
+Member = Tool[..., Any] | Toolkit | DynamicToolkit
+"""What stands in ``tools=`` and in a toolkit."""
+AnyToolkit = Toolkit | DynamicToolkit
+
+
+@overload
+def dynamic_toolkit(make: MakeMembers, /) -> DynamicToolkit: ...
+@overload
+def dynamic_toolkit(
+    *,
+    name: str | None = None,
+    instructions: Iterable[str] = (),
+    policies: Iterable[Policy] = (),
+    hooks: Hooks | None = None,
+) -> Callable[[MakeMembers], DynamicToolkit]: ...
+def dynamic_toolkit(
+    make: MakeMembers | None = None,
+    /,
+    *,
+    name: str | None = None,
+    instructions: Iterable[str] = (),
+    policies: Iterable[Policy] = (),
+    hooks: Hooks | None = None,
+) -> DynamicToolkit | Callable[[MakeMembers], DynamicToolkit]:
+    """Make a dynamic toolkit of a function ``(ToolkitContext) -> tools and toolkits``, sync or async.
+
+    Its name is the function's. Raises ``DefinitionError`` if the function does not take exactly one argument.
+    """
+
+    def build(function: MakeMembers) -> DynamicToolkit:
+        called = getattr(function, "__name__", "toolkit") if name is None else name
+        return DynamicToolkit(called, function, instructions=instructions, policies=policies, hooks=hooks)
+
+    return build if make is None else build(make)
+
+
+def checked_members(owner: str, members: Iterable[object]) -> tuple[Member, ...]:
+    """Return each member once, in order. Raises ``DefinitionError`` for what is none, beginning with ``owner``."""
+    kept: dict[Member, None] = {}
+    names: dict[str, AnyToolkit] = {}
+    for entry in listed(f"{owner}: tools", members):
+        if not isinstance(entry, Tool | Toolkit | DynamicToolkit):
+            raise DefinitionError(f"{owner}: {entry!r} is not a Tool; {_advice(entry)}")
+        one = cast("Member", entry)
+        kept[one] = None
+        if isinstance(one, AnyToolkit) and names.setdefault(one.name, one) is not one:
+            raise ToolNameConflict(f"{owner}: two different toolkits are named {one.name!r}; give one another name")
+    return tuple(kept)
+
+
+def _advice(entry: object) -> str:
+    """Say what to put in the place of what is no tool (spec 3, K6)."""
+    if inspect.isclass(entry):
+        return (
+            "a class is none, nor are its objects: make the tool once, at the top of a module, with @tool on a "
+            "function or with Tool.from_processor(…), and put that constant here"
+        )
+    if not callable(entry):
+        return "tools are made by @tool and Tool.from_processor(…)"
+    advice = "put @tool on the function"
+    try:
+        inspect.signature(entry).bind()
+    except (TypeError, ValueError):
+        return advice
+    return f"{advice}; or if it makes a tool, call it once, at the top of a module, and put that constant here"
+
+
+def distinct_tools(owner: str, members: Iterable[Member]) -> tuple[AnyTool, ...]:
+    """Return every tool of some members and of the toolkits among them, each once, in traversal order.
+
+    Raises ``ToolNameConflict`` for two different tools of one name.
+    """
+    kept: dict[str, AnyTool] = {}
+    for one in tools_in(members):
+        if kept.setdefault(one.name, one) is not one:
+            raise ToolNameConflict(f"{owner}: two different tools are named {one.name!r}; rename one with name=")
+    return tuple(kept.values())
+
+
+def tools_in(members: Iterable[Member]) -> Iterator[AnyTool]:
+    """Yield the tools among some members and in their toolkits; a dynamic one has none yet."""
+    for one in members:
+        if isinstance(one, Tool):
+            yield one
+        elif isinstance(one, Toolkit):
+            yield from tools_in(one.members)
+
+
+def toolkits_in(members: Iterable[Member]) -> Iterator[AnyToolkit]:
+    """Yield the toolkits among some members and in each other, the outer ones first; in a dynamic one is none yet."""
+    for one in members:
+        if isinstance(one, AnyToolkit):
+            yield one
+        if isinstance(one, Toolkit):
+            yield from toolkits_in(one.members)
+
+
+def policies_in(members: Iterable[Member]) -> Iterator[Policy]:
+    """Yield the policies of some members and of everything in them, outer ones first."""
+    for one in members:
+        yield from one.policies
+        if isinstance(one, Toolkit):
+            yield from policies_in(one.members)

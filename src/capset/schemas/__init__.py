@@ -1,0 +1,1 @@
+"""Schemas: pydantic types and JSON Schema described, validated and filled; strict JSON; validation errors."""

@@ -1,0 +1,342 @@
+"""Schemas that come as JSON Schema and not as Python types: checked, compiled, with defaults (spec 3, K4)."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from copy import deepcopy
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias, cast
+
+from capset.errors import DefinitionError, Field
+from capset.schemas.json_schema_errors import fields_of
+from capset.schemas.json_schema_graph import BASE, Data, SchemaNode, UnsoundSchema, graph
+from capset.schemas.schema import MAPS_OF_SCHEMAS, Schema, sorted_enums
+from capset.schemas.strict_json import copy_json, parse_json
+from capset.schemas.validation_errors import SchemaMismatch
+
+if TYPE_CHECKING:
+    from jsonschema_rs import Validator
+
+_LISTED_FROM: Final = 10_000
+_CHECKED_FROM: Final = 300_000
+_PER_VALUE: Final = 20
+"""Schemas that a value may meet: so many, and so many more for each value inside it."""
+
+
+_Met: TypeAlias = tuple[Iterable[SchemaNode], Any, bool, bool]
+
+
+class SchemaWalk:
+    """One walk. Defaults are filled into ``value`` itself, which must be plain JSON data of no great depth.
+
+    Where a schema is a choice, a default is filled in if only one of its options can be meant: those of another type
+    or with another constant in a field cannot. Nothing is filled in by ``if``, ``patternProperties`` and dynamic
+    references.
+    ``is_listable`` is false where to tell everything that does not fit would take too long, as with choices between
+    types that hold themselves, each of which is tried at every level; ``is_checkable`` where even to say yes or no
+    might.
+    """
+
+    def __init__(self, root: SchemaNode, value: Any) -> None:
+        self.is_listable = self.is_checkable = True
+        extra = _PER_VALUE * _size(value)
+        visits = likely = 0
+        waiting = [(root, value, True, True)]
+        while waiting:
+            node, inside, fills, is_likely = waiting.pop()
+            visits += 1
+            likely += is_likely
+            if likely > _CHECKED_FROM + extra:
+                self.is_listable = self.is_checkable = False
+                return
+            if visits > _LISTED_FROM + extra:
+                self.is_listable = False
+            for nodes, one, filling, likely_too in _met(node, inside, fills):
+                is_so = is_likely and likely_too
+                if is_so or self.is_listable:
+                    waiting.extend((met, one, filling, is_so) for met in nodes)
+
+
+def _met(node: SchemaNode, value: Any, fills: bool) -> Iterator[_Met]:
+    """Yield the schemas that meet something, what they meet, and whether they fill in there and are likely to hold."""
+    yield node.always, value, fills, True
+    for options in node.choices:
+        meant: list[SchemaNode] = []
+        others: list[SchemaNode] = []
+        for option in options:
+            (meant if _can_mean(option, value) else others).append(option)
+        yield meant, value, fills and len(meant) == 1, True
+        yield others, value, False, False
+    yield node.tests, value, False, True
+    if isinstance(value, dict):
+        yield from _met_by_fields(node, cast("dict[str, Any]", value), fills)
+    elif isinstance(value, list):
+        yield from _met_by_items(node, cast("list[Any]", value), fills)
+
+
+def _met_by_fields(node: SchemaNode, value: dict[str, Any], fills: bool) -> Iterator[_Met]:
+    if fills:
+        for name, default in node.defaults.items():
+            if name not in value:
+                value[name] = deepcopy(default)
+    for name, member in value.items():
+        own = node.fields.get(name)
+        if own is not None:
+            yield [own], member, fills, True
+        elif node.others is not None:
+            yield [node.others], member, fills and not node.patterns, True
+        yield [*node.patterns, *node.each], member, False, True
+
+
+def _met_by_items(node: SchemaNode, value: list[Any], fills: bool) -> Iterator[_Met]:
+    for at, item in enumerate(value):
+        if at < len(node.prefix):
+            yield [node.prefix[at]], item, fills, True
+        elif node.items is not None:
+            yield [node.items], item, fills, True
+        yield node.each, item, False, True
+
+
+def _can_mean(node: SchemaNode, value: Any) -> bool:
+    """Whether a value may fit by its type and by the constants and enums in it, which tell options apart."""
+    types = node.schema.get("type")
+    if types is not None and _types_of(value).isdisjoint([types] if isinstance(types, str) else types):
+        return False
+    if isinstance(value, dict):
+        members = cast("dict[str, Any]", value)
+        # A schema may name far more fields than a value has, and the other way round.
+        for name in node.fields.keys() & members.keys():
+            if not _is_among(members[name], node.fields[name].schema):
+                return False
+    return all(_can_mean(one, value) for one in node.always)
+
+
+def _is_among(value: Any, schema: dict[str, Any]) -> bool:
+    return schema.get("const", value) == value and value in schema.get("enum", (value,))
+
+
+def _types_of(value: Any) -> frozenset[str]:
+    match value:
+        case None:
+            return frozenset({"null"})
+        case bool():
+            return frozenset({"boolean"})
+        case int() | float():
+            return frozenset({"integer", "number"})
+        case str():
+            return frozenset({"string"})
+        case list():
+            return frozenset({"array"})
+        case _:
+            return frozenset({"object"})
+
+
+def _size(value: Any) -> int:
+    count, waiting = 0, [value]
+    while waiting:
+        count += 1
+        one = waiting.pop()
+        if isinstance(one, dict):
+            waiting.extend(cast("dict[str, Any]", one).values())
+        elif isinstance(one, list):
+            waiting.extend(cast("list[Any]", one))
+    return count
+
+
+MAX_SCHEMA_LEVELS: Final = 64
+MAX_SCHEMA_BYTES: Final = 1 << 20
+_MAX_REGEX_BYTES: Final = 1 << 20
+_SCHEMAS: Final = frozenset(
+    {
+        *("allOf", "anyOf", "oneOf", "not", "if", "then", "else", "propertyNames", "contains", "contentSchema"),
+        *("items", "prefixItems", "additionalItems", "unevaluatedItems"),
+        *("additionalProperties", "unevaluatedProperties"),
+    }
+)
+
+
+class JsonSchema(Schema):
+    """A JSON Schema, ready to validate JSON data: as Python's dict, list, str, int, float, bool and None, or as text.
+
+    ``check`` and ``check_json`` return a copy of their own with the defaults of absent fields filled in, and raise
+    ``SchemaMismatch``. What has no ``additionalProperties`` is open, as JSON Schema says. ``json_schema`` is as it came
+    but for ``required``, which is sorted. ``is_exact`` and ``only_scalars`` are false and ``annotation`` is ``object``:
+    nothing of a value can be taken for granted.
+    """
+
+    __slots__ = ("_names", "_root", "_validator")
+
+    def __init__(self, document: Data, root: SchemaNode, validator: Validator) -> None:
+        # Not the parent's: it makes a schema of a type.
+        self._root = root
+        self._validator = validator
+        fields = _fields(root)
+        self._names = list(fields)
+        self.annotation = object
+        self.check = self._check
+        self.check_json = self._check_json
+        self.json_schema = document
+        self.hash_input = sorted_enums(document)
+        self.is_exact = self.only_scalars = self.may_be_infinite = False
+        self.digested = frozenset[str]()  # a mark of capset's own, which a foreign schema does not know
+        known: dict[SchemaNode, bool] = {}
+        self.write_only = frozenset(
+            name for name, inner in fields.items() if any(_hides(node, known) for node in inner)
+        )
+
+    def jsonable(self, value: Any) -> Any:
+        """Return a copy of ``value`` as plain JSON data. Raises ``SchemaMismatch``, a ``ValueError``, if it is none."""
+        return copy_json(value)
+
+    def text(self, value: Any) -> str:
+        """Return ``value`` as JSON text to be read by ``check_json``. Raises as ``jsonable`` does."""
+        return json.dumps(copy_json(value), ensure_ascii=False, separators=(",", ":"))
+
+    @property
+    def names(self) -> list[str]:
+        """The names of an object's fields, those of what the schema refers to included."""
+        return list(self._names)
+
+    def _check(self, value: Any) -> Any:
+        return self._fitting(copy_json(value))
+
+    def _check_json(self, text: bytes | str) -> Any:
+        return self._fitting(parse_json(text))
+
+    def _fitting(self, value: Any) -> Any:
+        walk = SchemaWalk(self._root, value)
+        if not walk.is_checkable:
+            raise _whole("Input should be nested less deeply: to try what its schema allows would take too long")
+        if self._validator.is_valid(value):
+            return value
+        if not walk.is_listable:
+            raise _whole("Input does not fit; to list what was expected would take too long")
+        raise SchemaMismatch(fields_of(self._validator.iter_errors(value), self._names))
+
+
+def compile_json_schema(what: str, json_schema: Mapping[str, Any]) -> JsonSchema:
+    """Make a schema of a JSON Schema; ``Any`` because its keywords' values are of every JSON type.
+
+    Raises ``DefinitionError``, beginning with ``what``: if it is no JSON Schema of its dialect, or no JSON data; if a
+    reference leads outside the document; if it has a pattern that needs more than linear time (look-around,
+    back-references); if a default of the top level does not fit; above 64 levels and 1 MiB.
+    """
+    document = _document(what, json_schema)
+    validator, root = _compiled(what, document)
+    schema = JsonSchema(document, root, validator)
+    _check_defaults(what, schema, root)
+    return schema
+
+
+def _document(what: str, json_schema: Mapping[str, Any]) -> Data:
+    if not isinstance(json_schema, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers hand on others' data
+        raise DefinitionError(f"{what}: a JSON Schema was expected, as a mapping; got {type(json_schema).__name__}")
+    try:
+        document = cast("Data", copy_json(dict(json_schema), most=MAX_SCHEMA_LEVELS))
+    except SchemaMismatch as misfit:
+        _refuse_fields(what, misfit.fields)
+    size = len(json.dumps(document, ensure_ascii=False).encode())
+    if size > MAX_SCHEMA_BYTES:
+        raise DefinitionError(
+            f"{what}: its JSON Schema should be of at most {MAX_SCHEMA_BYTES:,} bytes; it has {size:,}"
+        )
+    return document
+
+
+def _compiled(what: str, document: Data) -> tuple[Validator, SchemaNode]:
+    import jsonschema_rs as rs
+
+    patterns = rs.RegexOptions(size_limit=_MAX_REGEX_BYTES)
+    try:
+        # First of all: what is checked by the meta-schema in any other way is fetched by its $schema.
+        validator = rs.validator_for(document, validate_formats=True, pattern_options=patterns, offline=True)
+        _sort_required(document)
+        resolver = rs.Registry([(BASE, document)], retriever=_refuse).resolver(BASE)
+        return validator, graph(document, resolver)
+    except UnsoundSchema as error:
+        raise DefinitionError(f"{what}: its JSON Schema cannot be taken: {error}") from None
+    except rs.ValidationError as error:
+        match error.kind:
+            case rs.ValidationErrorKind.Format("regex"):
+                at = ".".join(map(str, error.instance_path))
+                raise DefinitionError(
+                    f"{what}: its JSON Schema at {at}: a regular expression was expected that takes linear time",
+                    hint="write it without look-around and back-references, and with smaller repetitions",
+                ) from None
+            case rs.ValidationErrorKind.Referencing():
+                _refuse_reference(what, error)
+            case _:
+                _refuse_fields(what, fields_of([error], ()))
+    except (rs.ReferencingError, ValueError) as error:
+        _refuse_reference(what, error)
+
+
+def _refuse(uri: str) -> NoReturn:
+    raise ValueError(f"{uri} is not fetched")
+
+
+def _refuse_reference(what: str, error: Exception) -> NoReturn:
+    named = re.search(r"'[^']*'", str(error))
+    raise DefinitionError(
+        f"{what}: its JSON Schema refers to {named[0] if named else 'something'}, which is not inside it",
+        hint="nothing is fetched: put what it refers to under $defs, and refer to it by #/$defs/…",
+    ) from None
+
+
+def _refuse_fields(what: str, fields: list[Field]) -> NoReturn:
+    told = "; ".join(map(str, fields)).replace("(arguments)", "its top")
+    raise DefinitionError(f"{what}: it is no JSON Schema: {told}", fields=fields) from None
+
+
+def _check_defaults(what: str, schema: Schema, root: SchemaNode) -> None:
+    """Refuse a default that would fail every call that relies on it."""
+    defaults = {name for node in _applied(root) for name in node.defaults}
+    try:
+        schema.check({})
+    except SchemaMismatch as misfit:
+        for field in misfit.fields:
+            if any(field.path == name or field.path.startswith(f"{name}.") for name in defaults):
+                raise DefinitionError(f"{what}: a default of its JSON Schema does not fit: {field}") from None
+
+
+def _applied(node: SchemaNode) -> Iterator[SchemaNode]:
+    """Yield a node, and those that always hold with it."""
+    yield node
+    for one in node.always:
+        yield from _applied(one)
+
+
+def _fields(root: SchemaNode) -> dict[str, list[SchemaNode]]:
+    found: dict[str, list[SchemaNode]] = {}
+    for node in _applied(root):
+        for name, inner in node.fields.items():
+            found.setdefault(name, []).append(inner)
+    return found
+
+
+def _hides(node: SchemaNode, known: dict[SchemaNode, bool]) -> bool:
+    """Whether a field is a secret by its schema, or may be one; ``known`` are the answers so far."""
+    if node not in known:
+        is_secret = node.schema.get("writeOnly", False) is True
+        known[node] = is_secret or any(_hides(one, known) for one in node.in_place)
+    return known[node]
+
+
+def _sort_required(schema: Any) -> None:
+    if isinstance(schema, list):
+        for item in cast("list[Any]", schema):
+            _sort_required(item)
+    elif isinstance(schema, dict):
+        for key, value in cast("Data", schema).items():
+            if key == "required" and isinstance(value, list):
+                cast("list[str]", value).sort()
+            elif key in MAPS_OF_SCHEMAS and isinstance(value, dict):
+                for inner in cast("Data", value).values():
+                    _sort_required(inner)
+            elif key in _SCHEMAS:
+                _sort_required(value)
+
+
+def _whole(words: str) -> SchemaMismatch:
+    return SchemaMismatch([Field("(arguments)", words)])

@@ -1,0 +1,226 @@
+"""Any value as plain JSON data, for a record of what may fit no schema. Nothing here raises, and nothing hides.
+
+A value that JSON cannot carry keeps its place and becomes something that can be read, so that one odd argument takes no
+other with it. What is too deep, too much or a cycle ends in "…".
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from enum import Enum
+from math import isfinite
+from types import NoneType
+from typing import Any, Final, TypeGuard, cast
+from uuid import UUID
+
+from pydantic import BaseModel, Secret, SecretBytes, SecretStr
+from pydantic_core import from_json, to_json
+
+_MAX_LEVELS: Final = 100
+_MAX_VALUES: Final = 10_000
+"""Values that are looked at; a few lists that hold each other twice have more places than there is time."""
+_MAX_DIGITS: Final = 4000
+"""Python writes no integer of more than 4,300 decimal digits."""
+_MAX_NAME: Final = 100
+_MAX_EXACT: Final = 2**53
+"""Integers up to here are the same to every reader of JSON."""
+_LEFT_OUT: Final = "…"
+_LEAVES: Final = frozenset(
+    {
+        *(NoneType, bool, int, float, str, bytes, datetime, date, time, timedelta, Decimal, UUID),
+        *(SecretStr, SecretBytes),
+    }
+)
+"""Types that pydantic writes by itself, with no code of anybody else."""
+
+
+def plain(value: Any) -> Any:
+    """Return a validated value as plain JSON data; NaN and infinities become null, secrets stay masked."""
+    if is_flat(value):
+        return dict(value)
+    try:
+        if _is_tree(value, set()):
+            return from_json(to_json(value, inf_nan_mode="null"))
+    except (ValueError, RecursionError):
+        pass
+    return plain_unvalidated(value)
+
+
+def plain_json(text: bytes) -> Any:
+    """Return JSON text as plain data, or what can be said of text that is not JSON."""
+    try:
+        # A number beyond every float, such as 1e999, is JSON and yet is read as an infinity.
+        return plain(from_json(text, allow_inf_nan=False))
+    except (ValueError, RecursionError):
+        return {"unreadable": f"{len(text)} bytes that are not JSON"}
+
+
+def plain_unvalidated(value: Any) -> Any:
+    """Return any value as plain JSON data; what would be used up by looking, such as a generator, is only named."""
+    return _Look().at(value)
+
+
+def unmasked(value: Any) -> Any:
+    """Return data with the secrets that pydantic would mask as they are: for a keyed digest, and for nothing else."""
+    match value:
+        case SecretStr() | SecretBytes() | Secret():
+            return cast("Secret[Any]", value).get_secret_value()
+        case dict():
+            return {key: unmasked(member) for key, member in cast("dict[Any, Any]", value).items()}
+        case list():
+            return [unmasked(item) for item in cast("list[Any]", value)]
+        case _:
+            return value
+
+
+def is_flat(value: Any) -> TypeGuard[dict[str, str | int | bool | None]]:
+    """Whether a value is JSON data of one level that every writer writes alike, as most arguments are.
+
+    Its keys and texts are ASCII, and its integers exact; floats are not among them.
+    """
+    if type(value) is not dict:
+        return False
+    for key, member in cast("dict[Any, Any]", value).items():
+        if type(key) is not str or not key.isascii():
+            return False
+        kind = cast("type[Any]", type(member))
+        if kind is str:
+            if not member.isascii():
+                return False
+        elif kind is int:
+            if not -_MAX_EXACT <= member <= _MAX_EXACT:
+                return False
+        elif kind is not bool and member is not None:
+            return False
+    return True
+
+
+def _is_tree(value: Any, seen: set[int]) -> bool:
+    """Whether a value is made of plain types, with texts as keys, and holds no part twice: then to write it is safe."""
+    kind = cast("type[Any]", type(value))
+    if kind in _LEAVES:
+        return True
+    if kind not in (dict, list) or id(value) in seen:
+        return False
+    seen.add(id(value))
+    if kind is list:
+        return all(_is_tree(item, seen) for item in value)
+    return all(type(key) is str and _is_tree(member, seen) for key, member in value.items())
+
+
+class _Look:
+    """One look at a value, whatever its own code does; ``above`` are the ids of what holds the value looked at."""
+
+    def __init__(self) -> None:
+        self._left = _MAX_VALUES
+        self._above: set[int] = set()
+
+    def at(self, value: Any) -> Any:
+        if self._left <= 0 or len(self._above) > _MAX_LEVELS or id(value) in self._above:
+            return _LEFT_OUT
+        self._left -= 1
+        self._above.add(id(value))
+        try:
+            return self._told(value)
+        except Exception:  # an object may raise anything, even when it is asked for its type
+            return _named(value)
+        finally:
+            self._above.discard(id(value))
+
+    def _told(self, value: Any) -> Any:
+        match value:
+            case None | True | False:
+                return value
+            case str():
+                return _text(value)
+            case bytes() | bytearray():
+                return f"bytes {value.hex()}"
+            case Enum():
+                return self.at(value.value)
+            case int():
+                return int(value) if value.bit_length() < _MAX_DIGITS * 3 else hex(value)
+            case float():
+                return float(value) if isfinite(value) else None
+            case BaseModel():
+                return self._members(dict(value))
+            case Mapping():
+                return self._members(cast("Mapping[Any, Any]", value))
+            case list() | tuple() | set() | frozenset() | deque():
+                return self._items(cast("list[Any]", value))
+            case Iterator():
+                return _named(cast("object", value))
+            case _ if is_dataclass(value) and not isinstance(value, type):
+                return self._members({field.name: getattr(value, field.name) for field in fields(value)})
+            case _:
+                return from_json(to_json(value, fallback=_named, inf_nan_mode="null"))
+
+    def _members(self, members: Mapping[Any, Any]) -> dict[str, Any]:
+        told: dict[str, Any] = {}
+        for key, member in members.items():
+            if self._left <= 0:
+                told[_LEFT_OUT] = _LEFT_OUT
+                break
+            name = _text(key) if isinstance(key, str) else self._key(key)
+            while name in told:  # 1 and "1" are two keys
+                name = f"{name} #{len(told) + 1}"
+            told[name] = self.at(member)
+        return told
+
+    def _key(self, key: Any) -> str:
+        told = self.at(key)
+        return told if isinstance(told, str) else to_json(told).decode()
+
+    def _items(self, items: list[Any]) -> list[Any]:
+        told: list[Any] = []
+        for item in items:
+            if self._left <= 0:
+                told.append(_LEFT_OUT)
+                break
+            told.append(self.at(item))
+        return told
+
+
+def _text(text: str) -> str:
+    return str.encode(text, errors="backslashreplace").decode()
+
+
+def _named(value: object) -> str:
+    try:
+        return _text(type(value).__name__[:_MAX_NAME])
+    except Exception:  # a metaclass may raise anything too
+        return "object"
+
+
+LONG: Final = 262_144
+"""From so many characters on a text is passed on as it is."""
+_PIECE: Final = 65_536
+
+
+def has_long_text(value: object) -> bool:
+    """Whether one of the members of a dict is a long text."""
+    if type(value) is dict:
+        for member in cast("dict[Any, Any]", value).values():
+            if type(member) is str and len(member) >= LONG:
+                return True
+    return False
+
+
+def without_copies(plain: Mapping[str, Any]) -> dict[str, Any]:
+    """Return members that are JSON data already as JSON data, with the very texts of ``plain`` where they are long.
+
+    Raises ``ValueError`` for a text with half a pair of surrogates, and for what JSON text cannot carry.
+    """
+    texts = {name: member for name, member in plain.items() if type(member) is str and len(member) >= LONG}
+    for text in texts.values():
+        _refuse_surrogates(text)
+    return from_json(to_json({**plain, **dict.fromkeys(texts, "")})) | texts
+
+
+def _refuse_surrogates(text: str) -> None:
+    if not text.isascii():
+        for at in range(0, len(text), _PIECE):
+            text[at : at + _PIECE].encode()

@@ -1,0 +1,379 @@
+"""Typed schemas: a compiled validator and its JSON Schema, made once (DESIGN §6)."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from copy import copy, deepcopy
+from dataclasses import fields, is_dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Literal, NotRequired, Required, Self, cast, get_origin
+
+from pydantic import BaseModel, ConfigDict, JsonValue, TypeAdapter, ValidationError
+from pydantic.errors import PydanticUserError
+from pydantic.json_schema import JsonSchemaMode, JsonSchemaValue
+from pydantic_core import PydanticOmit, SchemaError, from_json
+from typing_extensions import TypedDict
+
+from capset.errors import DefinitionError
+from capset.schemas.generators import ResultJsonSchema, UntitledJsonSchema
+from capset.schemas.json_schema_errors import fields_of
+from capset.schemas.plain_data import has_long_text, without_copies
+from capset.schemas.validation_errors import SchemaMismatch
+
+if TYPE_CHECKING:
+    from jsonschema_rs import Validator
+
+_SCALAR_TYPES: Final = frozenset({"string", "integer", "number", "boolean", "null"})
+_NO_SCHEMAS: Final = frozenset({"default", "const", "enum", "examples", "discriminator"})
+"""The keywords whose values are data, whatever they look like."""
+MAPS_OF_SCHEMAS: Final = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
+"""The keywords whose values have names of their own for keys, and schemas below."""
+
+
+_FINITE: Final = frozenset({str, int, bool, type(None), bytes})
+
+_DIGEST: Final = ("x-digest", "sha256")
+
+
+def digested() -> dict[str, JsonValue]:
+    """Return what marks a text argument whose SHA-256 stands beside it in records, however much of the text does.
+
+    Give it as ``Field(json_schema_extra=digested())``; in the record that of ``code`` is ``code#sha256``. The digest
+    has no key: it is for texts such as code, which somebody else must be able to find in the record, and not for what
+    can be guessed. Where the host masks a part of the text, it is that of the text as it is masked.
+    """
+    return dict([_DIGEST])
+
+
+_VALUES: Final = frozenset({"enum", "const"})
+_PATTERNS: Final = frozenset({"pattern", "patternProperties"})
+
+
+class _Rules(TypedDict, total=False):
+    strict: bool
+    extra: Literal["forbid"]
+
+
+class Schema:
+    """One type, ready to validate values of it, to serialise them and to show its JSON Schema.
+
+    ``check(value)`` validates a Python value strictly, ``check_json(text)`` JSON text in strict JSON mode (spec 4,
+    G11); both raise pydantic's ``ValidationError``. ``json_schema`` has every ``required`` sorted and must not be
+    changed; ``hash_input`` is the same with every ``enum`` sorted too, which is what hashes cover. ``write_only`` names
+    the fields that are secrets by their types, ``digested`` those that are marked as ``digested`` says. Where
+    ``may_be_infinite``, valid JSON may still hold NaN or an infinity.
+    ``annotation`` is the type itself. It and the adapter's type parameter are ``Any``: a schema is built from an
+    annotation at run time.
+    """
+
+    __slots__ = (
+        "_by_alias",
+        "_has_numbers",
+        "_to_json",
+        "_to_python",
+        "annotation",
+        "check",
+        "check_json",
+        "digested",
+        "hash_input",
+        "is_exact",
+        "json_schema",
+        "may_be_infinite",
+        "only_scalars",
+        "write_only",
+    )
+
+    check: Callable[[Any], Any]
+    check_json: Callable[[bytes | str], Any]
+
+    def __init__(
+        self, adapter: TypeAdapter[Any], json_schema: JsonSchemaValue, *, closed: bool, annotation: Any = object
+    ) -> None:
+        rules: _Rules = {"strict": True, "extra": "forbid"} if closed else {"strict": True}
+        self.annotation = annotation
+        self._by_alias: bool | None = None
+        self._to_json = adapter.serializer.to_json
+        self._to_python = adapter.serializer.to_python
+        self.check = partial(adapter.validator.validate_python, **rules)
+        self.check_json = partial(adapter.validator.validate_json, **rules)
+        self.json_schema = json_schema
+        self.hash_input = sorted_enums(json_schema)
+        self.is_exact = json_schema.get("type") in ("integer", "boolean", "null") and _VALUES.isdisjoint(json_schema)
+        takes_anything = any(not found for found in _objects(json_schema))
+        self._has_numbers = takes_anything or any(found.get("type") == "number" for found in _objects(json_schema))
+        self.may_be_infinite = takes_anything
+        fields: dict[str, Any] = json_schema.get("properties", {})
+        self.only_scalars = all(map(_is_scalar, fields.values()))
+        self.write_only = frozenset(name for name, inner in fields.items() if _is_write_only(inner))
+        self.digested = frozenset(name for name, inner in fields.items() if _DIGEST in inner.items())
+
+    def jsonable(self, value: Any) -> Any:
+        """Return ``value`` as plain JSON data.
+
+        Raises ``ValueError`` (``PydanticSerializationError`` is one) if there is no such form. NaN and infinities, for
+        which pydantic would write null, have none.
+        """
+        if self._has_numbers and not is_finite(value):
+            raise ValueError("JSON has no NaN and no infinities")
+        if has_long_text(value):
+            return without_copies(self._to_python(value, mode="json", by_alias=self._by_alias, warnings="error"))
+        return from_json(self._to_json(value, by_alias=self._by_alias, warnings="error"), allow_inf_nan=False)
+
+    def text(self, value: Any) -> str:
+        """Return ``value`` as JSON text to be read by ``check_json``: with aliases, and without computed fields.
+
+        Raises ``ValueError`` as ``jsonable`` does.
+        """
+        if self._has_numbers and not is_finite(value):
+            raise ValueError("JSON has no NaN and no infinities")
+        return self._to_json(value, by_alias=True, round_trip=True, warnings="error").decode()
+
+    def refuse_secrets(self, what: str) -> None:
+        """Raise ``DefinitionError`` if a value can hold a secret by its type: it would be stored as its mask."""
+        if any(found.get("writeOnly", False) for found in _objects(self.json_schema)):
+            raise DefinitionError(f"{what} must hold no secret: it is stored and shown; use secrets= and ctx.secret()")
+
+    @property
+    def names(self) -> list[str]:
+        """The names of an object's fields, in the order of their declaration."""
+        return list(self.json_schema.get("properties", {}))
+
+
+class ResultSchema(Schema):
+    """The schema of results of one type: what leaves fits ``json_schema``, or does not leave (spec 4, G38).
+
+    Values are written by their serialisation aliases, whatever the config of their models says.
+    """
+
+    __slots__ = ("_is_proven", "_published", "_validator")
+
+    def __init__(
+        self, adapter: TypeAdapter[Any], json_schema: JsonSchemaValue, *, is_proven: bool, annotation: Any
+    ) -> None:
+        super().__init__(adapter, json_schema, closed=False, annotation=annotation)
+        self._by_alias = True
+        self._is_proven = is_proven
+        self._published = json_schema
+        self._validator: Validator | None = None
+        self.is_exact = self.is_exact and is_proven
+
+    def jsonable(self, value: Any) -> Any:
+        """Return ``value`` as plain JSON data that fits.
+
+        Raises ``ValueError`` if there is no such form: ``SchemaMismatch`` for data that does not fit what is published.
+        """
+        data = super().jsonable(value)
+        if not self._is_proven:
+            validator = self._validator or self.compile()
+            if not validator.is_valid(data):
+                raise SchemaMismatch(fields_of(validator.iter_errors(data), self.names))
+        return data
+
+    def held_to(self, published: JsonSchemaValue) -> Self:
+        """Return a schema whose JSON data has to fit ``published`` instead."""
+        other = copy(self)
+        other._published, other._validator = published, None
+        other._is_proven = other.is_exact = False
+        return other
+
+    def compile(self) -> Validator:
+        """Return the validator of what is published. Raises ``ValueError`` if that is no JSON Schema."""
+        import jsonschema_rs as rs
+
+        try:
+            self._validator = rs.validator_for(self._published, offline=True)
+        except (rs.ReferencingError, rs.ValidationError) as error:
+            raise ValueError(str(error).splitlines()[0]) from None
+        return self._validator
+
+
+def schema_of(what: str, annotation: Any, mode: JsonSchemaMode) -> Schema:
+    """Compile the schema of one type annotation: in mode ``validation`` of what goes in, else of what comes out.
+
+    What goes in is closed: unknown fields are refused at every depth unless a model says otherwise (spec 4, G12).
+    Raises ``DefinitionError``, beginning with ``what``, if the type has no schema.
+    """
+    generator = ResultJsonSchema() if mode == "serialization" else UntitledJsonSchema()
+    try:
+        adapter: TypeAdapter[Any] = TypeAdapter(annotation)
+        json_schema = generator.generate(adapter.core_schema, mode)
+        # What is no JSON (a default of NaN, a lone surrogate) has no hash either: say so here, by its name.
+        json.dumps(json_schema, ensure_ascii=False, allow_nan=False).encode()
+    except PydanticUserError as error:
+        raise DefinitionError(f"{what}: {error.message.splitlines()[0]}") from error
+    except SchemaError as error:
+        raise DefinitionError(f"{what}: {str(error).splitlines()[-1]}") from error
+    except (TypeError, ValueError, NameError, AttributeError) as error:
+        raise DefinitionError(f"{what}: {error}") from error
+    except PydanticOmit:
+        raise DefinitionError(f"{what}: its type has no schema (SkipJsonSchema)") from None
+    tidy = _tidy(json_schema, getattr(annotation, "__name__", None))
+    if isinstance(generator, ResultJsonSchema):
+        schema = ResultSchema(adapter, tidy, is_proven=generator.is_proven, annotation=annotation)
+        if generator.is_authored or not all(map(_PATTERNS.isdisjoint, _objects(tidy))):
+            try:
+                schema.compile()
+            except ValueError as error:
+                raise DefinitionError(
+                    f"{what}: it would be published as what is no JSON Schema: {error}",
+                    hint="patterns are those of ECMAScript, such as ^ and $ for \\A and \\Z",
+                ) from None
+        return schema
+    is_open = any(found.get("additionalProperties", False) is not False for found in _listed(tidy))
+    is_closed = close_objects(tidy)
+    # Closing is one switch for the whole schema, so it cannot spare one model that is open by its own word.
+    if is_closed and is_open:
+        raise DefinitionError(f"{what}: beside a model with extra='allow', every other model must state its own extra")
+    return Schema(adapter, tidy, closed=is_closed, annotation=annotation)
+
+
+def close_objects(schema: JsonSchemaValue) -> bool:
+    """Close every object that lists its properties and says nothing of others, and return whether there was one."""
+    silent = [found for found in _listed(schema) if "additionalProperties" not in found]
+    for found in silent:
+        found["additionalProperties"] = False
+    return bool(silent)
+
+
+def _listed(schema: JsonSchemaValue) -> list[dict[str, Any]]:
+    return [found for found in _objects(schema) if "properties" in found]
+
+
+def schema_of_fields(name: str, fields: Mapping[str, Any]) -> Schema:
+    """Compile the schema of an object with these annotated fields and no others.
+
+    A field whose annotation carries a default (``Annotated[int, Field(default=5)]``) is optional and is filled in; one
+    that is ``NotRequired`` is left out.
+    Raises ``DefinitionError`` naming the field that has no schema, or a default that does not fit it.
+    """
+    arguments = cast("Any", TypedDict)(name, {field: _qualified(note) for field, note in fields.items()})
+    arguments.__pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False, validate_default=True)
+    try:
+        schema = schema_of(f"tool {name!r}", arguments, "validation")
+    except DefinitionError:
+        for field, annotation in fields.items():
+            schema_of(f"tool {name!r}, parameter {field!r}", annotation, "validation")
+        raise
+    _check_defaults(name, schema)
+    return schema
+
+
+def _qualified(annotation: Any) -> Any:
+    if get_origin(annotation) in (Required, NotRequired):
+        return annotation
+    has_default = any(
+        getattr(note, "is_required", None) is not None and not note.is_required()
+        for note in getattr(annotation, "__metadata__", ())
+    )
+    return NotRequired[annotation] if has_default else Required[annotation]
+
+
+def _check_defaults(name: str, schema: Schema) -> None:
+    """Refuse a default that would fail every call that relies on it."""
+    try:
+        schema.check({})
+    except ValidationError as error:
+        for problem in error.errors(include_url=False):
+            field, *inner = problem["loc"]
+            if inner or problem["type"] != "missing":
+                raise DefinitionError(
+                    f"tool {name!r}, parameter {field!r}: its default does not fit: {problem['msg']}"
+                ) from None
+
+
+def is_finite(value: Any) -> bool:  # of any type that a schema can have
+    """Whether no number inside a value is NaN or an infinity."""
+    kind = cast("type[object]", type(value))
+    if kind in _FINITE:
+        return True
+    if kind is float:
+        return math.isfinite(value)
+    match value:
+        case Mapping():
+            return all(map(is_finite, cast("Mapping[Any, Any]", value).values()))
+        case list() | tuple() | set() | frozenset():
+            return all(map(is_finite, cast("list[Any]", value)))
+        case float():
+            return math.isfinite(value)
+        case BaseModel():
+            return all(map(is_finite, vars(value).values()))
+        case _:
+            if not is_dataclass(value):
+                return True
+            return all(is_finite(getattr(value, field.name)) for field in fields(value))
+
+
+def _is_write_only(schema: Mapping[str, Any]) -> bool:
+    """Whether a field is a secret by its type, such as ``SecretStr``, or may be one."""
+    return any(option.get("writeOnly", False) for option in schema.get("anyOf", [schema]))
+
+
+def _is_scalar(schema: Mapping[str, Any]) -> bool:
+    options = schema.get("anyOf", [schema])
+    return all(option.get("type") in _SCALAR_TYPES for option in options)
+
+
+def _tidy(schema: Any, name: str | None = None) -> Any:
+    """Sort every ``required``, and drop a title that is only the name of its class."""
+    if isinstance(schema, list):
+        return [_tidy(item) for item in cast("list[Any]", schema)]
+    if not isinstance(schema, dict):
+        return schema
+    tidy: dict[str, Any] = {}
+    for key, value in cast("dict[str, Any]", schema).items():
+        match key:
+            case "title" if name is not None and _is_name(str(value), name):
+                continue
+            case "required":
+                tidy[key] = sorted(value)
+            case "properties":
+                tidy[key] = {field: _tidy(inner) for field, inner in value.items()}
+            case "$defs":
+                tidy[key] = {definition: _tidy(inner, definition) for definition, inner in value.items()}
+            case _:
+                tidy[key] = value if key in _NO_SCHEMAS else _tidy(value)
+    return tidy
+
+
+def sorted_enums(schema: Any) -> Any:
+    """Return a schema with the values of each ``enum`` sorted, as their JSON text is: hashes cover no order of them.
+
+    There is none to rely on: Python takes ``Literal["a", "b"]`` and ``Literal["b", "a"]`` for equal, so that of two
+    types that hold them whichever was made first in a process is used for both.
+    """
+    if not any("enum" in found for found in _objects(schema)):
+        return schema
+    copied = deepcopy(schema)
+    for found in _objects(copied):
+        if isinstance(found.get("enum"), list):
+            found["enum"] = sorted(found["enum"], key=_json_text)
+    return copied
+
+
+def _json_text(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, sort_keys=True)
+
+
+def _is_name(title: str, name: str) -> bool:
+    plain_title, plain_name = (re.sub(r"[^\w.-]", "_", text) for text in (title, name))
+    # A definition's name may have its module before it.
+    return plain_name == plain_title or plain_name.endswith(f"__{plain_title}")
+
+
+def _objects(schema: Any) -> Iterator[dict[str, Any]]:
+    """Yield every schema inside a JSON Schema, itself first; the names of fields are no keywords."""
+    if isinstance(schema, dict):
+        found = cast("dict[str, Any]", schema)
+        yield found
+        for key, value in found.items():
+            if key in MAPS_OF_SCHEMAS:
+                for inner in value.values():
+                    yield from _objects(inner)
+            elif key not in _NO_SCHEMAS:
+                yield from _objects(value)
+    elif isinstance(schema, list):
+        for item in cast("list[Any]", schema):
+            yield from _objects(item)

@@ -1,0 +1,137 @@
+"""JSON data from others, taken strictly: as a copy of one's own, or not at all. No value is told."""
+
+from __future__ import annotations
+
+import json
+from math import isfinite
+from typing import Any, Final, cast
+
+from capset.errors import Field
+from capset.schemas.validation_errors import SchemaMismatch, dotted_path
+
+MAX_LEVELS: Final = 100
+"""Levels of lists and objects; what is deeper would have to be walked with care everywhere."""
+MAX_INTEGER: Final = 10**4000
+"""Python writes no integer of more than 4,300 decimal digits."""
+MAX_SIZE: Final = 1_048_576
+"""How many values and letters data of a definition has at most. YAML can say a value once and mean it very often."""
+
+
+def parse_json(text: bytes | str) -> Any:  # JSON is of many types
+    """Return what JSON text says: UTF-8, no NaN, no infinities, no lone surrogates, and no name twice in an object.
+
+    Raises ``SchemaMismatch``.
+    """
+    try:
+        decoded = text.decode() if isinstance(text, bytes) else text
+        return copy_json(json.loads(decoded, object_pairs_hook=_distinct, parse_constant=_no_constant))
+    except SchemaMismatch:
+        raise
+    except UnicodeDecodeError:
+        raise _mismatch((), "Input should be JSON text in UTF-8") from None
+    except RecursionError:
+        raise _too_deep(MAX_LEVELS) from None
+    except json.JSONDecodeError as error:
+        raise _mismatch((), f"Invalid JSON at line {error.lineno}, column {error.colno}") from None
+    except ValueError:  # Python reads no integer of more than 4,300 digits
+        raise _mismatch((), "Input should have no integer of more than 4,000 digits") from None
+
+
+def copy_json(value: Any, place: tuple[int | str, ...] = (), most: int = MAX_LEVELS) -> Any:
+    """Return a copy of plain JSON data: dict, list, str, int, float, bool and None.
+
+    Raises ``SchemaMismatch`` for a value of another type and for what JSON cannot carry: a key that is no text, NaN, an
+    infinity, a lone surrogate; and for more than ``most`` levels.
+    """
+    match value:
+        case list() | dict() if len(place) >= most:
+            raise _too_deep(most)
+        case None | True | False:
+            return value
+        case str():
+            return _text(value, place)
+        case int():
+            if not -MAX_INTEGER < value < MAX_INTEGER:
+                raise _mismatch(place, "Input should be an integer of at most 4,000 digits")
+            return int(value)
+        case float():
+            if not isfinite(value):
+                raise _mismatch(place, "Input should be a finite number")
+            return float(value)
+        case list():
+            return [copy_json(item, (*place, at), most) for at, item in enumerate(cast("list[Any]", value))]
+        case dict():
+            members: dict[str, Any] = {}
+            for key, member in cast("dict[Any, Any]", value).items():
+                if not isinstance(key, str):
+                    raise _mismatch(place, "Input should have only texts as names of its fields")
+                name = _text(key, place)
+                members[name] = copy_json(member, (*place, name), most)
+            return members
+        case _:
+            raise _mismatch(
+                place, "Input should be JSON data: an object, an array, a string, a number, a boolean or null"
+            )
+
+
+def checked_bounds(value: Any) -> Any:
+    """Return a copy as ``copy_json`` does, of ``MAX_SIZE`` values and letters at most. Raises ``SchemaMismatch``."""
+    try:
+        size = size_of(value)
+    except RecursionError:
+        raise _too_deep(MAX_LEVELS) from None
+    if size > MAX_SIZE:
+        raise _mismatch((), f"Input should have at most {MAX_SIZE} values and letters")
+    return copy_json(value)
+
+
+def size_of(value: object, known: dict[int, int] | None = None) -> int:
+    """Return how many values and letters there are, each as often as it stands; what is shared is looked at once.
+
+    Raises ``RecursionError`` for what is nested too deeply.
+    """
+    known = {} if known is None else known
+    place = id(value)
+    match value:
+        case str():
+            return len(value) + 1
+        case dict():
+            found = cast("dict[object, object]", value)
+            inside = [*found, *found.values()]
+        case list():
+            inside = cast("list[object]", value)
+        case _:
+            return 1
+    if place not in known:
+        known[place] = MAX_SIZE + 1  # of one that holds itself
+        known[place] = 1 + sum(size_of(one, known) for one in inside)
+    return known[place]
+
+
+def _text(text: str, place: tuple[int | str, ...]) -> str:
+    own = str.__str__(text)
+    if not own.isascii():
+        try:
+            own.encode()
+        except UnicodeEncodeError:
+            raise _mismatch(place, "Input should have no lone surrogates") from None
+    return own
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) < len(pairs):
+        raise _mismatch((), "Invalid JSON: an object has one name twice")
+    return members
+
+
+def _no_constant(_: str) -> None:
+    raise _mismatch((), "Invalid JSON: there is no NaN and no infinity in it")
+
+
+def _too_deep(most: int) -> SchemaMismatch:
+    return _mismatch((), f"Input should be nested at most {most} levels deep")
+
+
+def _mismatch(place: tuple[int | str, ...], expected: str) -> SchemaMismatch:
+    return SchemaMismatch([Field(dotted_path(place), expected)])

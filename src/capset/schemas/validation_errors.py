@@ -1,0 +1,141 @@
+"""What does not fit a schema, told by the places of the input and without its values (spec 4, G12)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from ipaddress import AddressValueError, NetmaskValueError
+from typing import Any, Final, TypeAlias, cast
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from capset.errors import Field, closest
+
+MAX_LISTED: Final = 100
+"""A caller who sends thousands of wrong fields gets no megabytes back."""
+MISSING_FIELD: Final = "required, but missing"
+UNKNOWN_FIELD: Final = "no such parameter"
+
+Told: TypeAlias = tuple[Sequence[int | str], str]
+"""A place of the input, and what was expected there."""
+
+_OWN_WORDS: Final[Mapping[str, str]] = {
+    "base64_decode": "Input should be valid base64",
+    "byte_size_unit": "Input should be a number of bytes with a known unit",
+    "bytes_invalid_encoding": "Data should be valid {encoding}",
+    "datetime_object_invalid": "Input should be a valid datetime",
+    "get_attribute_error": "Input should have attributes that can be read",
+    "import_error": "Input should be a valid python path",
+    "iteration_error": "Input should be iterable",
+    "mapping_type": "Input should be a valid mapping",
+    "timezone_offset": "Timezone offset of {tz_expected} required",
+    "union_tag_invalid": "Input should have as tag, by {discriminator}, one of: {expected_tags}",
+    "uuid_parsing": "Input should be a valid UUID",
+    "zoneinfo_str": "Input should be a valid timezone",
+}
+"""For the errors whose words pydantic takes from the input, or from an exception that may quote it."""
+_EMAIL: Final = "value is not a valid email address"
+"""What pydantic says of an address before it quotes from it; the type of the error is that of any ``ValueError``."""
+
+_RAISED: Final = frozenset({"assertion_error", "value_error"})
+"""Of exceptions: the library's own, such as that of ``int("x")``, quote what they were given."""
+_MIN_QUOTE: Final = 4
+
+
+class SchemaMismatch(ValueError):
+    """A value does not fit a schema that came as JSON Schema; ``fields`` say where and why, without any value."""
+
+    def __init__(self, fields: Sequence[Field]) -> None:
+        super().__init__("; ".join(map(str, fields)))
+        self.fields = list(fields)
+
+
+VALIDATION_ERRORS: Final = (ValidationError, SchemaMismatch)
+"""The errors of a schema: pydantic's own for types, the other for JSON Schema; ``validation_fields`` takes both."""
+
+
+def validation_fields(error: ValidationError | SchemaMismatch, known: Sequence[str], given: Any) -> list[Field]:
+    """List every field that does not fit, without echoing any value (spec 4, G12).
+
+    What a tool's own validator says is kept, unless it quotes the text that it refused.
+
+    ``known`` are the names of the top level, ``given`` is what was validated, of whatever type it came as. A field that
+    fits none of several types is listed once, with all that was expected. Beyond 100 fields only their number is told.
+    """
+    if isinstance(error, SchemaMismatch):
+        return list(error.fields)
+    return fields_at(error.errors(include_url=False), known, given)
+
+
+def fields_at(problems: Sequence[ErrorDetails], known: Sequence[str], given: Any) -> list[Field]:
+    """Do as ``validation_fields`` does with the problems that a pydantic error lists."""
+    told: list[Told] = []
+    for problem in problems[:MAX_LISTED]:
+        place = _place(problem["loc"], given, is_named=problem["type"] in ("missing", "extra_forbidden"))
+        match problem["type"]:
+            case "missing":
+                words = MISSING_FIELD
+            case "extra_forbidden" | "unexpected_keyword_argument":
+                words = UNKNOWN_FIELD
+            case _:
+                words = _words(problem)
+        told.append((place, words))
+    return listed(told, len(problems), known)
+
+
+def listed(told: Iterable[Told], count: int, known: Sequence[str]) -> list[Field]:
+    """Return what is told of at most 100 of ``count`` problems as fields: one a place, and one for all that is left."""
+    expected: dict[str, list[str]] = {}
+    meant: dict[str, str | None] = {}
+    for place, words in told:
+        path = dotted_path(place)
+        if words == UNKNOWN_FIELD:
+            meant[path] = closest(str(place[-1]), known) if len(place) == 1 else None
+        expected.setdefault(path, [])
+        if words not in expected[path]:
+            expected[path].append(words)
+    fields = [Field(path, " or ".join(words), meant.get(path)) for path, words in expected.items()]
+    left = count - MAX_LISTED
+    return [*fields, Field("…", f"{left} more do not fit")] if left > 0 else fields
+
+
+def dotted_path(place: Sequence[int | str]) -> str:
+    """Return a place in the input as a dotted path."""
+    return ".".join(map(str, place)) or "(arguments)"
+
+
+def _words(problem: ErrorDetails) -> str:
+    message, given, context = problem["msg"], problem["input"], problem.get("ctx", {})
+    if message.startswith(_EMAIL):
+        return _EMAIL
+    if own := _OWN_WORDS.get(problem["type"]):
+        return own.format_map(context)
+    if isinstance(context.get("error"), AddressValueError | NetmaskValueError):
+        return "Input should be a valid IP address"
+    if problem["type"] in _RAISED and isinstance(given, str) and (repr(given) in message or _quotes(message, given)):
+        return "Input does not fit"
+    return message
+
+
+def _quotes(message: str, given: str) -> bool:
+    """Whether a message holds the input; a few letters may stand in any."""
+    return len(given) >= _MIN_QUOTE and given in message
+
+
+def _place(location: Sequence[int | str], given: Any, *, is_named: bool) -> list[int | str]:
+    """Return the parts of an error's location that are places of the input.
+
+    Between them pydantic puts the names of a union's types, which a caller has never seen.
+    """
+    place: list[int | str] = []
+    inside = given
+    for position, part in enumerate(location):
+        last = position == len(location) - 1
+        if isinstance(inside, Mapping) and part in inside:
+            inside = cast("Mapping[Any, Any]", inside)[part]
+        elif isinstance(part, int) and isinstance(inside, list | tuple) and part < len(cast("list[Any]", inside)):
+            inside = cast("list[Any]", inside)[part]
+        elif not (is_named and last) and not (position == 0 and isinstance(part, str)):
+            continue
+        place.append(part)
+    return place

@@ -1,0 +1,224 @@
+"""Toolkits: groups that nest, are checked where they are made, and stay as they are."""
+
+from __future__ import annotations
+
+from dataclasses import FrozenInstanceError
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from capset import Agent, Capability, Hooks, Policy, Preset, Tool, Toolkit, ToolkitContext, compose, tool
+from capset.definitions.tools.toolkits import (
+    MAX_LEVELS,
+    DynamicToolkit,
+    dynamic_toolkit,
+    policies_in,
+    tools_in,
+)
+from capset.errors import DefinitionError, PolicyConflict, ToolNameConflict
+
+
+def make(name: str, **options: Any) -> Tool[..., Any]:
+    @tool(name=name, **options)
+    def handler() -> None:
+        """Do."""
+
+    return handler
+
+
+def nested(levels: int, *inside: Any) -> Toolkit:
+    kit = Toolkit("inner", inside)
+    for number in range(levels - 1):
+        kit = Toolkit(f"level_{number}", [kit])
+    return kit
+
+
+ONE, TWO = make("one"), make("two")
+GATE, OTHER = Policy("gate", bool), Policy("other", bool)
+
+
+@pytest.mark.spec("C1", "F4")
+def test_a_toolkit_keeps_its_members_once_and_in_order() -> None:
+    inner = Toolkit("inner", [ONE])
+    kit = Toolkit("kit", [TWO, inner, ONE, TWO, inner], instructions=[" Be kind. ", ""], policies=[GATE, OTHER, GATE])
+    assert kit.members == (TWO, inner, ONE)
+    assert kit.instructions == ("Be kind.",)
+    assert kit.policies == (GATE, OTHER)
+    assert (kit.levels, inner.levels) == (2, 1)
+    assert not kit.hooks
+    assert list(tools_in([kit])) == [TWO, ONE, ONE]
+    assert repr(kit) == "Toolkit('kit')"
+
+
+def test_a_toolkit_takes_one_text_for_its_instructions_and_may_be_empty() -> None:
+    kit = Toolkit("kit", instructions="Read before you write.")
+    assert (kit.instructions, kit.members) == (("Read before you write.",), ())
+
+
+@pytest.mark.spec("F12", "F17")
+def test_the_policies_inside_come_after_those_around_them() -> None:
+    third, fourth = Policy("third", bool), Policy("fourth", bool)
+    kit = Toolkit("kit", [Toolkit("inner", [make("a", policies=[third])], policies=[OTHER])], policies=[GATE])
+    assert list(policies_in([kit, make("b", policies=[fourth])])) == [GATE, OTHER, third, fourth]
+
+
+@pytest.mark.parametrize(
+    ("name", "fits"),
+    [
+        *[(name, True) for name in ("files", "Files:main-2_x", "a" * 64)],
+        *[(name, False) for name in ("a" * 65, "", "2files", "_files", "a b", "a.b", "ä", None, 5)],
+    ],
+)
+def test_a_toolkits_name_fits_its_grammar(name: Any, fits: bool) -> None:
+    def makes(context: ToolkitContext) -> list[Any]:
+        return []
+
+    if fits:
+        assert Toolkit(name).name == DynamicToolkit(name, makes).name == name
+        return
+    with pytest.raises(DefinitionError, match="a toolkit's name must match"):
+        Toolkit(name)
+    with pytest.raises(DefinitionError, match="a dynamic toolkit's name must match"):
+        DynamicToolkit(name, makes)
+
+
+@pytest.mark.spec("C1")
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"members": [lambda: 1]}, "toolkit 'kit': <function .* is not a Tool; put @tool on the function"),
+        ({"members": "one"}, "toolkit 'kit': tools must be a list"),
+        ({"members": {ONE}}, "toolkit 'kit': tools must be a list"),
+        ({"members": ONE}, "toolkit 'kit': tools must be a list"),
+        ({"members": None}, "toolkit 'kit': tools must be a list"),
+        ({"members": [Capability("c")]}, "is not a Tool"),
+        ({"policies": [bool]}, "toolkit 'kit': .* is not a Policy"),
+        ({"policies": GATE}, "toolkit 'kit': policies must be a list"),
+        ({"instructions": [5]}, "toolkit 'kit': instructions must be text"),
+        ({"instructions": {"a"}}, "toolkit 'kit': instructions must be a list"),
+        ({"hooks": {}}, "toolkit 'kit': hooks is Hooks"),
+        ({"hooks": [print]}, "toolkit 'kit': hooks is Hooks"),
+    ],
+    ids=range(12),
+)
+def test_what_does_not_belong_into_a_toolkit_is_refused_by_its_name(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(DefinitionError, match=message):
+        Toolkit("kit", **options)
+
+
+@pytest.mark.spec("C12", "C16")
+def test_two_things_of_one_name_are_a_conflict_at_every_depth() -> None:
+    with pytest.raises(ToolNameConflict, match="toolkit 'kit': two different tools are named 'one'"):
+        Toolkit("kit", [ONE, Toolkit("a", [Toolkit("b", [make("one")])])])
+    with pytest.raises(ToolNameConflict, match="two different toolkits are named 'a'"):
+        Toolkit("kit", [Toolkit("a"), Toolkit("a")])
+    with pytest.raises(ToolNameConflict, match="two different toolkits are named 'a'"):
+        Capability("c", tools=[Toolkit("a"), DynamicToolkit("a", lambda context: [])])
+    with pytest.raises(PolicyConflict, match="toolkit 'kit': two different policies have the id 'gate'"):
+        Toolkit("kit", policies=[GATE, Policy("gate", bool)])
+    with pytest.raises(PolicyConflict, match="policies with the id 'gate'"):
+        compose(Agent("a", tools=[Toolkit("kit", [make("x", policies=[Policy("gate", bool)])], policies=[GATE])]))
+    with pytest.raises(ToolNameConflict, match="'one'"):
+        compose(Agent("a", tools=[Toolkit("kit", [ONE])], uses=[Capability("c", tools=[make("one")])]))
+
+
+def test_the_same_object_is_no_conflict_and_neither_is_a_name_at_another_depth() -> None:
+    kit = Toolkit("kit", [ONE, Toolkit("kit", [ONE, TWO]), Toolkit("other", [TWO])])
+    assert list(compose(Agent("a", tools=[kit, ONE], uses=[Capability("c", tools=[kit])])).tools) == ["one", "two"]
+
+
+@pytest.mark.spec("F4")
+def test_toolkits_nest_only_so_deep() -> None:
+    assert nested(MAX_LEVELS, ONE).levels == MAX_LEVELS
+    assert list(compose(Agent("a", tools=[nested(MAX_LEVELS, ONE)])).tools) == ["one"]
+    with pytest.raises(DefinitionError, match=f"nested more than {MAX_LEVELS} levels deep"):
+        nested(MAX_LEVELS + 1)
+
+
+def test_toolkits_are_frozen_and_told_apart_by_identity() -> None:
+    members = [ONE]
+    kit = Toolkit("kit", members)
+    members.append(TWO)
+    assert kit.members == (ONE,)
+    assert kit != Toolkit("kit", [ONE])
+    with pytest.raises((FrozenInstanceError, AttributeError)):
+        kit.name = "other"  # pyright: ignore[reportAttributeAccessIssue]
+    with pytest.raises((FrozenInstanceError, AttributeError)):
+        DynamicToolkit("d", lambda context: []).make = print  # pyright: ignore[reportAttributeAccessIssue]
+
+
+@pytest.mark.spec("C1")
+def test_a_toolkit_stands_wherever_a_tool_may() -> None:
+    kit = Toolkit("kit", [ONE])
+    for agent in (
+        Agent("a", tools=[kit]),
+        Agent("a", uses=[Capability("c", tools=[kit])]),
+        Agent("a", uses=[Capability("c", presets={"p": Preset(tools=[kit])}, default=["p"])]),
+        Agent("a", tools=[Toolkit("outer", [kit])]),
+    ):
+        assert list(compose(agent).tools) == ["one"]
+
+
+@given(st.recursive(st.just("tool"), lambda inner: st.lists(inner, max_size=3), max_leaves=8))
+def test_tools_are_found_at_every_depth_in_the_order_in_which_they_stand(shape: Any) -> None:
+    made: list[Tool[..., Any]] = []
+
+    def build(part: Any) -> Any:
+        if isinstance(part, str):
+            made.append(make(f"tool_{len(made)}"))
+            return made[-1]
+        return Toolkit(f"kit_{id(part)}", [build(one) for one in part])
+
+    kit = Toolkit("root", [build(shape)])
+    assert list(tools_in([kit])) == made
+    assert [one.tool for one in compose(Agent("a", tools=[kit])).tools.values()] == made
+
+
+@pytest.mark.spec("F5")
+def test_a_dynamic_toolkit_is_made_of_a_function_under_its_name() -> None:
+    @dynamic_toolkit
+    def searches(context: ToolkitContext) -> list[Tool[..., Any]]:
+        return [ONE]
+
+    hooks = Hooks(on_tool_executed=print)
+
+    @dynamic_toolkit(name="found", instructions="Search first.", policies=[GATE, GATE], hooks=hooks)
+    async def other(context: ToolkitContext) -> list[Tool[..., Any]]:
+        return [ONE]
+
+    assert (searches.name, searches.instructions, searches.policies, bool(searches.hooks)) == (
+        "searches",
+        (),
+        (),
+        False,
+    )
+    assert (other.name, other.instructions, other.policies) == ("found", ("Search first.",), (GATE,))
+    assert other.hooks is hooks
+    assert repr(other) == "DynamicToolkit('found')"
+    assert list(tools_in([other])) == []
+
+
+@pytest.mark.spec("F5")
+@pytest.mark.parametrize(
+    "wrong",
+    [lambda: [ONE], lambda one, two: [], lambda *, context: [], 5, [ONE], "kit"],
+    ids=lambda one: type(one).__name__,
+)
+def test_what_cannot_take_a_context_makes_no_toolkit(wrong: Any) -> None:
+    with pytest.raises(DefinitionError, match="dynamic toolkit 'kit' must take exactly one argument"):
+        dynamic_toolkit(name="kit")(wrong)
+    with pytest.raises(DefinitionError, match="dynamic toolkit 'kit' must take exactly one argument"):
+        DynamicToolkit("kit", wrong)
+
+
+@pytest.mark.parametrize("options", [{"policies": [bool]}, {"instructions": [1]}, {"hooks": {}}], ids=range(3))
+def test_a_dynamic_toolkit_is_checked_as_others_are(options: dict[str, Any]) -> None:
+    with pytest.raises(DefinitionError, match="dynamic toolkit 'kit'"):
+        DynamicToolkit("kit", lambda context: [], **options)
+
+
+def test_a_function_without_a_name_that_fits_needs_one() -> None:
+    with pytest.raises(DefinitionError, match="a dynamic toolkit's name must match"):
+        dynamic_toolkit(lambda context: [])

@@ -1,0 +1,112 @@
+"""Both dialects of parameters come to one schema, and what is neither is refused (spec 4, G11, G12)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from capset.errors import DefinitionError
+from capset.schemas.parameters import parameters_schema
+from capset.schemas.validation_errors import SchemaMismatch
+
+SHORTHAND: dict[str, Any] = {
+    "location": {"type": "string", "required": True, "description": "City name or coordinates"},
+    "unit": {"type": "string", "enum": ["celsius", "fahrenheit"], "default": "celsius"},
+}
+WHOLE: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "location": {"type": "string", "description": "City name or coordinates"},
+        "unit": {"type": "string", "enum": ["celsius", "fahrenheit"], "default": "celsius"},
+    },
+    "required": ["location"],
+}
+
+
+@pytest.mark.spec("G11")
+def test_the_shorthand_and_the_whole_schema_are_one() -> None:
+    short, whole = (parameters_schema("tool 'get-weather'", one) for one in (SHORTHAND, WHOLE))
+    assert short.json_schema == whole.json_schema
+    assert "required" in SHORTHAND["location"], "what was given is left as it was"
+
+
+@pytest.mark.spec("G11")
+def test_defaults_are_filled_into_a_copy() -> None:
+    given = {"location": "Paris"}
+    assert parameters_schema("tool 't'", SHORTHAND).check(given) == {"location": "Paris", "unit": "celsius"}
+    assert given == {"location": "Paris"}
+
+
+@pytest.mark.spec("G11")
+@pytest.mark.parametrize(
+    ("format", "fits", "fits_not"),
+    [
+        ("uri", "https://example.com/a", "not a uri"),
+        ("email", "ada@example.com", "ada"),
+        ("date-time", "2026-01-01T00:00:00Z", "yesterday"),
+    ],
+)
+def test_formats_are_checked(format: str, fits: str, fits_not: str) -> None:
+    schema = parameters_schema("tool 't'", {"a": {"type": "string", "format": format}})
+    assert schema.check({"a": fits}) == {"a": fits}
+    with pytest.raises(SchemaMismatch, match=f"a: Input should be of the format .{format}"):
+        schema.check({"a": fits_not})
+
+
+@pytest.mark.spec("G12")
+@pytest.mark.parametrize("parameters", [SHORTHAND, WHOLE])
+def test_unknown_parameters_are_refused(parameters: dict[str, Any]) -> None:
+    with pytest.raises(SchemaMismatch, match=r"locatio: no such parameter .did you mean 'location'"):
+        parameters_schema("tool 't'", parameters).check({"location": "Paris", "locatio": 1})
+
+
+@pytest.mark.spec("G12")
+def test_who_says_that_others_are_welcome_is_believed() -> None:
+    schema = parameters_schema("tool 't'", {**WHOLE, "additionalProperties": True})
+    assert schema.check({"location": "Paris", "more": 1})["more"] == 1
+
+
+@pytest.mark.spec("G11")
+def test_required_members_of_an_object_are_gathered_too() -> None:
+    place = {"type": "object", "properties": {"city": {"type": "string", "required": True}, "zip": {"type": "string"}}}
+    schema = parameters_schema("tool 't'", {"place": place})
+    inner = schema.json_schema["properties"]["place"]
+    assert (inner["required"], inner["additionalProperties"]) == (["city"], False)
+    assert "required" not in schema.json_schema
+
+
+def test_a_parameter_may_have_the_name_of_a_keyword() -> None:
+    schema = parameters_schema("tool 't'", {"type": {"type": "string", "required": True}})
+    assert schema.check({"type": "x"}) == {"type": "x"}
+
+
+def test_no_parameters_are_none() -> None:
+    with pytest.raises(SchemaMismatch, match="no such parameter"):
+        parameters_schema("tool 't'", {}).check({"a": 1})
+
+
+@pytest.mark.spec("G5")
+@pytest.mark.parametrize(
+    ("parameters", "told"),
+    [
+        (
+            {"a": {"type": "string", "requird": True}},
+            "parameters.a: unknown keyword 'requird'; did you mean 'required'",
+        ),
+        ({"properties": {"a": {"type": "string"}}}, "parameters.properties: unknown keyword 'a'"),
+        ({"a": "string"}, "parameters.a: a parameter is a mapping"),
+        ({"type": "array"}, "the type is 'object'; got 'array'"),
+        ({"a": {"type": "strin"}}, "it is no JSON Schema"),
+        ({"a": {"type": "integer", "default": "x"}}, "a default of its JSON Schema does not fit: a"),
+        ({"a": {"pattern": "(?=x)"}}, "linear time"),
+        ({"a": {"$ref": "https://example.com/a.json"}}, "nothing is fetched"),
+        ({"type": "object", "properties": {}, "required": ["a"]}, "'a' is required, and no property"),
+        ([], "a mapping was expected"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_by_its_place(parameters: Any, told: str) -> None:
+    with pytest.raises(DefinitionError) as refused:
+        parameters_schema("tool 't'", parameters)
+    assert refused.value.message.startswith("tool 't': parameters")
+    assert told in f"{refused.value.message} {refused.value.hint}"

@@ -1,0 +1,181 @@
+"""Plain data of whatever a caller sends: it ends, it raises nothing, and no part hides another."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import Enum
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel, SecretBytes, SecretStr, model_serializer
+from pydantic_core import from_json, to_json
+
+from capset.schemas.plain_data import is_flat, plain, plain_unvalidated, unmasked
+
+BOTH = pytest.mark.parametrize("look", [plain, plain_unvalidated])
+Look = Callable[[Any], Any]
+
+
+def forever() -> Iterator[int]:
+    yield from itertools.count()
+
+
+class Mute:
+    def __str__(self) -> str:
+        raise RuntimeError("no")
+
+    __repr__ = __str__
+
+
+class Liar:
+    @property
+    def __class__(self) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        raise RuntimeError("no")
+
+
+class Nameless(type):
+    @property
+    def __name__(cls) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
+        raise RuntimeError("no")
+
+
+class OfNameless(metaclass=Nameless):
+    pass
+
+
+class Unwritable(BaseModel):
+    x: int = 1
+
+    @model_serializer
+    def write(self) -> Any:
+        raise RuntimeError("no")
+
+
+class Endless(Mapping[str, int]):
+    def __getitem__(self, key: str) -> int:
+        return 1
+
+    def __iter__(self) -> Iterator[str]:
+        return map(str, itertools.count())
+
+    def __len__(self) -> int:
+        return 1
+
+
+@dataclass
+class Held:
+    inner: Any
+
+
+class Colour(Enum):
+    RED = "red"
+    MANY = itertools.count()
+
+
+def knot(rounds: int = 1) -> list[Any]:
+    """Hold itself, and so often that there is no time to look everywhere."""
+    made: list[Any] = []
+    made += [made, made]
+    for _ in range(rounds):
+        made = [made, made]
+    return made
+
+
+@BOTH
+@pytest.mark.parametrize(
+    "value",
+    [
+        *(knot(), knot(100), {"a": knot(60)}, forever(), itertools.count(), [forever()], Held(forever()), Endless()),
+        *({Mute(): 1}, Mute(), Unwritable(), Held(Mute()), Colour.MANY),
+        *({"k": object}, {object(): 1}, deque([knot(5)]), [[]] * 5, "\ud800", {"\ud800": 1}, {10**6000: 10**6000}),
+        *(math.inf, [float("nan")], 1j, {(1, 2): 3}, {None: 1}, b"\xff", type("x" * 10**6, (), {})()),
+    ],
+    ids=lambda value: type.__getattribute__(type(value), "__qualname__")[:20],
+)
+def test_whatever_it_is_a_record_of_it_can_be_made_and_is_bounded(look: Look, value: Any) -> None:
+    assert len(json.dumps(look(value), allow_nan=False).encode()) < 300_000
+
+
+@BOTH
+def test_what_hides_even_its_type_is_told_of(look: Look) -> None:
+    assert look([Liar(), OfNameless(), {OfNameless()}]) == ["Liar", "object", ["object"]]
+
+
+@BOTH
+def test_a_cycle_ends_and_what_is_only_shared_does_not(look: Look) -> None:
+    shared = [1]
+    assert look(knot(0)) == ["…", "…"]
+    assert look([shared, {"a": shared}]) == [[1], {"a": [1]}]
+
+
+@BOTH
+def test_an_odd_value_takes_no_other_with_it(look: Look) -> None:
+    given = {"a": 1, "b": Mute(), "c": [forever(), 2], "d": Liar(), "e": Unwritable(), "f": Held(Colour.RED)}
+    assert look(given) == {
+        "a": 1,
+        "b": "Mute",
+        "c": ["generator", 2],
+        "d": "Liar",
+        "e": {"x": 1},
+        "f": {"inner": "red"},
+    }
+
+
+@BOTH
+def test_a_generator_is_not_used_up(look: Look) -> None:
+    once = iter([1, 2])
+    look({"a": once, "b": Held(once)})
+    assert list(once) == [1, 2]
+
+
+@BOTH
+@pytest.mark.parametrize("given", [{1: "a", "1": "b"}, {"1": "a", 1: "b"}, {True: "a", "true": "b", "\ud800": "c"}])
+def test_keys_that_look_alike_are_kept_apart(look: Look, given: dict[Any, str]) -> None:
+    told = look(given)
+    assert list(told.values()) == list(given.values())
+    assert look({1: "a", "1": "b"}) == {"1": "a", "1 #2": "b"}
+
+
+def test_of_far_too_much_the_beginning_is_told() -> None:
+    told = plain_unvalidated({"a": 1, "many": list(range(50_000)), "b": 2})
+    assert (told["a"], told["many"][:3], told["many"][-1]) == (1, [0, 1, 2], "…")
+    assert told["…"] == "…"
+    assert len(told["many"]) < 10_001
+
+
+def test_validated_data_is_told_in_full() -> None:
+    assert plain(list(range(50_000))) == list(range(50_000))
+    assert plain({"when": datetime(2024, 1, 1, tzinfo=UTC), "b": b"x"}) == {"when": "2024-01-01T00:00:00Z", "b": "x"}
+
+
+def test_secrets_are_masked_unless_they_are_asked_for() -> None:
+    given = {"a": SecretStr("hunter2"), "b": [SecretBytes(b"hunter2"), 1]}
+    for look in (plain, plain_unvalidated):
+        assert look(given) == {"a": "**********", "b": ["**********", 1]}
+    assert unmasked(given) == {"a": "hunter2", "b": [b"hunter2", 1]}
+
+
+@given(st.dictionaries(st.text(), st.none() | st.booleans() | st.integers() | st.text() | st.floats(), max_size=4))
+def test_flat_data_is_plain_already_and_what_is_kept_is_a_copy(members: dict[str, Any]) -> None:
+    told = plain(members)
+    if is_flat(members):
+        assert told == members
+        assert list(map(type, told.values())) == list(map(type, members.values()))
+        assert from_json(to_json(members)) == members
+    assert told is not members
+
+
+@pytest.mark.parametrize(
+    "value",
+    [None, [], "a", {1: "a"}, {"a": 1.0}, {"a": 2**53 + 1}, {"a": "\u00e9"}, {"\u00e9": "a"}, {"a": {}}, {"a": b""}],
+)
+def test_whatever_writers_may_write_in_two_ways_is_not_flat(value: Any) -> None:
+    assert not is_flat(value)

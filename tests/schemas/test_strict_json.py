@@ -1,0 +1,76 @@
+"""JSON data from others, as text and as Python: taken strictly, or not at all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from capset.schemas.json_schema import compile_json_schema
+from capset.schemas.schema import Schema
+from capset.schemas.validation_errors import SchemaMismatch
+
+
+def told(schema: Schema, value: Any) -> list[str]:
+    with pytest.raises(SchemaMismatch) as raised:
+        schema.check(value)
+    return list(map(str, raised.value.fields))
+
+
+@pytest.mark.spec("G11", "K9")
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (b'{"a": 1, "a": 1}', "(arguments): Invalid JSON: an object has one name twice"),
+        (b'{"a": NaN}', "(arguments): Invalid JSON: there is no NaN and no infinity in it"),
+        (b'{"a": -Infinity}', "(arguments): Invalid JSON: there is no NaN and no infinity in it"),
+        (b'{"a": 1e999}', "a: Input should be a finite number"),
+        (b'{"a": ["\\ud800"]}', "a.0: Input should have no lone surrogates"),
+        (b'{"\\ud800": 1}', "(arguments): Input should have no lone surrogates"),
+        (b"\xff", "(arguments): Input should be JSON text in UTF-8"),
+        (b"\xef\xbb\xbf{}", "(arguments): Invalid JSON at line 1, column 1"),
+        ("{}".encode("utf-16"), "(arguments): Input should be JSON text in UTF-8"),
+        (b'{"a": secret}', "(arguments): Invalid JSON at line 1, column 7"),
+        (b"", "(arguments): Invalid JSON at line 1, column 1"),
+        (b"[" * 101 + b"]" * 101, "(arguments): Input should be nested at most 100 levels deep"),
+        (b"[" * 200_000, "(arguments): Input should be nested at most 100 levels deep"),
+        (b"9" * 5000, "(arguments): Input should have no integer of more than 4,000 digits"),
+    ],
+    ids=lambda given: given if isinstance(given, str) else type(given).__name__,
+)
+def test_json_text_is_parsed_strictly(text: bytes, expected: str) -> None:
+    with pytest.raises(SchemaMismatch) as raised:
+        compile_json_schema("it", {}).check_json(text)
+    assert list(map(str, raised.value.fields)) == [expected]
+
+
+@pytest.mark.spec("G11", "K9")
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (float("nan"), "Input should be a finite number"),
+        (float("inf"), "Input should be a finite number"),
+        ((1, 2), "Input should be JSON data"),
+        ({1, 2}, "Input should be JSON data"),
+        (b"secret", "Input should be JSON data"),
+        (object(), "Input should be JSON data"),
+        ({1: 2}, "Input should have only texts as names of its fields"),
+        ("\udfff", "Input should have no lone surrogates"),
+        (10**4000, "Input should be an integer of at most 4,000 digits"),
+    ],
+    ids=lambda given: given if isinstance(given, str) else type(given).__name__,
+)
+def test_what_is_no_json_data_fits_no_schema_and_has_no_form(value: Any, expected: str) -> None:
+    schema = compile_json_schema("it", {})
+    assert told(schema, {"a": [value]})[0].startswith(f"a.0: {expected}")
+    for form in (schema.jsonable, schema.text):
+        with pytest.raises(ValueError, match=expected):
+            form(value)
+
+
+def test_a_value_that_holds_itself_is_refused() -> None:
+    circle: list[Any] = []
+    circle.append(circle)
+    assert told(compile_json_schema("it", {}), circle) == [
+        "(arguments): Input should be nested at most 100 levels deep"
+    ]
