@@ -98,12 +98,29 @@ class Tree:
             start_new_session=True,
         ) as process:
             try:
-                return process.wait(seconds)
+                return self._wait(process, told, seconds)
             except BaseException as error:
                 os.killpg(process.pid, signal.SIGKILL)  # it is its group's first: what the tests started goes too
                 if isinstance(error, subprocess.TimeoutExpired):
                     return None
                 raise
+
+    def _wait(self, process: subprocess.Popen[bytes], told: Path, seconds: float | None) -> int:
+        """Wait for pytest, which writes down every test that it starts.
+
+        Raises ``TimeoutExpired`` once its time is up, or one test takes longer than it is given and some more: a change
+        may leave tasks that hang where pytest's own timeout cannot end them.
+        """
+        if seconds is None:
+            return process.wait()
+        end, stalled = time.monotonic() + seconds, self._test_seconds + self._start_seconds
+        while True:
+            try:
+                return process.wait(1.0)
+            except subprocess.TimeoutExpired:
+                begun = told.stat().st_mtime if told.exists() else time.time()
+                if time.monotonic() > end or time.time() - begun > stalled:
+                    raise
 
     def _environment(self) -> Path:
         """Make an environment that has what this one has, but the copy's own package; return its Python."""
