@@ -243,7 +243,7 @@ def main() -> int:
     )
     parser.add_argument("--count", type=int, default=150, help="how many changes are tried (150)")
     parser.add_argument("--seed", type=int, default=1, help="which ones (1)")
-    parser.add_argument("--seconds", type=float, default=120.0, help="how long the tests of one may take (120)")
+    parser.add_argument("--seconds", type=float, default=240.0, help="how long the tests of one may take (240)")
     parser.add_argument("modules", nargs="*", default=MODULES, help=f"folders or modules below {PACKAGE}")
     given = parser.parse_args()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that what it has started ends too

@@ -15,6 +15,8 @@ from coverage.numbits import numbits_to_nums
 
 from scripts.mutants.tree import Tree
 
+SUITES: Final = "src/capset/testing"
+"""Where suites of tests are that files of tests run; a check that is new there is a test that is not measured."""
 _LINES: Final = """
 SELECT context, numbits FROM line_bits
 JOIN context ON context.id = context_id JOIN file ON file.id = file_id WHERE path = ?
@@ -36,7 +38,8 @@ class Reach:
 
     def update(self, tree: Tree, files: Iterable[str], say: Callable[[str], None]) -> None:
         """Measure the files of tests that are not known as they are, and forget those that are gone."""
-        hashes = {name: hashlib.sha256((tree.root / name).read_bytes()).hexdigest() for name in files}
+        suites = b"".join(one.read_bytes() for one in sorted((tree.root / SUITES).rglob("*.py")))
+        hashes = {name: _hash_of((tree.root / name).read_bytes(), suites) for name in files}
         self._known = {name: one for name, one in self._known.items() if name in hashes}
         stale = [name for name, found in hashes.items() if self._known.get(name, {}).get("hash") != found]
         if stale:
@@ -106,6 +109,11 @@ class Reach:
             return set(lines)
         blocks = SequenceMatcher(None, then, now, autojunk=False).get_matching_blocks()
         return {start + line - begin for start, begin, size in blocks for line in lines if begin < line <= begin + size}
+
+
+def _hash_of(text: bytes, suites: bytes) -> str:
+    """Return the hash of a file of tests, and of the suites that it runs where it names them."""
+    return hashlib.sha256(text + suites if b"capset.testing" in text else text).hexdigest()
 
 
 def file_of(test: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from capset import Agent
+from capset import Agent, Capability, Preset
 from capset.kernel.agent_definition import definition_of
 
 
@@ -19,6 +19,24 @@ def test_model_and_static_context_are_kept_where_they_are_said() -> None:
     assert (said["model"], said["static_context"]) == ("m", context)
     assert "only_in_code" not in said
     assert not {"model", "static_context"} & json.loads(definition_of(Agent("scribe"))).keys()
+
+
+@pytest.mark.spec("P4", "C1")
+def test_an_agent_is_kept_as_its_file_would_say_it() -> None:
+    kit = Capability("kit", presets={"more": Preset()})
+    agent = Agent(
+        "scribe",
+        system_prompt="Write.",
+        instructions=["Be brief."],
+        uses=[kit.with_presets(more=True), Capability("noop")],
+    )
+    assert json.loads(definition_of(agent)) == {
+        "name": "scribe",
+        "description": "",
+        "system_prompt": "Write.",
+        "instructions": ["Be brief."],
+        "capabilities": [{"id": "kit", "presets": {"more": True}}, "noop"],
+    }
 
 
 @pytest.mark.spec("P5")

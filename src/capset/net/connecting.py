@@ -94,12 +94,10 @@ class CheckedNetwork(httpcore2.AsyncNetworkBackend):
             return [host]  # which has its one form already
         try:
             return await self._resolver(host)
-        except socket.gaierror as error:
-            if error.errno == socket.EAI_AGAIN:
+        except OSError as error:
+            if isinstance(error, socket.gaierror) and error.errno == socket.EAI_AGAIN:
                 raise TransientError(f"The host {host!r} cannot be looked up just now.") from None
-            raise _unknown(host) from None
-        except OSError:
-            raise _unknown(host) from None
+            return ()
 
 
 @cache

@@ -90,6 +90,14 @@ async def test_matches_are_bounded(most: int, count: int, truncated: bool) -> No
 
 
 @pytest.mark.spec("P24")
+async def test_a_hundred_matches_are_given_unless_told_otherwise() -> None:
+    async with session_of(session_file_system, READ) as session:
+        await fill(session, {"/a": "x\n" * 150})
+        found = await session.call(grep_files, pattern="x")
+    assert (found["match_count"], found["truncated"]) == (100, True)
+
+
+@pytest.mark.spec("P24")
 @pytest.mark.parametrize(
     ("glob", "paths"),
     [

@@ -19,6 +19,7 @@ from capset.errors import (
     PermissionDenied,
 )
 from capset.ext import Answer, ApprovalRow, Governance
+from capset.kernel.governance import approvals
 from tests.kernel.governance.approving import NO, YES, person, till
 from tests.kernel.support import turns
 
@@ -65,6 +66,17 @@ async def test_a_host_that_does_not_answer_leaves_it_to_others() -> None:
         waits = asyncio.ensure_future((await here.session()).call(here.pay, to="bob", amount=5))
         await here.decided((await here.waiting()).id)
         assert await waits == "bob has 5"
+
+
+async def test_requests_that_the_hosts_approver_was_asked_about_are_forgotten_after_so_many(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(approvals, "_REMEMBERED", 2)
+    async with till(kernel={"governance": Governance(approver=Host(lambda: YES))}) as here:
+        session = await here.session()
+        for amount in range(4):
+            await session.call(here.pay, to="bob", amount=amount)
+        assert len(session._context.runtime.approvals._consulted) == 2
 
 
 @pytest.mark.spec("G17", "K16")

@@ -162,6 +162,7 @@ async def test_the_scope_request_lasts_for_one_call_with_all_that_it_calls() -> 
     @tool
     async def outer(ctx: Context) -> int:
         """Count in the run, three times."""
+        assert ctx.request.state.hits == 0
         await ctx.state(Counts).increment("hits")
         assert {await ctx.call(inner), await ctx.call(inner)} == {ctx.request.id}
         return ctx.request.state.hits

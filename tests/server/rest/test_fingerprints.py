@@ -14,7 +14,9 @@ from capset import Agent, Capability, Preset, Toolkit, compose
 from capset.evaluation.code import code_of
 from capset.fingerprint.canonical import PROFILE, digest
 from capset.fingerprint.hashes import tool_hash, toolkit_hash
+from capset.fingerprint.payloads import code_payload
 from capset.stores.base import PayloadRow
+from tests.distributions import fresh_import
 from tests.server import dynamic
 from tests.server.dynamic import desk, look, put, shelf
 from tests.server.support import Site, crash, echo, foreman, make_agent, make_session, note, problem, refuse, site
@@ -43,6 +45,18 @@ async def covered(client: httpx2.AsyncClient, hash: str) -> dict[str, Any]:
     assert digest(found["payload"]) == hash
     assert found["kind"] == found["payload"]["kind"]
     return found["payload"]
+
+
+@pytest.mark.spec("P12", "F35")
+async def test_the_code_of_what_is_installed_is_known_before_anything_was_listed_or_called(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "from capset import tool\n\n@tool\nasync def unread() -> str:\n    '''Say it.'''\n    return 'so far'\n"
+    (tmp_path / "never_read.py").write_text(text)
+    module = fresh_import("never_read", tmp_path, monkeypatch)
+    expected = digest(code_payload({"never_read.py": hashlib.sha256(text.encode()).hexdigest()}))
+    async with site(Capability("fresh", tools=[module.unread])) as here, here.client() as client:
+        assert (await covered(client, expected))["kind"] == "code"
 
 
 @pytest.mark.spec("P12", "F3", "F6")

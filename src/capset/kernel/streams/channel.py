@@ -41,7 +41,7 @@ class Receiver:
         except asyncio.CancelledError:
             if receiver.done() and not receiver.cancelled() and (given := receiver.result()) is not None:
                 # It was handed over in the very moment: the next who receives must find it.
-                returned = Channel(self)
+                returned = Channel(self, 0)
                 returned.messages.append(given)
                 self.ready.appendleft(returned)
             raise
@@ -97,7 +97,7 @@ class Channel:
 
     __slots__ = ("_buffer", "_receiver", "_turn", "_waiting", "is_finished", "messages", "moved", "on_drained")
 
-    def __init__(self, receiver: Receiver, buffer: int = 0, on_drained: Callable[[], None] | None = None) -> None:
+    def __init__(self, receiver: Receiver, buffer: int, on_drained: Callable[[], None] | None = None) -> None:
         """``on_drained`` is called when the channel is finished and its last message was taken."""
         self._receiver = receiver
         self._buffer = buffer

@@ -285,7 +285,6 @@ class Emitter:
         """End the call with an error, the first that there is, whatever the processor makes of it."""
         if not isinstance(self.error, InvalidOutput | ConsumerTimeout):
             self.error = error
-        self.reply = MISSING
         self._end()
 
     def _end(self) -> None:

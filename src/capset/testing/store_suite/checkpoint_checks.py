@@ -83,6 +83,7 @@ async def pruning_cuts_at_a_checkpoint(make: Make) -> None:
     async with opened(make) as store:
         await _fill(store, 1, 4, _OLD)
         await expect_error(Conflict, store.audit.prune(NOW, key, now=LATER), "pruning without a checkpoint")
+        await expect_error(ValueError, store.audit.prune("yesterday", key, now=LATER), "pruning before no time")
         anchor = await store.audit.checkpoint(key, now=_OLD)
         await _fill(store, 5, 6, _OLD)
         await _fill(store, 7, 9, LATER)

@@ -1,0 +1,35 @@
+"""The client's end of an event stream: signs of life while it is open, and nothing after its end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, MutableMapping
+from dataclasses import replace
+from typing import Any
+
+from capset.server.limits import Limits
+from capset.server.rest.events import EventStream
+
+
+async def test_signs_of_life_end_with_the_answer() -> None:
+    sent: list[bytes] = []
+
+    async def send(message: MutableMapping[str, Any]) -> None:
+        sent.append(message.get("body", b""))
+
+    async def receive() -> MutableMapping[str, Any]:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def parts() -> AsyncIterator[bytes]:
+        yield b"first"
+        await asyncio.sleep(0.2)
+        yield b"last"
+
+    await EventStream(send, replace(Limits(), beat_seconds=0.05)).tell(parts(), receive)
+    assert sent[:2] == [b"", b"first"]
+    assert b":\n\n" in sent
+    assert sent[-2:] == [b"last", b""]
+    told = len(sent)
+    await asyncio.sleep(0.2)
+    assert len(sent) == told
