@@ -8,8 +8,8 @@ import sys
 import uvloop
 from starlette.types import Receive, Scope, Send
 
-from capset.server.limits import Limits
-from capset.server.serving import bind, serve
+from capset.server.http.limits import Limits
+from capset.server.http.uvicorn_server import bind, serve
 
 
 async def echo(scope: Scope, receive: Receive, send: Send) -> None:

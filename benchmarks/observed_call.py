@@ -15,7 +15,7 @@ from benchmarks.turns import Job, in_turns
 from capset import Agent, Capability, Kernel, Principal, Registry
 from capset.kernel.telemetry.observers import Observer
 from capset.kernel.telemetry.tracing import Tracing
-from capset.server.metrics import Metrics
+from capset.server.observability.metrics import Metrics
 from capset.server.service import Service
 
 ALONE, UNSAMPLED, RECORDED, COUNTED = "alone", "a span, not sampled", "a span, recorded", "counted for Prometheus"

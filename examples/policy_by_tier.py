@@ -7,10 +7,10 @@ import httpx2
 from capset import Agent, Capability, Decision, Kernel, Principal, Registry, Request, allow, deny, policy, tool
 from capset.client import Client, error_of
 from capset.server.app import open_app
-from capset.server.gate import Names
-from capset.server.keys import create_key
+from capset.server.auth.keys import create_key
+from capset.server.http.middleware import Names
+from capset.server.http.uvicorn_server import bind, make_server
 from capset.server.service import Service
-from capset.server.serving import bind, make_server
 from capset.stores.base import AuditQuery
 
 

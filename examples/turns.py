@@ -5,10 +5,10 @@ import asyncio
 from capset import Agent, Capability, Context, Kernel, Principal, Registry, Resource, tool
 from capset.client import Client
 from capset.server.app import open_app
-from capset.server.caller import Caller
-from capset.server.gate import Names
+from capset.server.auth.callers import Caller
+from capset.server.http.middleware import Names
+from capset.server.http.uvicorn_server import bind, make_server
 from capset.server.service import Service
-from capset.server.serving import bind, make_server
 from capset.testing import Call, Say, ScriptedRunner
 from capset.wire.turns import EventShape
 

@@ -23,7 +23,14 @@ HERE = Path(__file__).parent
 # party registers.
 BUILT_IN = {one.module for one in distribution("capset").entry_points.select(group="capset.capabilities")}
 EARLY = ("capset.cli.app", "capset.cli.process", "capset.stores.sql.schema", "docstring_parser", *sorted(BUILT_IN))
-DOORS = ("capset.server.app", "capset.server.serving", "capset.server.mcp", "capset.client", "mcp", "uvicorn")
+DOORS = (
+    "capset.server.app",
+    "capset.server.http.uvicorn_server",
+    "capset.server.mcp",
+    "capset.client",
+    "mcp",
+    "uvicorn",
+)
 
 
 class Forked(subprocess.Popen[str]):

@@ -17,7 +17,7 @@ from capset.wire.replays import ReplayShape
 from tests.cli.foundry import message
 from tests.cli.support import CAPSET, Command, Run, clean_environment, install
 from tests.cli.test_serve import key_for, serving, session_of
-from tests.server.issuing import AUDIENCE, ISSUER, key, key_set, token
+from tests.server.auth.issuing import AUDIENCE, ISSUER, key, key_set, token
 
 pytestmark = pytest.mark.spec("P32")
 TIERS = '''

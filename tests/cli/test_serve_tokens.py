@@ -8,7 +8,7 @@ import pytest
 
 from tests.cli.support import Command, Run
 from tests.cli.test_serve import beside, key_for, serving
-from tests.server.issuing import AUDIENCE, ISSUER, key, key_set, token
+from tests.server.auth.issuing import AUDIENCE, ISSUER, key, key_set, token
 
 
 @pytest.fixture

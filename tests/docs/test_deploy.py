@@ -67,7 +67,7 @@ def test_systemd_takes_the_units(tmp_path: Path) -> None:
 
 
 def test_a_unit_that_stops_lets_requests_end() -> None:
-    from capset.server.serving import DRAIN_SECONDS
+    from capset.server.http.uvicorn_server import DRAIN_SECONDS
 
     unit = (DEPLOY / "capset.service").read_text(encoding="utf-8")
     found = re.search(r"^TimeoutStopSec=(\d+)$", unit, re.MULTILINE)

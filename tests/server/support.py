@@ -20,12 +20,12 @@ from capset.definitions.capabilities import AnyCapability
 from capset.definitions.tools.definition import AnyTool
 from capset.kernel.registry import Registry
 from capset.server.app import open_app
-from capset.server.caller import Caller, Identifies
-from capset.server.gate import Names
-from capset.server.keys import create_key
-from capset.server.limits import Limits
+from capset.server.auth.callers import Caller, Identifies
+from capset.server.auth.keys import create_key
+from capset.server.http.limits import Limits
+from capset.server.http.middleware import Names
+from capset.server.http.uvicorn_server import bind, make_server
 from capset.server.service import Service
-from capset.server.serving import bind, make_server
 from tests.kernel.support import records_of
 from tests.server.declared import Declared
 

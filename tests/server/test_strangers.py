@@ -12,8 +12,8 @@ from typing import Any, Final
 import pytest
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from tests.server.http.test_methods import paths_of
 from tests.server.support import ALL_SCOPES, FILES, Site
-from tests.server.test_methods import paths_of
 from tests.server.test_openapi import explore
 from tests.server.town import SECRET, Town, a_town, belongings
 from tests.server.walk import Belongings

@@ -15,10 +15,10 @@ from capset import Agent, Capability, tool
 from capset.errors import StoreError
 from capset.kernel.governance.audit import Ended
 from capset.server.app import open_app
-from capset.server.gate import Names
-from capset.server.limits import Limits
+from capset.server.http.limits import Limits
+from capset.server.http.middleware import Names
+from capset.server.http.request_context import Visit
 from capset.server.rest.calls import prefers_events
-from capset.server.visit import Visit
 from tests.server.support import Site, Sleeper, call, make_session, problem, site, until
 from tests.server.wire import line, request
 

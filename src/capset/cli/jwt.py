@@ -11,7 +11,7 @@ from capset.cli.extras import needs_extra
 from capset.errors import DefinitionError
 
 if TYPE_CHECKING:
-    from capset.server.tokens import Issuer
+    from capset.server.auth.tokens import Issuer
 
 JwtIssuer = Annotated[
     str | None,
@@ -86,7 +86,7 @@ def issuer_of(
     if missing := [name for name, value in needed.items() if not value]:
         raise DefinitionError(f"tokens need all of {', '.join(needed)}; missing: {', '.join(missing)}")
     needs_extra("server", "joserfc", "httpcore2")
-    from capset.server.tokens import ALGORITHMS, Issuer
+    from capset.server.auth.tokens import ALGORITHMS, Issuer
 
     named = (issuer or "", audience or "", jwks or "")
     claimed = "org" if org_claim is None else org_claim

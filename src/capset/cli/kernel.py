@@ -24,7 +24,7 @@ from capset.definitions.messages import Message
 from capset.kernel.kernel import AT_ONCE, DRAIN_SECONDS
 from capset.kernel.registry import Registry
 from capset.kernel.streams.dispatcher import Serving
-from capset.server.streams import Streams
+from capset.server.standard_streams import Streams
 from capset.wire.ndjson import LIMIT, Reader, line_of
 
 LAST_SECONDS: Final = 1.0

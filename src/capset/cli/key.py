@@ -20,7 +20,7 @@ from capset.definitions.limits import allowance_of
 from capset.definitions.principals import Attributes, Principal, PrincipalKind
 from capset.errors import DefinitionError, NotFound
 from capset.kernel.kernel import Kernel
-from capset.server.keys import DEFAULT_SCOPES, create_key, is_valid
+from capset.server.auth.keys import DEFAULT_SCOPES, create_key, is_valid
 from capset.stores.base import KeyRow
 from capset.wire.keys import KeyPageShape, key_shape, new_key_shape
 

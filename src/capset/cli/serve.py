@@ -31,10 +31,10 @@ from capset.net.loopback import is_loopback
 
 if TYPE_CHECKING:
     from capset.adapters.config_file import Configuration
-    from capset.server.caller import Identifies
-    from capset.server.gate import Names
+    from capset.server.auth.callers import Identifies
+    from capset.server.auth.tokens import Issuer
+    from capset.server.http.middleware import Names
     from capset.server.service import Service
-    from capset.server.tokens import Issuer
 
 
 @guarded
@@ -82,7 +82,7 @@ def serve_command(
     changes nothing.
     """
     needs_extra("server", "fastapi", "uvicorn", "httptools", "structlog", "prometheus_client")
-    from capset.server.gate import Names
+    from capset.server.http.middleware import Names
 
     settings = load_settings(db=db, principal=principal, grant=grant, attribute=attribute, env=env)
     if insecure and not is_loopback(host):
@@ -146,11 +146,11 @@ class _Served:
 async def _serve(
     settings: Settings, host: str, port: int, names: Names, served: _Served, issuer: Issuer | None, *, insecure: bool
 ) -> None:
-    from capset.server import logs
     from capset.server.app import open_app
-    from capset.server.caller import Caller
+    from capset.server.auth.callers import Caller
+    from capset.server.http.uvicorn_server import bind, serve
+    from capset.server.observability import logs
     from capset.server.service import Service
-    from capset.server.serving import bind, serve
 
     registry = served.registry
     anyone = Caller(settings.principal, frozenset({"capset:admin"}), None) if insecure else None
@@ -180,8 +180,8 @@ async def _serve(
 
 def _tokens_of(issuer: Issuer) -> Callable[[Kernel], Identifies]:
     """Return what knows the issuer's tokens on a kernel yet to come; its keys must be somewhere by now."""
-    from capset.server.jwks import Jwks
-    from capset.server.tokens import Tokens
+    from capset.server.auth.jwks import Jwks
+    from capset.server.auth.tokens import Tokens
 
     jwks = Jwks(issuer.jwks)
     return lambda kernel: Tokens(kernel, issuer, jwks=jwks)

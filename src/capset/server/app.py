@@ -21,16 +21,16 @@ from starlette.types import ASGIApp
 from capset.errors import CapsetError, InternalError
 from capset.kernel.governance.redaction import redactor_of
 from capset.schemas.validation_errors import fields_at
-from capset.server.answers import misfit, problem_response
-from capset.server.exposition import Exposition
-from capset.server.gate import Gate, Names
-from capset.server.logs import AccessLog
-from capset.server.metrics import Metrics
-from capset.server.mounting import mounted_mcp
+from capset.server.http.middleware import Gate, Names
+from capset.server.http.request_context import Refused, path_of, visit_of
+from capset.server.http.responses import misfit, problem_response
+from capset.server.http.routes import MCP_PATHS, Routes
+from capset.server.mcp.mounts import mounted_mcp
+from capset.server.observability.logs import AccessLog
+from capset.server.observability.metrics import Exposition, Metrics
+from capset.server.observability.requests import Telemetry
 from capset.server.openapi import describe, methods_by_path
 from capset.server.rest import (
-    agent_previews,
-    agent_versions,
     agents,
     approvals,
     audit,
@@ -42,20 +42,14 @@ from capset.server.rest import (
     fingerprints,
     health,
     links,
-    metrics,
     sessions,
     turns,
 )
-from capset.server.routes import MCP_PATHS, Routes
 from capset.server.service import Service
-from capset.server.telemetry import Telemetry
-from capset.server.visit import Refused, path_of, visit_of
 
 _NOUNS = (
     capabilities,
     agents,
-    agent_versions,
-    agent_previews,
     sessions,
     calls,
     turns,
@@ -67,7 +61,6 @@ _NOUNS = (
     audit,
     config_check,
     health,
-    metrics,
 )
 
 # FastAPI would make spans of its own for every request, with its query and its Host, where a host has set an SDK up.
@@ -100,7 +93,7 @@ def _telemetry(app: FastAPI, service: Service, tally: Metrics) -> Telemetry:
     if not kernel.observers:
         return Telemetry(routes, tally, None)
     from capset.kernel.telemetry.tracing import tracing_of
-    from capset.server.tracing import HttpTracing
+    from capset.server.observability.requests import HttpTracing
 
     tracing = tracing_of(kernel.observers)
     redactor = redactor_of(kernel.governance.redact)

@@ -13,7 +13,7 @@ from capset.errors import NotFound, PermissionDenied
 from capset.evaluation.compare.comparison import diff_sides
 from capset.evaluation.compare.differences import Diff
 from capset.evaluation.compare.sides import stored_side
-from capset.server.caller import Caller
+from capset.server.auth.callers import Caller
 from capset.server.service import Service
 from capset.stores.base import EnvelopeRow, LinkPage, LinkQuery, LinkRow, TransitionRow
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 from fastapi import FastAPI
 from starlette.routing import compile_path
 
-from capset.server.gate import PUBLIC
+from capset.server.http.middleware import PUBLIC
 from capset.wire.calls import CallProblem
 from capset.wire.problems import MEDIA_TYPE, Problem
 from capset.wire.shapes import Shape

@@ -19,10 +19,10 @@ from capset.fingerprint.hashes import invocation_hash
 from capset.kernel.call.session import Session
 from capset.kernel.kernel import Kernel
 from capset.kernel.registry import Registry
-from capset.server.caller import Caller, Callers, Identifies
+from capset.server.auth.callers import Caller, Callers, Identifies
 from capset.server.fingerprints import Fingerprints
-from capset.server.limits import Limits
-from capset.server.recent import Recent
+from capset.server.http.limits import Limits
+from capset.server.http.ttl_cache import Recent
 from capset.server.turns import Turns
 from capset.stores.base import Begun, SessionRow
 

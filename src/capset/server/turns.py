@@ -19,8 +19,8 @@ from capset.errors import Cancelled, CapsetError, InternalError, InvalidOutput, 
 from capset.kernel.call.session import Session
 from capset.kernel.governance.redaction import redactor_of
 from capset.kernel.kernel import Kernel
-from capset.server.following import Bell, interrupted
-from capset.server.visit import Refused
+from capset.server.http.request_context import Refused
+from capset.server.turn_events import Bell, interrupted
 from capset.stores.base import Begun, NewEvent, SessionRow, TurnRow
 from capset.wire.turns import ended_event, executed_event, failed_event, started_event
 

@@ -8,7 +8,7 @@ import httpx2
 import pytest
 
 from capset.errors import DefinitionError
-from tests.server.issuing import issuing, token
+from tests.server.auth.issuing import issuing, token
 from tests.server.support import Site, make_agent, problem
 from tests.server.walk import MCP_HEADERS
 

@@ -15,8 +15,8 @@ import pytest
 
 from capset import Principal
 from capset.clock import SystemClock
-from capset.server.following import PAGE
-from capset.server.keys import create_key
+from capset.server.auth.keys import create_key
+from capset.server.turn_events import PAGE
 from capset.server.turns import HELD_SECONDS
 from capset.stores.base import KEPT, NewEvent, TurnRow
 from tests.databases import require_scheme

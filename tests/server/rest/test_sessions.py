@@ -8,7 +8,7 @@ import httpx2
 import pytest
 
 from capset import Kernel
-from capset.server.recent import SECONDS
+from capset.server.http.ttl_cache import SECONDS
 from tests.server.support import Site, call, make_agent, make_session, problem, site
 
 

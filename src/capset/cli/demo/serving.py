@@ -13,7 +13,7 @@ from capset.cli.demo.survey import survey
 from capset.definitions.principals import Principal
 from capset.kernel.kernel import Kernel
 from capset.kernel.registry import Registry
-from capset.server.keys import create_key
+from capset.server.auth.keys import create_key
 
 CLIENT = Principal("client", permissions={"session_files:read", "session_files:write"}, org="demo")
 EDITOR = Principal("editor", org="demo")
@@ -33,9 +33,9 @@ async def serving(folder: Path) -> AsyncGenerator[Served]:
     """Serve what is installed and the demo's own, from the database in ``folder``."""
     # The demo without its server does without what a server needs.
     from capset.server.app import open_app
-    from capset.server.gate import Names
+    from capset.server.http.middleware import Names
+    from capset.server.http.uvicorn_server import bind, make_server
     from capset.server.service import Service
-    from capset.server.serving import bind, make_server
 
     registry = Registry.of([*Registry.installed().capabilities.values(), survey, press])
     started = asyncio.Event()

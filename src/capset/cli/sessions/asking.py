@@ -17,7 +17,7 @@ from capset.kernel.registry import Registry
 
 if TYPE_CHECKING:
     from capset.client import Client
-    from capset.server.caller import Caller
+    from capset.server.auth.callers import Caller
     from capset.server.service import Service
 
 T = TypeVar("T")
@@ -55,7 +55,7 @@ def asked(
 
 
 async def _here(settings: Settings, org: str | None, work: Callable[[Here], Awaitable[T]]) -> T:
-    from capset.server.caller import Caller  # only those who work here pay for it
+    from capset.server.auth.callers import Caller  # only those who work here pay for it
     from capset.server.service import Service
 
     who = replace(settings.principal, org=org)

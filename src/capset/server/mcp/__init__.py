@@ -5,7 +5,7 @@ Needs the extra ``mcp``; nothing else of the server.
 
 from __future__ import annotations
 
-from capset.server.mcp.door import McpDoor
+from capset.server.mcp.http import McpDoor
 from capset.server.mcp.stdio import serve_stdio
 
 __all__ = ["McpDoor", "serve_stdio"]

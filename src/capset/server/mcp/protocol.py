@@ -22,10 +22,10 @@ from mcp_types import (
 from pydantic import ValidationError
 
 from capset.errors import CapsetError
-from capset.server.mcp.calling import call_tool
+from capset.server.mcp.calls import call_tool
 from capset.server.mcp.exchanges import Exchange
-from capset.server.mcp.listing import list_tools
-from capset.server.mcp.tracing import trace_messages
+from capset.server.mcp.spans import trace_messages
+from capset.server.mcp.tools import list_tools
 
 McpServer: TypeAlias = Server[dict[str, Any]]
 """The SDK's server; what its lifespan yields is not used."""

@@ -25,7 +25,7 @@ from pydantic_core import from_json
 from capset.kernel.call.session import Session
 from capset.server.mcp.exchanges import Exchange
 from capset.server.mcp.protocol import make_server
-from capset.server.streams import Streams
+from capset.server.standard_streams import Streams
 
 LAST_SECONDS: Final = 5.0
 """How long requests that still run may take to be answered once the client has closed its end."""

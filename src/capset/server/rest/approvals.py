@@ -12,8 +12,8 @@ from fastapi import APIRouter, Query
 
 from capset.definitions.approvals import Answer, ApprovalRow, ApprovalStatus
 from capset.errors import InvalidArguments, NotFound, PermissionDenied
-from capset.server.caller import Caller
-from capset.server.rest.parts import Approves, Asks, Id, Paged, Served, StrictRoute, problems
+from capset.server.auth.callers import Caller
+from capset.server.rest.routing import Approves, Asks, Id, Paged, Served, StrictRoute, problems
 from capset.server.service import Service
 from capset.stores.base import ApprovalQuery
 from capset.wire.approvals import (

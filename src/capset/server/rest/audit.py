@@ -10,7 +10,7 @@ from pydantic import AwareDatetime, BeforeValidator
 
 from capset.clock import iso_of
 from capset.definitions.records import Outcome
-from capset.server.rest.parts import Asked, Audits, Served, StrictRoute, problems
+from capset.server.rest.routing import Asked, Audits, Served, StrictRoute, problems
 from capset.stores.base import AuditQuery
 from capset.wire.audit import RecordPageShape, record_page_shape
 

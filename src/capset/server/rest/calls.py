@@ -20,14 +20,14 @@ from capset.errors import NotFound
 from capset.kernel.call.session import Session
 from capset.kernel.results import Result
 from capset.schemas.validation_errors import validation_fields
-from capset.server.answers import answer, answer_refusal, misfit, retry_headers
-from capset.server.limits import Limits
-from capset.server.rest.events import EventStream
-from capset.server.rest.parts import Calls, Id, Served, check_json_type, parse_json, problems, refuse_query
-from capset.server.rest.repeats import Once, is_refused
-from capset.server.rest.watch import Watch
+from capset.server.http.disconnects import Watch
+from capset.server.http.idempotency import Once, is_refused
+from capset.server.http.limits import Limits
+from capset.server.http.request_context import Visit, caller_of, path_of, visit_of
+from capset.server.http.responses import answer, answer_refusal, misfit, retry_headers
+from capset.server.rest.event_stream import EventStream
+from capset.server.rest.routing import Calls, Id, Served, check_json_type, parse_json, problems, refuse_query
 from capset.server.service import Service
-from capset.server.visit import Visit, caller_of, path_of, visit_of
 from capset.wire.calls import CallInput, CallShape, approval_of, call_data
 
 IdempotencyKey = Annotated[

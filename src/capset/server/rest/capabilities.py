@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query
 
 from capset.definitions.capabilities import AnyCapability, Status
 from capset.definitions.names import CAPABILITY
-from capset.server.rest.parts import Asked, Id, Reads, Served, StrictRoute, problems
+from capset.server.rest.routing import Asked, Id, Reads, Served, StrictRoute, problems
 from capset.wire.capabilities import (
     CapabilityDetail,
     CapabilityPageShape,

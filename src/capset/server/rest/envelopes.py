@@ -8,7 +8,7 @@ from __future__ import annotations
 from fastapi import APIRouter
 
 from capset.server import lineage
-from capset.server.rest.parts import Id, Looks, Served, StrictRoute, problems
+from capset.server.rest.routing import Id, Looks, Served, StrictRoute, problems
 from capset.wire.lineage import EnvelopeShape, envelope_shape
 
 router = APIRouter(prefix="/envelopes", tags=["envelopes"], route_class=StrictRoute)

@@ -14,9 +14,9 @@ from starlette.convertors import PathConvertor, register_url_convertor
 from capset.definitions.files import normalise_path
 from capset.errors import FileError, PermissionDenied
 from capset.kernel.call.session import Session
-from capset.server.caller import Caller
-from capset.server.rest.parts import Asked, Calls, Id, Served, StrictRoute, problems
-from capset.server.rest.tags import UNCHANGED, IfMatch, IfNoneMatch, Unless, expected, is_known, tag_of, unchanged
+from capset.server.auth.callers import Caller
+from capset.server.http.etags import UNCHANGED, IfMatch, IfNoneMatch, Unless, expected, is_known, tag_of, unchanged
+from capset.server.rest.routing import Asked, Calls, Id, Served, StrictRoute, problems
 from capset.server.service import Service
 from capset.wire.files import FolderShape, WrittenShape, file_shape
 

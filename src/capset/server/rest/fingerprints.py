@@ -10,7 +10,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path
 
-from capset.server.rest.parts import Reads, Served, StrictRoute, problems
+from capset.server.rest.routing import Reads, Served, StrictRoute, problems
 from capset.wire.fingerprints import FingerprintShape, InstalledShape
 
 router = APIRouter(prefix="/fingerprints", tags=["fingerprints"], route_class=StrictRoute)

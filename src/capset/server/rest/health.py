@@ -1,13 +1,14 @@
-"""``/v1/healthz`` and ``/v1/readyz``, for whoever looks after the server; they need no key (spec 5, P13)."""
+"""``/v1/healthz``, ``/v1/readyz`` and ``/v1/metrics``, for those who run the server (spec 5, P13)."""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, cast
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request, Response
 
-from capset.server.rest.parts import Served, StrictRoute, problems
-from capset.server.visit import Refused
+from capset.server.http.request_context import Refused
+from capset.server.observability.metrics import Exposition
+from capset.server.rest.routing import Measures, Served, StrictRoute, problems
 from capset.wire.health import HealthShape
 
 _OPEN: Final = {code: said for code, said in problems(422).items() if code not in (401, 503)}
@@ -34,3 +35,25 @@ def _draining() -> Refused:
     ending = Refused(503, "draining", "The server is ending: send requests to another")
     ending.retryable = True
     return ending
+
+
+@router.get(
+    "/metrics",
+    operation_id="metrics",
+    response_class=Response,
+    responses={
+        **problems(422),
+        200: {
+            "description": "Every metric, in Prometheus' text format, or as OpenMetrics for whoever accepts that",
+            "content": {
+                "text/plain": {"schema": {"type": "string"}},
+                "application/openmetrics-text": {"schema": {"type": "string"}},
+            },
+        },
+    },
+)
+async def metrics(request: Request, caller: Measures) -> Response:
+    """Say how many calls and requests there were and how long they took: of all organisations, naming none."""
+    exposition = cast("Exposition", request.app.state.exposition)
+    body, media_type = exposition.written(request.headers.get("accept", ""))
+    return Response(body, headers={"content-type": media_type})

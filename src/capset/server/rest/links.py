@@ -15,7 +15,7 @@ from capset.evaluation.snapshot.capture import envelope_of
 from capset.evaluation.snapshot.turns import keep_turn
 from capset.fingerprint.hashes import invocation_hash
 from capset.server import lineage
-from capset.server.rest.parts import Asked, Calls, Id, Looks, Paged, Served, StrictRoute, problems
+from capset.server.rest.routing import Asked, Calls, Id, Looks, Paged, Served, StrictRoute, problems
 from capset.stores.base import LinkQuery
 from capset.wire.diffs import DiffShape, diff_shape
 from capset.wire.lineage import (

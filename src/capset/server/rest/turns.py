@@ -13,14 +13,14 @@ from pydantic_core import from_json, to_json
 from starlette.types import Receive, Scope, Send
 
 from capset.errors import CapsetError
-from capset.server.following import Gap, follow
-from capset.server.limits import Limits
+from capset.server.http.idempotency import Once
+from capset.server.http.limits import Limits
+from capset.server.http.request_context import Refused, Visit, visit_of
 from capset.server.rest.calls import IdempotencyKey, prefers_events
-from capset.server.rest.events import EventStream
-from capset.server.rest.parts import Asked, Calls, Id, Served, StrictRoute, problems
-from capset.server.rest.repeats import Once
+from capset.server.rest.event_stream import EventStream
+from capset.server.rest.routing import Asked, Calls, Id, Served, StrictRoute, problems
 from capset.server.service import Service
-from capset.server.visit import Refused, Visit, visit_of
+from capset.server.turn_events import Gap, follow
 from capset.stores.base import EventRow
 from capset.wire.turns import GapShape, TurnInput, TurnShape, event_shape
 

@@ -1,0 +1,1 @@
+"""Authentication of callers: API keys and JSON Web Tokens."""

@@ -1,0 +1,95 @@
+"""API keys: how they are made, and what they may ask (spec 5, P14; spec 4, G10). Needs no extra."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from typing import Final, Literal, get_args
+
+from capset.definitions.principals import Principal
+from capset.errors import DefinitionError
+from capset.kernel.kernel import Kernel
+from capset.stores.base import KeyRow
+
+Scope = Literal[
+    "capset:read",
+    "capset:call",
+    "capset:write",
+    "capset:audit",
+    "capset:approve",
+    "capset:metrics",
+    "capset:admin",
+]
+"""``read`` capabilities, agents and fingerprints; ``call``: sessions, calls, files, MCP, links of one's own sessions;
+``write`` agents; ``audit``: read the org's records and links; ``approve``: read and decide the org's requests for
+approvals; ``metrics``: read the server's metrics, which are of all orgs; ``admin``: all of these."""
+DEFAULT_SCOPES: Final[tuple[Scope, ...]] = ("capset:read", "capset:call")
+_MAX_AGENT: Final = 200
+_PREFIX: Final = "capset_"
+"""So that a key is known for one where it should not be, such as in a repository."""
+
+
+async def create_key(
+    kernel: Kernel,
+    name: str,
+    principal: Principal,
+    *,
+    scopes: Iterable[str] = DEFAULT_SCOPES,
+    lifetime: timedelta | None = None,
+    agent: str | None = None,
+) -> tuple[KeyRow, str]:
+    """Make and keep a key by which ``principal`` acts; return what is kept, and the key, which nobody can get again.
+
+    Permissions and attributes are the principal's, as they are: let only administrators reach this.
+
+    256 random bits need no slow hash: what is kept is their SHA-256. ``agent`` is the one
+    that ``/mcp`` leads to, by its id, or its name if it is defined in code; it may be made later. Raises
+    ``DefinitionError`` for an unknown scope, for an organisation without a name, for an agent that is none, and for a
+    principal that no key can stand for.
+    """
+    if principal.kind == "anonymous" or principal.on_behalf_of is not None:
+        # A key tells who somebody is, and nothing of whom they act for.
+        raise DefinitionError(f"a key is for a user, an agent or an org that acts for itself; got {principal!r}")
+    if (org := principal.org) is not None and not (org.strip() and org.isprintable()):
+        raise DefinitionError(f"an organisation's name must be printable text, and not empty; got {org!r}")
+    if agent is not None and not (agent.strip() and agent.isprintable() and len(agent) <= _MAX_AGENT):
+        raise DefinitionError(f"an agent is named by its id, or by its name if it is defined in code; got {agent!r}")
+    given = tuple(dict.fromkeys(scopes))
+    for scope in given:
+        if scope not in get_args(Scope):
+            raise DefinitionError(f"unknown scope {scope!r}; there is: {', '.join(get_args(Scope))}")
+    now = datetime.fromisoformat(kernel.now())
+    key = _PREFIX + secrets.token_urlsafe(32)
+    row = KeyRow(
+        id=kernel.new_id(),
+        name=name,
+        digest=digest_of(key),
+        org=principal.org,
+        principal=principal.id,
+        principal_kind=principal.kind,
+        permissions=tuple(sorted(principal.permissions)),
+        scopes=given,
+        created_at=kernel.now(),
+        expires_at=_iso(now + lifetime) if lifetime is not None else None,
+        agent=agent,
+        attributes=dict(principal.attributes) or None,
+        allowance=None if principal.allowance is None else principal.allowance.plain(),
+    )
+    await kernel.store.keys.create(row)
+    return row, key
+
+
+def digest_of(key: str) -> str:
+    """Return what is kept of a key: its SHA-256 in hexadecimal."""
+    return hashlib.sha256(key.encode(errors="replace")).hexdigest()
+
+
+def is_valid(row: KeyRow, now: str) -> bool:
+    """Whether a key opens at this time, ISO 8601 UTC as the kernel's clock tells it."""
+    return row.revoked_at is None and (row.expires_at is None or now < row.expires_at)
+
+
+def _iso(moment: datetime) -> str:
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -1,0 +1,220 @@
+"""Who asks, by a JSON Web Token of an issuer that the host trusts (spec 5, P14; RFC 7519, RFC 8725)."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from base64 import urlsafe_b64decode
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Final, NoReturn, cast, get_args
+
+from joserfc.errors import JoseError, UnsupportedAlgorithmError
+from joserfc.jws import JWSRegistry, deserialize_compact
+from joserfc.jwt import JWTClaimsRegistry
+from pydantic_core import from_json
+
+from capset.definitions.names import ATTRIBUTE, PERMISSION, checked
+from capset.definitions.principals import MAX_NAMES, Attributes, Principal
+from capset.errors import DefinitionError, Unauthenticated
+from capset.kernel.kernel import Kernel
+from capset.server.auth.callers import REFUSED, Caller
+from capset.server.auth.jwks import Jwks
+from capset.server.auth.keys import Scope
+from capset.server.http.ttl_cache import Recent
+
+ALGORITHMS: Final = (
+    *("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
+    *("ES256", "ES384", "ES512", "Ed25519", "EdDSA"),
+)
+"""How tokens may be signed: never by a shared secret, and never not at all."""
+MAX_TOKEN: Final = 8_192
+"""How many characters a token may have."""
+LEEWAY_SECONDS: Final = 30
+"""By how much the issuer's clock may differ."""
+_MAX_NAME: Final = 200
+_TYPES: Final = ("jwt", "at+jwt", "application/jwt", "application/at+jwt")
+"""What a token may say that it is, if it does: others of the same issuer tell of a logout or a change, of nobody."""
+_BOUND: Final = {"act": "acts for somebody else", "cnf": "is bound to a key that its sender would have to prove"}
+"""Claims that say more than we could hold to: a token that has one is refused, not half believed."""
+_log = logging.getLogger("capset.tokens")
+
+
+@dataclass(frozen=True, slots=True)
+class Issuer:
+    """Whose tokens are taken, and what they say.
+
+    Args:
+        issuer: the claim ``iss``, letter by letter.
+        audience: the claim ``aud``, or one of it: that a token is meant for this server.
+        jwks: where the issuer's public keys are: an https URL, or a file.
+        algorithms: how tokens may be signed.
+        org_claim: the claim that names the caller's organisation.
+        org: the organisation of those whose token names none; without it such a token is refused.
+        attributes: the claims that become attributes of the principal, by the attributes' names: ``{"tier":
+            "plan.tier"}`` takes the member ``tier`` of the claim ``plan``, unless there is a claim ``plan.tier``. A
+            claim that is absent or null leaves its attribute out.
+
+    Raises ``DefinitionError`` for an empty text, for an algorithm that is none of ``ALGORITHMS``, and for attributes
+    that a principal cannot have.
+    """
+
+    issuer: str
+    audience: str
+    jwks: str
+    algorithms: tuple[str, ...] = ALGORITHMS
+    org_claim: str = "org"
+    org: str | None = None
+    attributes: Mapping[str, str] = field(default_factory=dict[str, str], hash=False)
+
+    def __post_init__(self) -> None:
+        """Check what was given."""
+        for name in ("issuer", "audience", "jwks", "org_claim"):
+            if not getattr(self, name).strip():
+                raise DefinitionError(f"a token's {name} must not be empty")
+        if self.org is not None and not _is_name(self.org):
+            raise DefinitionError(f"an organisation's name must be printable text, and not empty; got {self.org!r}")
+        wrong = next((one for one in self.algorithms if one not in ALGORITHMS), None)
+        if not self.algorithms or wrong is not None:
+            raise DefinitionError(f"tokens are signed by one of {', '.join(ALGORITHMS)}; got {wrong or 'none'}")
+        if len(self.attributes) > MAX_NAMES:
+            raise DefinitionError(f"attributes are at most {MAX_NAMES}; got claims for {len(self.attributes)}")
+        for name, claim in self.attributes.items():
+            checked("the name of an attribute", name, ATTRIBUTE)
+            if not _is_name(claim):
+                raise DefinitionError(f"the attribute {name!r} needs the name of a claim; got {claim!r:.80}")
+        object.__setattr__(self, "attributes", MappingProxyType(dict(self.attributes)))
+
+
+class Tokens:
+    """Knows callers by the tokens of one issuer. ``jwks`` is where its keys come from, if not as ``issuer`` says.
+
+    Raises ``DefinitionError`` as ``Jwks`` does.
+    """
+
+    def __init__(self, kernel: Kernel, issuer: Issuer, *, jwks: Jwks | None = None) -> None:
+        self._kernel = kernel
+        self._issuer = issuer
+        self._jwks = jwks or Jwks(issuer.jwks)
+        self._registry = _Registry(algorithms=issuer.algorithms, strict_check_header=False)
+        self._claims = JWTClaimsRegistry(
+            self._now,
+            LEEWAY_SECONDS,
+            iss={"essential": True, "value": issuer.issuer},
+            aud={"essential": True, "value": issuer.audience},
+            exp={"essential": True},
+            sub={"essential": True},
+        )
+        self._known: Recent[bytes, tuple[Caller, float]] = Recent()
+
+    async def identify(self, token: str) -> Caller:
+        """Return who sent a token. Raises ``Unauthenticated``, in the same words for whatever is wrong with it."""
+        if len(token) > MAX_TOKEN or not token.isascii():
+            _refuse("it is too long, or no token")
+        digest = hashlib.sha256(token.encode()).digest()
+        caller, expires = await self._known.get(digest, lambda: self._verify(token))
+        if self._now() >= expires + LEEWAY_SECONDS:
+            _refuse("it has expired")
+        return caller
+
+    async def _verify(self, token: str) -> tuple[Caller, float]:
+        header = _header(token)
+        # Whatever must be understood beyond RFC 7519 is not; RFC 7797 forbids its own for JWTs.
+        if "crit" in header or str(header.get("typ", "jwt")).lower() not in _TYPES:
+            _refuse("it is a token of another kind")
+        kid = header.get("kid")
+        if header.get("alg") not in self._issuer.algorithms or not isinstance(kid, str | None):
+            _refuse("it is not signed in a way that is taken")
+        keys = await self._jwks.keys(kid)
+        try:
+            claims: object = from_json(deserialize_compact(token, keys, registry=self._registry).payload)
+            if not isinstance(claims, dict):
+                _refuse("its claims are no object")
+            found = cast("dict[str, Any]", claims)
+            self._claims.validate(found)
+        except (JoseError, ValueError) as error:
+            _refuse(str(error))
+        return self._caller(found), found["exp"]
+
+    def _caller(self, claims: Mapping[str, Any]) -> Caller:
+        for name, why in _BOUND.items():
+            if claims.get(name) is not None:
+                _refuse(f"its claim {name!r} says that it {why}")
+        org = claims.get(self._issuer.org_claim)
+        org = self._issuer.org if org is None else org
+        subject, agent = claims["sub"], claims.get("agent")
+        if not _is_name(org) or not _is_name(subject) or (agent is not None and not _is_name(agent)):
+            _refuse("its organisation, its subject or its agent is missing or no name")
+        granted = frozenset(filter(PERMISSION.fullmatch, _texts(claims, "permissions")))
+        roles = self._kernel.governance.roles
+        granted |= roles.expand(*(role for role in _texts(claims, "roles") if role in roles.permissions))
+        scopes = frozenset((*_texts(claims, "scope"), *_texts(claims, "scp"))) & frozenset(get_args(Scope))
+        said = self._attributes(claims)
+        who = Principal(cast("str", subject), permissions=granted, org=cast("str", org), attributes=said)
+        return Caller(who, scopes, f"jwt:{self._issuer.issuer}", cast("str | None", agent))
+
+    def _attributes(self, claims: Mapping[str, Any]) -> Attributes:
+        found = {name: _claim(claims, claim) for name, claim in self._issuer.attributes.items()}
+        try:
+            return Attributes({name: value for name, value in found.items() if value is not None})
+        except DefinitionError as error:
+            _refuse(f"its claims do not fit: {error.message}")
+
+    def _now(self) -> int:
+        return self._kernel.clock.time_ns() // 1_000_000_000
+
+
+class _Registry(JWSRegistry):
+    """Takes the algorithms that it is given and no others, without a warning for each use of an older name."""
+
+    max_header_length = 4_096  # certificates may stand there
+
+    def get_alg(self, name: str) -> Any:  # what joserfc keeps of an algorithm, a class that it does not export
+        if name not in (self.allowed or ()):
+            raise UnsupportedAlgorithmError(f"the algorithm {name!r} is not taken")
+        return self.algorithms[name]
+
+
+def _header(token: str) -> dict[str, Any]:
+    first = token.partition(".")[0]
+    try:
+        found: object = from_json(urlsafe_b64decode(first + "=" * (-len(first) % 4)))
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        _refuse("it has no header")
+    return cast("dict[str, Any]", found)
+
+
+def _texts(claims: Mapping[str, Any], name: str) -> list[str]:
+    """Return the texts of a claim: a list, or one text with spaces between, as issuers differ."""
+    value = claims.get(name)
+    listed = value.split() if isinstance(value, str) else [] if value is None else value
+    if not isinstance(listed, list) or not all(isinstance(one, str) for one in cast("list[object]", listed)):
+        _refuse(f"its claim {name!r} is no list of texts")
+    return cast("list[str]", listed)
+
+
+def _claim(claims: Mapping[str, Any], named: str) -> Any:  # any JSON
+    """Return a claim by its whole name, or else the member of one by its dotted path; ``None`` where there is none."""
+    if named in claims:
+        return claims[named]
+    found: object = claims
+    for step in named.split("."):
+        if not isinstance(found, Mapping):
+            _refuse(f"its claim {named!r} is inside of what is no object")
+        found = cast("Mapping[str, object]", found).get(step)
+        if found is None:
+            return None
+    return found
+
+
+def _is_name(value: object) -> bool:
+    return isinstance(value, str) and 0 < len(value) <= _MAX_NAME and bool(value.strip()) and value.isprintable()
+
+
+def _refuse(why: str) -> NoReturn:
+    """Tell the log why, and the client nothing."""
+    _log.info("a token was refused: %s", why)
+    raise Unauthenticated(REFUSED)

@@ -1,0 +1,1 @@
+"""HTTP below the API: middleware, bodies, responses, caching headers, and the server process."""

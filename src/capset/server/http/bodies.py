@@ -1,0 +1,71 @@
+"""The body of a request, read whole and bounded before anything looks at it (spec 5, P15)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+from starlette.types import Message, Receive
+
+from capset.server.http.request_context import Refused
+
+
+def size_of(headers: Iterable[tuple[bytes, bytes]]) -> int:
+    """Return how many bytes headers take on the wire."""
+    size = 0
+    for name, value in headers:
+        size += len(name) + len(value) + 4
+    return size
+
+
+async def read_body(receive: Receive, declared: bytes | None, limit: int, seconds: float) -> bytes:
+    """Return a request's whole body.
+
+    Raises ``Refused`` for one that is too large or too slow, ``Gone`` if the client left.
+    """
+    if declared is not None and declared.isdigit() and (len(declared) > 18 or int(declared) > limit):
+        raise _too_large(limit)
+    message = await _next(receive, seconds)
+    if not message.get("more_body"):
+        body = message.get("body", b"")
+        if len(body) > limit:
+            raise _too_large(limit)
+        return body
+    parts, size = [message.get("body", b"")], len(message.get("body", b""))
+    while message.get("more_body"):
+        message = await _next(receive, seconds)
+        part = message.get("body", b"")
+        size += len(part)
+        if size > limit:
+            raise _too_large(limit)
+        parts.append(part)
+    return b"".join(parts)
+
+
+class Gone(Exception):
+    """The client left before its request was whole."""
+
+
+def replaying(body: bytes, receive: Receive) -> Receive:
+    """Return a ``receive`` that gives a body that was read already, and then what comes."""
+    first: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def replayed() -> Message:
+        return first.pop() if first else await receive()
+
+    return replayed
+
+
+async def _next(receive: Receive, seconds: float) -> Message:
+    try:
+        async with asyncio.timeout(seconds):
+            message = await receive()
+    except TimeoutError:
+        raise Refused(408, "request_timeout", f"Nothing of the body came for {seconds:g} seconds") from None
+    if message["type"] == "http.disconnect":
+        raise Gone
+    return message
+
+
+def _too_large(limit: int) -> Refused:
+    return Refused(413, "body_too_large", f"A body has at most {limit} bytes here")

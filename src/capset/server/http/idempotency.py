@@ -1,0 +1,84 @@
+"""``Idempotency-Key``: a request that is sent again is answered again, and done once (spec 5, P9)."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from capset.clock import iso
+from capset.errors import CapsetError, Conflict, InvalidArguments, StoreError
+from capset.kernel.results import Result
+from capset.server.auth.callers import Caller
+from capset.server.http.request_context import Refused
+from capset.server.service import Service
+from capset.stores.base import ReplyRow
+
+KEPT: Final = timedelta(hours=24)
+"""How long an answer is kept."""
+_KEY: Final = re.compile(r"[\x21-\x7e]{1,255}")
+
+
+@dataclass(frozen=True, slots=True)
+class Once:
+    """One request under the key that its client gave it. An answer is kept for 24 hours, by session and key."""
+
+    service: Service
+    caller: Caller
+    session: str
+    key: str
+    body: bytes
+
+    def __post_init__(self) -> None:
+        """Raise ``Refused`` for a key that is not 1–255 printable characters of ASCII."""
+        if not _KEY.fullmatch(self.key):
+            raise Refused(400, "invalid_header", "An Idempotency-Key is 1–255 printable characters of ASCII")
+
+    async def begin(self) -> tuple[int, bytes] | None:
+        """Return the answer that is kept, or ``None`` if this request is the first of its key.
+
+        Raises ``InvalidArguments`` if the key was another request's, and ``Conflict`` while the first is under way.
+        """
+        kernel = self.service.kernel
+        now = kernel.now()
+        expired = datetime.fromisoformat(now) - KEPT
+        row = ReplyRow(self.session, self.key, self._digest(), now)
+        kept = await kernel.store.replies.reserve(row, expired=iso(int(expired.timestamp()) * 1_000_000_000))
+        if kept is None:
+            return None
+        if kept.digest != row.digest:
+            raise InvalidArguments("This Idempotency-Key came with another request before: each needs its own")
+        if kept.status is None or kept.body is None:
+            raise Conflict("The request of this Idempotency-Key is under way, or was broken off: its record tells")
+        return kept.status, kept.body.encode()
+
+    def _digest(self) -> str:
+        """Tell requests apart by what they ask, and by what their caller may do and is: an answer is no way to more."""
+        told = " ".join((*sorted(self.caller.principal.permissions), *self.caller.attributes)).encode()
+        return hashlib.sha256(told + b"\0" + self.body).hexdigest()
+
+    async def end(self, result: Result[Any], body: bytes) -> None:
+        """Keep the answer to a call that ended with ``result``, unless it did not run, so that it can be made later.
+
+        Where a call ran and its outcome is not on record, the key stays taken: nothing vouches for what it did.
+        """
+        error = result.error
+        if not is_refused(error):
+            await self.keep(200, body)
+        elif error is None or error.refusal or error.retryable:
+            await self.release()
+
+    async def keep(self, status: int, body: bytes) -> None:
+        """Keep an answer."""
+        await self.service.kernel.store.replies.fulfil(self.session, self.key, status, body.decode())
+
+    async def release(self) -> None:
+        """Forget the request, which came to nothing, so that it can be made later."""
+        await self.service.kernel.store.replies.release(self.session, self.key)
+
+
+def is_refused(error: CapsetError | None) -> bool:
+    """Whether a call was not let through: refused by governance, or by a store that could not take it (G4, G23)."""
+    return error is not None and (error.refusal or isinstance(error, StoreError))

@@ -1,0 +1,167 @@
+"""The gate that every request passes: limits, Host and Origin, who asks, one line in the log, and no traceback out."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import unquote_to_bytes
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from capset.errors import Cancelled, CapsetError, InternalError, PermissionDenied
+from capset.net.loopback import is_loopback
+from capset.server.http.bodies import Gone, read_body, replaying, size_of
+from capset.server.http.request_context import CLIENT_LEFT, KEY, Refused, Visit, correlation_of, path_of
+from capset.server.http.responses import answer_problem
+from capset.server.observability.logs import AccessLog
+from capset.server.observability.requests import Telemetry
+from capset.server.service import Service
+
+PUBLIC: Final = frozenset({"/v1/healthz", "/v1/readyz"})
+"""The paths that need no key."""
+_SAFE: Final = ((b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store"))
+_log = logging.getLogger("capset.server")
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """By which names this server may be called (``*``: any), and from which origins a browser may call it."""
+
+    written: str
+    hosts: frozenset[str]
+    origins: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, bound: str, hosts: Iterable[str] = (), origins: Iterable[str] = ()) -> Names:
+        """Return the names of a server that is bound to ``bound``: that one and those given, or loopback's."""
+        loopback = ("localhost", "127.0.0.1", "[::1]") if is_loopback(bound) else ()
+        written = f"[{bound}]" if ":" in bound else bound
+        named = (host.lower() for host in (written, *loopback, *hosts))
+        return cls(written, frozenset(named), frozenset(origin.lower().rstrip("/") for origin in origins))
+
+    def check(self, host: str, origin: str) -> None:
+        """Raise ``Refused`` for a host that is not this server's, ``PermissionDenied`` for a foreign origin."""
+        name, _, port = host.lower().rpartition(":")
+        bare = name if name and port.isdigit() else host.lower()
+        if "*" not in self.hosts and bare not in self.hosts:
+            raise Refused(
+                421, "wrong_host", "This server does not answer to that Host: start it with --allow-host NAME"
+            )
+        if origin and origin.lower() not in self.origins and origin.lower().partition("://")[2] != host.lower():
+            raise PermissionDenied("Permission denied: this Origin is not allowed; --allow-origin ORIGIN allows it")
+
+
+class Gate:
+    """The outermost ASGI application."""
+
+    def __init__(self, app: ASGIApp, service: Service, names: Names, access: AccessLog, telemetry: Telemetry) -> None:
+        self._app = app
+        self._telemetry = telemetry
+        self._service = service
+        self._names = names
+        self._limits = service.limits
+        self._access = access
+        self._addressed: tuple[bytes | None, bytes | None] | None = None
+        """The Host and the Origin that were let in last: mostly, they come again."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Take one request through."""
+        if scope["type"] == "lifespan":
+            return await self._app(scope, receive, send)
+        if scope["type"] != "http":
+            return await send({"type": "websocket.close", "code": 1003})
+        started = time.perf_counter()
+        headers = dict(scope["headers"])
+        visit = Visit(correlation_of(headers.get(b"x-correlation-id")) or self._service.kernel.new_id(), headers)
+        scope[KEY] = visit
+        told = self._telemetry.begin(scope, visit)
+        stamp = (b"x-correlation-id", visit.correlation.encode())
+
+        async def sent(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                visit.status = message["status"]
+                message["headers"] = [*message["headers"], stamp, *_SAFE]
+            await send(message)
+
+        try:
+            await self._enter(scope, receive, sent, visit)
+        except Gone:
+            pass
+        except CapsetError as error:
+            await self._fail(sent, visit, error)
+        except asyncio.CancelledError:
+            cut_off = Cancelled("The server is closing, and the request was cut off: it may have had its effects")
+            cut_off.retryable = scope["method"] in ("GET", "HEAD")
+            await self._fail(sent, visit, cut_off)
+            raise
+        except Exception as error:
+            _log.exception("a request failed, correlation %s", visit.correlation)
+            failure = InternalError("Something went wrong; the log has the details.")
+            failure.__cause__ = error
+            await self._fail(sent, visit, failure)
+        finally:
+            try:
+                self._tell(scope, visit, started)
+            finally:
+                self._telemetry.end(scope, visit, started, told)
+        return None
+
+    async def _enter(self, scope: Scope, receive: Receive, send: Send, visit: Visit) -> None:
+        limits, path = self._limits, path_of(scope)
+        if size_of(scope["headers"]) + len(scope["raw_path"]) + len(scope["query_string"]) > limits.head:
+            raise Refused(431, "headers_too_large", f"A request's line and headers have at most {limits.head} bytes")
+        addressed = visit.headers.get(b"host"), visit.headers.get(b"origin")
+        if addressed != self._addressed:
+            self._names.check(visit.header(b"host"), visit.header(b"origin"))
+            self._addressed = addressed
+        if path not in PUBLIC:
+            visit.caller = await self._service.callers.identify(visit.header(b"authorization"))
+        if not is_utf8(scope["raw_path"]):
+            raise Refused(400, "invalid_path", "A path is UTF-8, percent-encoded")
+        bound = 0 if path in PUBLIC else limits.file if is_file(scope["method"], path) else limits.body
+        body = await read_body(receive, visit.headers.get(b"content-length"), bound, limits.body_seconds)
+        if scope["method"] == "HEAD":
+            scope = {**scope, "method": "GET"}  # the server leaves the body out (RFC 9110 §9.3.2)
+        await self._app(scope, replaying(body, receive), send)
+
+    async def _fail(self, send: Send, visit: Visit, error: CapsetError) -> None:
+        if not visit.status:
+            await answer_problem(send, error, visit.correlation)
+
+    def _tell(self, scope: Scope, visit: Visit, started: float) -> None:
+        caller = visit.caller
+        self._access.put(
+            {
+                "event": "request",
+                "time": self._service.kernel.now(),
+                "method": scope["method"],
+                "path": scope["path"],
+                "status": visit.status or CLIENT_LEFT,
+                "ms": round((time.perf_counter() - started) * 1000, 2),
+                "correlation": visit.correlation,
+                "principal": caller.principal.id if caller else None,
+                "org": caller.principal.org if caller else None,
+                "key": caller.key if caller else None,
+                **visit.notes,
+            }
+        )
+
+
+def is_file(method: str, path: str) -> bool:
+    """Whether a request brings the content of a file."""
+    return method == "PUT" and path.startswith("/v1/sessions/") and "/files/" in path
+
+
+def is_utf8(raw_path: bytes) -> bool:
+    """Whether the bytes that a path stands for are text; two that are not could be taken for the same name."""
+    if b"%" not in raw_path:
+        return raw_path.isascii()
+    try:
+        unquote_to_bytes(raw_path).decode()
+    except UnicodeDecodeError:
+        return False
+    return True

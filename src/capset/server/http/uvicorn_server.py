@@ -1,0 +1,323 @@
+"""Running the server: a socket that is bound first, uvicorn on it, and an end that lets calls finish."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import signal
+import socket
+from collections.abc import Callable, Generator
+from typing import Any, Final, cast
+
+import uvicorn
+from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.config import Config
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.server import ServerState
+
+from capset.errors import CapsetError, Unreachable
+from capset.ids import Ids
+from capset.server.http.limits import Limits
+from capset.server.http.request_context import Refused
+from capset.wire.problems import MEDIA_TYPE, problem_of
+
+DRAIN_SECONDS: Final = 10
+"""How long requests may go on after the server was told to end; then they are cancelled."""
+BACKLOG: Final = 2048
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """Return a socket that is bound to an address; port 0 takes a free one. Raises ``Unreachable`` if it cannot be."""
+    with contextlib.ExitStack() as on_failure:
+        try:
+            family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+            # Only where the protocol is named does asyncio switch off Nagle's delay, of 40 ms an answer.
+            bound = on_failure.enter_context(socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP))
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            bound.bind((host, port))
+            bound.listen(BACKLOG)  # here, since two may be bound to one port where neither listens yet
+        except OSError as error:
+            raise Unreachable(
+                f"cannot listen on {host}:{port}: {error.strerror}",
+                hint="choose another with --host and --port; --port 0 takes any that is free",
+            ) from None
+        on_failure.pop_all()
+    return bound
+
+
+def make_server(
+    app: ASGIApp, limits: Limits, started: Callable[[], None], ending: Callable[[], None] | None = None
+) -> uvicorn.Server:
+    """Return uvicorn's server, which leaves signals alone; its ``should_exit`` ends it, once requests have finished.
+
+    ``ending`` is called when it begins to end, for answers that would go on for ever.
+    """
+    config = uvicorn.Config(
+        app,
+        http=protocol_with(limits),
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        backlog=BACKLOG,
+        timeout_keep_alive=30,
+        timeout_graceful_shutdown=DRAIN_SECONDS,
+    )
+    return _Server(config, started, ending)
+
+
+async def serve(
+    app: ASGIApp,
+    bound: socket.socket,
+    limits: Limits,
+    *,
+    started: Callable[[], None],
+    draining: Callable[[], None] | None = None,
+    delay: float = 0,
+    ending: Callable[[], None] | None = None,
+) -> None:
+    """Serve until SIGINT or SIGTERM, then let requests finish. ``started`` is called once requests are taken.
+
+    ``draining`` is called when it is told to end. After SIGTERM it goes on taking requests for ``delay`` seconds more,
+    so that whoever sends them has time to look away; a second signal ends it at once. ``ending`` is called before it
+    waits for those that are under way.
+    """
+    server = make_server(app, limits, started, ending)
+    loop = asyncio.get_running_loop()
+    waiting: list[asyncio.TimerHandle] = []
+
+    def told(number: int) -> None:
+        if draining is not None:
+            draining()
+        if number == signal.SIGTERM and delay > 0 and not waiting:
+            waiting.append(loop.call_later(delay, server.handle_exit, number, None))
+        else:
+            server.handle_exit(number, None)
+
+    with contextlib.ExitStack() as handlers:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            with contextlib.suppress(NotImplementedError):  # on Windows, where Ctrl-C ends it with 130
+                loop.add_signal_handler(number, told, number)
+                handlers.callback(loop.remove_signal_handler, number)
+        await server.serve(sockets=[bound])
+
+
+class _Server(uvicorn.Server):
+    """Leaves signals to ``serve``: uvicorn would raise them again, and end the process before its store is closed."""
+
+    def __init__(self, config: uvicorn.Config, started: Callable[[], None], ending: Callable[[], None] | None) -> None:
+        super().__init__(config)
+        self._tell = started
+        self._ending = ending
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None]:
+        """Capture none."""
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start, and say so."""
+        await super().startup(sockets)
+        self._tell()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Say that it ends, and let requests finish."""
+        if self._ending is not None:
+            self._ending()
+        await super().shutdown(sockets)
+
+
+LINGER_SECONDS: Final = 2.0
+"""How long a client that still sends may read its last answer: an end at once would take it away (RFC 9112 §9.6)."""
+
+
+PIPELINED: Final = 16
+"""How many requests of one connection may wait while one is worked on, before no more are read."""
+
+
+def protocol_with(limits: Limits) -> type[HttpToolsProtocol]:
+    """Return the protocol with these limits, for uvicorn's ``http``.
+
+    A head that is too large is refused with 431 and one that is too slow with 408, before anything looks at it.
+    """
+
+    class Bounded(HttpToolsProtocol):
+        def __init__(
+            self,
+            config: Config,
+            server_state: ServerState,
+            app_state: dict[str, Any],  # uvicorn's
+            _loop: asyncio.AbstractEventLoop | None = None,
+        ) -> None:
+            super().__init__(config, server_state, app_state, _loop)
+            self._head = 0
+            self._in_head = True
+            self._in_body = False
+            self._ended = 0
+            self._patience: asyncio.TimerHandle | None = None
+            self._refused = False
+            self._running: RequestResponseCycle | None = None
+
+        def connection_made(self, transport: asyncio.Transport) -> None:
+            super().connection_made(cast("asyncio.Transport", _Closing(transport, self._close)))
+            self._raw = transport
+            self._expect_head()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self._refused = True
+            self._wait_no_more()
+            super().connection_lost(exc)
+            if self._running is not None and not self._running.response_complete:
+                # uvicorn tells only the last request that came, and another may be worked on.
+                self._running.disconnected = True
+                self._running.message_event.set()
+
+        def on_message_begin(self) -> None:
+            super().on_message_begin()
+            self._expect_head()
+
+        def on_headers_complete(self) -> None:
+            self._in_head = False
+            self._wait_no_more()
+            if [name for name, _ in self.headers].count(b"host") > 1:
+                raise ValueError("more than one Host")  # the parser makes it a 400 (RFC 9112 §3.2)
+            if any(name == b"upgrade" for name, _ in self.headers) and any(map(_brings_a_body, self.headers)):
+                raise ValueError("an upgrade with a body")  # the parser would take the body for another request
+            super().on_headers_complete()
+            if 0 < len(self.pipeline) <= PIPELINED:
+                self.flow.resume_reading()  # else nobody would see the client leave
+            self._in_body = True
+
+        def on_message_complete(self) -> None:
+            self._in_body = False
+            self._ended += 1
+            super().on_message_complete()
+            if not self._raw.is_closing():
+                self._wait_no_more()
+
+        def on_response_complete(self) -> None:
+            super().on_response_complete()
+            if self._in_body and not self._refused:  # what is left of it nobody reads, and nobody else waits for
+                self._wait(limits.body_seconds, self._raw.close)
+
+        def data_received(self, data: bytes) -> None:
+            if self._refused:
+                return
+            ended = self._ended
+            super().data_received(data)
+            # The parser keeps what it has of an unfinished head to itself; behind the end of another request, how much
+            # that is cannot be told.
+            if self._in_head and not self._refused and self._ended == ended:
+                self._head += len(data)
+                if self._head > limits.head:
+                    told = f"A request's line and headers have at most {limits.head} bytes"
+                    self._refuse(Refused(431, "headers_too_large", told))
+            if self._patience is None and not (self._in_head or self._in_body or self._answering() or self._refused):
+                self._wait(limits.head_seconds, self._lose_patience)  # blank lines begin no request
+
+        def send_400_response(self, msg: str) -> None:
+            self._refuse(Refused(400, "invalid_http", msg))
+
+        def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:  # ASGI in uvicorn's own words
+            async def wholly(scope: Scope, receive: Receive, send: Send) -> None:
+                with contextlib.suppress(asyncio.CancelledError):  # when the server ends: the gate has said so
+                    await app(scope, receive, send)
+                if cycle.response_started and not cycle.response_complete:
+                    cycle.disconnected = True  # its client was given up; it may never read what is left
+                    self._raw.abort()
+
+            self._running = cycle
+            super()._start_asgi_task(cycle, cast("Any", wholly))
+
+        def _expect_head(self) -> None:
+            self._head, self._in_head = 0, True
+            if self._patience is None:
+                self._wait(limits.head_seconds, self._lose_patience)
+
+        def _wait(self, seconds: float, then: Callable[[], None]) -> None:
+            self._wait_no_more()
+            self._patience = self.loop.call_later(seconds, then)
+
+        def _wait_no_more(self) -> None:
+            if self._patience is not None:
+                self._patience.cancel()
+                self._patience = None
+
+        def _lose_patience(self) -> None:
+            self._patience = None
+            if self._head or self._answering():
+                told = f"The request's headers did not come within {limits.head_seconds:g} seconds"
+                self._refuse(Refused(408, "request_timeout", told))
+            else:
+                self._raw.close()
+
+        def _answering(self) -> bool:
+            cycle = cast("RequestResponseCycle | None", self.cycle)
+            return cycle is not None and not cycle.response_complete
+
+        def _refuse(self, error: CapsetError) -> None:
+            """Answer what is no request, behind the answers to those before it, and close."""
+            self._refused = True
+            self._wait_no_more()
+            if self._answering() and not self._in_body:
+                self.cycle.keep_alive = False  # what is being answered comes first, and then the end
+            elif self.pipeline or (self._in_body and self.cycle.response_started):
+                self.transport.close()
+            else:
+                if self._answering():
+                    self.cycle.disconnected = True
+                    self.cycle.message_event.set()
+                self._raw.write(_written(error))
+                self.transport.close()
+
+        def _close(self) -> None:
+            """Close at once, unless the client is still sending: then let it read what it was told."""
+            if not (self._in_head or self._in_body) or not self._raw.can_write_eof():
+                self._raw.close()
+            elif not self._raw.is_closing():
+                self._refused = True
+                self._raw.write_eof()
+                self._raw.resume_reading()
+                self._wait(LINGER_SECONDS, self._raw.abort)
+
+    return Bounded
+
+
+class _Closing:
+    """A transport that is closed in another way."""
+
+    def __init__(self, transport: asyncio.Transport, close: Callable[[], None]) -> None:
+        self._transport = transport
+        self._close = close
+        self._closed = False
+        self.write = transport.write
+
+    def close(self) -> None:
+        self._closed = True
+        self._close()
+
+    def is_closing(self) -> bool:
+        return self._closed or self._transport.is_closing()
+
+    def __getattr__(self, name: str) -> Any:  # whatever a transport has
+        return getattr(self._transport, name)
+
+
+def _brings_a_body(header: tuple[bytes, bytes]) -> bool:
+    name, value = header
+    return name in (b"content-length", b"transfer-encoding") and value.strip() != b"0"
+
+
+def _written(error: CapsetError) -> bytes:
+    correlation = Ids().new()
+    problem = problem_of(error, correlation)
+    body = json.dumps(problem.plain()).encode()
+    head = (
+        f"HTTP/1.1 {problem.status} {problem.title}\r\n"
+        f"content-type: {MEDIA_TYPE}\r\ncontent-length: {len(body)}\r\n"
+        f"x-correlation-id: {correlation}\r\nconnection: close\r\n\r\n"
+    )
+    return head.encode() + body

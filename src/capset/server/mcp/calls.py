@@ -1,0 +1,131 @@
+"""``tools/call``: into the session by its door, and out again with what came of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+from anyio import CancelScope
+from mcp.shared.exceptions import MCPError
+from mcp_types import INVALID_PARAMS, CallToolRequestParams, CallToolResult, TextContent
+
+from capset.definitions.messages import Json, Message
+from capset.definitions.tools.definition import AnyTool
+from capset.errors import CapsetError
+from capset.kernel.call.session import Session
+from capset.kernel.streams.messages import Messages
+from capset.server.mcp.exchanges import Exchange
+from capset.server.mcp.tools import PREFIX, WRAPPED, hashes, is_wrapped
+from capset.wire.errors import error_shape
+from capset.wire.messages import progress_of
+
+Report = Callable[[float, float | None, str | None], Awaitable[None]]
+"""Sends one progress notification: progress, total, message."""
+
+
+async def call_tool(exchange: Exchange, params: CallToolRequestParams, report: Report) -> CallToolResult:
+    """Call a tool, and report its progress on the way. One that has to be approved is refused, to be made again."""
+    session = exchange.session.options(approvals="defer", approval=_approval(params))
+    reply: Message | None = None
+    told = -1.0
+    asked = session.message(params.name, _arguments(params), correlation=exchange.correlation)
+    async with _to_its_end(session.invoke(asked)) as messages:
+        exchange.notes.update(tool=messages.tool, record=messages.record)
+        async for message in messages:
+            # MCP has no word for other events than progress, which must increase with each notification.
+            if (said := progress_of(message)) is not None and said.fraction > told:
+                told = said.fraction
+                await report(told, 1.0, said.message)
+            elif message.kind == "reply":
+                reply = message
+        return await answer(session, messages, reply)
+
+
+@asynccontextmanager
+async def _to_its_end(messages: Messages) -> AsyncGenerator[Messages]:
+    """Start a call, and wait for its cleanup and its record even where the request was cancelled.
+
+    The SDK cancels by anyio's scopes, which cancel every further wait too, unless it is shielded.
+    """
+    await messages.__aenter__()
+    try:
+        yield messages
+    finally:
+        with CancelScope(shield=True):
+            await messages.__aexit__(None, None, None)
+
+
+def _approval(params: CallToolRequestParams) -> str | None:
+    """Return the id of the request that the client says was approved; whether it was, only the desk knows (G17)."""
+    given = (params.meta or {}).get(APPROVAL)
+    if given is not None and not isinstance(given, str):
+        raise MCPError(INVALID_PARAMS, f"_meta: {APPROVAL} is the id of a request for an approval, a text")
+    return given
+
+
+def _arguments(params: CallToolRequestParams) -> Json:
+    """Return the arguments as the JSON text that they arrived as, near enough: the session's door validates it.
+
+    Python's writer spells NaN and lone surrogates so that they are refused there, and put on record.
+    """
+    try:
+        return Json(json.dumps(params.arguments or {}).encode())
+    except RecursionError:
+        return Json(b"[" * 1000)
+
+
+APPROVAL: Final = f"{PREFIX}approval"
+"""The key of ``_meta`` by which a call may name the request that was approved; an equal call needs none (G18)."""
+
+
+async def answer(session: Session, ended: Messages, reply: Message | None) -> CallToolResult:
+    """Return the result of a call that has ended; ``reply`` is its reply, if it gave one.
+
+    A refusal or a failure is a result too, with ``is_error``: the model reads it, and may do better. All of them are
+    marked as untrusted; of what is too long for a model, the text is cut (spec 4, G26).
+    """
+    result = ended.result
+    meta = {
+        f"{PREFIX}record": ended.record,
+        f"{PREFIX}correlation": ended.correlation,
+        f"{PREFIX}untrusted": True,
+        **hashes(result),
+    }
+    if (error := result.error) is not None:
+        meta[f"{PREFIX}error"] = shape = error_shape(error).plain()
+        told = await session.for_model(ended.record, _said(error), after=f"\n{_named(error)}")
+        if told.is_cut:
+            shape["message"] = told.text
+            shape.pop("fields", None)
+            meta[f"{PREFIX}file"] = told.file
+        return CallToolResult(content=[TextContent(text=told.text)], is_error=True, _meta=meta)
+    # Structure is for programs and stays whole: the protocol wants it to fit the tool's output schema, and clients that
+    # check it would fail a call that has had its effects. A host that feeds it to a model sees by the file that the
+    # text is what was meant for that.
+    structure = _structured(ended.called, reply)
+    if reply is None:
+        return CallToolResult(content=[], structured_content=structure, _meta=meta)
+    told = await session.for_model(ended.record, reply.data)
+    if told.is_cut:
+        meta[f"{PREFIX}file"] = told.file
+    return CallToolResult(content=[TextContent(text=told.text)], structured_content=structure, _meta=meta)
+
+
+def _said(error: CapsetError) -> str:
+    """Return what a model is told of an error: what is wrong, where, and what was perhaps meant."""
+    # The kernel's own messages name the fields already.
+    return "\n".join([error.message, *(f"- {field}" for field in error.fields if str(field) not in error.message)])
+
+
+def _named(error: CapsetError) -> str:
+    """Return what stands behind that: what kind of error it is, and whether to try again."""
+    retry = ["retryable"] if error.retryable else []
+    return ", ".join([f"code: {error.code}", f"correlation: {error.correlation}", *retry])
+
+
+def _structured(tool: AnyTool | None, reply: Message | None) -> dict[str, Any]:
+    if tool is not None and not is_wrapped(tool):
+        return {} if reply is None else reply.data
+    return {} if reply is None else {WRAPPED: reply.data}

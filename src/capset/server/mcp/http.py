@@ -1,0 +1,213 @@
+"""Transport sessions that are kept nowhere: an id that proves by itself whose it is."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import secrets
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from contextvars import ContextVar
+from hashlib import sha256
+from typing import Any, Final
+
+from anyio import CancelScope, move_on_after
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp_types import INTERNAL_ERROR, INVALID_REQUEST
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
+from pydantic_core import from_json
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+from starlette.types import Message, Receive, Scope, Send
+
+from capset.kernel.call.session import Session
+from capset.server.http.bodies import replaying
+from capset.server.mcp.exchanges import Exchange
+from capset.server.mcp.protocol import make_server
+
+
+class Tickets:
+    """Makes and checks ``Mcp-Session-Id``: a random number, and a keyed hash of it and of its owner."""
+
+    __slots__ = ("_key",)
+
+    def __init__(self, key: bytes | None = None) -> None:
+        if key is not None and len(key) < 32:
+            raise ValueError(f"a key has at least 32 bytes; got {len(key)}")
+        self._key = secrets.token_bytes(32) if key is None else key
+
+    def issue(self, identity: str) -> str:
+        """Return a new id, for this identity alone."""
+        number = secrets.token_hex(16)
+        return f"{number}.{self._seal(number, identity)}"
+
+    def is_of(self, ticket: str, identity: str) -> bool:
+        """Return whether an id was issued to this identity."""
+        number, _, seal = ticket.partition(".")
+        return hmac.compare_digest(seal.encode(), self._seal(number, identity).encode())
+
+    def _seal(self, number: str, identity: str) -> str:
+        text = f"{number} {identity}".encode(errors="surrogatepass")
+        return hmac.digest(self._key, text, sha256).hex()
+
+
+DRAIN_SECONDS: Final = 5.0
+"""How long closing waits for running requests before it cancels their calls."""
+_SESSION: Final = "mcp-session-id"
+_VERSION: Final = "mcp-protocol-version"
+_OLDER: Final = HANDSHAKE_PROTOCOL_VERSIONS
+
+
+class McpDoor:
+    """MCP for a host that has checked who asks: ``async with door.run(): …`` around ``await door.handle(…)``.
+
+    Nothing is kept between requests. Since 2026-07-28 the protocol works that way; in its older revisions
+    ``initialize`` gives the client an id that proves whose it is, and that ties a cancellation to its request.
+    Processes that share a ``key``, of at least 32 secret bytes, know each other's ids; a cancellation reaches only the
+    process that runs the call. Without one, ids end with the process.
+    """
+
+    __slots__ = ("_empty", "_exchange", "_exchanges", "_manager", "_server", "_tickets")
+
+    def __init__(self, *, key: bytes | None = None) -> None:
+        self._tickets = Tickets(key)
+        self._exchange: ContextVar[Exchange] = ContextVar("capset_mcp_exchange")
+        self._exchanges: set[Exchange] = set()
+        self._empty = asyncio.Event()
+        self._empty.set()
+        self._server = make_server(self._exchange.get)
+        self._manager: StreamableHTTPSessionManager | None = None
+
+    @asynccontextmanager
+    async def run(self) -> AsyncGenerator[None]:
+        """Open the door. Leaving turns requests away, waits for those that run, then cancels their calls."""
+        # The host has checked Host, Origin and the body's size.
+        manager = StreamableHTTPSessionManager(self._server, stateless=True, max_request_body_size=sys.maxsize)
+        async with manager.run():
+            self._manager = manager
+            try:
+                yield
+            finally:
+                self._manager = None
+                await self._drain()
+
+    async def handle(
+        self,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        session: Session,
+        identity: str,
+        *,
+        correlation: str | None = None,
+        notes: dict[str, str] | None = None,
+    ) -> None:
+        """Answer one HTTP request from ``session``, and return when nothing of it runs any more.
+
+        ``identity`` stands for whoever asks and what for: the principal, the key and the path. An ``Mcp-Session-Id``
+        of another identity answers 404. A client that leaves cancels its call. ``correlation`` is its calls'; the
+        tool and the record of a call are put into ``notes``.
+        """
+        scope = _trimmed(scope)
+        headers = Headers(scope=scope)
+        exchange = Exchange(session, headers.get(_SESSION), correlation, notes)
+        is_older = headers.get(_VERSION, _OLDER[0]) in _OLDER
+        if self._manager is None:
+            response = _error(503, INTERNAL_ERROR, "The server is closing")
+        elif scope["method"] != "POST":
+            # There is no session to end, and there are no events outside a request's own answer.
+            response = Response(status_code=405, headers={"Allow": "POST"})
+        elif not is_older:
+            return await self._serve(self._manager, exchange, scope, receive, send)
+        elif exchange.connection is not None and not self._tickets.is_of(exchange.connection, identity):
+            response = _error(404, INVALID_REQUEST, "Session not found")
+        else:
+            return await self._serve_older(self._manager, exchange, scope, receive, send, identity)
+        await response(scope, receive, send)
+        return None
+
+    async def _serve_older(
+        self,
+        manager: StreamableHTTPSessionManager,
+        exchange: Exchange,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        identity: str,
+    ) -> None:
+        """Serve a request of a revision with ``initialize``, and with cancellations that come as requests."""
+        try:
+            body = await Request(scope, receive).body()
+        except ClientDisconnect:
+            return
+        match _parsed(body):
+            case {"method": "initialize"}:
+                send = _giving(send, self._tickets.issue(identity))
+            case {"method": "notifications/cancelled", "params": {"requestId": int() | str() as request}}:
+                self._cancel(exchange.connection, request)
+                await Response(status_code=202)(scope, receive, send)
+                return
+            case _:
+                pass
+        await self._serve(manager, exchange, scope, replaying(body, receive), send)
+
+    async def _serve(
+        self, manager: StreamableHTTPSessionManager, exchange: Exchange, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        here = self._exchange.set(exchange)
+        self._exchanges.add(exchange)
+        self._empty.clear()
+        try:
+            await manager.handle_request(scope, receive, send)
+        finally:
+            # The SDK serves older revisions in a task of its own, which may outlast its client for a moment.
+            exchange.cancel()
+            with CancelScope(shield=True):
+                await exchange.over()
+            self._exchanges.discard(exchange)
+            self._exchange.reset(here)
+            if not self._exchanges:
+                self._empty.set()
+
+    def _cancel(self, connection: str | None, request: int | str) -> None:
+        for exchange in list(self._exchanges):
+            if connection is not None and exchange.connection == connection:
+                exchange.cancel(request)
+
+    async def _drain(self) -> None:
+        with move_on_after(DRAIN_SECONDS):
+            await self._empty.wait()
+        for exchange in list(self._exchanges):
+            exchange.cancel()
+        for exchange in list(self._exchanges):
+            await exchange.over()
+
+
+def _trimmed(scope: Scope) -> Scope:
+    """Return the request with no space around its headers' values; not every server takes it off (RFC 9110, 5.5)."""
+    return {**scope, "headers": [(name, value.strip(b" \t")) for name, value in scope["headers"]]}
+
+
+def _parsed(body: bytes) -> Any:  # whatever JSON the client sent
+    try:
+        return from_json(body)
+    except ValueError:
+        return None  # the SDK says so, in the protocol's words
+
+
+def _error(status: int, code: int, message: str) -> Response:
+    error = {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": message}}
+    return JSONResponse(error, status_code=status)
+
+
+def _giving(send: Send, ticket: str) -> Send:
+    """Return ``send``, giving the client its transport session's id with an answer that is no error."""
+
+    async def giving(message: Message) -> None:
+        if message["type"] == "http.response.start" and message["status"] < 400:
+            MutableHeaders(scope=message)[_SESSION] = ticket
+        await send(message)
+
+    return giving

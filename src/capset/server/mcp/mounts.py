@@ -1,0 +1,74 @@
+"""MCP on the server: ``/mcp``, ``/mcp/agents/{id}`` and ``/mcp/sessions/{id}`` (spec 5, P16)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from fastapi import FastAPI
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from capset.errors import NotFound
+from capset.kernel.call.session import Session
+from capset.server.auth.callers import Caller
+from capset.server.http.request_context import Refused, caller_of, visit_of
+from capset.server.http.responses import answer_problem
+from capset.server.service import Service
+
+if TYPE_CHECKING:
+    from capset.server.mcp import McpDoor
+
+Find = Callable[[Caller, str], Awaitable[Session]]
+
+
+@asynccontextmanager
+async def mounted_mcp(app: FastAPI, service: Service) -> AsyncGenerator[None]:
+    """Serve MCP on ``app`` while inside; without the extra ``mcp`` there are no such paths."""
+    try:
+        from capset.server.mcp import McpDoor
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in ("mcp", "mcp_types"):
+            raise
+        yield
+        return
+    door = McpDoor()
+    of_agent = _Entrance(door, "agents", service.agent_session, service.agent)
+    for path, entrance in (
+        ("/mcp", of_agent),
+        ("/mcp/agents/{id}", of_agent),
+        ("/mcp/sessions/{id}", _Entrance(door, "sessions", service.session, service.session)),
+    ):
+        app.router.routes.append(Route(path, entrance))
+    async with door.run():
+        yield
+
+
+class _Entrance:
+    """Finds the caller's session, and hands over. ``look`` only says whether there is what is addressed.
+
+    Where the path names nothing, it is the caller's default agent.
+    """
+
+    def __init__(self, door: McpDoor, noun: str, find: Find, look: Callable[[Caller, str], Awaitable[object]]) -> None:
+        self._door = door
+        self._noun = noun
+        self._find = find
+        self._look = look
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        visit, caller = visit_of(scope), caller_of(scope)
+        caller.check("capset:call")
+        asked: str | None = scope["path_params"].get("id", caller.agent)
+        if asked is None:
+            raise NotFound("this key has no default agent", hint="capset key create --agent ID, or /mcp/agents/ID")
+        if scope["method"] != "POST":
+            await self._look(caller, asked)  # nothing but a message makes a session
+            refused = Refused(405, "method_not_allowed", "MCP takes POST here")
+            return await answer_problem(send, refused, visit.correlation, (b"allow", b"POST"))
+        session = await self._find(caller, asked)
+        identity = "\0".join((caller.identity, self._noun, asked))  # the same by either path to an agent
+        return await self._door.handle(
+            scope, receive, send, session, identity, correlation=visit.correlation, notes=visit.notes
+        )

@@ -1,0 +1,101 @@
+"""Telemetry of requests: numbers and a span of each, beside its line in the log (spec 5, P13)."""
+
+from __future__ import annotations
+
+import time
+from contextvars import Token
+from typing import Final
+
+from opentelemetry.context import Context, attach, detach
+from opentelemetry.trace import Span, SpanKind, StatusCode, set_span_in_context
+from starlette.types import Scope
+
+from capset.kernel.governance.redaction import Redactor
+from capset.kernel.telemetry import conventions as names
+from capset.kernel.telemetry.tracing import Tracing, parent_of
+from capset.server.http.request_context import CLIENT_LEFT, Visit, path_of
+from capset.server.http.routes import Routes
+from capset.server.observability.metrics import Metrics
+
+_MAX_PATH: Final = 1_000
+"""Characters of a path that a span keeps."""
+
+
+class HttpTracing:
+    """Makes the span of a request, within that of its ``traceparent`` header; its calls are below it."""
+
+    def __init__(self, tracing: Tracing, redactor: Redactor | None) -> None:
+        self._tracer = tracing.tracer
+        self._redactor = redactor
+
+    def begin(self, scope: Scope, visit: Visit, method: str) -> HttpSpan:
+        """Start the span of a request and make it the current one. It has no query, no header, and nobody's name."""
+        path = path_of(scope).encode(errors="replace").decode()
+        path = path if self._redactor is None else self._redactor(path)  # whole: a secret may stand where it is cut
+        attributes = {
+            names.HTTP_METHOD: method,
+            names.URL_PATH: path[:_MAX_PATH],
+            names.URL_SCHEME: scope["scheme"],
+            names.CORRELATION: visit.correlation,
+        }
+        if visit.route is not None:
+            attributes[names.HTTP_ROUTE] = visit.route
+        around, links = parent_of(visit.header(b"traceparent"))
+        span = self._tracer.start_span(
+            f"{method} {visit.route}" if visit.route else method, around, SpanKind.SERVER, attributes, links
+        )
+        context = span.get_span_context()
+        visit.notes.update(trace_id=f"{context.trace_id:032x}", span_id=f"{context.span_id:016x}")
+        return HttpSpan(span, attach(set_span_in_context(span)))
+
+
+class HttpSpan:
+    """The span of one request."""
+
+    __slots__ = ("_before", "_span")
+
+    def __init__(self, span: Span, before: Token[Context]) -> None:
+        self._span = span
+        self._before = before
+
+    def end(self, visit: Visit) -> None:
+        """End it with the status that was answered; what a client did wrong is no error of the server's."""
+        detach(self._before)
+        if visit.status:
+            self._span.set_attribute(names.HTTP_STATUS, visit.status)
+        if not visit.status or visit.status >= 500:
+            self._span.set_attribute(names.ERROR_TYPE, str(visit.status) if visit.status else "client_left")
+            self._span.set_status(StatusCode.ERROR)
+        self._span.end()
+
+
+_METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"})
+OTHER_METHOD: Final = "_OTHER"
+"""What OpenTelemetry calls a method that is none of HTTP's: it would be the client's own word."""
+
+
+class Telemetry:
+    """Told by the gate as a request begins, and as it ends."""
+
+    def __init__(self, routes: Routes, metrics: Metrics, tracing: HttpTracing | None) -> None:
+        self._routes = routes
+        self._metrics = metrics
+        self._tracing = tracing
+
+    def begin(self, scope: Scope, visit: Visit) -> HttpSpan | None:
+        """Begin a request; its line in the log gets the ids of its span."""
+        self._metrics.asked()
+        visit.route = self._routes.of(path_of(scope))
+        return None if self._tracing is None else self._tracing.begin(scope, visit, _method(scope))
+
+    def end(self, scope: Scope, visit: Visit, started: float, span: HttpSpan | None) -> None:
+        """End a request that was answered, or was left; ``started`` is of ``time.perf_counter()``."""
+        seconds = time.perf_counter() - started
+        self._metrics.answered(_method(scope), visit.route, visit.status or CLIENT_LEFT, seconds)
+        if span is not None:
+            span.end(visit)
+
+
+def _method(scope: Scope) -> str:
+    method: str = scope["method"]
+    return method if method in _METHODS else OTHER_METHOD

@@ -1,0 +1,149 @@
+"""What the routes share: who asks, what is asked, and what is said of both in the OpenAPI document."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Any, Final, cast
+
+from fastapi import Depends, Path, Query, Request
+from fastapi.routing import APIRoute
+from fastapi.security import HTTPBearer
+from pydantic import ConfigDict
+from pydantic_core import from_json
+from starlette.responses import Response
+from starlette.types import Scope as HttpScope
+
+from capset.errors import InvalidArguments
+from capset.server.auth.callers import Caller
+from capset.server.auth.keys import Scope
+from capset.server.http.request_context import Refused, caller_of
+from capset.server.service import Service
+from capset.wire.problems import MEDIA_TYPE, Problem
+from capset.wire.shapes import Shape
+
+_bearer: Final = HTTPBearer(auto_error=False, description="An API key, as made by `capset key create`, or a token.")
+_SAYINGS: Final = {
+    400: "The request is broken",
+    401: "No valid API key",
+    403: "This key, principal or Origin may not do this",
+    404: "There is no such thing here, for this caller",
+    409: "What is there does not allow this",
+    412: "It has another version than the one in If-Match",
+    413: "The body is too large",
+    415: "The body is not of the media type that is needed",
+    422: "Something does not fit; every field is listed",
+    429: "A limit is used up; Retry-After says for how many seconds, where that is known",
+    501: "This server was given nothing that could do this",
+    503: "The store is not available",
+}
+
+
+def problems(*codes: int) -> dict[int | str, dict[str, Any]]:  # as FastAPI types responses
+    """Return what OpenAPI says of the problems that a route can answer with, beside those that any can."""
+    content = {MEDIA_TYPE: {"schema": {"$ref": f"#/components/schemas/{Problem.__name__}"}}}
+    said: dict[int | str, dict[str, Any]] = {
+        code: {"description": _SAYINGS[code], "content": content} for code in (401, 403, *codes, 503)
+    }
+    return {**said, "default": {"description": "Any other problem", "content": content}}
+
+
+def needs(*scopes: Scope) -> Callable[..., Awaitable[Caller]]:
+    """Return the dependency that lets in whoever has one of these scopes."""
+
+    async def caller(request: Request, _: Annotated[Any, Depends(_bearer)]) -> Caller:
+        found = caller_of(request.scope)
+        found.check(*scopes)
+        return found
+
+    return caller
+
+
+async def _service(request: Request) -> Service:
+    return request.app.state.service
+
+
+Served = Annotated[Service, Depends(_service)]
+Reads = Annotated[Caller, Depends(needs("capset:read"))]
+Calls = Annotated[Caller, Depends(needs("capset:call"))]
+Writes = Annotated[Caller, Depends(needs("capset:write"))]
+Audits = Annotated[Caller, Depends(needs("capset:audit"))]
+Looks = Annotated[Caller, Depends(needs("capset:call", "capset:audit"))]
+"""Whoever may see what there is of his own sessions, or of the whole organisation."""
+Approves = Annotated[Caller, Depends(needs("capset:approve"))]
+Measures = Annotated[Caller, Depends(needs("capset:metrics"))]
+"""Whoever watches the server; what he sees is of all organisations."""
+Asks = Annotated[Caller, Depends(needs("capset:call", "capset:approve"))]
+"""Whoever may see the requests of his own sessions, or of the whole organisation."""
+Id = Annotated[str, Path(min_length=1, max_length=200)]
+
+
+class Asked(Shape):
+    """The parameters of a query; an unknown one is refused."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class Paged(Asked):
+    """Which page of a list: ``limit`` 1–200, and the ``cursor`` that the page before gave as ``next``."""
+
+    limit: Annotated[int, Query(ge=1, le=200)] = 50
+    cursor: Annotated[str | None, Query(min_length=1, max_length=200, pattern="^[0-9a-f-]+$")] = None
+
+
+class StrictRequest(Request):
+    """Reads JSON as every other door does: no NaN, a bounded depth, an honest content type."""
+
+    async def json(self) -> Any:  # any JSON
+        return parse_json(await self.body())
+
+
+class StrictRoute(APIRoute):
+    """A route whose body is JSON by ``parse_json``; a body of another type, or a query that it has not, is refused."""
+
+    def get_route_handler(self) -> Callable[[Request], Any]:
+        """Return FastAPI's handler, for strict requests."""
+        handle, takes_body = super().get_route_handler(), self.body_field is not None
+        takes_query = bool(self.dependant.query_params)
+
+        async def strictly(request: Request) -> Response:
+            strict = StrictRequest(request.scope, request.receive)
+            if not takes_query:
+                refuse_query(request.scope)
+            if takes_body:
+                check_json_type(request.headers.get("content-type", ""))
+                if not await strict.body():
+                    parse_json(b"")  # FastAPI would take it for a parameter that is missing
+            return await handle(strict)
+
+        return strictly
+
+
+def refuse_query(scope: HttpScope) -> None:
+    """Raise ``InvalidArguments`` if a request for a path without a query has one."""
+    if scope["query_string"]:
+        raise InvalidArguments("Invalid request: this path takes no query")
+
+
+def check_json_type(content_type: str) -> None:
+    """Raise ``Refused`` unless a body is JSON."""
+    media_type = content_type.partition(";")[0].strip().lower()
+    if media_type != "application/json" and not (
+        media_type.startswith("application/") and media_type.endswith("+json")
+    ):
+        raise Refused(415, "unsupported_media_type", "The body must be application/json, and its Content-Type say so")
+
+
+def parse_json(body: bytes) -> dict[str, Any]:  # members of any JSON
+    """Return what a body says.
+
+    Raises ``Refused`` for what is no JSON, ``InvalidArguments`` for what is too deep, or is no object.
+    """
+    try:
+        found = from_json(body, allow_inf_nan=False)
+    except ValueError as error:
+        if "recursion limit" in str(error):
+            raise InvalidArguments("The body is nested too deeply") from None
+        raise Refused(400, "invalid_json", f"The body is not JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise InvalidArguments("The body must be a JSON object")
+    return cast("dict[str, Any]", found)
