@@ -8,7 +8,7 @@ import sys
 import uvloop
 from starlette.types import Receive, Scope, Send
 
-from capset.server.http.limits import Limits
+from capset.server.http.limits import RequestLimits
 from capset.server.http.uvicorn_server import bind, serve
 
 
@@ -34,7 +34,7 @@ def main() -> None:
             print(f"echo serves {address}", file=sys.stderr, flush=True)
 
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(serve(echo, bound, Limits(), started=started))
+            runner.run(serve(echo, bound, RequestLimits(), started=started))
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from capset import Agent, Capability, Decision, Kernel, Principal, Registry, Req
 from capset.client import Client, error_of
 from capset.server.app import open_app
 from capset.server.auth.keys import create_key
-from capset.server.http.middleware import Names
+from capset.server.http.middleware import AllowedHosts
 from capset.server.http.uvicorn_server import bind, make_server
 from capset.server.service import Service
 from capset.stores.base import AuditQuery
@@ -52,7 +52,7 @@ async def talk(url: str, tier: str, key: str) -> None:
 async def main() -> None:
     async with Kernel(store="memory://") as kernel:
         service = Service(kernel, Registry.of([reports], [clerk]))
-        async with open_app(service, Names.of("127.0.0.1")) as app:
+        async with open_app(service, AllowedHosts.of("127.0.0.1")) as app:
             socket = bind("127.0.0.1", 0)
             server = make_server(app, service.limits, lambda: None, service.turns.bell.close)
             serving = asyncio.create_task(server.serve([socket]))

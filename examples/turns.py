@@ -6,7 +6,7 @@ from capset import Agent, Capability, Context, Kernel, Principal, Registry, Reso
 from capset.client import Client
 from capset.server.app import open_app
 from capset.server.auth.callers import Caller
-from capset.server.http.middleware import Names
+from capset.server.http.middleware import AllowedHosts
 from capset.server.http.uvicorn_server import bind, make_server
 from capset.server.service import Service
 from capset.testing import Call, Say, ScriptedRunner
@@ -45,7 +45,7 @@ async def talk(client: Client) -> None:
 async def main() -> None:
     async with Kernel(store="memory://", generator=runner) as kernel:
         service = Service(kernel, Registry.of([note_taking], [scribe]), anyone=anyone)
-        async with open_app(service, Names.of("127.0.0.1")) as app:
+        async with open_app(service, AllowedHosts.of("127.0.0.1")) as app:
             socket = bind("127.0.0.1", 0)
             server = make_server(app, service.limits, lambda: None, service.turns.bell.close)
             serving = asyncio.create_task(server.serve([socket]))

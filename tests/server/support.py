@@ -22,8 +22,8 @@ from capset.kernel.registry import Registry
 from capset.server.app import open_app
 from capset.server.auth.callers import Caller, Identifies
 from capset.server.auth.keys import create_key
-from capset.server.http.limits import Limits
-from capset.server.http.middleware import Names
+from capset.server.http.limits import RequestLimits
+from capset.server.http.middleware import AllowedHosts
 from capset.server.http.uvicorn_server import bind, make_server
 from capset.server.service import Service
 from tests.kernel.support import records_of
@@ -200,8 +200,8 @@ async def site(
     *capabilities: AnyCapability,
     store: str = "memory://",
     agents: Iterable[Agent] = (foreman,),
-    limits: Limits | None = None,
-    names: Names | None = None,
+    limits: RequestLimits | None = None,
+    names: AllowedHosts | None = None,
     anyone: Caller | None = None,
     tokens: Callable[[Kernel], Identifies] | None = None,
     log: BinaryIO | None = None,
@@ -217,7 +217,7 @@ async def site(
         async with Kernel(store=store, **kernel_options) as kernel:
             known = None if tokens is None else tokens(kernel)
             service = Service(kernel, registry, limits=limits, anyone=anyone, tokens=known)
-            async with open_app(service, names or Names.of("127.0.0.1"), log=log) as app:
+            async with open_app(service, names or AllowedHosts.of("127.0.0.1"), log=log) as app:
                 bound = bind("127.0.0.1", 0)
                 declared = Declared(app)
                 served = around(declared) if around else declared

@@ -15,9 +15,9 @@ from capset import Agent, Capability, tool
 from capset.errors import StoreError
 from capset.kernel.governance.audit import Ended
 from capset.server.app import open_app
-from capset.server.http.limits import Limits
-from capset.server.http.middleware import Names
-from capset.server.http.request_context import Visit
+from capset.server.http.limits import RequestLimits
+from capset.server.http.middleware import AllowedHosts
+from capset.server.http.request_context import RequestContext
 from capset.server.rest.calls import prefers_events
 from tests.server.support import Site, Sleeper, call, make_session, problem, site, until
 from tests.server.wire import line, request
@@ -107,7 +107,7 @@ async def test_what_nobody_expected_is_a_problem_like_any_other(
 
 
 async def test_it_works_below_a_path_of_its_host() -> None:
-    async with site() as here, open_app(here.service, Names.of("127.0.0.1", ["test"])) as app:
+    async with site() as here, open_app(here.service, AllowedHosts.of("127.0.0.1", ["test"])) as app:
         host = Starlette(routes=[Mount("/capset", app)])
         headers = {"Authorization": f"Bearer {here.keys['ada']}"}
         transport = httpx2.ASGITransport(host)
@@ -119,7 +119,7 @@ async def test_it_works_below_a_path_of_its_host() -> None:
 
 
 async def test_blank_lines_keep_no_connection_open() -> None:
-    async with site(limits=Limits(head_seconds=0.3)) as here, line(here) as there:
+    async with site(limits=RequestLimits(head_seconds=0.3)) as here, line(here) as there:
         await there.send(request(here, "GET", "/v1/healthz", key=None))
         assert (await there.answer()).status == 200
         await there.send(b"\r\n")
@@ -221,4 +221,4 @@ async def test_looking_at_mcp_makes_no_session(shared: Site) -> None:
 
 
 def test_a_visit_shows_no_key() -> None:
-    assert "secret" not in repr(Visit("c", {b"authorization": b"Bearer secret"}))
+    assert "secret" not in repr(RequestContext("c", {b"authorization": b"Bearer secret"}))

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from capset.adapters.config_file import Configuration
     from capset.server.auth.callers import Identifies
     from capset.server.auth.tokens import Issuer
-    from capset.server.http.middleware import Names
+    from capset.server.http.middleware import AllowedHosts
     from capset.server.service import Service
 
 
@@ -82,7 +82,7 @@ def serve_command(
     changes nothing.
     """
     needs_extra("server", "fastapi", "uvicorn", "httptools", "structlog", "prometheus_client")
-    from capset.server.http.middleware import Names
+    from capset.server.http.middleware import AllowedHosts
 
     settings = load_settings(db=db, principal=principal, grant=grant, attribute=attribute, env=env)
     if insecure and not is_loopback(host):
@@ -104,7 +104,7 @@ def serve_command(
     )
     if insecure and issuer is not None:
         raise DefinitionError("--insecure asks nobody who they are: leave it or the --jwt options out")
-    names = Names.of(host, allow_host or (), allow_origin or ())
+    names = AllowedHosts.of(host, allow_host or (), allow_origin or ())
     installed = Registry.installed()
     configuration = None if config is None else load_configuration(config, installed)
     served = _Served(installed, configuration, drain_delay, load_allowance(limit, session_budget, run_budget))
@@ -144,7 +144,14 @@ class _Served:
 
 
 async def _serve(
-    settings: Settings, host: str, port: int, names: Names, served: _Served, issuer: Issuer | None, *, insecure: bool
+    settings: Settings,
+    host: str,
+    port: int,
+    names: AllowedHosts,
+    served: _Served,
+    issuer: Issuer | None,
+    *,
+    insecure: bool,
 ) -> None:
     from capset.server.app import open_app
     from capset.server.auth.callers import Caller

@@ -21,8 +21,8 @@ from starlette.types import ASGIApp
 from capset.errors import CapsetError, InternalError
 from capset.kernel.governance.redaction import redactor_of
 from capset.schemas.validation_errors import fields_at
-from capset.server.http.middleware import Gate, Names
-from capset.server.http.request_context import Refused, path_of, visit_of
+from capset.server.http.middleware import AllowedHosts, ServerMiddleware
+from capset.server.http.request_context import HttpRefusal, path_of, request_context
 from capset.server.http.responses import misfit, problem_response
 from capset.server.http.routes import MCP_PATHS, Routes
 from capset.server.mcp.mounts import mounted_mcp
@@ -68,7 +68,7 @@ _NO_TELEMETRY: Final[TelemetryConfig] = {"tracing": False, "metrics": False, "lo
 
 
 @asynccontextmanager
-async def open_app(service: Service, names: Names, *, log: BinaryIO | None = None) -> AsyncGenerator[ASGIApp]:
+async def open_app(service: Service, names: AllowedHosts, *, log: BinaryIO | None = None) -> AsyncGenerator[ASGIApp]:
     """Give the application. Its host keeps the service's kernel open for as long as it runs.
 
     ``log`` takes one line of JSON a request; stderr, if it is left out.
@@ -82,7 +82,7 @@ async def open_app(service: Service, names: Names, *, log: BinaryIO | None = Non
     try:
         with service.kernel.observe(tally):
             async with mounted_mcp(app, service):
-                yield Gate(calls.CallsFirst(app, service), service, names, access, telemetry)
+                yield ServerMiddleware(calls.CallsFirst(app, service), service, names, access, telemetry)
     finally:
         access.flush()
 
@@ -134,7 +134,7 @@ async def _document(request: Request) -> Response:
 
 
 async def _failed(request: Request, error: Exception) -> Response:
-    return problem_response(cast("CapsetError", error), visit_of(request.scope).correlation)
+    return problem_response(cast("CapsetError", error), request_context(request.scope).correlation)
 
 
 async def _unexpected(request: Request, error: Exception) -> Response:
@@ -169,7 +169,7 @@ async def _refused(request: Request, error: Exception) -> Response:
     missing = "There is no such path" + ("; MCP is at /mcp, /mcp/agents/ID and /mcp/sessions/ID" if is_mcp else "")
     said = {404: ("not_found", missing), 405: ("method_not_allowed", "This path has no such method")}
     code, words = said.get(found.status_code, ("http_error", str(found.detail)))
-    response = await _failed(request, Refused(found.status_code, code, words))
+    response = await _failed(request, HttpRefusal(found.status_code, code, words))
     if found.status_code == 405:
         response.headers["Allow"] = ", ".join(request.app.state.methods(request.scope["path"]))
     return response

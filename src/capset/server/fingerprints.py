@@ -33,7 +33,7 @@ _MOST: Final = 1_000
 """How many of an org's agents, the newest, are looked through for a hash that is known from nowhere else."""
 
 
-class Fingerprints:
+class FingerprintLookup:
     """Finds what a hash covers, for one org at a time: what another has recorded is not there."""
 
     def __init__(self, kernel: Kernel, registry: Registry, agents: StoredAgents) -> None:

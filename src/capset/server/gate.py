@@ -1,5 +1,5 @@
-"""The old path of ``capset.server.http.middleware``."""
+"""The old path of ``capset.server.http.middleware``, where ``Names`` is ``AllowedHosts``."""
 
-from capset.server.http.middleware import Gate, Names
+from capset.server.http.middleware import AllowedHosts as Names
 
-__all__ = ["Gate", "Names"]
+__all__ = ["Names"]

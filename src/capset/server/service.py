@@ -20,10 +20,10 @@ from capset.kernel.call.session import Session
 from capset.kernel.kernel import Kernel
 from capset.kernel.registry import Registry
 from capset.server.auth.callers import Caller, Callers, Identifies
-from capset.server.fingerprints import Fingerprints
-from capset.server.http.limits import Limits
-from capset.server.http.ttl_cache import Recent
-from capset.server.turns import Turns
+from capset.server.fingerprints import FingerprintLookup
+from capset.server.http.limits import RequestLimits
+from capset.server.http.ttl_cache import TtlCache
+from capset.server.turns import TurnService
 from capset.stores.base import Begun, SessionRow
 
 _MAX_CONTEXT: Final = 64 * 1024
@@ -46,23 +46,23 @@ class Service:
         *,
         env: Mapping[str, Any] | None = None,
         anyone: Caller | None = None,
-        limits: Limits | None = None,
+        limits: RequestLimits | None = None,
         tokens: Identifies | None = None,
     ) -> None:
         self.kernel = kernel
         self.registry = registry
         self.agents = StoredAgents(kernel, registry)
-        self.fingerprints = Fingerprints(kernel, registry, self.agents)
+        self.fingerprints = FingerprintLookup(kernel, registry, self.agents)
         self.callers = Callers(kernel, anyone, tokens)
-        self.limits = limits or Limits(file=kernel.governance.file_bytes)
+        self.limits = limits or RequestLimits(file=kernel.governance.file_bytes)
         self.is_draining = False
         """Whether the server was told to end, so that ``/v1/readyz`` says so."""
-        self.turns = Turns(kernel)
+        self.turns = TurnService(kernel)
         self.checks = asyncio.Semaphore(_CHECKS)
         """For checks of configurations, each of which keeps a thread busy."""
         self._env = env or {}
-        self._sessions: Recent[tuple[Caller, str], Session] = Recent()
-        self._agent_sessions: Recent[tuple[Caller, str], Session] = Recent()
+        self._sessions: TtlCache[tuple[Caller, str], Session] = TtlCache()
+        self._agent_sessions: TtlCache[tuple[Caller, str], Session] = TtlCache()
 
     def drain(self) -> None:
         """Say from now on that the server is ending."""
@@ -80,7 +80,7 @@ class Service:
         """
         agents = StoredAgents(self.kernel, registry)
         self.registry, self.agents = registry, agents
-        self.fingerprints = Fingerprints(self.kernel, registry, agents)
+        self.fingerprints = FingerprintLookup(self.kernel, registry, agents)
         self._agent_sessions.forget(lambda _, session: True)
 
     async def session_row(self, caller: Caller, id: str) -> SessionRow:
@@ -139,7 +139,7 @@ class Service:
         raise Conflict(f"the session {id!r} is being moved by others all the time; try again later")
 
     async def begin_turn(self, caller: Caller, row: SessionRow, content: Any, correlation: str) -> Begun:  # any JSON
-        """Begin a turn of the agent of the caller's session; see ``Turns.begin``. It ends with its session."""
+        """Begin a turn of the agent of the caller's session; see ``TurnService.begin``. It ends with its session."""
         turn = self.turns.new(row.id, correlation)
         session = await self._open(caller, row, self.agents.of_session(row), turn.hooks)
         return await self.turns.begin(row, turn, session, content)

@@ -32,7 +32,7 @@ class Gap:
     last: int
 
 
-class Bell:
+class Notifier:
     """Wakes those who follow a session, when something of it was kept."""
 
     def __init__(self) -> None:
@@ -65,7 +65,7 @@ class Bell:
 
 async def follow(
     kernel: Kernel,
-    bell: Bell,
+    bell: Notifier,
     session: str,
     after: int,
     *,

@@ -19,8 +19,8 @@ from capset.errors import Cancelled, CapsetError, InternalError, InvalidOutput, 
 from capset.kernel.call.session import Session
 from capset.kernel.governance.redaction import redactor_of
 from capset.kernel.kernel import Kernel
-from capset.server.http.request_context import Refused
-from capset.server.turn_events import Bell, interrupted
+from capset.server.http.request_context import HttpRefusal
+from capset.server.turn_events import Notifier, interrupted
 from capset.stores.base import Begun, NewEvent, SessionRow, TurnRow
 from capset.wire.turns import ended_event, executed_event, failed_event, started_event
 
@@ -35,21 +35,21 @@ _LAST_TRIES: Final = 5
 _log = logging.getLogger("capset.server")
 
 
-class Turns:
+class TurnService:
     """The turns that this process runs. ``bell`` rings when something of one was kept."""
 
     def __init__(self, kernel: Kernel) -> None:
-        self.bell = Bell()
+        self.bell = Notifier()
         self._kernel = kernel
         self._holder = ""
         self._redact = redactor_of(kernel.governance.redact)
 
     def check_runner(self) -> None:
-        """Raise ``Refused`` (501) where nothing here can run an agent's turn."""
+        """Raise ``HttpRefusal`` (501) where nothing here can run an agent's turn."""
         if self._kernel.generator is None:
-            raise Refused(501, "no_runner", "This server runs no agents: its kernel was given no generator runner")
+            raise HttpRefusal(501, "no_runner", "This server runs no agents: its kernel was given no generator runner")
 
-    async def begin(self, row: SessionRow, turn: Turn, session: Session, content: Any) -> Begun:  # any JSON
+    async def begin(self, row: SessionRow, turn: RunningTurn, session: Session, content: Any) -> Begun:  # any JSON
         """Begin a turn of a session, and return its id and the number of its first event; it goes on by itself.
 
         Raises ``TurnRunning`` while the session is in another, and ``StateError`` (404) where it was deleted.
@@ -65,15 +65,15 @@ class Turns:
         kernel.spawn(turn.run(session, content, self._redact), name=f"capset-turn-{turn.id}")
         return begun
 
-    def new(self, session: str, correlation: str) -> Turn:
+    def new(self, session: str, correlation: str) -> RunningTurn:
         """Return a turn that has not begun."""
-        return Turn(self._kernel, self.bell, session, correlation)
+        return RunningTurn(self._kernel, self.bell, session, correlation)
 
 
-class Turn:
+class RunningTurn:
     """One turn on its way: what it tells is kept in batches, and each of them says that its process is there."""
 
-    def __init__(self, kernel: Kernel, bell: Bell, session: str, correlation: str) -> None:
+    def __init__(self, kernel: Kernel, bell: Notifier, session: str, correlation: str) -> None:
         self.id = kernel.new_id()
         self._kernel = kernel
         self._events = kernel.store.events  # a closing kernel gives no store, and lets turns end

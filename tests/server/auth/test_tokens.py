@@ -22,7 +22,7 @@ from capset.errors import DefinitionError, Unauthenticated
 from capset.ext import Governance
 from capset.server.auth.callers import Caller
 from capset.server.auth.tokens import MAX_TOKEN, Issuer, Tokens
-from capset.server.http.ttl_cache import Recent
+from capset.server.http.ttl_cache import TtlCache
 from capset.testing import FakeClock
 from tests.server.auth.issuing import (
     AUDIENCE,
@@ -219,7 +219,7 @@ async def test_forged_tokens_drive_out_no_good_ones(door: Issuing) -> None:
     """What is refused is not kept: else a flood of it would cost every good token a look at its signature."""
     tokens = door.site.service.callers._tokens
     assert isinstance(tokens, Tokens)
-    known: Recent[Any, Any] = tokens._known
+    known: TtlCache[Any, Any] = tokens._known
     before = len(known._kept)
     await door.statuses([token(key("mallory"), {"kid": "one"}, n=number) for number in range(20)])
     assert len(known._kept) == before

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from capset.server.http.middleware import Names, is_loopback
+from capset.server.http.middleware import AllowedHosts, is_loopback
 from tests.server.support import Site, checked_problem, problem, site
 from tests.server.wire import ask
 
@@ -33,10 +33,10 @@ async def test_the_last_of_two_hosts_does_not_let_the_first_in(shared: Site) -> 
 
 @pytest.mark.spec("P14")
 async def test_other_hosts_can_be_allowed() -> None:
-    async with site(names=Names.of("0.0.0.0", ["API.example", "*.nobody"])) as here:
+    async with site(names=AllowedHosts.of("0.0.0.0", ["API.example", "*.nobody"])) as here:
         for host, status in (("api.example", 200), ("api.example:443", 200), ("a.nobody", 421), ("localhost", 421)):
             assert (await ask(here, "GET", "/v1/agents", host=host)).status == status
-    async with site(names=Names.of("0.0.0.0", ["*"])) as here:
+    async with site(names=AllowedHosts.of("0.0.0.0", ["*"])) as here:
         assert (await ask(here, "GET", "/v1/agents", host="whatever.example")).status == 200
 
 
@@ -52,7 +52,7 @@ async def test_a_page_from_elsewhere_may_not_ask(shared: Site, origin: str) -> N
 
 @pytest.mark.spec("P14")
 async def test_a_page_of_its_own_and_an_allowed_one_may_ask() -> None:
-    async with site(names=Names.of("127.0.0.1", origins=["https://Console.example/"])) as here:
+    async with site(names=AllowedHosts.of("127.0.0.1", origins=["https://Console.example/"])) as here:
         for origin in (here.url, "https://console.example"):
             async with here.client(headers={"Origin": origin}) as client:
                 assert (await client.get("/v1/agents")).status_code == 200

@@ -9,12 +9,12 @@ from collections.abc import AsyncIterator
 import httpx2
 import pytest
 
-from capset.server.http.limits import Limits
+from capset.server.http.limits import RequestLimits
 from tests.server.support import Site, checked_problem, make_session, problem, site
 from tests.server.wire import ask, line, request
 
 JSON = "application/json"
-SMALL = Limits(body=100_000, file=200_000, body_seconds=0.3)
+SMALL = RequestLimits(body=100_000, file=200_000, body_seconds=0.3)
 
 
 @pytest.mark.spec("P15")

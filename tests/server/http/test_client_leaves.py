@@ -7,8 +7,8 @@ import asyncio
 import pytest
 from starlette.types import Message
 
-from capset.server.http.bodies import Gone
-from capset.server.http.disconnects import Watch
+from capset.server.http.bodies import ClientLeft
+from capset.server.http.disconnects import DisconnectWatch
 
 pytestmark = pytest.mark.spec("P9")
 
@@ -23,7 +23,7 @@ async def stay() -> Message:
 
 
 async def watched(left: asyncio.Event | None = None) -> None:
-    with Watch(leave):
+    with DisconnectWatch(leave):
         try:
             await asyncio.Event().wait()
         finally:
@@ -33,12 +33,12 @@ async def watched(left: asyncio.Event | None = None) -> None:
 
 async def test_the_work_of_a_client_that_leaves_ends_in_gone_and_its_task_goes_on() -> None:
     left = asyncio.Event()
-    with pytest.raises(Gone):
+    with pytest.raises(ClientLeft):
         await asyncio.wait_for(watched(left), 5)
     assert left.is_set()
     task = asyncio.current_task()
     assert task is not None
-    with pytest.raises(Gone):
+    with pytest.raises(ClientLeft):
         await watched()
     assert task.cancelling() == 0, "nobody asked this task to end"
     with pytest.raises(ExceptionGroup):
@@ -52,7 +52,7 @@ async def failing() -> None:
 
 async def test_what_is_cancelled_by_somebody_else_is_cancelled() -> None:
     async def work() -> None:
-        with Watch(stay):
+        with DisconnectWatch(stay):
             await asyncio.Event().wait()
 
     task = asyncio.create_task(work())
@@ -64,7 +64,7 @@ async def test_what_is_cancelled_by_somebody_else_is_cancelled() -> None:
 
 async def test_work_that_fails_fails_although_its_client_left_too() -> None:
     async def work() -> None:
-        with Watch(leave):
+        with DisconnectWatch(leave):
             try:
                 await asyncio.Event().wait()
             finally:
@@ -75,6 +75,6 @@ async def test_work_that_fails_fails_although_its_client_left_too() -> None:
 
 
 async def test_work_that_is_done_is_watched_no_more() -> None:
-    with Watch(leave):
+    with DisconnectWatch(leave):
         await asyncio.sleep(0)
     await asyncio.sleep(0.1)

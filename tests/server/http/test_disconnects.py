@@ -12,7 +12,7 @@ import httpx2
 import pytest
 
 from capset import Record
-from capset.server.http.limits import Limits
+from capset.server.http.limits import RequestLimits
 from tests.server.support import Fountain, Site, Sleeper, call, make_session, site, until
 from tests.server.wire import line, request
 
@@ -83,7 +83,7 @@ async def test_a_client_that_leaves_a_stream_that_flows_ends_it() -> None:
 @pytest.mark.spec("P9", "P15")
 async def test_a_client_that_does_not_read_holds_the_tool_back_and_is_given_up() -> None:
     fountain = Fountain()
-    async with site(fountain.capability(), limits=Limits(send_seconds=0.5)) as here:
+    async with site(fountain.capability(), limits=RequestLimits(send_seconds=0.5)) as here:
         async with here.client() as client:
             session = await make_session(client, "fountain")
         with socket.socket() as silent:

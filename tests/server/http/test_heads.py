@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from capset.server.http.limits import Limits
+from capset.server.http.limits import RequestLimits
 from tests.server.support import Site, Sleeper, checked_problem, make_session, site
 from tests.server.wire import ask, line, request
 
@@ -57,7 +57,7 @@ async def test_a_head_that_is_too_large_is_told_so_before_it_ends(shared: Site) 
 
 @pytest.mark.spec("P15")
 async def test_a_head_that_comes_too_slowly_is_refused() -> None:
-    async with site(limits=Limits(head_seconds=0.2)) as here, line(here) as there:
+    async with site(limits=RequestLimits(head_seconds=0.2)) as here, line(here) as there:
         await there.send(b"GET /v1/agents HTTP/1.1\r\nhost: ")
         for _ in range(4):
             await asyncio.sleep(0.03)
@@ -69,7 +69,7 @@ async def test_a_head_that_comes_too_slowly_is_refused() -> None:
 
 @pytest.mark.spec("P15")
 async def test_a_client_that_says_nothing_is_let_go() -> None:
-    async with site(limits=Limits(head_seconds=0.2)) as here, line(here) as there:
+    async with site(limits=RequestLimits(head_seconds=0.2)) as here, line(here) as there:
         assert await there.closed()
 
 
@@ -155,7 +155,7 @@ async def test_a_head_behind_a_large_body_is_not_taken_for_large(shared: Site) -
 @pytest.mark.spec("P15")
 @pytest.mark.parametrize("behind", [b"\0\0garbage\r\n\r\n", b"GET /v1/agents HTTP/1.1\r\nx-endless: " + b"a" * 33_000])
 async def test_what_comes_behind_a_request_does_not_cut_off_its_answer(behind: bytes) -> None:
-    async with site(limits=Limits(head_seconds=0.3)) as here, line(here) as there:
+    async with site(limits=RequestLimits(head_seconds=0.3)) as here, line(here) as there:
         await there.send(request(here, "GET", "/v1/agents") + behind)
         answer = await there.answer()
         assert (answer.status, answer.headers["content-type"]) == (200, "application/json")
@@ -165,7 +165,7 @@ async def test_what_comes_behind_a_request_does_not_cut_off_its_answer(behind: b
 @pytest.mark.spec("P15")
 async def test_half_a_head_behind_a_running_request_does_not_cut_off_its_answer() -> None:
     sleeper = Sleeper()
-    async with site(sleeper.capability(), limits=Limits(head_seconds=0.2)) as here:
+    async with site(sleeper.capability(), limits=RequestLimits(head_seconds=0.2)) as here:
         async with here.client() as client:
             session = await make_session(client, "bed")
         async with line(here) as there:

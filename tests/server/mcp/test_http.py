@@ -14,7 +14,7 @@ from starlette.types import Message
 
 from capset import Principal
 from capset.server.mcp import McpDoor
-from capset.server.mcp.http import Tickets
+from capset.server.mcp.http import SessionTokens
 from tests.kernel.support import desk, records_of
 from tests.server.mcp.support import Era, Site, Sleeper, echo, site, until
 
@@ -261,17 +261,17 @@ async def test_a_client_that_leaves_while_it_is_still_asking_is_no_error() -> No
 
 
 def test_tickets_are_of_their_identity_and_of_their_key() -> None:
-    tickets = Tickets(b"k" * 32)
+    tickets = SessionTokens(b"k" * 32)
     ticket = tickets.issue("ada /mcp")
     assert ticket.isascii()
     assert ticket.isprintable()
     assert tickets.is_of(ticket, "ada /mcp")
-    assert Tickets(b"k" * 32).is_of(ticket, "ada /mcp"), "every process with the key knows it"
+    assert SessionTokens(b"k" * 32).is_of(ticket, "ada /mcp"), "every process with the key knows it"
     assert tickets.issue("ada /mcp") != ticket
     for other in ("bob /mcp", "", "ada /mcp/x"):
         assert not tickets.is_of(ticket, other)
     for forged in ("", ".", "x", ticket[1:], ticket + "0", "é.é", f"{ticket.split('.')[0]}."):
         assert not tickets.is_of(forged, "ada /mcp")
-    assert not Tickets().is_of(ticket, "ada /mcp")
+    assert not SessionTokens().is_of(ticket, "ada /mcp")
     with pytest.raises(ValueError, match="at least 32 bytes"):
         McpDoor(key=b"short")

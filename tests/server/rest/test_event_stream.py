@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, MutableMapping
 from dataclasses import replace
 from typing import Any
 
-from capset.server.http.limits import Limits
+from capset.server.http.limits import RequestLimits
 from capset.server.rest.event_stream import EventStream
 
 
@@ -26,7 +26,7 @@ async def test_signs_of_life_end_with_the_answer() -> None:
         await asyncio.sleep(0.2)
         yield b"last"
 
-    await EventStream(send, replace(Limits(), beat_seconds=0.05)).tell(parts(), receive)
+    await EventStream(send, replace(RequestLimits(), beat_seconds=0.05)).tell(parts(), receive)
     assert sent[:2] == [b"", b"first"]
     assert b":\n\n" in sent
     assert sent[-2:] == [b"last", b""]

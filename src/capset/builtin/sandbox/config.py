@@ -6,7 +6,7 @@ from typing import Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from capset.builtin.sandbox.child.frames import Limits
+from capset.builtin.sandbox.child.frames import RunLimits
 
 _MIB: Final = 1 << 20
 MAX_SECONDS: Final = 300
@@ -41,9 +41,9 @@ class SandboxConfig(BaseModel):
     )
 
     @property
-    def limits(self) -> Limits:
+    def limits(self) -> RunLimits:
         """The limits as a child is told them."""
-        return Limits(
+        return RunLimits(
             seconds=self.seconds,
             memory_bytes=self.memory_bytes,
             output_bytes=self.output_bytes,

@@ -33,7 +33,7 @@ async def serving(folder: Path) -> AsyncGenerator[Served]:
     """Serve what is installed and the demo's own, from the database in ``folder``."""
     # The demo without its server does without what a server needs.
     from capset.server.app import open_app
-    from capset.server.http.middleware import Names
+    from capset.server.http.middleware import AllowedHosts
     from capset.server.http.uvicorn_server import bind, make_server
     from capset.server.service import Service
 
@@ -44,7 +44,7 @@ async def serving(folder: Path) -> AsyncGenerator[Served]:
             _, key = await create_key(kernel, "demo", CLIENT, scopes=["capset:admin"])
             _, editor = await create_key(kernel, "editor", EDITOR, scopes=["capset:approve"])
             service = Service(kernel, registry)
-            async with open_app(service, Names.of("127.0.0.1"), log=log) as app:
+            async with open_app(service, AllowedHosts.of("127.0.0.1"), log=log) as app:
                 server = make_server(app, service.limits, started.set)
                 task = asyncio.create_task(server.serve(sockets=[bound]))
                 try:

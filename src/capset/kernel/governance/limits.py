@@ -15,7 +15,7 @@ from capset.kernel.governance.quotas import Counted, Reserved, Whose, counted_fo
 from capset.stores.base import Claim, QuotaSpent, WindowFull
 
 
-class Limits:
+class CallLimits:
     """The limits of one tool, and those of the session that its calls are made in."""
 
     __slots__ = ("_cost", "_local", "_shared", "_subject", "is_limited", "is_shared")

@@ -41,7 +41,7 @@ class Receiver:
         except asyncio.CancelledError:
             if receiver.done() and not receiver.cancelled() and (given := receiver.result()) is not None:
                 # It was handed over in the very moment: the next who receives must find it.
-                returned = Channel(self, 0)
+                returned = Channel(self, buffer=0)
                 returned.messages.append(given)
                 self.ready.appendleft(returned)
             raise

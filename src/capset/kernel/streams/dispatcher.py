@@ -113,7 +113,7 @@ class Serving:
                 self._end_if_done()
 
     async def _serve(self, messages: AsyncIterator[Message]) -> None:
-        passing = Channel(self._receiver)
+        passing = Channel(self._receiver, buffer=0)
         async for message in messages:
             if self._receiver.is_left:  # one that swallowed its cancellation
                 return

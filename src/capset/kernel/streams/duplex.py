@@ -46,7 +46,7 @@ class Duplex:
         self._compiled = compiled
         self._ask = ask
         self._inlet, self._receiver = Receiver(), Receiver()
-        self._inside = Channel(self._inlet)
+        self._inside = Channel(self._inlet, buffer=0)
         contract = compiled.tool and compiled.tool.contract
         self._outside = Channel(self._receiver, 0 if contract is None else contract.buffer)
         self._processor = (

@@ -10,7 +10,7 @@ from capset.definitions.principals import Principal, PrincipalKind
 from capset.errors import PermissionDenied, Unauthenticated
 from capset.kernel.kernel import Kernel
 from capset.server.auth.keys import Scope, digest_of, is_valid
-from capset.server.http.ttl_cache import Recent
+from capset.server.http.ttl_cache import TtlCache
 from capset.stores.base import KeyRow
 
 _MAX_KEY: Final = 200
@@ -67,7 +67,7 @@ class Callers:
         self._kernel = kernel
         self._anyone = anyone
         self._tokens = tokens
-        self._known: Recent[str, tuple[KeyRow, Caller] | None] = Recent()
+        self._known: TtlCache[str, tuple[KeyRow, Caller] | None] = TtlCache()
 
     async def identify(self, authorization: str | None) -> Caller:
         """Return who sent this ``Authorization`` header.

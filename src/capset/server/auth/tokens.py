@@ -22,7 +22,7 @@ from capset.kernel.kernel import Kernel
 from capset.server.auth.callers import REFUSED, Caller
 from capset.server.auth.jwks import Jwks
 from capset.server.auth.keys import Scope
-from capset.server.http.ttl_cache import Recent
+from capset.server.http.ttl_cache import TtlCache
 
 ALGORITHMS: Final = (
     *("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
@@ -106,7 +106,7 @@ class Tokens:
             exp={"essential": True},
             sub={"essential": True},
         )
-        self._known: Recent[bytes, tuple[Caller, float]] = Recent()
+        self._known: TtlCache[bytes, tuple[Caller, float]] = TtlCache()
 
     async def identify(self, token: str) -> Caller:
         """Return who sent a token. Raises ``Unauthenticated``, in the same words for whatever is wrong with it."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from starlette.types import Message, Receive
 
-from capset.server.http.request_context import Refused
+from capset.server.http.request_context import HttpRefusal
 
 
 def size_of(headers: Iterable[tuple[bytes, bytes]]) -> int:
@@ -21,7 +21,7 @@ def size_of(headers: Iterable[tuple[bytes, bytes]]) -> int:
 async def read_body(receive: Receive, declared: bytes | None, limit: int, seconds: float) -> bytes:
     """Return a request's whole body.
 
-    Raises ``Refused`` for one that is too large or too slow, ``Gone`` if the client left.
+    Raises ``HttpRefusal`` for one that is too large or too slow, ``ClientLeft`` if the client left.
     """
     if declared is not None and declared.isdigit() and (len(declared) > 18 or int(declared) > limit):
         raise _too_large(limit)
@@ -42,7 +42,7 @@ async def read_body(receive: Receive, declared: bytes | None, limit: int, second
     return b"".join(parts)
 
 
-class Gone(Exception):
+class ClientLeft(Exception):
     """The client left before its request was whole."""
 
 
@@ -61,11 +61,11 @@ async def _next(receive: Receive, seconds: float) -> Message:
         async with asyncio.timeout(seconds):
             message = await receive()
     except TimeoutError:
-        raise Refused(408, "request_timeout", f"Nothing of the body came for {seconds:g} seconds") from None
+        raise HttpRefusal(408, "request_timeout", f"Nothing of the body came for {seconds:g} seconds") from None
     if message["type"] == "http.disconnect":
-        raise Gone
+        raise ClientLeft
     return message
 
 
-def _too_large(limit: int) -> Refused:
-    return Refused(413, "body_too_large", f"A body has at most {limit} bytes here")
+def _too_large(limit: int) -> HttpRefusal:
+    return HttpRefusal(413, "body_too_large", f"A body has at most {limit} bytes here")

@@ -8,14 +8,14 @@ from typing import Final, Self
 
 from starlette.types import Receive
 
-from capset.server.http.bodies import Gone
+from capset.server.http.bodies import ClientLeft
 
 PATIENCE_SECONDS: Final = 0.05
 """Work that is done sooner is not watched over: most calls are, and a watch would cost more than they do."""
 
 
-class Watch:
-    """While inside, a client that leaves cancels the work, which then ends in ``Gone``.
+class DisconnectWatch:
+    """While inside, a client that leaves cancels the work, which then ends in ``ClientLeft``.
 
     Nothing but the client's leaving may come by ``receive``: the body was read.
     """
@@ -36,13 +36,13 @@ class Watch:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Watch no more. Raises ``Gone`` if the client left and that is why the work ended."""
+        """Watch no more. Raises ``ClientLeft`` if the client left and that is why the work ended."""
         self._handle.cancel()
         if self._task is not None:
             self._task.cancel()
         if self._left and isinstance(error, asyncio.CancelledError) and self._worker is not None:
             self._worker.uncancel()
-            raise Gone from None
+            raise ClientLeft from None
 
     def _start(self) -> None:
         self._task = asyncio.get_running_loop().create_task(self._wait())

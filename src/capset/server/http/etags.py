@@ -10,7 +10,7 @@ from pydantic import WithJsonSchema
 from starlette.responses import Response
 
 from capset.errors import Outdated
-from capset.server.http.request_context import Refused
+from capset.server.http.request_context import HttpRefusal
 
 _TAG: Final = re.compile('"[0-9]{1,18}"|[0-9]{1,18}')  # some clients leave the quotes out
 
@@ -47,11 +47,11 @@ def unchanged(version: int) -> Response:
 def expected(if_match: str | None, if_none_match: str | None = None) -> int | None:
     """Return the version that a client expects, 0 for none, ``None`` if any will do.
 
-    Raises ``Refused`` for headers that say nothing that can be held to, and ``Outdated`` for two that cannot both hold.
+    Raises ``HttpRefusal`` for headers that cannot be evaluated, and ``Outdated`` for two that cannot both hold.
     """
     if if_none_match is not None:
         if if_none_match.strip() != "*":
-            raise Refused(400, "invalid_header", "If-None-Match takes * here")
+            raise HttpRefusal(400, "invalid_header", "If-None-Match takes * here")
         if if_match is not None:
             raise Outdated("If-Match and If-None-Match: * cannot both hold")
         return 0
@@ -59,7 +59,7 @@ def expected(if_match: str | None, if_none_match: str | None = None) -> int | No
         return None
     found = _TAG.fullmatch(if_match.strip())
     if found is None:
-        raise Refused(400, "invalid_header", 'If-Match takes one entity tag as it was given in ETag, such as "3"')
+        raise HttpRefusal(400, "invalid_header", 'If-Match takes one entity tag as it was given in ETag, such as "3"')
     version = int(found[0].strip('"'))
     if version == 0:
         raise Outdated("If-Match: nothing has the version 0")  # to the stores it means that there is none

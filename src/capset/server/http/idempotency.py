@@ -12,7 +12,7 @@ from capset.clock import iso
 from capset.errors import CapsetError, Conflict, InvalidArguments, StoreError
 from capset.kernel.results import Result
 from capset.server.auth.callers import Caller
-from capset.server.http.request_context import Refused
+from capset.server.http.request_context import HttpRefusal
 from capset.server.service import Service
 from capset.stores.base import ReplyRow
 
@@ -22,7 +22,7 @@ _KEY: Final = re.compile(r"[\x21-\x7e]{1,255}")
 
 
 @dataclass(frozen=True, slots=True)
-class Once:
+class Idempotency:
     """One request under the key that its client gave it. An answer is kept for 24 hours, by session and key."""
 
     service: Service
@@ -32,9 +32,9 @@ class Once:
     body: bytes
 
     def __post_init__(self) -> None:
-        """Raise ``Refused`` for a key that is not 1–255 printable characters of ASCII."""
+        """Raise ``HttpRefusal`` for a key that is not 1–255 printable characters of ASCII."""
         if not _KEY.fullmatch(self.key):
-            raise Refused(400, "invalid_header", "An Idempotency-Key is 1–255 printable characters of ASCII")
+            raise HttpRefusal(400, "invalid_header", "An Idempotency-Key is 1–255 printable characters of ASCII")
 
     async def begin(self) -> tuple[int, bytes] | None:
         """Return the answer that is kept, or ``None`` if this request is the first of its key.

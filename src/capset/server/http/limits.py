@@ -8,7 +8,7 @@ from capset.definitions.files import FILE_BYTES
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class RequestLimits:
     """Sizes in bytes, times in seconds."""
 
     head: int = 32 * 1024

@@ -14,8 +14,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from capset.errors import Cancelled, CapsetError, InternalError, PermissionDenied
 from capset.net.loopback import is_loopback
-from capset.server.http.bodies import Gone, read_body, replaying, size_of
-from capset.server.http.request_context import CLIENT_LEFT, KEY, Refused, Visit, correlation_of, path_of
+from capset.server.http.bodies import ClientLeft, read_body, replaying, size_of
+from capset.server.http.request_context import CLIENT_LEFT, KEY, HttpRefusal, RequestContext, correlation_of, path_of
 from capset.server.http.responses import answer_problem
 from capset.server.observability.logs import AccessLog
 from capset.server.observability.requests import Telemetry
@@ -28,7 +28,7 @@ _log = logging.getLogger("capset.server")
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
+class AllowedHosts:
     """By which names this server may be called (``*``: any), and from which origins a browser may call it."""
 
     written: str
@@ -36,7 +36,7 @@ class Names:
     origins: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, bound: str, hosts: Iterable[str] = (), origins: Iterable[str] = ()) -> Names:
+    def of(cls, bound: str, hosts: Iterable[str] = (), origins: Iterable[str] = ()) -> AllowedHosts:
         """Return the names of a server that is bound to ``bound``: that one and those given, or loopback's."""
         loopback = ("localhost", "127.0.0.1", "[::1]") if is_loopback(bound) else ()
         written = f"[{bound}]" if ":" in bound else bound
@@ -44,21 +44,23 @@ class Names:
         return cls(written, frozenset(named), frozenset(origin.lower().rstrip("/") for origin in origins))
 
     def check(self, host: str, origin: str) -> None:
-        """Raise ``Refused`` for a host that is not this server's, ``PermissionDenied`` for a foreign origin."""
+        """Raise ``HttpRefusal`` for a host that is not this server's, ``PermissionDenied`` for a foreign origin."""
         name, _, port = host.lower().rpartition(":")
         bare = name if name and port.isdigit() else host.lower()
         if "*" not in self.hosts and bare not in self.hosts:
-            raise Refused(
+            raise HttpRefusal(
                 421, "wrong_host", "This server does not answer to that Host: start it with --allow-host NAME"
             )
         if origin and origin.lower() not in self.origins and origin.lower().partition("://")[2] != host.lower():
             raise PermissionDenied("Permission denied: this Origin is not allowed; --allow-origin ORIGIN allows it")
 
 
-class Gate:
+class ServerMiddleware:
     """The outermost ASGI application."""
 
-    def __init__(self, app: ASGIApp, service: Service, names: Names, access: AccessLog, telemetry: Telemetry) -> None:
+    def __init__(
+        self, app: ASGIApp, service: Service, names: AllowedHosts, access: AccessLog, telemetry: Telemetry
+    ) -> None:
         self._app = app
         self._telemetry = telemetry
         self._service = service
@@ -76,77 +78,81 @@ class Gate:
             return await send({"type": "websocket.close", "code": 1003})
         started = time.perf_counter()
         headers = dict(scope["headers"])
-        visit = Visit(correlation_of(headers.get(b"x-correlation-id")) or self._service.kernel.new_id(), headers)
-        scope[KEY] = visit
-        told = self._telemetry.begin(scope, visit)
-        stamp = (b"x-correlation-id", visit.correlation.encode())
+        request_info = RequestContext(
+            correlation_of(headers.get(b"x-correlation-id")) or self._service.kernel.new_id(), headers
+        )
+        scope[KEY] = request_info
+        told = self._telemetry.begin(scope, request_info)
+        stamp = (b"x-correlation-id", request_info.correlation.encode())
 
         async def sent(message: Message) -> None:
             if message["type"] == "http.response.start":
-                visit.status = message["status"]
+                request_info.status = message["status"]
                 message["headers"] = [*message["headers"], stamp, *_SAFE]
             await send(message)
 
         try:
-            await self._enter(scope, receive, sent, visit)
-        except Gone:
+            await self._enter(scope, receive, sent, request_info)
+        except ClientLeft:
             pass
         except CapsetError as error:
-            await self._fail(sent, visit, error)
+            await self._fail(sent, request_info, error)
         except asyncio.CancelledError:
             cut_off = Cancelled("The server is closing, and the request was cut off: it may have had its effects")
             cut_off.retryable = scope["method"] in ("GET", "HEAD")
-            await self._fail(sent, visit, cut_off)
+            await self._fail(sent, request_info, cut_off)
             raise
         except Exception as error:
-            _log.exception("a request failed, correlation %s", visit.correlation)
+            _log.exception("a request failed, correlation %s", request_info.correlation)
             failure = InternalError("Something went wrong; the log has the details.")
             failure.__cause__ = error
-            await self._fail(sent, visit, failure)
+            await self._fail(sent, request_info, failure)
         finally:
             try:
-                self._tell(scope, visit, started)
+                self._tell(scope, request_info, started)
             finally:
-                self._telemetry.end(scope, visit, started, told)
+                self._telemetry.end(scope, request_info, started, told)
         return None
 
-    async def _enter(self, scope: Scope, receive: Receive, send: Send, visit: Visit) -> None:
+    async def _enter(self, scope: Scope, receive: Receive, send: Send, request_info: RequestContext) -> None:
         limits, path = self._limits, path_of(scope)
         if size_of(scope["headers"]) + len(scope["raw_path"]) + len(scope["query_string"]) > limits.head:
-            raise Refused(431, "headers_too_large", f"A request's line and headers have at most {limits.head} bytes")
-        addressed = visit.headers.get(b"host"), visit.headers.get(b"origin")
+            raise HttpRefusal(
+                431, "headers_too_large", f"A request's line and headers have at most {limits.head} bytes"
+            )
+        addressed = request_info.headers.get(b"host"), request_info.headers.get(b"origin")
         if addressed != self._addressed:
-            self._names.check(visit.header(b"host"), visit.header(b"origin"))
+            self._names.check(request_info.header(b"host"), request_info.header(b"origin"))
             self._addressed = addressed
         if path not in PUBLIC:
-            visit.caller = await self._service.callers.identify(visit.header(b"authorization"))
+            request_info.caller = await self._service.callers.identify(request_info.header(b"authorization"))
         if not is_utf8(scope["raw_path"]):
-            raise Refused(400, "invalid_path", "A path is UTF-8, percent-encoded")
+            raise HttpRefusal(400, "invalid_path", "A path is UTF-8, percent-encoded")
         bound = 0 if path in PUBLIC else limits.file if is_file(scope["method"], path) else limits.body
-        body = await read_body(receive, visit.headers.get(b"content-length"), bound, limits.body_seconds)
+        body = await read_body(receive, request_info.headers.get(b"content-length"), bound, limits.body_seconds)
         if scope["method"] == "HEAD":
             scope = {**scope, "method": "GET"}  # the server leaves the body out (RFC 9110 §9.3.2)
         await self._app(scope, replaying(body, receive), send)
 
-    async def _fail(self, send: Send, visit: Visit, error: CapsetError) -> None:
-        if not visit.status:
-            await answer_problem(send, error, visit.correlation)
+    async def _fail(self, send: Send, request_info: RequestContext, error: CapsetError) -> None:
+        if not request_info.status:
+            await answer_problem(send, error, request_info.correlation)
 
-    def _tell(self, scope: Scope, visit: Visit, started: float) -> None:
-        caller = visit.caller
+    def _tell(self, scope: Scope, request_info: RequestContext, started: float) -> None:
+        caller = request_info.caller
         self._access.put(
             {
                 "event": "request",
                 "time": self._service.kernel.now(),
                 "method": scope["method"],
                 "path": scope["path"],
-                "status": visit.status or CLIENT_LEFT,
+                "status": request_info.status or CLIENT_LEFT,
                 "ms": round((time.perf_counter() - started) * 1000, 2),
-                "correlation": visit.correlation,
+                "correlation": request_info.correlation,
                 "principal": caller.principal.id if caller else None,
                 "org": caller.principal.org if caller else None,
                 "key": caller.key if caller else None,
-                **visit.notes,
+                **request_info.notes,
             }
         )
 

@@ -18,7 +18,7 @@ KEY: Final = "capset.visit"
 """Where a visit stands in an ASGI scope."""
 
 
-class Refused(CapsetError):
+class HttpRefusal(CapsetError):
     """A request that HTTP itself refuses."""
 
     def __init__(self, status: int, code: str, message: str) -> None:
@@ -28,7 +28,7 @@ class Refused(CapsetError):
 
 
 @dataclass(eq=False, slots=True)
-class Visit:
+class RequestContext:
     """Who asks what under which correlation; ``headers`` has the last value of each, by its name in lower case."""
 
     correlation: str
@@ -51,14 +51,14 @@ def path_of(scope: Scope) -> str:
     return path.removeprefix(scope.get("root_path", ""))
 
 
-def visit_of(scope: Scope) -> Visit:
+def request_context(scope: Scope) -> RequestContext:
     """Return the visit of a request that came through the gate."""
     return scope[KEY]
 
 
 def caller_of(scope: Scope) -> Caller:
     """Return who asks. Raises ``RuntimeError`` where nobody had to be known."""
-    caller = visit_of(scope).caller
+    caller = request_context(scope).caller
     if caller is None:
         raise RuntimeError("this path is open to everybody: nobody was asked who they are")
     return caller

@@ -15,7 +15,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-class Recent(Generic[K, V]):
+class TtlCache(Generic[K, V]):
     """Values by key, each for ``seconds``; the oldest go when there are more than ``size``."""
 
     def __init__(self, seconds: float = SECONDS, size: int = _SIZE) -> None:

@@ -18,8 +18,8 @@ from uvicorn.server import ServerState
 
 from capset.errors import CapsetError, Unreachable
 from capset.ids import Ids
-from capset.server.http.limits import Limits
-from capset.server.http.request_context import Refused
+from capset.server.http.limits import RequestLimits
+from capset.server.http.request_context import HttpRefusal
 from capset.wire.problems import MEDIA_TYPE, problem_of
 
 DRAIN_SECONDS: Final = 10
@@ -47,7 +47,7 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 def make_server(
-    app: ASGIApp, limits: Limits, started: Callable[[], None], ending: Callable[[], None] | None = None
+    app: ASGIApp, limits: RequestLimits, started: Callable[[], None], ending: Callable[[], None] | None = None
 ) -> uvicorn.Server:
     """Return uvicorn's server, which leaves signals alone; its ``should_exit`` ends it, once requests have finished.
 
@@ -72,7 +72,7 @@ def make_server(
 async def serve(
     app: ASGIApp,
     bound: socket.socket,
-    limits: Limits,
+    limits: RequestLimits,
     *,
     started: Callable[[], None],
     draining: Callable[[], None] | None = None,
@@ -138,7 +138,7 @@ PIPELINED: Final = 16
 """How many requests of one connection may wait while one is worked on, before no more are read."""
 
 
-def protocol_with(limits: Limits) -> type[HttpToolsProtocol]:
+def protocol_with(limits: RequestLimits) -> type[HttpToolsProtocol]:
     """Return the protocol with these limits, for uvicorn's ``http``.
 
     A head that is too large is refused with 431 and one that is too slow with 408, before anything looks at it.
@@ -214,12 +214,12 @@ def protocol_with(limits: Limits) -> type[HttpToolsProtocol]:
                 self._head += len(data)
                 if self._head > limits.head:
                     told = f"A request's line and headers have at most {limits.head} bytes"
-                    self._refuse(Refused(431, "headers_too_large", told))
+                    self._refuse(HttpRefusal(431, "headers_too_large", told))
             if self._patience is None and not (self._in_head or self._in_body or self._answering() or self._refused):
                 self._wait(limits.head_seconds, self._lose_patience)  # blank lines begin no request
 
         def send_400_response(self, msg: str) -> None:
-            self._refuse(Refused(400, "invalid_http", msg))
+            self._refuse(HttpRefusal(400, "invalid_http", msg))
 
         def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:  # ASGI in uvicorn's own words
             async def wholly(scope: Scope, receive: Receive, send: Send) -> None:
@@ -250,7 +250,7 @@ def protocol_with(limits: Limits) -> type[HttpToolsProtocol]:
             self._patience = None
             if self._head or self._answering():
                 told = f"The request's headers did not come within {limits.head_seconds:g} seconds"
-                self._refuse(Refused(408, "request_timeout", told))
+                self._refuse(HttpRefusal(408, "request_timeout", told))
             else:
                 self._raw.close()
 

@@ -28,7 +28,7 @@ from capset.server.mcp.exchanges import Exchange
 from capset.server.mcp.protocol import make_server
 
 
-class Tickets:
+class SessionTokens:
     """Makes and checks ``Mcp-Session-Id``: a random number, and a keyed hash of it and of its owner."""
 
     __slots__ = ("_key",)
@@ -72,7 +72,7 @@ class McpDoor:
     __slots__ = ("_empty", "_exchange", "_exchanges", "_manager", "_server", "_tickets")
 
     def __init__(self, *, key: bytes | None = None) -> None:
-        self._tickets = Tickets(key)
+        self._tickets = SessionTokens(key)
         self._exchange: ContextVar[Exchange] = ContextVar("capset_mcp_exchange")
         self._exchanges: set[Exchange] = set()
         self._empty = asyncio.Event()

@@ -13,7 +13,7 @@ from starlette.types import Receive, Scope, Send
 from capset.errors import NotFound
 from capset.kernel.call.session import Session
 from capset.server.auth.callers import Caller
-from capset.server.http.request_context import Refused, caller_of, visit_of
+from capset.server.http.request_context import HttpRefusal, caller_of, request_context
 from capset.server.http.responses import answer_problem
 from capset.server.service import Service
 
@@ -58,17 +58,17 @@ class _Entrance:
         self._look = look
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        visit, caller = visit_of(scope), caller_of(scope)
+        request_info, caller = request_context(scope), caller_of(scope)
         caller.check("capset:call")
         asked: str | None = scope["path_params"].get("id", caller.agent)
         if asked is None:
             raise NotFound("this key has no default agent", hint="capset key create --agent ID, or /mcp/agents/ID")
         if scope["method"] != "POST":
             await self._look(caller, asked)  # nothing but a message makes a session
-            refused = Refused(405, "method_not_allowed", "MCP takes POST here")
-            return await answer_problem(send, refused, visit.correlation, (b"allow", b"POST"))
+            refused = HttpRefusal(405, "method_not_allowed", "MCP takes POST here")
+            return await answer_problem(send, refused, request_info.correlation, (b"allow", b"POST"))
         session = await self._find(caller, asked)
         identity = "\0".join((caller.identity, self._noun, asked))  # the same by either path to an agent
         return await self._door.handle(
-            scope, receive, send, session, identity, correlation=visit.correlation, notes=visit.notes
+            scope, receive, send, session, identity, correlation=request_info.correlation, notes=request_info.notes
         )

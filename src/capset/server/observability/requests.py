@@ -13,7 +13,7 @@ from starlette.types import Scope
 from capset.kernel.governance.redaction import Redactor
 from capset.kernel.telemetry import conventions as names
 from capset.kernel.telemetry.tracing import Tracing, parent_of
-from capset.server.http.request_context import CLIENT_LEFT, Visit, path_of
+from capset.server.http.request_context import CLIENT_LEFT, RequestContext, path_of
 from capset.server.http.routes import Routes
 from capset.server.observability.metrics import Metrics
 
@@ -28,7 +28,7 @@ class HttpTracing:
         self._tracer = tracing.tracer
         self._redactor = redactor
 
-    def begin(self, scope: Scope, visit: Visit, method: str) -> HttpSpan:
+    def begin(self, scope: Scope, request_info: RequestContext, method: str) -> HttpSpan:
         """Start the span of a request and make it the current one. It has no query, no header, and nobody's name."""
         path = path_of(scope).encode(errors="replace").decode()
         path = path if self._redactor is None else self._redactor(path)  # whole: a secret may stand where it is cut
@@ -36,16 +36,20 @@ class HttpTracing:
             names.HTTP_METHOD: method,
             names.URL_PATH: path[:_MAX_PATH],
             names.URL_SCHEME: scope["scheme"],
-            names.CORRELATION: visit.correlation,
+            names.CORRELATION: request_info.correlation,
         }
-        if visit.route is not None:
-            attributes[names.HTTP_ROUTE] = visit.route
-        around, links = parent_of(visit.header(b"traceparent"))
+        if request_info.route is not None:
+            attributes[names.HTTP_ROUTE] = request_info.route
+        around, links = parent_of(request_info.header(b"traceparent"))
         span = self._tracer.start_span(
-            f"{method} {visit.route}" if visit.route else method, around, SpanKind.SERVER, attributes, links
+            f"{method} {request_info.route}" if request_info.route else method,
+            around,
+            SpanKind.SERVER,
+            attributes,
+            links,
         )
         context = span.get_span_context()
-        visit.notes.update(trace_id=f"{context.trace_id:032x}", span_id=f"{context.span_id:016x}")
+        request_info.notes.update(trace_id=f"{context.trace_id:032x}", span_id=f"{context.span_id:016x}")
         return HttpSpan(span, attach(set_span_in_context(span)))
 
 
@@ -58,13 +62,15 @@ class HttpSpan:
         self._span = span
         self._before = before
 
-    def end(self, visit: Visit) -> None:
+    def end(self, request_info: RequestContext) -> None:
         """End it with the status that was answered; what a client did wrong is no error of the server's."""
         detach(self._before)
-        if visit.status:
-            self._span.set_attribute(names.HTTP_STATUS, visit.status)
-        if not visit.status or visit.status >= 500:
-            self._span.set_attribute(names.ERROR_TYPE, str(visit.status) if visit.status else "client_left")
+        if request_info.status:
+            self._span.set_attribute(names.HTTP_STATUS, request_info.status)
+        if not request_info.status or request_info.status >= 500:
+            self._span.set_attribute(
+                names.ERROR_TYPE, str(request_info.status) if request_info.status else "client_left"
+            )
             self._span.set_status(StatusCode.ERROR)
         self._span.end()
 
@@ -82,18 +88,18 @@ class Telemetry:
         self._metrics = metrics
         self._tracing = tracing
 
-    def begin(self, scope: Scope, visit: Visit) -> HttpSpan | None:
+    def begin(self, scope: Scope, request_info: RequestContext) -> HttpSpan | None:
         """Begin a request; its line in the log gets the ids of its span."""
         self._metrics.asked()
-        visit.route = self._routes.of(path_of(scope))
-        return None if self._tracing is None else self._tracing.begin(scope, visit, _method(scope))
+        request_info.route = self._routes.of(path_of(scope))
+        return None if self._tracing is None else self._tracing.begin(scope, request_info, _method(scope))
 
-    def end(self, scope: Scope, visit: Visit, started: float, span: HttpSpan | None) -> None:
+    def end(self, scope: Scope, request_info: RequestContext, started: float, span: HttpSpan | None) -> None:
         """End a request that was answered, or was left; ``started`` is of ``time.perf_counter()``."""
         seconds = time.perf_counter() - started
-        self._metrics.answered(_method(scope), visit.route, visit.status or CLIENT_LEFT, seconds)
+        self._metrics.answered(_method(scope), request_info.route, request_info.status or CLIENT_LEFT, seconds)
         if span is not None:
-            span.end(visit)
+            span.end(request_info)
 
 
 def _method(scope: Scope) -> str:

@@ -20,10 +20,10 @@ from capset.errors import NotFound
 from capset.kernel.call.session import Session
 from capset.kernel.results import Result
 from capset.schemas.validation_errors import validation_fields
-from capset.server.http.disconnects import Watch
-from capset.server.http.idempotency import Once, is_refused
-from capset.server.http.limits import Limits
-from capset.server.http.request_context import Visit, caller_of, path_of, visit_of
+from capset.server.http.disconnects import DisconnectWatch
+from capset.server.http.idempotency import Idempotency, is_refused
+from capset.server.http.limits import RequestLimits
+from capset.server.http.request_context import RequestContext, caller_of, path_of, request_context
 from capset.server.http.responses import answer, answer_refusal, misfit, retry_headers
 from capset.server.rest.event_stream import EventStream
 from capset.server.rest.routing import Calls, Id, Served, check_json_type, parse_json, problems, refuse_query
@@ -96,18 +96,22 @@ class CallsFirst:
 
 async def answer_call(service: Service, session_id: str, scope: Scope, receive: Receive, send: Send) -> None:
     """Answer one request for a call."""
-    visit, caller = visit_of(scope), caller_of(scope)
+    request_info, caller = request_context(scope), caller_of(scope)
     caller.check("capset:call")
     refuse_query(scope)
-    check_json_type(visit.header(b"content-type"))
+    check_json_type(request_info.header(b"content-type"))
     body: bytes = (await receive())["body"]
     given = parse_call(body)
     session = await service.session(caller, session_id)
-    once = Once(service, caller, session_id, key, body) if (key := visit.header(b"idempotency-key")) else None
+    once = (
+        Idempotency(service, caller, session_id, key, body)
+        if (key := request_info.header(b"idempotency-key"))
+        else None
+    )
     kept = await once.begin() if once is not None else None
-    message = session.message(given.tool, Json(to_json(given.arguments)), correlation=visit.correlation)
-    if prefers_events(visit.header(b"accept")):
-        authorization = visit.header(b"authorization") or None
+    message = session.message(given.tool, Json(to_json(given.arguments)), correlation=request_info.correlation)
+    if prefers_events(request_info.header(b"accept")):
+        authorization = request_info.header(b"authorization") or None
         respond, session = (
             _as_events,
             session.options(
@@ -118,49 +122,51 @@ async def answer_call(service: Service, session_id: str, scope: Scope, receive: 
         )
     else:
         respond, session = _as_json, session.options(approvals="defer", approval=given.approval)
-    await respond(Asked(session, message, visit, service.limits, once, scope["root_path"]), kept, receive, send)
+    await respond(
+        CallRequest(session, message, request_info, service.limits, once, scope["root_path"]), kept, receive, send
+    )
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class CallRequest:
     """A call that is asked for, by whose visit, and whether it may come again."""
 
     session: Session
     message: Message
-    visit: Visit
-    limits: Limits
-    once: Once | None
+    request_info: RequestContext
+    limits: RequestLimits
+    once: Idempotency | None
     root: str
     """Below which path the application is."""
 
 
-async def _as_json(asked: Asked, kept: tuple[int, bytes] | None, receive: Receive, send: Send) -> None:
+async def _as_json(asked: CallRequest, kept: tuple[int, bytes] | None, receive: Receive, send: Send) -> None:
     if kept is not None:
         return await answer(send, kept[0], b"application/json", kept[1], _REPLAYED)
-    asked.visit.notes["tool"] = asked.message.type
-    with Watch(receive):
+    asked.request_info.notes["tool"] = asked.message.type
+    with DisconnectWatch(receive):
         result = await asked.session.try_message(asked.message)
-    asked.visit.notes["record"] = result.record
+    asked.request_info.notes["record"] = result.record
     data = call_data(result, result.data, asked.session.id)
     body = to_json(data)
     if asked.once is not None:
         await asked.once.end(result, body)
     status, error = status_of(result), result.error
     if status >= 400 and error is not None:
-        return await answer_refusal(send, error, asked.visit.correlation, data)
+        return await answer_refusal(send, error, asked.request_info.correlation, data)
     headers = retry_headers(error)
     if (approval := approval_of(error)) is not None:
         headers.append((b"location", f"{asked.root}/v1/approvals/{approval}".encode()))
     return await answer(send, status, b"application/json", body, *headers)
 
 
-async def _as_events(asked: Asked, kept: tuple[int, bytes] | None, receive: Receive, send: Send) -> None:
+async def _as_events(asked: CallRequest, kept: tuple[int, bytes] | None, receive: Receive, send: Send) -> None:
     stream = EventStream(send, asked.limits)
     if kept is not None:
         await stream.start(_REPLAYED)
         return await stream.end(kept[1])
     messages = asked.session.invoke(asked.message)
-    asked.visit.notes.update(tool=asked.message.type, record=messages.record)
+    asked.request_info.notes.update(tool=asked.message.type, record=messages.record)
     reply = await stream.follow(messages, receive)
     result = messages.result
     body = to_json(call_data(result, reply, asked.session.id))

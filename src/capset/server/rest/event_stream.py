@@ -10,9 +10,9 @@ from pydantic_core import to_json
 from starlette.types import Receive, Send
 
 from capset.kernel.streams.messages import Messages
-from capset.server.http.bodies import Gone
-from capset.server.http.disconnects import Watch
-from capset.server.http.limits import Limits
+from capset.server.http.bodies import ClientLeft
+from capset.server.http.disconnects import DisconnectWatch
+from capset.server.http.limits import RequestLimits
 from capset.wire.messages import message_data
 
 _HEADERS = ((b"content-type", b"text/event-stream; charset=utf-8"), (b"x-accel-buffering", b"no"))
@@ -21,7 +21,7 @@ _HEADERS = ((b"content-type", b"text/event-stream; charset=utf-8"), (b"x-accel-b
 class EventStream:
     """The client's end. It takes each part in a bounded time, and hears a sign of life between them."""
 
-    def __init__(self, send: Send, limits: Limits) -> None:
+    def __init__(self, send: Send, limits: RequestLimits) -> None:
         self._send = send
         self._limits = limits
 
@@ -32,12 +32,12 @@ class EventStream:
     async def follow(self, messages: Messages, receive: Receive) -> Any:  # the reply's data, as JSON data
         """Begin the answer, run a call, and tell its events; return its reply's data, if it gave one.
 
-        The tool goes on only as its client reads. Raises ``Gone`` if the client leaves, or takes nothing for too long.
+        The tool goes on only as its client reads. Raises ``ClientLeft`` if it leaves, or takes nothing for too long.
         """
         reply: Any = None
         beat: asyncio.Task[None] | None = None
         try:
-            with Watch(receive):
+            with DisconnectWatch(receive):
                 async with messages:
                     await self.start()
                     beat = asyncio.get_running_loop().create_task(self._beat())
@@ -52,10 +52,10 @@ class EventStream:
         return reply
 
     async def tell(self, parts: AsyncIterable[bytes], receive: Receive, *headers: tuple[bytes, bytes]) -> None:
-        """Answer with parts as they come, each once the one before it was taken. Raises ``Gone`` as ``follow`` does."""
+        """Answer with parts as they come, one after the other. Raises ``ClientLeft`` as ``follow`` does."""
         beat: asyncio.Task[None] | None = None
         try:
-            with Watch(receive):
+            with DisconnectWatch(receive):
                 await self.start(*headers)
                 beat = asyncio.get_running_loop().create_task(self._beat())
                 async for part in parts:
@@ -75,7 +75,7 @@ class EventStream:
             async with asyncio.timeout(self._limits.send_seconds):
                 await self._send({"type": "http.response.body", "body": part, "more_body": more})
         except TimeoutError:
-            raise Gone from None
+            raise ClientLeft from None
 
     async def _beat(self) -> None:
         """Show that the stream lives, so that nothing between takes it for dead."""

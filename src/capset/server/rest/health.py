@@ -6,7 +6,7 @@ from typing import Final, cast
 
 from fastapi import APIRouter, Request, Response
 
-from capset.server.http.request_context import Refused
+from capset.server.http.request_context import HttpRefusal
 from capset.server.observability.metrics import Exposition
 from capset.server.rest.routing import Measures, Served, StrictRoute, problems
 from capset.wire.health import HealthShape
@@ -31,8 +31,8 @@ async def readyz(service: Served) -> HealthShape:
     return HealthShape(status="ok")
 
 
-def _draining() -> Refused:
-    ending = Refused(503, "draining", "The server is ending: send requests to another")
+def _draining() -> HttpRefusal:
+    ending = HttpRefusal(503, "draining", "The server is ending: send requests to another")
     ending.retryable = True
     return ending
 

@@ -16,7 +16,7 @@ from starlette.types import Scope as HttpScope
 from capset.errors import InvalidArguments
 from capset.server.auth.callers import Caller
 from capset.server.auth.keys import Scope
-from capset.server.http.request_context import Refused, caller_of
+from capset.server.http.request_context import HttpRefusal, caller_of
 from capset.server.service import Service
 from capset.wire.problems import MEDIA_TYPE, Problem
 from capset.wire.shapes import Shape
@@ -125,25 +125,27 @@ def refuse_query(scope: HttpScope) -> None:
 
 
 def check_json_type(content_type: str) -> None:
-    """Raise ``Refused`` unless a body is JSON."""
+    """Raise ``HttpRefusal`` unless a body is JSON."""
     media_type = content_type.partition(";")[0].strip().lower()
     if media_type != "application/json" and not (
         media_type.startswith("application/") and media_type.endswith("+json")
     ):
-        raise Refused(415, "unsupported_media_type", "The body must be application/json, and its Content-Type say so")
+        raise HttpRefusal(
+            415, "unsupported_media_type", "The body must be application/json, and its Content-Type say so"
+        )
 
 
 def parse_json(body: bytes) -> dict[str, Any]:  # members of any JSON
     """Return what a body says.
 
-    Raises ``Refused`` for what is no JSON, ``InvalidArguments`` for what is too deep, or is no object.
+    Raises ``HttpRefusal`` for what is no JSON, ``InvalidArguments`` for what is too deep, or is no object.
     """
     try:
         found = from_json(body, allow_inf_nan=False)
     except ValueError as error:
         if "recursion limit" in str(error):
             raise InvalidArguments("The body is nested too deeply") from None
-        raise Refused(400, "invalid_json", f"The body is not JSON: {error}") from None
+        raise HttpRefusal(400, "invalid_json", f"The body is not JSON: {error}") from None
     if not isinstance(found, dict):
         raise InvalidArguments("The body must be a JSON object")
     return cast("dict[str, Any]", found)

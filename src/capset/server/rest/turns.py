@@ -13,9 +13,9 @@ from pydantic_core import from_json, to_json
 from starlette.types import Receive, Scope, Send
 
 from capset.errors import CapsetError
-from capset.server.http.idempotency import Once
-from capset.server.http.limits import Limits
-from capset.server.http.request_context import Refused, Visit, visit_of
+from capset.server.http.idempotency import Idempotency
+from capset.server.http.limits import RequestLimits
+from capset.server.http.request_context import HttpRefusal, RequestContext, request_context
 from capset.server.rest.calls import IdempotencyKey, prefers_events
 from capset.server.rest.event_stream import EventStream
 from capset.server.rest.routing import Asked, Calls, Id, Served, StrictRoute, problems
@@ -67,19 +67,21 @@ async def send_message(
     """Tell the session's agent something, and begin its turn. A session is in one turn at a time."""
     row = await service.session_row(caller, id)
     service.turns.check_runner()
-    once = Once(service, caller, id, idempotency_key, await request.body()) if idempotency_key is not None else None
+    once = (
+        Idempotency(service, caller, id, idempotency_key, await request.body()) if idempotency_key is not None else None
+    )
     kept = await once.begin() if once is not None else None
     if kept is not None:
         body = kept[1]
     else:
-        visit = visit_of(request.scope)
+        request_info = request_context(request.scope)
         try:
-            begun = await service.begin_turn(caller, row, given.content, visit.correlation)
+            begun = await service.begin_turn(caller, row, given.content, request_info.correlation)
         except CapsetError:
             if once is not None:
                 await once.release()
             raise
-        visit.notes["turn"] = begun.turn
+        request_info.notes["turn"] = begun.turn
         after = begun.last - 1
         path = f"{request.scope['root_path']}/v1/sessions/{id}/events?after={after}"
         body = to_json(TurnShape(turn=begun.turn, session=id, after=after, events=path))
@@ -88,7 +90,7 @@ async def send_message(
     headers: list[tuple[bytes, bytes]] = [_REPLAYED] if kept is not None else []
     if prefers_events(request.headers.get("accept", "")):
         turn = TurnShape.model_validate(from_json(body))
-        return Events(service, visit_of(request.scope), id, turn.after, headers, turn=turn.turn)
+        return Events(service, request_context(request.scope), id, turn.after, headers, turn=turn.turn)
     answer = Response(body, 202, media_type="application/json")
     answer.raw_headers.extend(headers)
     return answer
@@ -120,9 +122,9 @@ async def list_events(
     after = wanted.after
     if last_event_id is not None:
         if not _NUMBER.fullmatch(last_event_id):
-            raise Refused(400, "invalid_header", "Last-Event-ID is the id of an event, a number")
+            raise HttpRefusal(400, "invalid_header", "Last-Event-ID is the id of an event, a number")
         after = int(last_event_id)
-    return Events(service, visit_of(request.scope), id, after, waits=wanted.follow)
+    return Events(service, request_context(request.scope), id, after, waits=wanted.follow)
 
 
 class Events(Response):
@@ -131,7 +133,7 @@ class Events(Response):
     def __init__(
         self,
         service: Service,
-        visit: Visit,
+        request_info: RequestContext,
         session: str,
         after: int,
         more: list[tuple[bytes, bytes]] | None = None,
@@ -140,9 +142,9 @@ class Events(Response):
         waits: bool = True,
     ) -> None:
         super().__init__()
-        self._limits: Limits = service.limits
+        self._limits: RequestLimits = service.limits
         self._more = more or []
-        bell, authorization = service.turns.bell, visit.header(b"authorization")
+        bell, authorization = service.turns.bell, request_info.header(b"authorization")
 
         async def may() -> bool:
             return await service.callers.knows(authorization)

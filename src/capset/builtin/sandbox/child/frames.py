@@ -25,7 +25,7 @@ _LENGTH: Final = struct.Struct(">I")
 Stopped = Literal["time", "memory", "output", "files", "crash"]
 
 
-class Limits(TypedDict):
+class RunLimits(TypedDict):
     seconds: float
     memory_bytes: int
     output_bytes: int
@@ -38,7 +38,7 @@ class Order(TypedDict):
 
     language: Literal["python", "bash"]
     code: str
-    limits: Limits
+    limits: RunLimits
     files: list[tuple[str, int]]
 
 

@@ -13,7 +13,7 @@ from threading import Thread
 from types import FrameType
 from typing import BinaryIO, Final
 
-from capset.builtin.sandbox.child.frames import DONE, FILE, HEAD, Ending, Limits, Order, packed_file, read_request
+from capset.builtin.sandbox.child.frames import DONE, FILE, HEAD, Ending, Order, RunLimits, packed_file, read_request
 from capset.builtin.sandbox.child.running import Ended, Printer, folders_of, is_scratch
 
 _OPEN_FILES: Final = 64
@@ -119,7 +119,7 @@ def _ending(ended: Ended, printer: Printer) -> Ending:
     )
 
 
-def _bound(limits: Limits) -> None:
+def _bound(limits: RunLimits) -> None:
     """Bound what this process, and every one that it starts, may take; once the libraries are loaded, and kept."""
     for limit in (resource.RLIMIT_CORE, resource.RLIMIT_FSIZE):
         resource.setrlimit(limit, (0, 0))

@@ -19,7 +19,7 @@ from pydantic_monty import (
     StatResult,
 )
 
-from capset.builtin.sandbox.child.frames import Limits, Stopped
+from capset.builtin.sandbox.child.frames import RunLimits, Stopped
 from capset.builtin.sandbox.child.running import Ended, Printer
 from capset.builtin.sandbox.child.tree import Tree, TreeFull
 
@@ -131,7 +131,7 @@ class TreeAccess(AbstractOS):
             raise
 
 
-def run_python(code: str, tree: Tree, limits: Limits, printer: Printer) -> Ended:
+def run_python(code: str, tree: Tree, limits: RunLimits, printer: Printer) -> Ended:
     """Run code and return how it ended; ``value`` is the ``repr`` of what its last line is, if that is not ``None``."""
     access = TreeAccess(tree)
     is_gone, began = False, 0.0

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from bashkit import Bash, ExecutionProfile, FileSystem
 
-from capset.builtin.sandbox.child.frames import Limits, Stopped
+from capset.builtin.sandbox.child.frames import RunLimits, Stopped
 from capset.builtin.sandbox.child.running import Ended, Printer
 
 _COUNT: Final = 1_000_000_000
@@ -30,7 +30,7 @@ class _TooMuchOutput(Exception):
 class Shell:
     """One interpreter with the files of a run."""
 
-    def __init__(self, contents: dict[str, bytes], limits: Limits, printer: Printer) -> None:
+    def __init__(self, contents: dict[str, bytes], limits: RunLimits, printer: Printer) -> None:
         self._limits = limits
         self._printer = printer
         self._bash = Bash(

@@ -11,7 +11,7 @@ from capset.kernel.call.invocation import Invocation, Step
 from capset.kernel.call.stages.approval import approval
 from capset.kernel.call.stages.arguments import recordable
 from capset.kernel.governance.audit import Intent, digest_of
-from capset.kernel.governance.limits import Limits, exceeded
+from capset.kernel.governance.limits import CallLimits, exceeded
 from capset.stores.base import QuotaSpent, Refused, WindowFull
 
 
@@ -21,7 +21,7 @@ def admission(installed: Installed) -> Step | None:
     What the store counts is taken in one transaction of it, with the intent. A call that counts nowhere needs only the
     intent, and none if it only reads.
     """
-    limits, ask_again = Limits(installed), approval(installed)
+    limits, ask_again = CallLimits(installed), approval(installed)
     tool = installed.tool
     has_intent, may_change = tool.has_side_effects, tool.contract is None and not tool.arguments.only_scalars
 

@@ -24,7 +24,7 @@ from capset.kernel.call.invocation import Invocation, Step
 from capset.kernel.call.stages.arguments import in_time, policy, recordable, request_of, validation
 from capset.kernel.governance.approvals import ApprovalService, rejection
 from capset.kernel.governance.audit import digest_of
-from capset.kernel.governance.limits import Limits
+from capset.kernel.governance.limits import CallLimits
 
 T = TypeVar("T")
 
@@ -34,7 +34,7 @@ def approval(installed: Installed) -> Step | None:
     tool, wanted = installed.tool, installed.tool.approval
     if wanted == "auto" and not installed.gates:
         return None
-    check, gate, limits = validation(installed), policy(installed), Limits(installed)
+    check, gate, limits = validation(installed), policy(installed), CallLimits(installed)
     always = ask(f"every call of {installed.name!r} has to be approved")
     own = None if isinstance(wanted, str) else Policy("approval", lambda request: _decided(wanted(request)))
 
@@ -100,7 +100,7 @@ async def _decided(answer: object) -> Decision | bool:
     raise TypeError(f"an approval rule returns a bool or a Decision, not {type(answer).__name__}")
 
 
-async def _granted(call: Invocation, asked: Ruling, limits: Limits) -> tuple[ApprovalRow, bool]:
+async def _granted(call: Invocation, asked: Ruling, limits: CallLimits) -> tuple[ApprovalRow, bool]:
     """Return the approval that a call has, and whether it has waited for it, which may have taken its time."""
     service = call.context.runtime.approvals
     digest = digest_of(call)
