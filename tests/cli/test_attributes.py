@@ -13,7 +13,7 @@ from mcp import Client, StdioServerParameters
 
 from capset.cli.settings import load_settings
 from capset.errors import DefinitionError
-from capset.wire.replays import ReplayShape
+from capset.wire.diffs import ReplayShape
 from tests.cli.foundry import message
 from tests.cli.support import CAPSET, Command, Run, clean_environment, install
 from tests.cli.test_serve import key_for, serving, session_of

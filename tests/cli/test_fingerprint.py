@@ -11,7 +11,7 @@ import pytest
 
 from capset.evaluation.compare.sides import side_of
 from capset.evaluation.snapshot.envelope import read_envelope
-from capset.wire.agent_hashes import AgentHashesShape
+from capset.wire.fingerprints import AgentHashesShape
 from tests.cli.support import FILES, Command, Run
 from tests.cli.test_fingerprints import HASHES, agent_files
 from tests.cli.test_texts import on_a_terminal

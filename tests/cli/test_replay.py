@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from capset.evaluation.snapshot.envelope import read_envelope
-from capset.wire.replays import ReplayShape
+from capset.wire.diffs import ReplayShape
 from tests.cli.support import FILES, Command, Run, install
 from tests.cli.test_diff_stored import keep
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from capset import Kernel, Registry
-from capset.adapters.stored_agents import StoredAgents
+from capset.adapters.agents.store import StoredAgents
 from capset.fingerprint.hashes import invocation_hash
 from capset.stores.base import AgentRow, NewEvent, TurnRow
 from tests.cli.support import Run, run_here

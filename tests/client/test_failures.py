@@ -10,8 +10,7 @@ from capset import errors
 from capset.client import data_of, error_of
 from capset.errors import ApprovalRequired, CapsetError, Field, InvalidArguments, LimitExceeded, ToolError
 from capset.wire.calls import CallShape
-from capset.wire.errors import error_shape
-from capset.wire.problems import Problem, problem_of
+from capset.wire.errors import Problem, error_shape, problem_of
 
 TREE = [one for one in vars(errors).values() if inspect.isclass(one) and issubclass(one, CapsetError)]
 

@@ -10,7 +10,7 @@ import pytest
 
 from capset.fingerprint.chain import GENESIS, seal, verify
 from capset.fingerprint.checkpoints import Checkpoint, Unsound, checkpoints_in, digest_of, signed
-from capset.fingerprint.signing import CheckpointKey
+from capset.fingerprint.signatures import CheckpointKey
 from tests.fingerprint.test_chain import links
 
 KEY, OTHER = CheckpointKey.generate(), CheckpointKey.generate()

@@ -10,8 +10,7 @@ import rfc8785
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from capset.fingerprint.canonical import canonical, walked
-from capset.fingerprint.shortcut import encoded
+from capset.fingerprint.canonical import canonical, encoded, walked
 from tests.fingerprint.documents import EXACT, documents, for_reference
 
 CHUNKS, SIZE = 20, 5_000

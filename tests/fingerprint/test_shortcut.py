@@ -12,9 +12,8 @@ from typing import Any, NamedTuple
 import pytest
 import rfc8785
 
-from capset.fingerprint.canonical import NotCanonical, canonical, walked
+from capset.fingerprint.canonical import NotCanonical, canonical, encoded, walked
 from capset.fingerprint.payloads import tool_payload
-from capset.fingerprint.shortcut import encoded
 from tests.fingerprint.documents import LOOK_ALIKES
 from tests.golden.subjects import TOOLS
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from capset.net.loopback import is_loopback
+from capset.net.addresses import is_loopback
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "127.8.9.10", "::1"])

@@ -14,8 +14,8 @@ import pytest
 
 from capset import ToolError
 from capset.errors import TransientError
+from capset.net.addresses import AT_ONCE, system_resolver
 from capset.net.client import HttpClient
-from capset.net.resolving import AT_ONCE, system_resolver
 
 
 async def test_a_name_of_this_machine_has_its_addresses_once() -> None:

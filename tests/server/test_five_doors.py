@@ -14,8 +14,8 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCall
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from capset import Kernel, Principal, Registry
+from capset.adapters.agents.store import StoredAgents
 from capset.adapters.pydantic_ai import CapsetToolset
-from capset.adapters.stored_agents import StoredAgents
 from capset.client import AgentInput, Client
 from tests.server.running import Running, running
 

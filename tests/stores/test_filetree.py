@@ -8,9 +8,8 @@ import pytest
 
 from capset.definitions.files import FileQuota, FileStat
 from capset.errors import FileError, QuotaExceeded
-from capset.stores import filetree
-from capset.stores.fileroom import Usage
-from capset.stores.filetree import Node
+from capset.stores import file_tree as filetree
+from capset.stores.file_tree import Node, Usage
 from capset.stores.memory.files import Tree
 
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from capset.definitions.files import FileQuota
 from capset.errors import FileError, QuotaExceeded
-from capset.stores import filetree
-from capset.stores.fileroom import Usage
+from capset.stores import file_tree as filetree
+from capset.stores.file_tree import Usage
 from capset.stores.memory.files import Tree
 
 QUOTA = FileQuota(file_bytes=5, session_bytes=14, session_files=5)

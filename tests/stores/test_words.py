@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from capset.stores.base import DocumentRow, ScopeKey, Store, make_store
 from capset.stores.sql import open_postgres
-from capset.stores.words import ASKED, LONGEST, MOST, asked, best, words
+from capset.stores.texts import ASKED, LONGEST, MOST, asked, best, words
 from capset.testing.store_suite.support import NOW
 from tests.databases import Server
 

@@ -9,7 +9,7 @@ from jsonschema import Draft202012Validator
 from pydantic import BaseModel, create_model
 
 from capset import Capability, Preset, Registry, tool
-from capset.adapters.agent_file import build_agent
+from capset.adapters.agents.files import build_agent
 from capset.definitions.capabilities import AnyCapability
 from capset.errors import DefinitionError
 from capset.wire.agent_schema import agent_file_schema

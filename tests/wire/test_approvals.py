@@ -20,8 +20,7 @@ from capset.wire.approvals import (
     approval_shape,
 )
 from capset.wire.calls import CallShape, call_data
-from capset.wire.errors import error_shape
-from capset.wire.problems import problem_of
+from capset.wire.errors import error_shape, problem_of
 
 ROW = ApprovalRow(
     id="a-1",

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from capset.adapters.config_file import Action, Configuration, InvalidConfiguration, Problem, read_configuration
-from capset.adapters.config_file.checking import told_of, told_of_problems
+from capset.adapters.config_file.checks import told_of, told_of_problems
 from capset.cli.configured import print_warnings
 from capset.cli.exits import Exit, guarded
 from capset.cli.options import AsJson

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from capset.adapters.agent_file import read_agent_file
+from capset.adapters.agents.files import read_agent_file
 from capset.cli.exits import Exit, guarded
 from capset.cli.options import AsJson, Attribute, Env, Grant, Who
 from capset.cli.output import err, out, print_json, verbatim

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from capset.adapters.stored_agents import StoredAgents
+from capset.adapters.agents.store import StoredAgents
 from capset.cli.opening import find_agent
 from capset.cli.output import err, verbatim
 from capset.cli.settings import existing_db

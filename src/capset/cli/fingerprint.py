@@ -21,8 +21,7 @@ from capset.definitions.principals import Principal
 from capset.errors import DefinitionError, NotFound
 from capset.evaluation.snapshot.capture import Captured, capture
 from capset.kernel.registry import Registry
-from capset.wire.agent_hashes import AgentHashesShape, CoveredShape, canonical_payloads, hashes_shape
-from capset.wire.code import CodeShape
+from capset.wire.fingerprints import AgentHashesShape, CodeShape, CoveredShape, canonical_payloads, hashes_shape
 
 _LEAST: Final = 8
 """Digits of a hash that are enough to name it, if no other begins so."""

@@ -11,10 +11,9 @@ from uuid import UUID
 
 from pydantic_core import from_json
 
-from capset.adapters.agent_file import build_agent, read_agent_file
-from capset.adapters.agent_sessions import ensure_session, new_session_row
-from capset.adapters.reopening import agent_in_code
-from capset.adapters.stored_agents import Loaded, StoredAgents
+from capset.adapters.agents.files import build_agent, read_agent_file
+from capset.adapters.agents.sessions import ensure_session, new_session_row
+from capset.adapters.agents.store import Loaded, StoredAgents, agent_in_code
 from capset.cli.configured import load_configuration, make_kernel, refuse_agent
 from capset.cli.output import cell, err, verbatim
 from capset.cli.settings import Settings, existing_db

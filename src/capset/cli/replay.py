@@ -24,7 +24,7 @@ from capset.evaluation.replay.evaluation import Replay, principal_of, replay
 from capset.evaluation.replay.report import replay_lines
 from capset.evaluation.snapshot.envelope import SnapshotEnvelope
 from capset.kernel.registry import Registry
-from capset.wire.replays import replay_shape
+from capset.wire.diffs import replay_shape
 
 
 @guarded

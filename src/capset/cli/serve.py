@@ -27,7 +27,7 @@ from capset.definitions.principals import Principal
 from capset.errors import DefinitionError
 from capset.kernel.kernel import Kernel
 from capset.kernel.registry import Registry
-from capset.net.loopback import is_loopback
+from capset.net.addresses import is_loopback
 
 if TYPE_CHECKING:
     from capset.adapters.config_file import Configuration

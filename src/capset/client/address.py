@@ -9,7 +9,7 @@ from urllib.parse import quote
 import httpx2
 
 from capset.errors import DefinitionError
-from capset.net.loopback import is_loopback
+from capset.net.addresses import is_loopback
 
 _KEY: Final = re.compile(r"[\x21-\x7e]{1,200}")
 

@@ -7,11 +7,9 @@ from typing import Any
 
 from capset.client.address import path_of
 from capset.client.connection import Connection, if_match, json_bytes
-from capset.client.paging import LARGEST, every
+from capset.client.pages import LARGEST, every
 from capset.stores.base import AgentStatus
-from capset.wire.agent_previews import PreviewShape
-from capset.wire.agent_versions import AgentDiffShape, VersionPageShape
-from capset.wire.agents import AgentDetail, AgentInput, AgentPageShape
+from capset.wire.agents import AgentDetail, AgentDiffShape, AgentInput, AgentPageShape, PreviewShape, VersionPageShape
 
 
 class Agents:

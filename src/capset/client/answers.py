@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from capset.client.failures import error_of
 from capset.errors import CapsetError, DefinitionError, ForeignAnswer, Unreachable
 from capset.wire.calls import CallShape
-from capset.wire.problems import MEDIA_TYPE, Problem
+from capset.wire.errors import MEDIA_TYPE, Problem
 from capset.wire.shapes import Shape
 
 S = TypeVar("S", bound=Shape)

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator
 
 from capset.client.address import path_of
 from capset.client.connection import Connection
-from capset.client.paging import LARGEST, every
+from capset.client.pages import LARGEST, every
 from capset.definitions.capabilities import Status
 from capset.wire.capabilities import CapabilityDetail, CapabilityPageShape, CapabilityShape
 

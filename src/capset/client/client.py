@@ -22,7 +22,7 @@ from capset.client.records import Records
 from capset.client.sessions import Sessions
 from capset.errors import DeadlineExceeded, DefinitionError
 from capset.wire.calls import CallShape
-from capset.wire.health import HealthShape
+from capset.wire.operations import HealthShape
 
 _CORRELATION: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
 _REPEATED: Final = re.compile(r"[\x21-\x7e]{1,255}")

@@ -7,8 +7,7 @@ from typing import Any, Final
 from capset import errors
 from capset.errors import ApprovalRequired, CapsetError, Field
 from capset.wire.calls import CallShape
-from capset.wire.errors import ErrorShape
-from capset.wire.problems import Problem
+from capset.wire.errors import ErrorShape, Problem
 
 _KINDS: Final[dict[str, type[CapsetError]]] = {
     kind.code: kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, CapsetError)

@@ -7,7 +7,7 @@ from typing import Any
 
 from capset.client.address import path_of
 from capset.client.connection import Connection, json_bytes
-from capset.client.paging import LARGEST, every
+from capset.client.pages import LARGEST, every
 from capset.wire.diffs import DiffShape
 from capset.wire.lineage import EnvelopeShape, KeptLinkShape, LinkPageShape, LinkShape
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from capset.client.address import path_of
 from capset.client.connection import Connection
-from capset.client.paging import LARGEST, every
+from capset.client.pages import LARGEST, every
 from capset.definitions.records import Outcome
 from capset.wire.audit import RecordPageShape
 

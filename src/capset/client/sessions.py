@@ -7,7 +7,7 @@ from typing import Any
 
 from capset.client.address import path_of
 from capset.client.connection import if_match, json_bytes
-from capset.client.paging import LARGEST, every
+from capset.client.pages import LARGEST, every
 from capset.client.turns import Turns
 from capset.wire.lineage import TransitionsShape
 from capset.wire.sessions import SessionPageShape, SessionShape, StateShape

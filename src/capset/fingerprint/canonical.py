@@ -1,16 +1,187 @@
-"""Canonical JSON: RFC 8785 (JCS), with a written form for integers that JSON readers would round (spec 2, F1).
-
-Profile ``jcs-1``: keys sorted by their UTF-16 code units, no white space, strings escaped as in RFC 8785 §3.2.2.2,
-numbers written as ECMAScript does. An integer beyond ±2^53 is written ``{"$int": "…"}``.
-"""
+"""Canonical JSON written value by value, rule for rule: RFC 8785 with a form for integers beyond ±2^53 (spec 2, F1)."""
 
 from __future__ import annotations
 
 import hashlib
-from typing import Any, Final
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping
+from json import JSONEncoder
+from json.encoder import encode_basestring
+from typing import Any, Final, cast
 
-from capset.fingerprint.shortcut import encoded
-from capset.fingerprint.walk import Refused, written
+from pydantic_core import to_json
+
+from capset.schemas.plain_data import is_flat
+
+MAX_EXACT: Final = 2**53
+
+
+class Refused(Exception):
+    """A value has no canonical form. ``steps`` lead to it, the last one first: ``[".name", "[2]", ".tools"]``."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(problem)
+        self.steps: list[str] = []
+
+
+def written(value: object) -> str:
+    """Return a value's canonical text, in which lone surrogates still stand as they are.
+
+    Raises ``Refused`` for what is not JSON data, and ``RecursionError`` for cycles and what is nested too deeply.
+    """
+    return _WRITERS.get(type(value), _other)(value)
+
+
+def _other(value: object) -> str:
+    """Write what is not of a plain type by the type that it is one of: an ``IntEnum``, a mapping, a named tuple."""
+    match value:
+        case str():
+            return encode_basestring(value)
+        case int():
+            return _integer(int.__pos__(value))
+        case float():
+            return _number(float.__pos__(value))
+        case list() | tuple():
+            return _array(cast("list[object]", value))
+        case Mapping():
+            return _object(cast("Mapping[Any, Any]", value))
+        case _:
+            raise Refused(f"{type(value).__name__} is not JSON data")
+
+
+def _constant(value: bool | None) -> str:
+    return "null" if value is None else "true" if value else "false"
+
+
+def _integer(value: int) -> str:
+    return str(value) if -MAX_EXACT <= value <= MAX_EXACT else f'{{"$int":"{value}"}}'
+
+
+def _array(items: Iterable[object]) -> str:
+    texts: list[str] = []
+    try:
+        for item in items:
+            texts.append(_WRITERS.get(type(item), _other)(item))  # noqa: PERF401  # their number is the path
+    except Refused as refused:
+        refused.steps.append(f"[{len(texts)}]")
+        raise
+    return f"[{','.join(texts)}]"
+
+
+def _object(members: Mapping[Any, Any]) -> str:
+    # The C encoder asks a mapping for its items too, so both roads see the same.
+    plain = cast("dict[Any, object]", members if type(members) is dict else dict(members.items()))
+    texts: list[str] = []
+    key = None
+    try:
+        for key in _sorted(plain):
+            value = plain[key]
+            texts.append(f"{encode_basestring(key)}:{_WRITERS.get(type(value), _other)(value)}")
+    except Refused as refused:
+        if key is not None:
+            refused.steps.append(f".{key}")
+        raise
+    return f"{{{','.join(texts)}}}"
+
+
+def _sorted(keys: Iterable[Any]) -> list[str]:
+    """Return keys in the order of their UTF-16 code units, which for ASCII is that of Python."""
+    try:
+        is_ascii = "".join(keys).isascii()
+    except TypeError:
+        odd = next(key for key in keys if not isinstance(key, str))
+        raise Refused(f"a key must be text; got {odd!r}") from None
+    return sorted(keys) if is_ascii else sorted(keys, key=lambda key: key.encode("utf-16-be", "surrogatepass"))
+
+
+def _number(value: float) -> str:
+    """Write a float as ECMAScript's Number::toString does (ECMA-262 §6.1.6.1.20), from Python's shortest digits."""
+    if not math.isfinite(value):
+        raise Refused(f"{value} is not a JSON number")
+    if value == 0:
+        return "0"
+    text = repr(value)
+    if "e" not in text:
+        return text.removesuffix(".0")
+    # Python begins with exponents below 1e-4 and at 1e16, ECMAScript below 1e-6 and at 1e21.
+    sign = "-" if value < 0 else ""
+    mantissa, _, exponent = text.removeprefix("-").partition("e")
+    digits, power = mantissa.replace(".", ""), int(exponent)
+    if 0 < power < 21:
+        return sign + digits.ljust(power + 1, "0")
+    if -7 < power < 0:
+        return f"{sign}0.{'0' * (-power - 1)}{digits}"
+    tail = f".{digits[1:]}" if len(digits) > 1 else ""
+    return f"{sign}{digits[0]}{tail}e{'+' if power > 0 else '-'}{abs(power)}"
+
+
+_WRITERS: Final[dict[type[Any], Callable[[Any], str]]] = {
+    str: encode_basestring,
+    type(None): _constant,
+    bool: _constant,
+    int: _integer,
+    float: _number,
+    list: _array,
+    tuple: _array,
+    dict: _object,
+}
+
+
+_encode: Final = JSONEncoder(
+    sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False, check_circular=False
+).encode
+_CONTAINERS: Final = frozenset({dict, list, tuple})
+_MAX_LEVELS: Final = 100
+"""Levels of nesting for which the walk has stack wherever it is called."""
+_LONG: Final = b"0" * 16
+_BASIC_PLANE: Final = bytes(range(0xF0))
+"""The bytes of UTF-8 for all characters but those beyond U+FFFF."""
+_SKELETON: Final = bytes.maketrans(b"123456789-[", b"000000000+{")
+_FLESH: Final = bytes(set(range(256)) - set(b"0123456789.e+-[{"))
+"""What is left of a text without these bytes tells at once that most have no odd number, and few containers."""
+_COLONS: Final = bytes.maketrans(b",[", b"::")
+"""With these, a number stands after a colon and before one or a bracket; a search that begins with one byte is fast."""
+_ODD_NUMBER: Final = re.compile(
+    rb":[-0-9](?:[0-9]{15}|[0-9]*(?:\.[0-9]+(?:e[-+][0-9]+)?|e[-+][0-9]+)[:}\]])",
+)
+"""An integer that may be beyond 2^53, or a float: Python writes all with a point, or an exponent and its sign."""
+_ODD_KEY: Final = re.compile(rb'\{"(?:-?[0-9][-+.e0-9]*|true|false|null)":')
+"""A key that may be no text: such have no order among texts, so one is the first, and is written as it would be."""
+
+
+def encoded(value: Any) -> bytes | None:
+    """Return the canonical bytes of a dict, a list or a tuple, or ``None`` if the walk must write them.
+
+    It must, too, for all that has no canonical form; of what is flat, but for the plainest, it is as fast.
+    """
+    kind = cast("type[Any]", type(value))
+    if kind not in _CONTAINERS:
+        return None
+    if _CONTAINERS.isdisjoint(map(type, value.values() if kind is dict else value)):
+        return to_json(dict(sorted(value.items()))) if is_flat(value) else None
+    try:
+        data = _encode(value).encode()
+    except (TypeError, ValueError, RecursionError):
+        return None
+    if not data.isascii() and data.translate(None, _BASIC_PLANE):
+        return None
+    if _ODD_KEY.search(data):
+        return None
+    bones = data.translate(_SKELETON, _FLESH)
+    may_be_odd = b"0.0" in bones or b"0e+0" in bones or _LONG in bones
+    if may_be_odd and _ODD_NUMBER.search(data.translate(_COLONS)):
+        return None
+    if bones.count(b"{") > _MAX_LEVELS and not _fits(value, _MAX_LEVELS):
+        return None
+    return data
+
+
+def _fits(value: Any, levels: int) -> bool:
+    """Whether a value is nested no deeper than so many levels. It has been encoded, so it has an end."""
+    items = cast("dict[Any, Any]", value).values() if isinstance(value, dict) else cast("list[Any]", value)
+    return levels > 0 and all(_fits(item, levels - 1) for item in items if isinstance(item, dict | list | tuple))
+
 
 PROFILE: Final = "jcs-1"
 """The name of these rules, stored beside every hash (spec 2, F2)."""

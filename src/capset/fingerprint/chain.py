@@ -12,10 +12,9 @@ from typing import Any, Final
 from pydantic_core import to_json
 
 from capset.definitions.records import COLUMNS, NUMBERS
-from capset.fingerprint.canonical import NotCanonical, digest
+from capset.fingerprint.canonical import MAX_EXACT, NotCanonical, digest
 from capset.fingerprint.checkpoints import GENESIS, Checkpoint, Unsound, check_signature, sound
-from capset.fingerprint.signing import PublicKey
-from capset.fingerprint.walk import MAX_EXACT
+from capset.fingerprint.signatures import PublicKey
 
 __all__ = ["GENESIS", "Verification", "link_payload", "seal", "verify"]
 

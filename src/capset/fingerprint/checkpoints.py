@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final, cast
 
 from capset.fingerprint.canonical import NotCanonical, canonical, digest
-from capset.fingerprint.signing import CheckpointKey, PublicKey
+from capset.fingerprint.signatures import CheckpointKey, PublicKey
 
 GENESIS: Final = "0" * 64
 """What the first link of a chain has as its ``previous``."""

@@ -11,7 +11,7 @@ from capset.definitions.blocks import Block, BlockKind, Running
 from capset.definitions.names import checked_text
 from capset.definitions.parts import make_part
 from capset.definitions.resources import AnyResource, Documents, Scope
-from capset.flows.checking import checked_block, checked_name
+from capset.flows.checks import checked_block, checked_name
 
 
 class Flow(Block):

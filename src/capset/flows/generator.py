@@ -18,7 +18,7 @@ from capset.definitions.policies import Policy
 from capset.definitions.references import checked_uses
 from capset.definitions.resources import AnyResource, Documents, Scope
 from capset.definitions.tools.toolkits import Member
-from capset.flows.checking import checked_name, give, input_schema, output_schema, take
+from capset.flows.checks import checked_name, give, input_schema, output_schema, take
 from capset.flows.handler import Uses
 from capset.schemas.schema import schema_of
 

@@ -17,7 +17,7 @@ from capset.definitions.references import CapabilityRef, DynamicUses, checked_us
 from capset.definitions.resources import AnyResource, Documents, Scope
 from capset.definitions.tools.handlers import Signature, read_docstring, read_signature
 from capset.errors import DefinitionError
-from capset.flows.checking import checked_name, give, input_schema, output_schema, take
+from capset.flows.checks import checked_name, give, input_schema, output_schema, take
 from capset.schemas.schema import Schema
 
 Uses = Iterable[Capability[Any, Any] | CapabilityRef[Any, Any] | DynamicUses] | DynamicUses

@@ -17,8 +17,8 @@ from capset.definitions.parts import make_part
 from capset.definitions.references import checked_uses
 from capset.definitions.resources import AnyResource, Documents, Scope
 from capset.errors import DefinitionError, InternalError, unknown
-from capset.flows.checking import checked_block, checked_name, distinct_children, input_schema, take
-from capset.flows.deciding import checked_decider, decided
+from capset.flows.checks import checked_block, checked_name, distinct_children, input_schema, take
+from capset.flows.decisions import checked_decider, decided
 from capset.flows.handler import Uses
 from capset.flows.outputs import either
 

@@ -16,7 +16,7 @@ from capset.definitions.parts import make_part
 from capset.definitions.references import checked_uses
 from capset.definitions.resources import AnyResource, Documents, Scope
 from capset.errors import DefinitionError
-from capset.flows.checking import (
+from capset.flows.checks import (
     checked_block,
     checked_name,
     distinct_children,
@@ -25,7 +25,7 @@ from capset.flows.checking import (
     output_schema,
     take,
 )
-from capset.flows.deciding import checked_decider
+from capset.flows.decisions import checked_decider
 from capset.flows.handler import Uses
 from capset.flows.steps import Condition, Parallel, Step, Tap, Then, When
 from capset.schemas.schema import Schema

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from capset.definitions.blocks import Block, Running
-from capset.flows.deciding import decided
+from capset.flows.decisions import decided
 from capset.flows.outputs import by_name, either
 from capset.schemas.schema import Schema
 

@@ -12,7 +12,7 @@ from capset.definitions.policies import Policy
 from capset.definitions.tools.definition import Effect, Tool, tool
 from capset.definitions.tools.handlers import adapting
 from capset.errors import DefinitionError
-from capset.flows.checking import checked_block, take
+from capset.flows.checks import checked_block, take
 from capset.flows.handler import Handler
 from capset.kernel.blocks.runs import enter_from
 from capset.schemas.closed_objects import object_fields

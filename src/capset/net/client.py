@@ -9,10 +9,10 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final, Literal, cast
 
 from capset.errors import ToolError, TransientError
-from capset.net.allowing import Allowed
-from capset.net.decoding import codings
+from capset.net.addresses import Resolver, system_resolver
+from capset.net.allowed_hosts import Allowed
+from capset.net.content_coding import codings
 from capset.net.headers import checked_headers, for_another_origin
-from capset.net.resolving import Resolver, system_resolver
 from capset.net.response import HttpResponse
 from capset.net.urls import Url, read_url
 
@@ -105,7 +105,7 @@ class HttpClient:
         try:
             import httpcore2
 
-            from capset.net.connecting import CheckedNetwork, told, usual_tls
+            from capset.net.connections import CheckedNetwork, told, usual_tls
         except ModuleNotFoundError as missing:
             if missing.name not in ("httpcore2", "httpx2"):
                 raise

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from capset.errors import TransientError
-from capset.net.decoding import decoder_for
+from capset.net.content_coding import decoder_for
 from capset.net.urls import Url
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class HttpResponse:
         Raises ``ToolError`` (``bad_encoding``) where the encoding is unknown or broken, ``TransientError``
         (``unreachable``) where it breaks off.
         """
-        from capset.net.connecting import told
+        from capset.net.connections import told
 
         decoder = decoder_for(self.header("content-encoding") or "")
         with told(self.host):

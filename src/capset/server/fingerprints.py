@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 
 from pydantic_core import from_json
 
-from capset.adapters.stored_agents import StoredAgents
+from capset.adapters.agents.store import StoredAgents
 from capset.composition.compose import Composition, compose
 from capset.composition.statics import Fingerprinted, static_parts
 from capset.definitions.agents import Agent
@@ -24,8 +24,7 @@ from capset.fingerprint.payloads import Payload
 from capset.kernel.kernel import Kernel
 from capset.kernel.registry import Registry
 from capset.stores.base import AgentQuery, AgentRow, PayloadRow
-from capset.wire.code import code_shape, code_shapes
-from capset.wire.fingerprints import FingerprintShape, InstalledCapability, InstalledShape
+from capset.wire.fingerprints import FingerprintShape, InstalledCapability, InstalledShape, code_shape, code_shapes
 from capset.wire.lineage import RefShape
 
 _PAGE: Final = 200

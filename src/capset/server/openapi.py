@@ -11,7 +11,7 @@ from starlette.routing import compile_path
 
 from capset.server.http.middleware import PUBLIC
 from capset.wire.calls import CallProblem
-from capset.wire.problems import MEDIA_TYPE, Problem
+from capset.wire.errors import MEDIA_TYPE, Problem
 from capset.wire.shapes import Shape
 
 _ID: Final = "$response.body#/id"

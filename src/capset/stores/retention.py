@@ -8,7 +8,7 @@ from typing import Final
 from capset.errors import Conflict, StoreError
 from capset.fingerprint.chain import Verification
 from capset.fingerprint.checkpoints import Checkpoint, Unsound, check_signature, signed
-from capset.fingerprint.signing import CheckpointKey
+from capset.fingerprint.signatures import CheckpointKey
 
 HINT: Final = "capset audit verify --key FILE says where"
 

@@ -1,6 +1,13 @@
-"""Which texts every database can hold."""
+"""Texts: which ones every database can hold, and how they are found by their words; pure."""
 
 from __future__ import annotations
+
+import re
+import unicodedata
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from typing import Final
 
 from capset.errors import StateError
 
@@ -33,3 +40,54 @@ def gone(what: str) -> StateError:
 def over(turn: str) -> StateError:
     """Return the error for a turn that its session is not in, or not any more."""
     return StateError(f"the turn {turn!r} is over, or another's", status=409)
+
+
+LONGEST: Final = 64
+"""How many characters of a word are compared, after its marks are gone."""
+MOST: Final = 20_000
+"""How many words of a text can be found: its first ones."""
+ASKED: Final = 32
+"""How many different words of a query are looked for: its first ones."""
+
+# Thai, Lao, Burmese, Khmer, Han with its iteration mark and zero, Kana, Bopomofo. Hangul has spaces.
+_UNSPACED: Final = (
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005\u3007\u3041-\u312f\u31a0-\u31bf\u31f0-\u31ff\u3400-\u9fff"
+    "\U0001aff0-\U0001b16f\U00020000-\U0003ffff"
+)
+_WORD: Final = re.compile(rf"(?=[^\W_])[{_UNSPACED}]|(?:(?![{_UNSPACED}])[^\W_])+")
+
+
+def words(text: str) -> list[str]:
+    """Return a text's words in order, at most ``MOST`` of at most ``LONGEST`` characters: letters and digits only."""
+    folded = text.lower() if text.isascii() else _unmarked(_unmarked(text).casefold())
+    return [found[0][:LONGEST] for found in islice(_WORD.finditer(folded), MOST)]
+
+
+def asked(query: str) -> list[str]:
+    """Return the different words that a query asks for, at most ``ASKED``. Nothing in a query is syntax."""
+    return list(dict.fromkeys(words(query)))[:ASKED]
+
+
+def hits(wanted: Sequence[str], there: Sequence[str]) -> int:
+    """Return how many of the words asked for are in a text: itself, or as the beginning of a word.
+
+    ``there`` are the text's words, sorted.
+    """
+    places = [(word, bisect_left(there, word)) for word in wanted]
+    return sum(place < len(there) and there[place].startswith(word) for word, place in places)
+
+
+def best(query: str, texts: Mapping[str, Sequence[str]], limit: int) -> list[str]:
+    """Return the ids of the texts that a query finds, best first, at most ``limit``.
+
+    ``texts`` has each text's sorted words by its id. More of the query's words are better, then a greater id.
+    """
+    wanted = asked(query)
+    found = [(count, one) for one, there in texts.items() if (count := hits(wanted, there))]
+    return [one for _, one in sorted(found, reverse=True)[: max(limit, 0)]]
+
+
+def _unmarked(text: str) -> str:
+    # Stripping before case folding too: the Greek iota below is a mark that would be folded to a letter.
+    decomposed = unicodedata.normalize("NFKD", text)
+    return "".join([one for one in decomposed if not unicodedata.category(one).startswith("M")])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from pydantic import ConfigDict, Discriminator, Field, StrictBool, Tag
 
@@ -11,10 +11,18 @@ from capset.composition.compose import Composition
 from capset.composition.resolve import MAX_CAPABILITIES
 from capset.definitions.agents import MAX_MODEL, Agent
 from capset.definitions.names import AGENT
+from capset.errors import DefinitionError
+from capset.errors import Field as Misfit
+from capset.evaluation.compare.differences import Diff
+from capset.evaluation.snapshot.snapshot import Snapshot
+from capset.fingerprint.changes import Change
 from capset.kernel.agent_definition import entry_of, own_of
 from capset.stores.base import AgentRow, AgentStatus, CapabilityRow
 from capset.wire.allowances import AllowanceShape, allowance_shape
-from capset.wire.shapes import Shape
+from capset.wire.diffs import ChangeShape, DiffShape, change_shapes, diff_shape
+from capset.wire.errors import FieldShape
+from capset.wire.shapes import Shape, Whole
+from capset.wire.snapshots import SnapshotShape, snapshot_shape
 
 Text = Annotated[str, Field(pattern=r"^[^\u0000]*$")]
 """Text that every database takes: without NUL."""
@@ -184,3 +192,129 @@ def defined_agent_detail(composition: Composition) -> AgentDetail:
 
 def _entry(plain: str | dict[str, Any]) -> str | CapabilityEntry:  # JSON
     return plain if isinstance(plain, str) else CapabilityEntry.model_validate(plain)
+
+
+LAST: Final = 2**31 - 1
+"""The last number that a version can have."""
+
+
+Version = Annotated[int, Field(ge=1, le=LAST), Whole]
+
+
+class VersionShape(Shape):
+    """One version of an agent: its number, from 1, what it was called, and its hash.
+
+    ``created_at`` is when it was written, and ``author`` who wrote it, such as ``user:ada``, where that is known.
+    """
+
+    version: int
+    name: str
+    static_hash: str
+    status: AgentStatus
+    author: str | None = None
+    created_at: str | None = None
+
+
+class VersionPageShape(Shape):
+    """Some versions of an agent, newest first, and the cursor of the next page, if there is one."""
+
+    items: list[VersionShape]
+    next: str | None = None
+
+
+class RollbackInput(Shape):
+    """The version whose content is to be written again, as the next version."""
+
+    model_config = ConfigDict(strict=True)
+
+    version: Version
+
+
+class AgentDiffShape(Shape):
+    """Two versions of an agent compared.
+
+    ``fields`` are those that were written otherwise, whether a hash covers them or not; ``composition`` is what comes
+    of it for whoever asks, ``null`` where one of the two cannot be composed any more, or has something of high risk
+    that the present version has not and an administrator does not ask. ``notices`` say why, and what has gone of each.
+    """
+
+    before: int
+    after: int
+    fields: list[ChangeShape]
+    composition: DiffShape | None
+    notices: list[str]
+
+    def plain(self) -> dict[str, Any]:
+        """Return plain JSON data; what is not known is left out, and a null in it is data."""
+        return self.model_dump(mode="json", exclude_unset=True)
+
+
+def version_shape(row: AgentRow) -> VersionShape:
+    """Return the wire shape of one version of a stored agent."""
+    return VersionShape(
+        version=row.version,
+        name=row.name,
+        static_hash=row.static_hash,
+        status=row.status,
+        author=row.author,
+        created_at=row.updated_at,
+    )
+
+
+def defined_version_shape(composition: Composition) -> VersionShape:
+    """Return the wire shape of the one version that an agent has which is defined in code."""
+    return VersionShape(version=1, name=composition.block.name, static_hash=composition.static_hash, status="active")
+
+
+def agent_diff_shape(
+    before: int, after: int, changes: Iterable[Change], composed: Diff | None, notices: Iterable[str]
+) -> AgentDiffShape:
+    """Return the wire shape of a comparison of two versions."""
+    return AgentDiffShape(
+        before=before,
+        after=after,
+        fields=change_shapes(changes),
+        composition=None if composed is None else diff_shape(composed),
+        notices=list(notices),
+    )
+
+
+class ConflictShape(Shape):
+    """Why two things that an agent would have do not go together, naming both, and how to mend it."""
+
+    code: str
+    message: str
+    hint: str | None = None
+
+
+class PreviewShape(Shape):
+    """What an agent would be if it were written as it was given; nothing is kept.
+
+    ``problems`` are fields that do not fit, and ``conflicts`` all between those that do; with neither, it is ``valid``,
+    and ``snapshot`` is what the caller would have in a session of it. ``needs_admin`` names the high-risk capabilities
+    that it enables: only an administrator may write it then, and for anybody else there is no snapshot.
+    """
+
+    valid: bool
+    problems: list[FieldShape]
+    conflicts: list[ConflictShape]
+    needs_admin: list[str]
+    snapshot: SnapshotShape | None = None
+
+
+def preview_shape(
+    problems: Iterable[Misfit],
+    conflicts: Iterable[DefinitionError],
+    needs_admin: Iterable[str],
+    snapshot: Snapshot | None,
+    *,
+    is_valid: bool,
+) -> PreviewShape:
+    """Return the wire shape of a preview."""
+    return PreviewShape(
+        valid=is_valid,
+        problems=[FieldShape(path=one.path, expected=one.expected, did_you_mean=one.did_you_mean) for one in problems],
+        conflicts=[ConflictShape(code=one.code, message=one.message, hint=one.hint) for one in conflicts],
+        needs_admin=list(needs_admin),
+        snapshot=None if snapshot is None else snapshot_shape(snapshot),
+    )

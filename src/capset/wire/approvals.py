@@ -13,7 +13,7 @@ from capset.evaluation.code import known_code
 from capset.kernel.governance.audit import redacted
 from capset.stores.base import ApprovalPage
 from capset.wire.agents import Text
-from capset.wire.code import CodeShape, code_shape
+from capset.wire.fingerprints import CodeShape, code_shape
 from capset.wire.shapes import Shape
 
 

@@ -8,8 +8,7 @@ from pydantic import ConfigDict, Field
 
 from capset.errors import ApprovalRequired, CapsetError
 from capset.kernel.results import Result
-from capset.wire.errors import ErrorShape, error_shape
-from capset.wire.problems import Problem
+from capset.wire.errors import ErrorShape, Problem, error_shape
 from capset.wire.shapes import Shape
 
 

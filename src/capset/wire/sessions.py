@@ -11,7 +11,7 @@ from pydantic_core import from_json
 from capset.definitions.resources import Scope
 from capset.errors import StoreError
 from capset.stores.base import SessionRow
-from capset.wire.agent_versions import Version
+from capset.wire.agents import Version
 from capset.wire.shapes import Shape
 
 

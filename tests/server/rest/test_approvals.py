@@ -13,7 +13,7 @@ from capset.evaluation.code import code_of
 from capset.testing import FakeClock
 from capset.wire.approvals import ApprovalShape
 from capset.wire.calls import CallProblem, CallShape
-from capset.wire.code import code_shape
+from capset.wire.fingerprints import code_shape
 from tests.server.approving import again, approved, asked, till
 from tests.server.rest.test_calls import events
 from tests.server.support import Site, call, make_session, problem, site

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from capset.adapters.config_file.configuration import Action, Configuration
-from capset.adapters.config_file.problems import InvalidConfiguration, Problem
-from capset.adapters.config_file.reading import read_configuration
-from capset.adapters.config_file.schema import configuration_schema
+from capset.adapters.config_file.configuration import Action, Configuration, InvalidConfiguration, Problem
+from capset.adapters.config_file.reader import read_configuration
+from capset.adapters.config_file.shapes import configuration_schema
 
 __all__ = [
     "Action",

@@ -10,6 +10,7 @@ from capset.definitions.files import FILE_BYTES
 from capset.definitions.names import AGENT, PERMISSION, TOOL
 from capset.definitions.tools.definition import Effect
 from capset.definitions.tools.retries import MAX_ATTEMPTS
+from capset.wire.agent_schema import DIALECT, plain_schema
 from capset.wire.allowances import LIMIT_SCHEMA, AllowanceShape
 from capset.wire.shapes import Shape
 
@@ -217,3 +218,11 @@ class ConfigurationShape(_Strict):
         "tools of one, it brings just those, else all of its tools.",
     )
     layers: LayersShape | None = Field(None, description="The origin's form: `layers.capabilities.actions`.")
+
+
+TITLE: Final = "A capset configuration file"
+
+
+def configuration_schema() -> dict[str, Any]:  # a JSON Schema's values are of every JSON type
+    """Return the schema of configuration files, in both of their forms."""
+    return {"$schema": DIALECT, **plain_schema(ConfigurationShape.model_json_schema()), "title": TITLE}

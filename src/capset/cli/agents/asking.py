@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
 import typer
 from pydantic import ValidationError
 
-from capset.adapters.agent_guard import Author
+from capset.adapters.agents.permissions import Author
+from capset.adapters.agents.store import StoredAgents
 from capset.adapters.plain_files import parse, read_text
-from capset.adapters.stored_agents import StoredAgents
 from capset.cli.remote import ask, server_of
 from capset.cli.settings import Settings, existing_db, load_settings
 from capset.definitions.principals import Principal

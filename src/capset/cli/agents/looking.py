@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Final, get_args
 
 import typer
 
-from capset.adapters.agent_shapes import detail_of, page_of
+from capset.adapters.agents.wire import detail_of, page_of
 from capset.cli.agents.asking import Here, Id, Org, asked
 from capset.cli.exits import Exit, guarded
 from capset.cli.options import AsJson, Db

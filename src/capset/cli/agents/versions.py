@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 from pydantic_core import from_json
 
-from capset.adapters.agent_shapes import diff_of, shown_preview, versions_of
+from capset.adapters.agents.wire import diff_of, shown_preview, versions_of
 from capset.adapters.plain_files import ENDINGS
 from capset.cli.agents.asking import Here, Id, Org, asked, read_input
 from capset.cli.arguments import read_object
@@ -20,8 +20,7 @@ from capset.cli.output import cell, err, out, print_json, short, table, verbatim
 from capset.cli.remote import Url
 from capset.cli.trees import tree_of
 from capset.errors import DefinitionError
-from capset.wire.agent_previews import PreviewShape
-from capset.wire.agent_versions import AgentDiffShape, VersionPageShape, VersionShape
+from capset.wire.agents import AgentDiffShape, PreviewShape, VersionPageShape, VersionShape
 from capset.wire.diffs import ChangeShape
 
 if TYPE_CHECKING:

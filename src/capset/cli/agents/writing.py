@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from pydantic_core import from_json
 
-from capset.adapters.agent_shapes import detail_of
+from capset.adapters.agents.wire import detail_of
 from capset.cli.agents.asking import Expected, Here, Id, Org, Writer, asked, read_input
 from capset.cli.agents.looking import show
 from capset.cli.arguments import read_object

@@ -12,7 +12,7 @@ import typer
 from capset.definitions.records import COLUMNS, NUMBERS
 from capset.errors import DefinitionError
 from capset.fingerprint.checkpoints import Checkpoint, Unsound, checkpoints_in
-from capset.fingerprint.signing import CheckpointKey, PublicKey
+from capset.fingerprint.signatures import CheckpointKey, PublicKey
 
 PrivateKey = Annotated[
     Path, typer.Option("--key", metavar="FILE", help="The private key that signs, as capset audit keygen makes it.")

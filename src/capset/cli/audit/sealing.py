@@ -24,7 +24,7 @@ from capset.clock import iso
 from capset.definitions.limits import window_seconds
 from capset.errors import Conflict, DefinitionError
 from capset.fingerprint.checkpoints import Checkpoint
-from capset.fingerprint.signing import CheckpointKey
+from capset.fingerprint.signatures import CheckpointKey
 from capset.stores.base import Pruned
 from capset.wire.audit import KeyPairShape, PrunedShape
 

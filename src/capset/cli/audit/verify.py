@@ -19,7 +19,7 @@ from capset.cli.stored import opened_store
 from capset.errors import DefinitionError
 from capset.fingerprint.chain import Verification, verify
 from capset.fingerprint.checkpoints import Checkpoint
-from capset.fingerprint.signing import PublicKey
+from capset.fingerprint.signatures import PublicKey
 from capset.wire.audit import verification_shape
 
 

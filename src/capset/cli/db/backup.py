@@ -12,7 +12,7 @@ from capset.cli.exits import Exit, guarded
 from capset.cli.options import AsJson, Db
 from capset.cli.output import cell, out, print_json
 from capset.cli.settings import existing_db, load_settings
-from capset.wire.databases import BackupShape
+from capset.wire.operations import BackupShape
 
 
 @guarded

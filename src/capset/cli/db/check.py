@@ -12,7 +12,7 @@ from capset.cli.options import AsJson, Db
 from capset.cli.output import err, out, print_json, verbatim
 from capset.cli.settings import existing_db, load_settings
 from capset.wire.audit import verification_shape
-from capset.wire.databases import DatabaseCheckShape
+from capset.wire.operations import DatabaseCheckShape
 
 
 @guarded

@@ -11,7 +11,7 @@ from capset.cli.exits import Exit, guarded
 from capset.cli.options import AsJson, Db
 from capset.cli.output import cell, out, print_json
 from capset.cli.settings import existing_db, load_settings
-from capset.wire.databases import StepShape, UpgradeShape
+from capset.wire.operations import StepShape, UpgradeShape
 
 if TYPE_CHECKING:
     from capset.stores.sql.upgrading import Plan

@@ -23,7 +23,7 @@ from capset.cli.output import cell, err, out, print_json, verbatim
 from capset.errors import DefinitionError
 from capset.stores.base import AuditQuery
 from capset.wire.audit import audit_page_shape, verification_shape
-from capset.wire.demo import DemoShape
+from capset.wire.operations import DemoShape
 
 
 @guarded

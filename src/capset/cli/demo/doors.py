@@ -13,7 +13,7 @@ from capset.cli.demo.showing import show_doors, show_progress
 from capset.cli.extras import missing_modules
 from capset.cli.output import cell, err, verbatim
 from capset.wire.agents import AgentInput
-from capset.wire.demo import DoorShape
+from capset.wire.operations import DoorShape
 
 if TYPE_CHECKING:
     from capset.client import Client

@@ -16,7 +16,7 @@ from capset.definitions.agents import Agent
 from capset.kernel.kernel import Kernel
 from capset.wire.agents import AgentInput
 from capset.wire.calls import CallShape, call_data
-from capset.wire.demo import OversightShape
+from capset.wire.operations import OversightShape
 
 if TYPE_CHECKING:
     from capset.client import Client

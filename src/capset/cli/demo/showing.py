@@ -14,7 +14,7 @@ from capset.definitions.records import Record
 from capset.kernel.call.session import Session
 from capset.kernel.results import Result
 from capset.stores.base import AuditPage
-from capset.wire.demo import DoorShape
+from capset.wire.operations import DoorShape
 
 
 def show_session(console: Console, session: Session, folder: Path) -> None:

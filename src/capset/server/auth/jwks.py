@@ -14,8 +14,8 @@ from joserfc.jwk import JWKRegistry, Key, KeySet
 from pydantic_core import from_json
 
 from capset.errors import CapsetError, DefinitionError, ToolError
+from capset.net.addresses import is_loopback
 from capset.net.client import HttpClient
-from capset.net.loopback import is_loopback
 from capset.net.urls import read_url
 
 FRESH_SECONDS: Final = 600.0

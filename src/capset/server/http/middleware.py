@@ -13,7 +13,7 @@ from urllib.parse import unquote_to_bytes
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from capset.errors import Cancelled, CapsetError, InternalError, PermissionDenied
-from capset.net.loopback import is_loopback
+from capset.net.addresses import is_loopback
 from capset.server.http.bodies import ClientLeft, read_body, replaying, size_of
 from capset.server.http.request_context import CLIENT_LEFT, KEY, HttpRefusal, RequestContext, correlation_of, path_of
 from capset.server.http.responses import answer_problem

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from starlette.types import Send
 
 from capset.errors import CapsetError, Field, InvalidArguments, StoreError, Unauthenticated
-from capset.wire.problems import MEDIA_TYPE, problem_of
+from capset.wire.errors import MEDIA_TYPE, problem_of
 
 _log = logging.getLogger("capset.server")
 

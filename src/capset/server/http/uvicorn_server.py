@@ -20,7 +20,7 @@ from capset.errors import CapsetError, Unreachable
 from capset.ids import Ids
 from capset.server.http.limits import RequestLimits
 from capset.server.http.request_context import HttpRefusal
-from capset.wire.problems import MEDIA_TYPE, problem_of
+from capset.wire.errors import MEDIA_TYPE, problem_of
 
 DRAIN_SECONDS: Final = 10
 """How long requests may go on after the server was told to end; then they are cancelled."""

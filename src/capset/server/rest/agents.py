@@ -6,17 +6,24 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Path, Query, Request, Response
 
-from capset.adapters.agent_guard import Author
-from capset.adapters.agent_shapes import detail_of, diff_of, page_of, shown_preview, versions_of
+from capset.adapters.agents.permissions import Author
+from capset.adapters.agents.wire import detail_of, diff_of, page_of, shown_preview, versions_of
 from capset.definitions.names import AGENT
 from capset.server.auth.callers import Caller
 from capset.server.http.etags import UNCHANGED, IfMatch, Unless, expected, is_known, tag_of, unchanged
 from capset.server.rest.routing import Asked, Id, Paged, Reads, Served, StrictRoute, Writes, problems
 from capset.server.service import Service
 from capset.stores.base import AgentRow, AgentStatus
-from capset.wire.agent_previews import PreviewShape
-from capset.wire.agent_versions import LAST, AgentDiffShape, RollbackInput, VersionPageShape
-from capset.wire.agents import AgentDetail, AgentInput, AgentPageShape
+from capset.wire.agents import (
+    LAST,
+    AgentDetail,
+    AgentDiffShape,
+    AgentInput,
+    AgentPageShape,
+    PreviewShape,
+    RollbackInput,
+    VersionPageShape,
+)
 
 router = APIRouter(prefix="/agents", tags=["agents"], route_class=StrictRoute)
 

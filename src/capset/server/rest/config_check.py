@@ -6,7 +6,7 @@ import asyncio
 
 from fastapi import APIRouter
 
-from capset.adapters.config_file.checking import check_text
+from capset.adapters.config_file.checks import check_text
 from capset.server.rest.routing import Reads, Served, StrictRoute, problems
 from capset.wire.config_checks import ConfigCheckShape, ConfigInput
 

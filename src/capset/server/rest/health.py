@@ -9,7 +9,7 @@ from fastapi import APIRouter, Request, Response
 from capset.server.http.request_context import HttpRefusal
 from capset.server.observability.metrics import Exposition
 from capset.server.rest.routing import Measures, Served, StrictRoute, problems
-from capset.wire.health import HealthShape
+from capset.wire.operations import HealthShape
 
 _OPEN: Final = {code: said for code, said in problems(422).items() if code not in (401, 503)}
 router = APIRouter(tags=["health"], route_class=StrictRoute)

@@ -18,7 +18,7 @@ from capset.server.auth.callers import Caller
 from capset.server.auth.keys import Scope
 from capset.server.http.request_context import HttpRefusal, caller_of
 from capset.server.service import Service
-from capset.wire.problems import MEDIA_TYPE, Problem
+from capset.wire.errors import MEDIA_TYPE, Problem
 from capset.wire.shapes import Shape
 
 _bearer: Final = HTTPBearer(auto_error=False, description="An API key, as made by `capset key create`, or a token.")

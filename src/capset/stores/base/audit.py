@@ -11,7 +11,7 @@ from capset.definitions.names import checked_optional
 from capset.definitions.records import Columns, Outcome, Record
 from capset.fingerprint.chain import Verification
 from capset.fingerprint.checkpoints import Checkpoint
-from capset.fingerprint.signing import CheckpointKey, PublicKey
+from capset.fingerprint.signatures import CheckpointKey, PublicKey
 
 FILTERS: Final = ("id", "tool", "outcome", "principal", "session", "correlation", "agent", "approval", "code")
 """The columns that a query may ask to equal a text; ``org`` is one more, for which ``""`` stands for none."""

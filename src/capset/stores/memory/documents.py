@@ -9,8 +9,7 @@ from collections.abc import Set as AbstractSet
 from capset.errors import StoreError
 from capset.stores.base import DocumentRow, ScopeKey, StoredScope
 from capset.stores.memory.door import Door
-from capset.stores.texts import gone, storable
-from capset.stores.words import best, words
+from capset.stores.texts import best, gone, storable, words
 
 
 class MemoryDocuments:

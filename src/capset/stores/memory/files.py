@@ -8,10 +8,9 @@ from collections.abc import Sequence
 
 from capset.definitions.files import FileQuota, FileStat, parent_of
 from capset.errors import FileError
-from capset.stores import filetree
+from capset.stores import file_tree as filetree
 from capset.stores.base.files import STANDARD
-from capset.stores.fileroom import Usage
-from capset.stores.filetree import Node
+from capset.stores.file_tree import Node, Usage
 from capset.stores.memory.door import Door
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from capset.stores.base import EnvelopeRow, LinkPage, LinkQuery, LinkRow, PayloadRow, RegistrationRow, TransitionRow
-from capset.stores.lineagerows import TRANSITIONS, can_be, kept, no_link, taken, transition_of, turn_of
+from capset.stores.lineage_rows import TRANSITIONS, can_be, kept, no_link, taken, transition_of, turn_of
 from capset.stores.memory.door import Door
 
 Key = tuple[str, str]

@@ -12,12 +12,11 @@ from sqlalchemy import ColumnElement, Connection, RowMapping, delete, func, inse
 from sqlalchemy.exc import IntegrityError
 
 from capset.errors import StoreError
+from capset.stores.agent_rows import capability_row, entry_of, version_row, version_text
 from capset.stores.base import AgentPage, AgentQuery, AgentRow, CapabilityRow, VersionPage, VersionQuery
-from capset.stores.capabilityrows import capability_row, entry_of
 from capset.stores.sql.reader import Reader
 from capset.stores.sql.tables import agent_capabilities, agent_versions, agents
 from capset.stores.sql.writer import Writer
-from capset.stores.versionrows import version_row, version_text
 
 _OBJECTS = ("static_context", "allowance")
 

@@ -15,8 +15,7 @@ from capset.stores.sql.scopes import columns_of, require_session, where
 from capset.stores.sql.search import Search
 from capset.stores.sql.tables import documents
 from capset.stores.sql.writer import Writer
-from capset.stores.texts import storable
-from capset.stores.words import asked, words
+from capset.stores.texts import asked, storable, words
 
 _SPLIT_INLINE: Final = 4_000
 """Up to so many characters, splitting a text into words is quicker than a thread."""

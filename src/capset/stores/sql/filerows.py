@@ -11,8 +11,7 @@ from typing import Final
 from sqlalchemy import ColumnElement, Connection, RowMapping, delete, exists, func, insert, literal, select, update
 
 from capset.definitions.files import FileStat, parent_of
-from capset.stores.fileroom import Usage
-from capset.stores.filetree import ROOT, Node
+from capset.stores.file_tree import ROOT, Node, Usage
 from capset.stores.sql.tables import blobs, files
 
 _CHUNK: Final = 500

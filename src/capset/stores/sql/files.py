@@ -11,7 +11,7 @@ from sqlalchemy import Connection, select
 
 from capset.definitions.files import FileQuota, FileStat
 from capset.errors import FileError
-from capset.stores import filetree
+from capset.stores import file_tree as filetree
 from capset.stores.base.files import STANDARD
 from capset.stores.sql.filerows import Rows
 from capset.stores.sql.reader import Reader

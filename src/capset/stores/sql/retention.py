@@ -12,7 +12,7 @@ from sqlalchemy import ColumnElement, Connection, RowMapping, Select, delete, fu
 from capset.errors import StoreError
 from capset.fingerprint.chain import GENESIS, verify
 from capset.fingerprint.checkpoints import CHECKPOINT_COLUMNS, Checkpoint, Unsound, checkpoint_of, signed
-from capset.fingerprint.signing import CheckpointKey
+from capset.fingerprint.signatures import CheckpointKey
 from capset.stores.base import Pruned
 from capset.stores.retention import check_newest, check_sound, following, no_anchor
 from capset.stores.sql.rawrows import as_they_lie, raw_rows

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from capset.stores.base import EnvelopeRow, PayloadRow, RegistrationRow, TransitionRow
-from capset.stores.lineagerows import LineageRow, Turn, no_link, taken, transition_of
+from capset.stores.lineage_rows import LineageRow, Turn, no_link, taken, transition_of
 from capset.stores.sql.lineagetables import envelopes, links, payloads, registrations, transitions
 
 _CHUNK: Final = 500

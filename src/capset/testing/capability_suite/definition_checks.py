@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from types import CodeType
 from typing import Any, Final
 
-from capset.testing.capability_suite.fitting import objects, resolved
+from capset.testing.capability_suite.schema_fit import objects, resolved
 from capset.testing.capability_suite.subject import Promise, Subject, expect
 
 _READING: Final = re.compile(r"LOAD_(FAST|DEREF|CLASSDEREF|FROM_DICT_OR_DEREF)|STORE_FAST_LOAD_FAST")

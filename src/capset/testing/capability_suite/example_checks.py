@@ -6,8 +6,8 @@ import json
 from typing import Final
 
 from capset.errors import InternalError, unknown
-from capset.testing.capability_suite.fitting import misfit
-from capset.testing.capability_suite.looking import look
+from capset.testing.capability_suite.schema_fit import misfit
+from capset.testing.capability_suite.session_data import look
 from capset.testing.capability_suite.subject import Promise, Subject, expect, told
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from capset.definitions.references import AnyRef
-from capset.testing.capability_suite.hashing import hashes_of, main
+from capset.testing.capability_suite.hash_process import hashes_of, main
 from capset.testing.capability_suite.subject import Promise, Subject, expect
 
 _SEEDS: Final = ("1", "2")

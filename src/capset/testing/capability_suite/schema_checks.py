@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from capset.definitions.tools.definition import AnyTool
 from capset.errors import InvalidArguments
-from capset.testing.capability_suite.fitting import misfit
-from capset.testing.capability_suite.making import each, valid
+from capset.testing.capability_suite.arguments import each, valid
+from capset.testing.capability_suite.schema_fit import misfit
 from capset.testing.capability_suite.subject import Arguments, Bench, Promise, Subject, expect, told
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ async def unknown_arguments_are_refused(subject: Subject) -> None:
 
 
 def _refuses(subject: Subject, tool: AnyTool) -> None:
-    from capset.testing.capability_suite.generating import changed
+    from capset.testing.capability_suite.arguments import changed
 
     schema = tool.arguments.json_schema
     wrong = changed(_valid(subject, tool)).filter(lambda made: misfit(schema, made) is not None)

@@ -7,7 +7,7 @@ import json
 from typing import Any, Final
 
 from capset.errors import CapsetError
-from capset.testing.capability_suite.looking import look
+from capset.testing.capability_suite.session_data import look
 from capset.testing.capability_suite.subject import BOB, Bench, Promise, Subject, expect, told
 
 _TICK_SECONDS: Final = 1.1

@@ -19,8 +19,8 @@ from capset.definitions.references import AnyRef
 from capset.definitions.tools.definition import AnyTool, tool
 from capset.kernel.call.session import Session
 from capset.kernel.results import Result
-from capset.testing.checking import Check, expect
-from capset.testing.desk import Desk, session_for
+from capset.testing.checks import Check, expect
+from capset.testing.harness import Desk, session_for
 
 Arguments = Mapping[str, Any]
 """JSON data."""

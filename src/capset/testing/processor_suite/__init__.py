@@ -20,8 +20,8 @@ from capset.definitions.capabilities import AnyCapability
 from capset.definitions.references import AnyRef
 from capset.definitions.tools.definition import AnyTool, Tool
 from capset.errors import CapsetError, DefinitionError
-from capset.testing.capability_suite.making import fits
-from capset.testing.checking import Check
+from capset.testing.capability_suite.arguments import fits
+from capset.testing.checks import Check
 from capset.testing.processor_suite import definition_checks, running_checks, stream_checks
 from capset.testing.processor_suite.subject import Arguments, Subject
 

@@ -10,7 +10,7 @@ from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any, Final, cast
 
 from capset.definitions.messages import Message
-from capset.testing.capability_suite.fitting import JsonSchema, resolved
+from capset.testing.capability_suite.schema_fit import JsonSchema, resolved
 from capset.testing.processor_suite.subject import Promise, Subject, expect
 
 

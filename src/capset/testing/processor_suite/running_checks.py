@@ -8,7 +8,7 @@ from pydantic import BaseModel
 
 from capset.definitions.messages import Message
 from capset.errors import InternalError, InvalidOutput
-from capset.testing.capability_suite.fitting import misfit
+from capset.testing.capability_suite.schema_fit import misfit
 from capset.testing.processor_suite.subject import Promise, Subject, expect
 
 

@@ -23,10 +23,10 @@ from capset.kernel.call.invocation import Invocation
 from capset.kernel.call.session import Session
 from capset.kernel.call.stages.phases import STAGES
 from capset.kernel.streams.messages import Messages
-from capset.testing.capability_suite.making import each, valid
-from capset.testing.checking import expect
-from capset.testing.desk import session_for
-from capset.testing.processor_suite.watching import Watch
+from capset.testing.capability_suite.arguments import each, valid
+from capset.testing.checks import expect
+from capset.testing.harness import session_for
+from capset.testing.processor_suite.emissions import Watch
 
 Arguments = Mapping[str, Any]
 """JSON data."""

@@ -21,7 +21,7 @@ from sqlalchemy import (
 )
 
 from capset.fingerprint.chain import GENESIS, seal
-from capset.fingerprint.signing import CheckpointKey
+from capset.fingerprint.signatures import CheckpointKey
 from capset.stores.sql.postgres.engines import writing_engine
 from capset.stores.sql.retention import put_checkpoint
 from capset.stores.sql.schema import raise_to

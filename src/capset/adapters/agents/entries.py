@@ -1,0 +1,123 @@
+"""The capabilities that an agent is written with, as references to what is installed here (spec 1, C1, C4, C10)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic_core import from_json, to_json
+
+from capset.definitions.capabilities import config_from
+from capset.definitions.references import AnyRef
+from capset.errors import DefinitionError, Field, NotFound, unknown
+from capset.kernel.registry import Registry
+from capset.schemas.strict_json import MAX_SIZE, size_of
+from capset.schemas.validation_errors import validation_fields
+from capset.wire.agents import CapabilityEntry
+
+
+@dataclass(frozen=True, slots=True)
+class EntryMismatch:
+    """What is wrong with one entry: which entry, where in it (``""`` for the whole), what was expected."""
+
+    position: int
+    id: str
+    place: str
+    expected: str
+    did_you_mean: str | None = None
+
+    @property
+    def field(self) -> Field:
+        """It as a field of an agent."""
+        place = f".{self.place}" if self.place else ""
+        return Field(f"capabilities.{self.position}{place}", self.expected, self.did_you_mean)
+
+
+@dataclass(frozen=True, slots=True)
+class Referred:
+    """The references that entries come to, and everything that is wrong with them.
+
+    What is wrong is not in the references: a capability, a preset, a config or a name is left out.
+    """
+
+    refs: tuple[AnyRef, ...]
+    misfits: tuple[EntryMismatch, ...]
+
+
+def refer(entries: Iterable[CapabilityEntry], registry: Registry, *, is_new: bool = False) -> Referred:
+    """Return the references of some entries; an alias stands for its capability.
+
+    Where ``is_new``, what is coming soon is wrong too: nobody can begin with it (spec 5, P3).
+    """
+    refs: dict[str, AnyRef] = {}
+    wrong: list[EntryMismatch] = []
+    for position, entry in enumerate(entries):
+        try:
+            capability = registry.get(entry.id)
+        except NotFound as error:
+            wrong.append(EntryMismatch(position, entry.id, "", error.message))
+            continue
+        if capability.name in refs:
+            alias = "" if entry.id == capability.name else f": {entry.id!r} is an alias of it"
+            wrong.append(EntryMismatch(position, entry.id, "", f"{capability.name!r} stands there twice{alias}"))
+            continue
+        if is_new and capability.status == "coming_soon":
+            wrong.append(
+                EntryMismatch(position, entry.id, "", f"{capability.name!r} is coming soon and cannot be used yet")
+            )
+        chosen, problems = _chosen(capability.ref, entry)
+        refs[capability.name] = chosen
+        wrong += [EntryMismatch(position, entry.id, one.path, one.expected, one.did_you_mean) for one in problems]
+    return Referred(tuple(refs.values()), tuple(wrong))
+
+
+def _chosen(ref: AnyRef, entry: CapabilityEntry) -> tuple[AnyRef, list[Field]]:
+    """Return a reference with all that an entry says and that fits, and what does not."""
+    wrong: list[Field] = []
+    for name, is_on in (entry.presets or {}).items():
+        if name in ref.base.presets:
+            ref = ref.with_presets(**{name: is_on})
+        else:
+            wrong.append(Field(f"presets.{name}", unknown("preset", name, ref.base.presets)))
+    if entry.config is not None:
+        ref, problems = _configured(ref, entry.config)
+        wrong += problems
+    if entry.prefix is not None:
+        try:
+            ref = ref.with_names(prefix=entry.prefix)
+        except DefinitionError as error:
+            wrong.append(Field("prefix", _told(ref, error)))
+    for old, new in (entry.rename or {}).items():
+        try:
+            ref = ref.with_names(rename={old: new})
+        except DefinitionError as error:
+            wrong.append(Field(f"rename.{old}", _told(ref, error)))
+    return ref, wrong
+
+
+def _configured(ref: AnyRef, given: Mapping[str, Any]) -> tuple[AnyRef, list[Field]]:
+    model = ref.base.config
+    if model is None:
+        return ref, [Field("config", f"the capability {ref.name!r} has no config")]
+    try:
+        if size_of(given) > MAX_SIZE:
+            return ref, [Field("config", f"a config has at most {MAX_SIZE} values and letters")]
+        text = to_json(given)
+        from_json(text, allow_inf_nan=False)
+    except (ValueError, RecursionError):  # serialisation errors of pydantic are ValueErrors
+        return ref, [Field("config", "must be JSON data: texts, finite numbers, true, false, null, lists, mappings")]
+    try:
+        return ref.with_config(config_from(model, text)), []
+    except ValidationError as error:
+        fields = validation_fields(error, list(model.model_fields), given)
+        return ref, [Field(_place(one.path), one.expected, one.did_you_mean) for one in fields]
+
+
+def _place(path: str) -> str:
+    return "config" if path == "(arguments)" else f"config.{path}"
+
+
+def _told(ref: AnyRef, error: DefinitionError) -> str:
+    return error.message.removeprefix(f"capability {ref.name!r}: ")

@@ -1,0 +1,51 @@
+"""What an agent would be if it were written: everything that stands in the way, and nothing kept (spec 5, P7)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from capset.adapters.agents.entries import refer
+from capset.adapters.agents.files import agent_of, context_of
+from capset.adapters.agents.permissions import needs_admin
+from capset.composition.compose import Composition, compose
+from capset.composition.conflicts import conflicts_of
+from capset.definitions.agents import Agent
+from capset.definitions.references import AnyRef
+from capset.errors import DefinitionError, Field
+from capset.kernel.registry import Registry
+from capset.wire.agents import AgentInput
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Preview:
+    """An agent that could be written, or everything for which it cannot be: then ``agent`` is ``None``.
+
+    ``problems`` are fields that do not fit; ``conflicts`` are between what does. ``needs_admin`` names the capabilities
+    that only an administrator enables.
+    """
+
+    agent: Agent | None
+    problems: tuple[Field, ...] = ()
+    conflicts: tuple[DefinitionError, ...] = ()
+    needs_admin: tuple[str, ...] = ()
+
+
+def preview_of(given: AgentInput, registry: Registry, before: Composition | None) -> Preview:
+    """Return what would become of an agent that was ``before``, if there was one.
+
+    A hundred capabilities with many conflicts take a second.
+    """
+    referred = refer(given.entries(), registry, is_new=True)
+    context, wrong = context_of(given)
+    problems = (*wrong, *(one.field for one in referred.misfits))
+
+    def make(refs: Sequence[AnyRef]) -> Agent:
+        return agent_of(given, refs, context)
+
+    conflicts = conflicts_of(make, referred.refs)
+    if conflicts:
+        return Preview(None, problems, conflicts)
+    agent = make(referred.refs)
+    needed = needs_admin(compose(agent), before)
+    return Preview(None if problems else agent, problems, (), needed)

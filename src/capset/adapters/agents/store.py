@@ -1,0 +1,290 @@
+"""The agents of an organisation: those that it made, and those that are defined in code (spec 5, P3–P5)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, Final
+
+from pydantic_core import from_json
+
+from capset.adapters.agents.entries import EntryMismatch, refer
+from capset.adapters.agents.files import agent_of, make_agent
+from capset.adapters.agents.permissions import Author, check_enabled, needs_admin
+from capset.adapters.agents.previews import Preview, preview_of
+from capset.adapters.agents.rows import definition_of_row, filled, patched, restored, row_of, text_of
+from capset.composition.compose import Composition
+from capset.definitions.agents import Agent
+from capset.errors import Conflict, DefinitionError, NotFound, Outdated
+from capset.kernel.agent_definition import ONLY_IN_CODE
+from capset.kernel.kernel import Kernel
+from capset.kernel.registry import Registry
+from capset.stores.base import AgentRow, SessionRow
+from capset.wire.agents import AgentInput, AgentShape
+
+_CACHED: Final = 1_000
+_PREVIEWS: Final = 2
+"""How many previews are worked out at once; each keeps one of the threads busy that stores read with."""
+_TRIES: Final = 20
+"""How often a change is tried again when others change the same agent; each time, one of them has succeeded."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Loaded:
+    """An agent ready for use; ``row`` is what is kept of it, unless it is defined in code.
+
+    ``notices`` say what of its capabilities is gone, deprecated or contributes nothing.
+    """
+
+    id: str
+    agent: Agent
+    row: AgentRow | None
+    notices: tuple[str, ...]
+
+
+class StoredAgents:
+    """Writes agents whole or not at all, and loads them even where a capability has gone since."""
+
+    def __init__(self, kernel: Kernel, registry: Registry) -> None:
+        self._kernel = kernel
+        self._registry = registry
+        # One object for one definition, so that the kernel composes it once.
+        self._cached = lru_cache(_CACHED)(self._load)
+        self._previews = asyncio.Semaphore(_PREVIEWS)
+
+    @property
+    def defined(self) -> tuple[Agent, ...]:
+        """The agents that are defined in code, by name."""
+        return tuple(self._registry.agents.values())
+
+    async def create(self, org: str | None, given: AgentInput, *, author: Author) -> AgentRow:
+        """Keep a new agent and return it.
+
+        Raises ``DefinitionError``, naming everything that cannot be had, or a conflict; and ``PermissionDenied``,
+        naming what only an administrator enables.
+        """
+        now = self._kernel.now()
+        empty = AgentRow(self._kernel.new_id(), org, "", "", "", (), (), (), "active", 1, "", now, now)
+        row = replace(self._filled(empty, given, author), author=author.name)
+        await self._kernel.store.agents.create(row)
+        return row
+
+    async def get(self, org: str | None, id: str) -> Loaded:
+        """Return an agent: a stored one by its id, or one that is defined in code by its name.
+
+        Raises ``NotFound`` if the org has none such.
+        """
+        if (defined := self._registry.agents.get(id)) is not None:
+            return Loaded(id, defined, None, self._kernel.compose(defined).notices)
+        return self.loaded(await self._row(org, id))
+
+    async def active(self, org: str | None, id: str) -> Loaded:
+        """Return an agent that takes sessions. Raises ``NotFound``, and ``Conflict`` for one that is archived."""
+        loaded = await self.get(org, id)
+        if loaded.row is not None and loaded.row.status != "active":
+            raise Conflict(f"the agent {id!r} is archived: it takes no new sessions")
+        return loaded
+
+    def loaded(self, row: AgentRow) -> Loaded:
+        """Return a stored agent ready for use, or with a notice of why it cannot be used as it is any more."""
+        agent, gone = self._cached(json.dumps(definition_of_row(row)))
+        try:
+            notices = self._kernel.compose(agent).notices
+        except DefinitionError as error:  # what is installed has changed since
+            notices = (error.message,)
+        return Loaded(row.id, agent, row, (*gone, *notices))
+
+    def of_session(self, row: SessionRow) -> Agent:
+        """Return a session's agent as it was when the session began, without what has gone since.
+
+        Raises ``Conflict`` where it is not all in the session's definition, and its code is not here as it was then.
+        """
+        return agent_in_code(row, self._kernel, self._registry) or self._cached(row.definition)[0]
+
+    async def change(
+        self,
+        org: str | None,
+        id: str,
+        patch: Mapping[str, Any],  # any JSON
+        *,
+        author: Author,
+        version: int | None = None,
+    ) -> AgentRow:
+        """Change an agent by a JSON merge patch (RFC 7396; null clears), whole or not at all, and return it.
+
+        Raises ``InvalidArguments`` or ``DefinitionError`` for what does not fit, ``PermissionDenied``, naming what only
+        an administrator enables, ``Outdated`` if the agent has another version than the one expected, and ``Conflict``
+        for one that is defined in code.
+        """
+        return await self._write(org, id, lambda row: patched(row, patch), author, version)
+
+    async def rollback(
+        self, org: str | None, id: str, to: int, *, author: Author, version: int | None = None
+    ) -> AgentRow:
+        """Write again what one version of an agent said, but for its status, as its next version, and return that.
+
+        Raises ``NotFound`` for a version that there is not, and what ``change`` raises: of what it said something may
+        be gone by now.
+        """
+        self._check_stored(id)
+        await self._row(org, id)
+        kept = await self._kernel.store.agents.version(org, id, to)
+        if kept is None:
+            raise _no_version(id, to)
+        return await self._write(org, id, lambda row: restored(kept, row.status), author, version)
+
+    async def at(self, org: str | None, id: str, version: int) -> Loaded:
+        """Return an agent as it was in one version, without what has gone since; one in code has its first alone.
+
+        Raises ``NotFound``.
+        """
+        loaded = await self.get(org, id)
+        if loaded.row is None:
+            if version != 1:
+                raise _no_version(id, version)
+            return loaded
+        row = await self._kernel.store.agents.version(org, id, version)
+        if row is None:
+            raise _no_version(id, version)
+        return self.loaded(row)
+
+    async def check_move(self, row: SessionRow, to: Loaded) -> None:
+        """Raise ``PermissionDenied`` where a session would move to what is of high risk, and was taken from its agent.
+
+        What the session has already, or the agent's present version, counts as enabled (spec 5, P3).
+        """
+        own, present = self.of_session(row), await self.get(row.org, to.id)
+        after = self._kernel.compose(to.agent)
+        needed = set(needs_admin(after, self._composition(own))) & set(
+            needs_admin(after, self._composition(present.agent))
+        )
+        check_enabled(tuple(sorted(needed)))
+
+    async def preview(self, given: AgentInput) -> Preview:
+        """Return what a new agent would be. Nothing is kept."""
+        return await self._previewed(given, None)
+
+    async def preview_change(
+        self,
+        org: str | None,
+        id: str,
+        patch: Mapping[str, Any],  # any JSON
+    ) -> Preview:
+        """Return what a merge patch would make of an agent; of one that is defined in code, what it is.
+
+        Raises ``NotFound``, ``InvalidArguments`` for a patch that does not fit, and ``Conflict`` for one that says
+        anything of an agent that is defined in code.
+        """
+        if patch:
+            self._check_stored(id)
+        loaded = await self.get(org, id)
+        if loaded.row is None:
+            return Preview(loaded.agent)
+        given = patched(loaded.row, patch)
+        return await self._previewed(given, self._composed(loaded.row))
+
+    async def _previewed(self, given: AgentInput, before: Composition | None) -> Preview:
+        async with self._previews:
+            return await asyncio.to_thread(preview_of, given, self._registry, before)
+
+    async def _write(
+        self,
+        org: str | None,
+        id: str,
+        make: Callable[[AgentRow], AgentInput],
+        author: Author,
+        version: int | None,
+    ) -> AgentRow:
+        self._check_stored(id)
+        for _ in range(_TRIES):
+            row = await self._row(org, id)
+            if version is not None and version != row.version:
+                raise Outdated(f"the agent {id!r} has the version {row.version}, not {version}")
+            changed = self._filled(row, make(row), author)
+            if (changed.tags, changed.status) == (row.tags, row.status) and text_of(changed) == text_of(row):
+                return row
+            changed = replace(changed, version=row.version + 1, updated_at=self._kernel.now(), author=author.name)
+            if await self._kernel.store.agents.replace(changed):
+                return changed
+        raise Conflict(f"the agent {id!r} is being changed by others all the time; try again later")
+
+    async def _row(self, org: str | None, id: str) -> AgentRow:
+        row = await self._kernel.store.agents.get(org, id)
+        if row is None:
+            raise NotFound(f"there is no agent {id!r}")
+        return row
+
+    def _check_stored(self, id: str) -> None:
+        if id in self._registry.agents:
+            raise Conflict(f"the agent {id!r} is defined in code and cannot be changed here")
+
+    def _filled(self, row: AgentRow, given: AgentInput, author: Author) -> AgentRow:
+        changed = filled(row, given)
+        if text_of(changed) == text_of(row):
+            return changed  # so that one whose capability has gone can still be archived
+        agent = make_agent(given, self._registry, f"agent {given.name!r}", is_new=True)
+        composition = self._kernel.compose(agent)
+        if not author.is_admin:
+            check_enabled(needs_admin(composition, self._composed(row)))
+        return replace(
+            changed,
+            instructions=agent.instructions,
+            capabilities=tuple(replace(row_of(one), id=self._registry.get(one.id).name) for one in given.entries()),
+            static_hash=composition.static_hash,
+        )
+
+    def _composed(self, row: AgentRow) -> Composition | None:
+        """Return what a stored agent is now; ``None`` for one that cannot be composed any more, and a new one."""
+        if not row.static_hash:
+            return None
+        return self._composition(self._cached(json.dumps(definition_of_row(row)))[0])
+
+    def _composition(self, agent: Agent) -> Composition | None:
+        try:
+            return self._kernel.compose(agent)
+        except DefinitionError:
+            return None
+
+    def _load(self, definition: str) -> tuple[Agent, tuple[str, ...]]:
+        """Return the agent of a definition, and what of its capabilities is gone."""
+        shape = AgentShape.model_validate_json(definition)
+        referred = refer(shape.entries(), self._registry)
+        agent = agent_of(shape, referred.refs, shape.static_context)
+        return agent, tuple(_notice(one, self._registry) for one in referred.misfits)
+
+
+def _notice(one: EntryMismatch, registry: Registry) -> str:
+    if one.place:
+        return f"capability {one.id!r} is used without {one.place}, which does not fit any more: {one.expected}"
+    if one.id in registry.capabilities or one.id in registry.aliases:
+        return f"capability {one.id!r} is left out: {one.expected}"
+    return f"capability {one.id!r} is gone: it is not installed here"
+
+
+def _no_version(id: str, version: int) -> NotFound:
+    return NotFound(f"the agent {id!r} has no version {version}")
+
+
+def agent_in_code(row: SessionRow, kernel: Kernel, registry: Registry) -> Agent | None:
+    """Return the installed agent that a session is of, or ``None`` where the session's own definition says it all.
+
+    Raises ``Conflict`` where it does not, and no agent of that name is installed that is still what it was.
+    """
+    unsaid: list[str] = from_json(row.definition).get(ONLY_IN_CODE, [])
+    if not unsaid and row.agent_id is None:
+        return None
+    versions = registry.versions(row.agent_id or row.agent)
+    for one in versions:
+        if kernel.compose(one).static_hash == row.static_hash:
+            return one
+    if not unsaid:
+        return None
+    state = "has changed since the session began" if versions else "is not installed here"
+    raise Conflict(
+        f"the session {row.id!r} is one of the agent {row.agent!r}, which only its code defines "
+        f"({', '.join(unsaid)}) and which {state}",
+        hint="open it where that code is: kernel.open(agent, session_id=…), or an entry point in capset.agents",
+    )

@@ -1,0 +1,127 @@
+"""Stored agents and those in code as the wire has them, for every door (spec 5, P4, P5, P7)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from capset.adapters.agents.diffs import diff_agents
+from capset.adapters.agents.permissions import Author
+from capset.adapters.agents.previews import Preview
+from capset.adapters.agents.store import Loaded, StoredAgents
+from capset.composition.compose import compose
+from capset.definitions.agents import Agent
+from capset.definitions.principals import Principal
+from capset.errors import DefinitionError
+from capset.kernel.kernel import Kernel
+from capset.stores.base import AgentQuery, AgentRow, AgentStatus, VersionQuery
+from capset.wire.agents import (
+    AgentDetail,
+    AgentDiffShape,
+    AgentPageShape,
+    PreviewShape,
+    VersionPageShape,
+    agent_detail,
+    agent_diff_shape,
+    defined_agent_detail,
+    defined_version_shape,
+    preview_shape,
+    version_shape,
+)
+
+
+def detail_of(kernel: Kernel, loaded: Loaded) -> AgentDetail:
+    """Return the wire shape of an agent, stored or in code."""
+    if loaded.row is None:
+        return defined_agent_detail(kernel.compose(loaded.agent))
+    return agent_detail(loaded.row, loaded.notices)
+
+
+async def page_of(
+    kernel: Kernel,
+    agents: StoredAgents,
+    org: str | None,
+    *,
+    status: AgentStatus | None = None,
+    name: str | None = None,
+    limit: int = 50,
+    cursor: str | None = None,
+) -> AgentPageShape:
+    """List agents: those that are defined in code by name, then the stored ones, newest first.
+
+    A cursor among those in code is ``~`` and the name that the page before ended with.
+    """
+    defined = [one for one in agents.defined if status in (None, "active") and name in (None, one.name)]
+    cursor, first = cursor or "~", list[Agent]()
+    if cursor.startswith("~"):
+        first, cursor = [one for one in defined if one.name > cursor[1:]], None
+    shown = first[:limit]
+    left = limit - len(shown)
+    # The store is asked even where no room is left: it knows the total, and whether there is a next page.
+    page = await kernel.store.agents.list(AgentQuery(org, status, name, left or 1, cursor))
+    items = list[AgentDetail]()
+    for one in (*shown, *page.items[:left]):
+        loaded = agents.loaded(one) if isinstance(one, AgentRow) else await agents.get(org, one.name)
+        items.append(detail_of(kernel, loaded))
+        await asyncio.sleep(0)  # the first time, each takes a millisecond
+    ended = len(first) == len(shown) and (left > 0 or not page.items)
+    following = page.next if ended else f"~{shown[-1].name}"
+    return AgentPageShape(items=items, total=len(defined) + page.total, next=following)
+
+
+async def versions_of(
+    kernel: Kernel, agents: StoredAgents, org: str | None, id: str, *, limit: int = 50, cursor: str | None = None
+) -> VersionPageShape:
+    """List the versions of an agent, newest first; one that is defined in code has one. Raises ``NotFound``."""
+    before = None if cursor is None else int(cursor)
+    loaded = await agents.get(org, id)
+    if loaded.row is None:
+        only = defined_version_shape(kernel.compose(loaded.agent))
+        return VersionPageShape(items=[only] if before is None or before > 1 else [])
+    page = await kernel.store.agents.versions(VersionQuery(org, id, limit, before))
+    following = None if page.next is None else str(page.next)
+    return VersionPageShape(items=[version_shape(row) for row in page.items], next=following)
+
+
+async def diff_of(
+    kernel: Kernel,
+    agents: StoredAgents,
+    id: str,
+    before: int,
+    after: int | None,
+    *,
+    author: Author,
+    principal: Principal,
+    env: Mapping[str, Any],
+) -> AgentDiffShape:
+    """Compare two versions of an agent of the principal's org, the present one by default. Raises ``NotFound``."""
+    one = await agents.at(principal.org, id, before)
+    present = await agents.get(principal.org, id)
+    other = present if after is None else await agents.at(principal.org, id, after)
+    found = await diff_agents(kernel, one, other, present=present, author=author, principal=principal, env=env)
+    return agent_diff_shape(found.before, found.after, found.changes, found.composed, found.notices)
+
+
+async def shown_preview(
+    kernel: Kernel,
+    found: Preview,
+    *,
+    author: Author,
+    principal: Principal,
+    env: Mapping[str, Any],
+    id: str | None = None,
+) -> PreviewShape:
+    """Return a preview with what this principal would have in a session of it.
+
+    What only an administrator may write is evaluated for nobody else: that runs policies and makes dynamic toolkits.
+    """
+    snapshot, conflicts = None, found.conflicts
+    if found.agent is not None and (author.is_admin or not found.needs_admin):
+        try:
+            # Not the kernel's own compose: it would keep each of these for sessions that there never are.
+            snapshot = await kernel.evaluate(compose(found.agent), principal=principal, env=env, agent_id=id)
+        except DefinitionError as error:  # what only shows once it is evaluated
+            conflicts = (error,)
+    is_valid = found.agent is not None and not conflicts
+    return preview_shape(found.problems, conflicts, found.needs_admin, snapshot, is_valid=is_valid)

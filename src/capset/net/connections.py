@@ -1,0 +1,140 @@
+"""Connections to checked addresses only (spec 4, G29). Imports httpcore2, so it is loaded when it is needed."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import contextmanager
+from functools import cache
+from typing import Final
+
+import httpcore2
+
+from capset.errors import ToolError, TransientError
+from capset.net.addresses import Resolver
+from capset.net.allowed_hosts import Allowed
+
+_TRIED: Final = 4
+"""How many addresses of one name are tried; all are checked."""
+_SECONDS: Final = 3.0
+"""How long a connection to one address may take, where there are others."""
+_TOO_LONG: Final = 431
+"""What h11 would answer where a line, or the headers, never end; it reads 100 KiB of them."""
+
+
+class CheckedNetwork(httpcore2.AsyncNetworkBackend):
+    """Resolves a name, checks every address, and connects to one of those: the name is not looked up again.
+
+    It stands where the connection is made, so nothing lies between the check and the use. TLS is spoken with the name
+    all the same, since httpcore asks for it with the host of the URL. Where there are ``seconds`` for all of it, no
+    address gets more of them than the others.
+    """
+
+    def __init__(
+        self,
+        resolver: Resolver,
+        allowed: Allowed,
+        below: httpcore2.AsyncNetworkBackend,
+        seconds: float | None = None,
+    ) -> None:
+        self._resolver = resolver
+        self._allowed = allowed
+        self._below = below
+        self._seconds = seconds
+        self._streams: list[httpcore2.AsyncNetworkStream] = []
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,
+    ) -> httpcore2.AsyncNetworkStream:
+        """Connect to the first address that answers.
+
+        Raises ``ToolError`` (``address_refused``) if any address of the host is one that it may not lead to.
+        """
+        *others, last = await self._checked(host, port)
+        each = _SECONDS if self._seconds is None else min(_SECONDS, self._seconds / (len(others) + 1))
+        for address in others:
+            try:
+                return await self._connected(address, port, min(each, timeout or each), socket_options)
+            except (httpcore2.ConnectError, httpcore2.ConnectTimeout):
+                continue
+        return await self._connected(last, port, timeout, socket_options)
+
+    async def aclose(self) -> None:
+        """Close what was connected: a handshake that is cancelled leaves it open."""
+        while self._streams:
+            await self._streams.pop().aclose()
+
+    async def _connected(
+        self, address: str, port: int, timeout: float | None, options: Iterable[httpcore2.SOCKET_OPTION] | None
+    ) -> httpcore2.AsyncNetworkStream:
+        stream = await self._below.connect_tcp(address, port, timeout, socket_options=options)
+        self._streams.append(stream)
+        return stream
+
+    async def _checked(self, host: str, port: int) -> list[str]:
+        addresses = await self._addresses(host)
+        if not addresses:
+            raise _unknown(host)
+        if not all(self._allowed.takes(host, port, address) for address in addresses):
+            raise ToolError(
+                f"The host {host!r} leads to an address that is not public, and is no internal host that is allowed.",
+                code="address_refused",
+                status=403,
+            )
+        return list(addresses[:_TRIED])
+
+    async def _addresses(self, host: str) -> Sequence[str]:
+        if ":" in host or host.replace(".", "").isdigit():
+            return [host]  # which has its one form already
+        try:
+            return await self._resolver(host)
+        except OSError as error:
+            if isinstance(error, socket.gaierror) and error.errno == socket.EAI_AGAIN:
+                raise TransientError(f"The host {host!r} cannot be looked up just now.") from None
+            return ()
+
+
+@cache
+def usual_tls() -> ssl.SSLContext:
+    """Return the machine's own trust, read once and without asking the environment."""
+    import httpx2
+
+    return httpx2.create_ssl_context(trust_env=False)
+
+
+def _unknown(host: str) -> ToolError:
+    return ToolError(f"The host {host!r} is unknown: no address belongs to it.", code="unknown_host", status=502)
+
+
+def _broken(host: str) -> TransientError:
+    broken = f"The connection to {host!r} broke off, or what came over it is no HTTP."
+    return TransientError(broken, code="unreachable")
+
+
+@contextmanager
+def told(host: str) -> Generator[None]:
+    """Say what went wrong in words that are safe to show, as ``ToolError`` or ``TransientError``."""
+    try:
+        yield
+    except ssl.SSLError:  # after the handshake, where httpcore says nothing else for it
+        raise _broken(host) from None
+    except (httpcore2.NetworkError, httpcore2.TimeoutException, httpcore2.ProtocolError) as error:
+        cause = error.__cause__
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            why = f"its certificate is not to be trusted: {cause.verify_message}"
+        elif isinstance(cause, ssl.SSLError):
+            why = "it does not speak TLS as is needed"
+        elif getattr(cause, "error_status_hint", None) == _TOO_LONG:
+            long = f"The host {host!r} sent headers, or a line between them, of more than 100 KiB."
+            raise ToolError(long, code="headers_too_long", status=502) from None
+        elif isinstance(error, httpcore2.ConnectError | httpcore2.ConnectTimeout):
+            raise TransientError(f"The host {host!r} cannot be reached.", code="unreachable") from None
+        else:
+            raise _broken(host) from None
+        raise ToolError(f"The host {host!r} cannot be asked safely: {why}.", code="tls_failed", status=502) from None

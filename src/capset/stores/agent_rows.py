@@ -1,0 +1,65 @@
+"""Rows of stored agents as JSON text: once for every store, so that all give back the same."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any, Final
+
+from capset.stores.base import AgentRow, CapabilityRow
+
+
+def entry_of(row: CapabilityRow) -> str | None:
+    """Return all but a row's id as JSON text, or ``None`` for a plain id. Raises ``ValueError`` for what is no JSON."""
+    entry: dict[str, Any] = {}  # JSON of any kind
+    if row.presets:
+        entry["presets"] = dict(row.presets)
+    if row.config is not None:
+        entry["config"] = dict(row.config)
+    if row.prefix is not None:
+        entry["prefix"] = row.prefix
+    if row.rename:
+        entry["rename"] = dict(row.rename)
+    return json.dumps(entry, allow_nan=False) if entry else None
+
+
+def capability_row(id: str, entry: str | None) -> CapabilityRow:
+    """Return the row of an id and its entry, as ``entry_of`` made it."""
+    return CapabilityRow(id, **json.loads(entry)) if entry else CapabilityRow(id)
+
+
+_PLAIN: Final = ("name", "description", "system_prompt", "status", "model", "static_context", "allowance")
+_LISTS: Final = ("instructions", "tags")
+
+
+def version_text(row: AgentRow) -> str:
+    """Return all of a row that a version may change and that has no column of its own, as JSON text.
+
+    Raises ``ValueError`` for what is no JSON.
+    """
+    kept: dict[str, Any] = {name: getattr(row, name) for name in _PLAIN}
+    kept |= {name: list(getattr(row, name)) for name in _LISTS}
+    kept["capabilities"] = [[one.id, entry_of(one)] for one in row.capabilities]
+    return json.dumps(kept, allow_nan=False)
+
+
+def version_row(
+    agent: AgentRow, text: str, *, version: int, static_hash: str, author: str | None, written_at: str
+) -> AgentRow:
+    """Return an agent as it was in the version that ``version_text`` made this text of."""
+    kept: dict[str, Any] = dict.fromkeys(_PLAIN) | json.loads(text)  # an older one lacks what came later
+    kept |= {name: tuple(kept[name]) for name in _LISTS}
+    kept["capabilities"] = tuple(capability_row(name, entry) for name, entry in kept["capabilities"])
+    return replace(agent, **kept, version=version, static_hash=static_hash, author=author, updated_at=written_at)
+
+
+def copied(row: AgentRow) -> AgentRow:
+    """Return a row that shares nothing with this one that could be changed."""
+    return version_row(
+        row,
+        version_text(row),
+        version=row.version,
+        static_hash=row.static_hash,
+        author=row.author,
+        written_at=row.updated_at,
+    )

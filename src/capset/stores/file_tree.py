@@ -1,0 +1,314 @@
+"""Whether there is room for what is to be written: a session's quota, once for every store (spec 5, P25)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Protocol
+
+from capset.definitions.files import MAX_LEVELS, MAX_PATH_BYTES, FileQuota, FileStat, parents_of
+from capset.errors import FileError, QuotaExceeded, VersionMismatch
+from capset.stores.base.files import STANDARD
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """How many files and directories a session has, without ``/``, and how long its files are together."""
+
+    files: int = 0
+    directories: int = 0
+    size_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """What would come to ``path``: a file of ``size_bytes`` in the place of one of ``old_bytes``, and directories.
+
+    ``old_bytes`` is ``None`` where there is no file yet.
+    """
+
+    path: str
+    size_bytes: int = 0
+    old_bytes: int | None = 0
+    directories: int = 0
+
+
+def check_room(quota: FileQuota, growth: Growth, usage: Callable[[], Usage]) -> None:
+    """Raise ``QuotaExceeded`` unless there is room; what makes nothing grow always finds some.
+
+    ``usage`` is asked only if something grows: it costs as much as there are files.
+    """
+    more = growth.size_bytes - (growth.old_bytes or 0)
+    is_new = growth.old_bytes is None
+    if (more > 0 or is_new) and growth.size_bytes > quota.file_bytes:
+        raise QuotaExceeded(
+            f"{growth.path!r} would be {growth.size_bytes:,} bytes long, and a file is at most {quota.file_bytes:,}:"
+            " write less, or several files"
+        )
+    if more <= 0 and not is_new and not growth.directories:
+        return
+    used = usage()
+    _check(growth.path, "bytes of files", used.size_bytes, more, quota.session_bytes)
+    _check(growth.path, "files", used.files, int(is_new), quota.session_files)
+    _check(growth.path, "directories", used.directories, growth.directories, quota.session_files)
+
+
+def _check(path: str, what: str, there: int, more: int, most: int) -> None:
+    if more > 0 and there + more > most:
+        raise QuotaExceeded(
+            f"there is no room for {path!r}: the session has {there:,} {what}, this needs {more:,} more, and the limit"
+            f" is {most:,}; delete what is not needed any more"
+        )
+
+
+ROOT: Final = FileStat(
+    path="/",
+    is_directory=True,
+    size_bytes=0,
+    version=0,
+    created_at="1970-01-01T00:00:00.000000Z",
+    modified_at="1970-01-01T00:00:00.000000Z",
+)
+"""The root, which nobody made: it has the version 0 and the epoch as its times."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A row: what is known of an entry, and the SHA-256 of its content in hexadecimal, ``None`` for a directory."""
+
+    stat: FileStat
+    digest: str | None
+
+
+class Rows(Protocol):
+    """The rows of one session, within one transaction."""
+
+    def get(self, path: str) -> Node | None:
+        """Return the row at a path other than ``/``."""
+        ...
+
+    def put(self, node: Node) -> None:
+        """Insert or replace a row."""
+        ...
+
+    def children(self, path: str) -> Sequence[Node]:
+        """Return the rows directly below a directory, in any order."""
+        ...
+
+    def descendants(self, path: str) -> Sequence[Node]:
+        """Return all rows below a directory, in any order."""
+        ...
+
+    def usage(self) -> Usage:
+        """Return what there is in all."""
+        ...
+
+    def gone(self) -> int:
+        """Return the highest version of all that went; 0 if nothing did."""
+        ...
+
+    def went(self, version: int) -> None:
+        """Keep that something went that had this version."""
+        ...
+
+    def remove(self, paths: Sequence[str]) -> None:
+        """Remove the rows at these paths."""
+        ...
+
+    def move(self, source: str, target: str, *, version: int, now: str) -> None:
+        """Put the row at ``source``, and all below it, to ``target``, where nothing is: of this version, modified now.
+
+        The row of what will hold them is put already.
+        """
+        ...
+
+
+def stat(rows: Rows, path: str) -> FileStat | None:
+    """Return what is at ``path``."""
+    if path == "/":
+        return ROOT
+    node = rows.get(path)
+    return node.stat if node else None
+
+
+def read(rows: Rows, path: str) -> tuple[FileStat, str]:
+    """Return a file and the digest of its content. Raises ``FileError`` if there is none or it is a directory."""
+    node = rows.get(path) if path != "/" else None
+    if path == "/" or (node and node.digest is None):
+        raise FileError(f"{path!r} is a directory, not a file")
+    if node is None or node.digest is None:
+        raise FileError(f"there is no file {path!r}", status=404)
+    return node.stat, node.digest
+
+
+def listing(rows: Rows, path: str, *, recursive: bool) -> list[FileStat]:
+    """Return a directory's entries: directories first, then by name; or all that is below it, by path.
+
+    Raises ``FileError`` if there is no such directory.
+    """
+    found = stat(rows, path)
+    if found is None:
+        raise FileError(f"there is no directory {path!r}", status=404)
+    if not found.is_directory:
+        raise FileError(f"{path!r} is a file, not a directory")
+    if recursive:
+        return sorted([node.stat for node in rows.descendants(path)], key=lambda entry: entry.path)
+    entries = [node.stat for node in rows.children(path)]
+    return sorted(entries, key=lambda entry: (not entry.is_directory, entry.name))
+
+
+def write(
+    rows: Rows,
+    path: str,
+    *,
+    digest: str,
+    size: int,
+    now: str,
+    version: int | None = None,
+    quota: FileQuota = STANDARD,
+) -> tuple[FileStat, Node | None]:
+    """Create or replace a file, with its parents. Return it, and the row that it replaced.
+
+    Raises ``FileError`` if ``path`` is a directory or read-only, or a parent is a file or read-only,
+    ``VersionMismatch`` if the file has another version than the one expected, 0 where there is none, and
+    ``QuotaExceeded`` where there is no room.
+    """
+    if path == "/":
+        raise FileError("'/' is a directory, not a file")
+    missing = _missing_parents(rows, "write", path)
+    old = rows.get(path)
+    if old:
+        if old.digest is None:
+            raise FileError(f"{path!r} is a directory, not a file")
+        _refuse_readonly("write", path, old)
+    _check_version(path, old, version)
+    check_room(quota, Growth(path, size, old.stat.size_bytes if old else None, len(missing)), rows.usage)
+    first = rows.gone() + 1 if missing or not old else 0
+    _make(rows, missing, first, now)
+    version, created_at = (old.stat.version + 1, old.stat.created_at) if old else (first, now)
+    new = FileStat(path, False, size, version, created_at, now)
+    rows.put(Node(new, digest))
+    return new, old
+
+
+def delete(rows: Rows, path: str, *, recursive: bool, version: int | None = None) -> Sequence[Node]:
+    """Delete what is at ``path`` and return the rows that went: none if there was nothing.
+
+    A full directory needs ``recursive``; ``/`` is emptied and stays. Raises ``FileError`` otherwise, or if something
+    in the tree, or above it, is read-only, and ``VersionMismatch`` as ``write`` does.
+    """
+    top = rows.get(path) if path != "/" else None
+    _check_version(path, top, version)
+    if top is None and path != "/":
+        return []
+    is_directory = top is None or top.stat.is_directory
+    below = list(rows.descendants(path)) if is_directory else []
+    if below and not recursive:
+        raise FileError(f"the directory {path!r} is not empty; delete it with recursive=true")
+    gone = [top, *below] if top else below
+    above = [node for parent in parents_of(path) if (node := rows.get(parent))]
+    for node in (*above, *gone):
+        _refuse_readonly("delete", path, node)
+    rows.remove([node.stat.path for node in gone])
+    if gone:
+        rows.went(max(node.stat.version for node in gone))
+    return gone
+
+
+def move(
+    rows: Rows,
+    source: str,
+    target: str,
+    *,
+    overwrite: bool,
+    now: str,
+    version: int | None = None,
+    quota: FileQuota = STANDARD,
+) -> tuple[FileStat, Node | None]:
+    """Move a file or a whole directory. Return what is at ``target`` now, and the row of the file that it replaced.
+
+    Raises ``FileError`` and ``VersionMismatch`` as ``definitions.files.Files.move`` says.
+    """
+    if source == "/":
+        raise FileError("'/' cannot be moved")
+    top = rows.get(source)
+    _check_version(source, top, version)
+    if top is None:
+        raise FileError(f"there is no file or directory {source!r}", status=404)
+    if source == target:
+        raise FileError(f"{source!r} cannot be moved to itself; name another target")
+    if target.startswith(f"{source}/"):
+        raise FileError(f"cannot move {source!r} to {target!r}, which is within it")
+    missing = _missing_parents(rows, "move to", target)
+    old = rows.get(target)
+    if target == "/" or (old and (not overwrite or old.digest is None or top.digest is None)):
+        raise _taken(target, is_file=bool(old and old.digest), both=bool(old and old.digest and top.digest))
+    below = rows.descendants(source) if top.digest is None else ()
+    above = [node for parent in parents_of(source) if (node := rows.get(parent))]
+    for node in (*above, top, *below):
+        _refuse_readonly("move", source, node)
+    if old:
+        _refuse_readonly("overwrite", target, old)
+    for node in below:
+        _refuse_unfit(source, target, f"{target}{node.stat.path[len(source) :]}")
+    check_room(quota, Growth(target, directories=len(missing)), rows.usage)
+    rows.went(max(node.stat.version for node in (top, *below)))
+    first = rows.gone() + 1
+    _make(rows, missing, first, now)
+    if old:
+        rows.remove([target])
+    new = moved(top, source, target, version=old.stat.version + 1 if old else first, now=now)
+    rows.move(source, target, version=new.stat.version, now=now)
+    return new.stat, old
+
+
+def moved(node: Node, source: str, target: str, *, version: int, now: str) -> Node:
+    """Return the row at ``source``, or one below it, as it is once it was moved to ``target``."""
+    path = f"{target}{node.stat.path[len(source) :]}"
+    return Node(replace(node.stat, path=path, version=version, modified_at=now), node.digest)
+
+
+def _missing_parents(rows: Rows, verb: str, path: str) -> Sequence[str]:
+    """Return the directories that ``path`` needs and that are not there. Raises ``FileError`` where it cannot be."""
+    missing: list[str] = []
+    for parent in parents_of(path):
+        node = rows.get(parent)
+        if node is None:
+            missing.append(parent)
+            continue
+        if not node.stat.is_directory:
+            raise FileError(f"cannot {verb} {path!r}: {parent!r} is a file, not a directory")
+        _refuse_readonly(verb, path, node)
+    return missing
+
+
+def _make(rows: Rows, directories: Sequence[str], version: int, now: str) -> None:
+    for path in directories:
+        rows.put(Node(FileStat(path, True, 0, version, now, now), None))
+
+
+def _taken(path: str, *, is_file: bool, both: bool) -> FileError:
+    there = f"there is a {'file' if is_file else 'directory'} {path!r} already"
+    hint = "overwrite=true replaces it" if both else "delete it first, or name another path"
+    return FileError(f"{there}; {hint}", code="file_exists", status=409)
+
+
+def _refuse_unfit(source: str, target: str, path: str) -> None:
+    size, levels = len(path.encode()), path.count("/")
+    if size > MAX_PATH_BYTES or levels > MAX_LEVELS:
+        raise FileError(
+            f"cannot move {source!r} to {target!r}: {path!r} would be {size} bytes long and {levels} levels deep;"
+            f" at most are {MAX_PATH_BYTES} and {MAX_LEVELS}"
+        )
+
+
+def _check_version(path: str, node: Node | None, expected: int | None) -> None:
+    found = node.stat.version if node else 0
+    if expected is not None and found != expected:
+        has = f"has the version {found}" if found else "is not there"
+        raise VersionMismatch(f"{path!r} {has}, not the version {expected}" if expected else f"{path!r} {has} already")
+
+
+def _refuse_readonly(verb: str, path: str, node: Node) -> None:
+    if node.stat.is_readonly:
+        raise FileError(f"cannot {verb} {path!r}: {node.stat.path!r} is read-only")

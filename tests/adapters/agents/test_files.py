@@ -1,0 +1,225 @@
+"""Agent files: what they may say, and how everything else is refused with its place."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from capset import Agent, Capability, Registry
+from capset.adapters.agents.files import build_agent, read_agent_file
+from capset.errors import DefinitionError
+
+REGISTRY = Registry.of([Capability("noop"), Capability("test_math"), Capability("memory")])
+
+
+def names_of(agent: Agent) -> list[str]:
+    """Return the names of the capabilities that an agent uses, in order."""
+    return [one.name for one in agent.uses if not callable(one)]
+
+
+def refused(folder: Path, name: str, content: str | bytes) -> str:
+    """Return why a file with this content is refused; the message begins with the file's name."""
+    path = folder / name
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    with pytest.raises(DefinitionError) as error:
+        read_agent_file(path, REGISTRY)
+    assert error.value.message.startswith(str(path))
+    return error.value.message.removeprefix(str(path))
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.yaml", "name: scribe\nsystem_prompt: |\n  Keep “notes”.\ncapabilities: [noop, {id: memory}]\n"),
+        ("a.yml", 'name: scribe\nsystem_prompt: "Keep “notes”.\\n"\ncapabilities: [noop, memory]\n'),
+        ("A.YAML", '{"name": "scribe", "system_prompt": "Keep “notes”.\\n", "capabilities": ["noop", "memory"]}'),
+        ("a.json", '{"name": "scribe", "system_prompt": "Keep “notes”.\\n", "capabilities": ["noop", "memory"]}'),
+        ("a.toml", 'name = "scribe"\nsystem_prompt = "Keep “notes”.\\n"\ncapabilities = ["noop", {id = "memory"}]'),
+    ],
+)
+@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
+def test_every_format_says_the_same(name: str, text: str, mark: bytes, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(mark + text.encode())
+    agent = read_agent_file(tmp_path / name, REGISTRY)
+    assert (agent.name, agent.system_prompt) == ("scribe", "Keep “notes”.\n")
+    assert names_of(agent) == ["noop", "memory"]
+    assert (agent.description, agent.instructions) == ("", ())
+
+
+def test_everything_that_a_file_says_is_kept_in_its_order() -> None:
+    data = {"name": "a", "capabilities": ["test_math", "memory", "noop"], "instructions": [" one ", "", "two"]}
+    agent = build_agent({**data, "description": "About it."}, REGISTRY, "here")
+    assert agent.description == "About it."
+    assert names_of(agent) == ["test_math", "memory", "noop"]
+    assert agent.instructions == ("one", "two")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "told"),
+    [
+        ("a.yaml", "name: [x", ", line 1, column 9: not YAML: expected ',' or ']'"),
+        ("a.yaml", "name: x\n\tdescription: y", ", line 2, column 1: not YAML: found character '\\t'"),
+        ("a.yaml", "name: x\n---\nname: y", ", line 2, column 1: not YAML: but found another document"),
+        ("a.yaml", "name: x\ninstructions: *nowhere", ", line 2, column 15: not YAML: found undefined alias"),
+        ("a.yaml", "name: x\nname: y", ", line 2, column 1: not YAML: 'name' stands there twice"),
+        ("a.yaml", "name: x\n[a, b]: y", "found unhashable key"),
+        ("a.yaml", "name: x\ndescription: 2024-13-45", "a number, a date or a tagged value cannot be read"),
+        ("a.yaml", "name: !!int ''", "a number, a date or a tagged value cannot be read"),
+        ("a.yaml", "name: !!timestamp never", "a number, a date or a tagged value cannot be read"),
+        ("a.yaml", "name: " + "9" * 5_000, "a number, a date or a tagged value cannot be read"),
+        ("a.yaml", "name: \x00", "not YAML: cannot be parsed"),
+        ("a.yaml", "name: " + "[" * 5_000, "is nested too deeply"),
+        ("a.json", '{"name": "x",\n }', ", line 2, column 2: not JSON: Expecting property name"),
+        ("a.json", '{"name": "x", "name": "y"}', "not JSON: 'name' stands there twice"),
+        ("a.json", '{"name": ' + "9" * 5_000 + "}", "not JSON: Exceeds the limit"),
+        ("a.json", "[" * 100_000, "is nested too deeply"),
+        ("a.json", "", ", line 1, column 1: not JSON"),
+        ("a.toml", "name = x", "not TOML: Invalid value (at line 1, column 8)"),
+        ("a.toml", 'name = "x"\nname = "y"', "not TOML: Cannot overwrite a value"),
+        ("a.toml", "name = " + "[" * 100_000, "is nested too deeply"),
+        ("a.txt", "name: x", ": an agent file ends in .yaml, .yml, .json, .toml"),
+        ("agent", "name: x", ": an agent file ends in .yaml, .yml, .json, .toml"),
+    ],
+)
+def test_a_file_that_cannot_be_parsed_is_refused_with_its_place(
+    name: str, text: str, told: str, tmp_path: Path
+) -> None:
+    assert told in refused(tmp_path, name, text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '!!python/object/apply:os.mkdir ["{}"]',
+        'name: !!python/object/new:os.mkdir ["{}"]',
+        "name: !!python/name:os.mkdir",
+        "name: !!python/module:os",
+        "name: !mine x",
+    ],
+)
+def test_a_tag_makes_no_object(text: str, tmp_path: Path) -> None:
+    target = tmp_path / "made"
+    assert "could not determine a constructor for the tag" in refused(tmp_path, "a.yaml", text.format(target))
+    assert not target.exists()
+
+
+@pytest.mark.parametrize("name", ["a.yaml", "a.json"])
+@pytest.mark.parametrize("text", ["", "[]", "5", '"name: x"', "null", '["name"]'])
+def test_what_is_no_mapping_is_no_agent(name: str, text: str, tmp_path: Path) -> None:
+    told = refused(tmp_path, name, text)
+    assert "it must hold a mapping with a name" in told or (name == "a.json" and text == "" and "not JSON" in told)
+
+
+@pytest.mark.spec("P4")
+def test_a_file_names_a_model_and_a_static_context(tmp_path: Path) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_text("name: a\nmodel: openai:gpt-9\nstatic_context: {tier: pro, limits: {depth: [1, null]}}")
+    agent = read_agent_file(path, REGISTRY)
+    assert agent.model == "openai:gpt-9"
+    assert dict(agent.static_context) == {"tier": "pro", "limits": {"depth": [1, None]}}
+
+
+@pytest.mark.spec("P4")
+@pytest.mark.parametrize(
+    ("said", "place"),
+    [
+        ("{since: 2026-01-01}", "static_context.since"),
+        ("{deep: {big: .nan}}", "static_context.deep.big"),
+        ("{1: one}", "static_context.1"),
+    ],
+)
+def test_a_static_context_is_json(tmp_path: Path, said: str, place: str) -> None:
+    assert place in refused(tmp_path, "a.yaml", f"name: a\nstatic_context: {said}")
+
+
+def test_every_field_that_does_not_fit_is_listed(tmp_path: Path) -> None:
+    wrong = {
+        "nme": "x",
+        "system_prompt": True,
+        "instructions": "one",
+        "description": None,
+        "capabilites": [],
+        "modle_settings": "some-model",
+    }
+    told = refused(tmp_path, "a.json", json.dumps(wrong))
+    listed = dict(line.strip().split(": ", 1) for line in told.splitlines()[1:])
+    assert listed == {
+        "name": "required, but missing",
+        "description": "Input should be a valid string",
+        "system_prompt": "Input should be a valid string",
+        "instructions": "Input should be a valid list",
+        "nme": "no such parameter (did you mean 'name'?)",
+        "capabilites": "no such parameter (did you mean 'capabilities'?)",
+        "modle_settings": "no such parameter",
+    }
+
+
+def test_entries_that_do_not_fit_are_named_by_their_place(tmp_path: Path) -> None:
+    entries = [{"id": "noop", "config": {"secret": "hunter2"}}, 5, {"id": 7}, {}]
+    told = refused(tmp_path, "a.json", json.dumps({"name": "a", "capabilities": entries}))
+    places = [line.strip().split(":")[0] for line in told.splitlines()[1:]]
+    for place in ("capabilities.0.config", "capabilities.1", "capabilities.2.id", "capabilities.3.id"):
+        assert place in places
+    assert "hunter2" not in told
+
+
+def test_every_capability_that_is_not_there_is_listed() -> None:
+    data = {"name": "a", "capabilities": ["test_mth", "noop", {"id": "xyzzy"}]}
+    with pytest.raises(DefinitionError) as error:
+        build_agent(data, REGISTRY, "here")
+    assert [(field.path, field.expected) for field in error.value.fields] == [
+        ("capabilities.0", "unknown capability 'test_mth'; did you mean 'test_math'?"),
+        ("capabilities.2", "unknown capability 'xyzzy'; there is: memory, noop, test_math"),
+    ]
+    assert all(field.expected in error.value.message for field in error.value.fields)
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        ({"name": ""}, "here: an agent's name must match"),
+        ({"name": "a/b"}, "got 'a/b'"),
+        ({"name": "x" * 101}, "an agent's name must match"),
+        ({"name": "a", "system_prompt": "\ud800"}, "here: agent 'a': system_prompt holds a lone surrogate"),
+        ({"name": "a", "instructions": ["ok", "\udfff"]}, "here: agent 'a': instructions holds a lone surrogate"),
+    ],
+)
+def test_what_no_agent_can_be_is_refused(data: dict[str, object], told: str) -> None:
+    with pytest.raises(DefinitionError) as error:
+        build_agent(data, REGISTRY, "here")
+    assert told in error.value.message
+
+
+def test_a_file_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "folder.yaml").mkdir()
+    (tmp_path / "loop.yaml").symlink_to("loop.yaml")
+    for name, told in (
+        ("missing.yaml", "cannot be read: No such file or directory"),
+        ("folder.yaml", "cannot be read: Is a directory"),
+        ("loop.yaml", "cannot be read: Too many levels of symbolic links"),
+    ):
+        with pytest.raises(DefinitionError) as error:
+            read_agent_file(tmp_path / name, REGISTRY)
+        assert error.value.message == f"{tmp_path / name}: {told}"
+    assert refused(tmp_path, "a.yaml", b"name: \xff") == ": is not UTF-8 text, at byte 6"
+
+
+def test_a_file_without_end_is_refused(tmp_path: Path) -> None:
+    assert refused(tmp_path, "a.yaml", b"#" * 1_048_577) == ": an agent file has at most 1048576 bytes"
+    (tmp_path / "endless.yaml").symlink_to("/dev/zero")
+    with pytest.raises(DefinitionError, match="at most 1048576 bytes"):
+        read_agent_file(tmp_path / "endless.yaml", REGISTRY)
+
+
+def test_aliases_cannot_grow_without_end(tmp_path: Path) -> None:
+    levels = [f"l{n}: &l{n} [{', '.join([f'*l{n - 1}'] * 9)}]" for n in range(1, 12)]
+    text = "\n".join(["l0: &l0 [x, x]", *levels, "name: a", "instructions: *l11"])
+    assert "instructions.0: Input should be a valid string" in refused(tmp_path, "a.yaml", text)
+    assert "instructions.0" in refused(tmp_path, "b.yaml", "name: a\ninstructions: &own [*own]")
+
+
+def test_a_capability_that_stands_twice_is_refused() -> None:
+    with pytest.raises(DefinitionError, match=r"capabilities\.2: 'noop' stands there twice"):
+        build_agent({"name": "a", "capabilities": ["noop", "memory", {"id": "noop"}]}, REGISTRY, "here")

@@ -1,0 +1,165 @@
+"""Agents as every door shows them (spec 5, P5, P7)."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import time
+import weakref
+from dataclasses import replace
+from threading import Lock
+
+import pytest
+from pydantic import BaseModel, field_validator
+
+from capset import Agent, Capability, Kernel, Principal, Registry, tool
+from capset.adapters.agents.permissions import Author
+from capset.adapters.agents.store import StoredAgents
+from capset.adapters.agents.wire import diff_of, page_of, shown_preview
+from capset.errors import NotFound
+from capset.stores.base import CapabilityRow
+from capset.wire.agents import AgentInput, CapabilityEntry
+
+ADA = Author("user:ada")
+WHO = Principal("ada", org="acme")
+
+
+@tool(effect="read")
+async def look() -> str:
+    """Look."""
+    return "seen"
+
+
+@tool(effect="read", name="look")
+async def stare() -> str:
+    """Stare."""
+    return "stared"
+
+
+eyes = Capability("eyes", tools=[look])
+other_eyes = Capability("other_eyes", tools=[stare])
+REGISTRY = Registry.of([eyes, other_eyes], [Agent("watchman", uses=[eyes])])
+
+
+def given(name: str, *capabilities: str) -> AgentInput:
+    return AgentInput(name=name, capabilities=list(capabilities))
+
+
+@pytest.mark.spec("P7", "P15")
+async def test_a_long_list_lets_others_have_their_turn() -> None:
+    async with Kernel(store="memory://") as kernel:
+        made = StoredAgents(kernel, REGISTRY)
+        for number in range(50):
+            await made.create("acme", given(f"a{number}", "eyes"), author=ADA)
+        ticks = 0
+
+        async def tick() -> None:
+            nonlocal ticks
+            while True:
+                ticks += 1
+                await asyncio.sleep(0)
+
+        ticking = asyncio.ensure_future(tick())
+        page = await page_of(kernel, StoredAgents(kernel, REGISTRY), "acme", limit=200)
+        ticking.cancel()
+        assert (len(page.items), page.total, page.next) == (51, 51, None)
+        assert ticks >= len(page.items), "between any two agents"
+
+
+@pytest.mark.spec("P5", "P7")
+async def test_a_version_that_cannot_be_composed_any_more_is_still_compared_as_it_was_written(store: str) -> None:
+    async with Kernel(store=store) as kernel:
+        agents = StoredAgents(kernel, REGISTRY)
+        first = await agents.create("acme", given("keeper", "eyes"), author=ADA)
+        both = (CapabilityRow("eyes"), CapabilityRow("other_eyes"))
+        await kernel.store.agents.replace(replace(first, version=2, capabilities=both))
+        found = await diff_of(kernel, agents, first.id, 1, None, author=ADA, principal=WHO, env={})
+        assert (found.before, found.after, found.composition) == (1, 2, None)
+        assert [one.path for one in found.fields] == ["capabilities[other_eyes]"]
+        (notice,) = found.notices
+        assert notice.startswith("version 2: ")
+        assert "look" in notice
+        assert found.plain()["composition"] is None
+        gone = StoredAgents(kernel, Registry.of([other_eyes]))
+        found = await diff_of(kernel, gone, first.id, 1, 2, author=ADA, principal=WHO, env={})
+        assert found.composition is not None
+        assert [one.name for one in found.composition.tools.came] == ["look"]
+        assert all("'eyes' is gone" in notice for notice in found.notices)
+        with pytest.raises(NotFound):
+            await diff_of(kernel, agents, first.id, 1, 2, author=ADA, principal=Principal("eve", org="evil"), env={})
+
+
+@pytest.mark.spec("P5")
+async def test_large_numbers_are_told_apart(store: str) -> None:
+    async with Kernel(store=store) as kernel:
+        agents = StoredAgents(kernel, REGISTRY)
+        row = await agents.create("acme", AgentInput(name="keeper", static_context={"big": 2**70}), author=ADA)
+        await agents.change("acme", row.id, {"tags": ["x"]}, author=ADA)
+        await agents.change("acme", row.id, {"static_context": {"big": 2**70 + 1}}, author=ADA)
+        found = await diff_of(kernel, agents, row.id, 1, 2, author=ADA, principal=WHO, env={})
+        assert [one.path for one in found.fields] == ["tags[0]"]
+        found = await diff_of(kernel, agents, row.id, 1, 3, author=ADA, principal=WHO, env={})
+        assert [(one.path, one.kind) for one in found.fields] == [
+            ("static_context.big", "changed"),
+            ("tags[0]", "added"),
+        ]
+
+
+@pytest.mark.spec("P7")
+async def test_a_preview_is_for_whoever_asks(store: str) -> None:
+    guarded = Capability("guarded", tools=[tool(effect="read", permissions={"a:b"})(_peek)])
+    async with Kernel(store=store) as kernel:
+        agents = StoredAgents(kernel, Registry.of([guarded]))
+        found = await agents.preview(given("keeper", "guarded"))
+        for who, in_play in ((WHO, False), (Principal("bob", permissions={"a:b"}), True)):
+            shape = await shown_preview(kernel, found, author=ADA, principal=who, env={})
+            assert shape.snapshot is not None
+            assert [one.in_play for one in shape.snapshot.tools] == [in_play]
+
+
+@pytest.mark.spec("P7", "P15")
+async def test_two_previews_are_worked_out_at_once() -> None:
+    running, most, lock = 0, 0, Lock()
+
+    class Slow(BaseModel):
+        size: int
+
+        @field_validator("size")
+        @classmethod
+        def _wait(cls, size: int) -> int:
+            nonlocal running, most
+            with lock:
+                running += 1
+                most = max(most, running)
+            time.sleep(0.02)
+            with lock:
+                running -= 1
+            return size
+
+    async with Kernel(store="memory://") as kernel:
+        agents = StoredAgents(kernel, Registry.of([Capability("slow", config=Slow)]))
+        entry = CapabilityEntry(id="slow", config={"size": 1})
+        wanted = AgentInput(name="keeper", capabilities=[entry])
+        found = await asyncio.gather(*(agents.preview(wanted) for _ in range(6)))
+        assert [one.problems for one in found] == [()] * 6
+        assert most == 2
+
+
+@pytest.mark.spec("P7")
+async def test_a_preview_leaves_nothing_behind() -> None:
+    async with Kernel(store="memory://") as kernel:
+        agents = StoredAgents(kernel, REGISTRY)
+        seen: list[weakref.ref[Agent]] = []
+        for _ in range(10):
+            found = await agents.preview(given("keeper", "eyes"))
+            await shown_preview(kernel, found, author=ADA, principal=WHO, env={})
+            assert found.agent is not None
+            seen.append(weakref.ref(found.agent))
+            del found
+        gc.collect()
+        assert sum(one() is not None for one in seen) <= 2, "an idle thread holds its last result"
+
+
+async def _peek() -> str:
+    """Peek."""
+    return "peeked"

@@ -1,0 +1,43 @@
+"""The lines of a file's members, and what it costs to know them (spec 4, G28)."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import pytest
+
+from capset.adapters.config_file.source_positions import lines_of
+
+NAME = "k" * 100_000
+ITEMS = ",\n".join("0" * 5_000)
+
+
+@pytest.mark.spec("G28")
+@pytest.mark.parametrize(
+    ("suffix", "text", "first"),
+    [
+        (".json", f'{{"{NAME}":\n[{ITEMS}],\n"b": 1}}', 1),
+        (".yaml", f"? {NAME}\n: [{ITEMS}]\nb: 1\n", 1),
+        (".toml", f"[{NAME}]\n" + "".join(f"{n} = 1\n" for n in range(5_000)) + "[b]\n", 1),
+    ],
+)
+def test_where_paths_are_too_much_the_line_above_is_told(suffix: str, text: str, first: int) -> None:
+    tracemalloc.start()
+    try:
+        lines = lines_of(suffix, text)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 64 * 1_048_576
+    assert lines.of(f"{NAME}.3") == 5
+    assert lines.of(f"{NAME}.4000") == lines.of(NAME) == first
+    assert lines.of("b") == text.count("\n", 0, text.rindex("b")) + 1
+
+
+@pytest.mark.spec("G28")
+def test_toml_is_as_deep_as_it_says_and_not_as_its_texts_look() -> None:
+    dots = ".".join("a" * 200)
+    text = f'x = """{dots}""" # {dots}\ny = "{dots}"\n{".".join("a" * 90)} = 1\n[{".".join("b" * 90)}]\nc = 1\n'
+    lines = lines_of(".toml", text)
+    assert lines.of("a.a.a") == 3
+    assert lines.of(".".join("b" * 90) + ".c") == 5
