@@ -17,7 +17,7 @@ from psycopg import sql
 
 from capset.stores.base import GROUP
 from capset.stores.sql.postgres.store import open_postgres
-from capset.stores.sql.tables import metadata
+from capset.stores.sql.schema.tables import metadata
 
 WATCH = """
 cat

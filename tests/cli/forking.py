@@ -22,7 +22,13 @@ HERE = Path(__file__).parent
 # What commands load when they need it, built-ins too, whose import has no effects; no driver, and nothing that a third
 # party registers.
 BUILT_IN = {one.module for one in distribution("capset").entry_points.select(group="capset.capabilities")}
-EARLY = ("capset.cli.app", "capset.cli.process", "capset.stores.sql.schema", "docstring_parser", *sorted(BUILT_IN))
+EARLY = (
+    "capset.cli.app",
+    "capset.cli.process",
+    "capset.stores.sql.schema.revisions",
+    "docstring_parser",
+    *sorted(BUILT_IN),
+)
 DOORS = (
     "capset.server.app",
     "capset.server.http.uvicorn_server",

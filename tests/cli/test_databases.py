@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from capset.stores.sql.schema import HEAD
+from capset.stores.sql.schema.revisions import HEAD
 from tests.cli.support import ADD, FILES, Command, Run
 
 PR_CAPBSET_DROP = 24

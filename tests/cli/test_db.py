@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from capset.stores.sql.schema import HEAD
+from capset.stores.sql.schema.revisions import HEAD
 from tests.cli.support import ADD, Command, Run
 from tests.cli.test_serve import serving
 from tests.databases import Server, require_scheme

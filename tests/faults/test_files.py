@@ -36,7 +36,7 @@ async def session_in(url: str) -> str:
 def started(target: Callable[..., None], *given: tuple[Any, ...]) -> Sequence[BaseProcess]:
     """Start a process for each of these, from a warm one."""
     warm = multiprocessing.get_context("forkserver")
-    warm.set_forkserver_preload(["tests.faults.filing", "capset.stores.sql.schema", "psycopg"])
+    warm.set_forkserver_preload(["tests.faults.filing", "capset.stores.sql.schema.revisions", "psycopg"])
     running = [warm.Process(target=target, args=one) for one in given]
     for process in running:
         process.start()

@@ -54,7 +54,9 @@ class Left:
     def kill_one(self, seed: int, *, is_first: bool) -> None:
         """Start a process from a warm one, and kill it at a moment that the seed says; the first one under load."""
         warm = multiprocessing.get_context("forkserver")
-        warm.set_forkserver_preload(["tests.faults.load", "capset.stores.sql.schema", "cryptography.hazmat.bindings"])
+        warm.set_forkserver_preload(
+            ["tests.faults.load", "capset.stores.sql.schema.revisions", "cryptography.hazmat.bindings"]
+        )
         process = warm.Process(target=load.run, args=(self.url, self.folder, seed, self.key.pem()))
         moment, told = random.Random(seed), len(self.lines(load.TOLD))
         process.start()

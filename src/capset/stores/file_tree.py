@@ -73,29 +73,29 @@ ROOT: Final = FileStat(
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class TreeNode:
     """A row: what is known of an entry, and the SHA-256 of its content in hexadecimal, ``None`` for a directory."""
 
     stat: FileStat
     digest: str | None
 
 
-class Rows(Protocol):
+class TreeRows(Protocol):
     """The rows of one session, within one transaction."""
 
-    def get(self, path: str) -> Node | None:
+    def get(self, path: str) -> TreeNode | None:
         """Return the row at a path other than ``/``."""
         ...
 
-    def put(self, node: Node) -> None:
+    def put(self, node: TreeNode) -> None:
         """Insert or replace a row."""
         ...
 
-    def children(self, path: str) -> Sequence[Node]:
+    def children(self, path: str) -> Sequence[TreeNode]:
         """Return the rows directly below a directory, in any order."""
         ...
 
-    def descendants(self, path: str) -> Sequence[Node]:
+    def descendants(self, path: str) -> Sequence[TreeNode]:
         """Return all rows below a directory, in any order."""
         ...
 
@@ -123,7 +123,7 @@ class Rows(Protocol):
         ...
 
 
-def stat(rows: Rows, path: str) -> FileStat | None:
+def stat(rows: TreeRows, path: str) -> FileStat | None:
     """Return what is at ``path``."""
     if path == "/":
         return ROOT
@@ -131,7 +131,7 @@ def stat(rows: Rows, path: str) -> FileStat | None:
     return node.stat if node else None
 
 
-def read(rows: Rows, path: str) -> tuple[FileStat, str]:
+def read(rows: TreeRows, path: str) -> tuple[FileStat, str]:
     """Return a file and the digest of its content. Raises ``FileError`` if there is none or it is a directory."""
     node = rows.get(path) if path != "/" else None
     if path == "/" or (node and node.digest is None):
@@ -141,7 +141,7 @@ def read(rows: Rows, path: str) -> tuple[FileStat, str]:
     return node.stat, node.digest
 
 
-def listing(rows: Rows, path: str, *, recursive: bool) -> list[FileStat]:
+def listing(rows: TreeRows, path: str, *, recursive: bool) -> list[FileStat]:
     """Return a directory's entries: directories first, then by name; or all that is below it, by path.
 
     Raises ``FileError`` if there is no such directory.
@@ -158,7 +158,7 @@ def listing(rows: Rows, path: str, *, recursive: bool) -> list[FileStat]:
 
 
 def write(
-    rows: Rows,
+    rows: TreeRows,
     path: str,
     *,
     digest: str,
@@ -166,7 +166,7 @@ def write(
     now: str,
     version: int | None = None,
     quota: FileQuota = STANDARD,
-) -> tuple[FileStat, Node | None]:
+) -> tuple[FileStat, TreeNode | None]:
     """Create or replace a file, with its parents. Return it, and the row that it replaced.
 
     Raises ``FileError`` if ``path`` is a directory or read-only, or a parent is a file or read-only,
@@ -187,11 +187,11 @@ def write(
     _make(rows, missing, first, now)
     version, created_at = (old.stat.version + 1, old.stat.created_at) if old else (first, now)
     new = FileStat(path, False, size, version, created_at, now)
-    rows.put(Node(new, digest))
+    rows.put(TreeNode(new, digest))
     return new, old
 
 
-def delete(rows: Rows, path: str, *, recursive: bool, version: int | None = None) -> Sequence[Node]:
+def delete(rows: TreeRows, path: str, *, recursive: bool, version: int | None = None) -> Sequence[TreeNode]:
     """Delete what is at ``path`` and return the rows that went: none if there was nothing.
 
     A full directory needs ``recursive``; ``/`` is emptied and stays. Raises ``FileError`` otherwise, or if something
@@ -216,7 +216,7 @@ def delete(rows: Rows, path: str, *, recursive: bool, version: int | None = None
 
 
 def move(
-    rows: Rows,
+    rows: TreeRows,
     source: str,
     target: str,
     *,
@@ -224,7 +224,7 @@ def move(
     now: str,
     version: int | None = None,
     quota: FileQuota = STANDARD,
-) -> tuple[FileStat, Node | None]:
+) -> tuple[FileStat, TreeNode | None]:
     """Move a file or a whole directory. Return what is at ``target`` now, and the row of the file that it replaced.
 
     Raises ``FileError`` and ``VersionMismatch`` as ``definitions.files.Files.move`` says.
@@ -262,13 +262,13 @@ def move(
     return new.stat, old
 
 
-def moved(node: Node, source: str, target: str, *, version: int, now: str) -> Node:
+def moved(node: TreeNode, source: str, target: str, *, version: int, now: str) -> TreeNode:
     """Return the row at ``source``, or one below it, as it is once it was moved to ``target``."""
     path = f"{target}{node.stat.path[len(source) :]}"
-    return Node(replace(node.stat, path=path, version=version, modified_at=now), node.digest)
+    return TreeNode(replace(node.stat, path=path, version=version, modified_at=now), node.digest)
 
 
-def _missing_parents(rows: Rows, verb: str, path: str) -> Sequence[str]:
+def _missing_parents(rows: TreeRows, verb: str, path: str) -> Sequence[str]:
     """Return the directories that ``path`` needs and that are not there. Raises ``FileError`` where it cannot be."""
     missing: list[str] = []
     for parent in parents_of(path):
@@ -282,9 +282,9 @@ def _missing_parents(rows: Rows, verb: str, path: str) -> Sequence[str]:
     return missing
 
 
-def _make(rows: Rows, directories: Sequence[str], version: int, now: str) -> None:
+def _make(rows: TreeRows, directories: Sequence[str], version: int, now: str) -> None:
     for path in directories:
-        rows.put(Node(FileStat(path, True, 0, version, now, now), None))
+        rows.put(TreeNode(FileStat(path, True, 0, version, now, now), None))
 
 
 def _taken(path: str, *, is_file: bool, both: bool) -> FileError:
@@ -302,13 +302,13 @@ def _refuse_unfit(source: str, target: str, path: str) -> None:
         )
 
 
-def _check_version(path: str, node: Node | None, expected: int | None) -> None:
+def _check_version(path: str, node: TreeNode | None, expected: int | None) -> None:
     found = node.stat.version if node else 0
     if expected is not None and found != expected:
         has = f"has the version {found}" if found else "is not there"
         raise VersionMismatch(f"{path!r} {has}, not the version {expected}" if expected else f"{path!r} {has} already")
 
 
-def _refuse_readonly(verb: str, path: str, node: Node) -> None:
+def _refuse_readonly(verb: str, path: str, node: TreeNode) -> None:
     if node.stat.is_readonly:
         raise FileError(f"cannot {verb} {path!r}: {node.stat.path!r} is read-only")

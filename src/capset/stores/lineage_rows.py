@@ -19,7 +19,7 @@ _KINDS: Final = frozenset(get_args(PayloadKind))
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class TurnRows:
     """What one turn leaves, checked: all of one org, the envelope of the link."""
 
     link: LinkRow
@@ -48,9 +48,9 @@ def kept(row: _Row) -> _Row:
     return replace(row, **changes)
 
 
-def turn_of(link: LinkRow, envelope: EnvelopeRow | None, reason: str, payloads: Iterable[PayloadRow]) -> Turn:
+def turn_of(link: LinkRow, envelope: EnvelopeRow | None, reason: str, payloads: Iterable[PayloadRow]) -> TurnRows:
     """Return what one turn leaves. Raises as ``kept`` does, and ``StoreError`` for what is of another link or org."""
-    turn = Turn(
+    turn = TurnRows(
         kept(link), envelope and kept(envelope), storable(reason, "a reason"), tuple([kept(one) for one in payloads])
     )
     if turn.envelope and turn.envelope.link != link.id:
@@ -66,7 +66,7 @@ def turn_of(link: LinkRow, envelope: EnvelopeRow | None, reason: str, payloads: 
     return turn
 
 
-def transition_of(turn: Turn, last_id: str, last_hash: str) -> TransitionRow | None:
+def transition_of(turn: TurnRows, last_id: str, last_hash: str) -> TransitionRow | None:
     """Return how a session's runtime hash moves by a turn; ``last_…`` are of the link that it recorded last."""
     link = turn.link
     if link.session is None or link.runtime_hash == last_hash:

@@ -12,7 +12,7 @@ import psycopg
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.schema import CreateIndex
 
-from capset.stores.sql.tables import records
+from capset.stores.sql.schema.tables import records
 from tests.stores.sql.support import path_of, raw
 
 LARGE: Final = "globex"

@@ -12,7 +12,7 @@ from capset.errors import StoreError
 from capset.stores.base import AuditQuery
 from capset.testing.store_suite.support import NOW, begin, entry
 from tests.stores.sql.support import line_of, opened, process
-from tests.stores.sql.test_writer import writer_of
+from tests.stores.sql.writer.test_writer import writer_of
 
 # Fills a file up to the process's own limit, then lifts the limit: what the system says there is real.
 LIMITED = """

@@ -15,7 +15,7 @@ from capset.errors import StoreError
 from capset.stores.base import AuditQuery, ScopeKey, StateRow
 from capset.testing.store_suite.support import NOW, begin, entry
 from tests.stores.sql.support import let_go, opened, opened_at, process, raw
-from tests.stores.sql.test_writer import count_commits
+from tests.stores.sql.writer.test_writer import count_commits
 
 KEY = ScopeKey("session", "acme", "s", "counter")
 

@@ -14,7 +14,7 @@ from capset.cli.settings import existing_db, load_settings
 from capset.wire.operations import StepShape, UpgradeShape
 
 if TYPE_CHECKING:
-    from capset.stores.sql.upgrading import Plan
+    from capset.stores.sql.schema.upgrades import UpgradePlan
 
 
 @guarded
@@ -24,8 +24,8 @@ def upgrade_command(
     as_json: AsJson = False,
 ) -> Exit:
     """Bring a database to this version's revision, a new one too. Others may have it open meanwhile, and work on."""
-    from capset.stores.sql.schema import HEAD
-    from capset.stores.sql.upgrading import plan, upgrade
+    from capset.stores.sql.schema.revisions import HEAD
+    from capset.stores.sql.schema.upgrades import plan, upgrade
 
     url = load_settings(db=db).db
     done = plan(database_at(existing_db(url))) if dry_run else upgrade(database_at(url))
@@ -45,7 +45,7 @@ def upgrade_command(
     return Exit.DONE
 
 
-def _shape(done: Plan, head: str, *, dry_run: bool) -> UpgradeShape:
+def _shape(done: UpgradePlan, head: str, *, dry_run: bool) -> UpgradeShape:
     steps = [StepShape(revision=one.revision, does=one.does, beside_writers=one.beside_writers) for one in done.steps]
     after = head if done.steps or done.before is None else done.before
     return UpgradeShape(before=done.before, after=after, done=not dry_run, steps=steps)

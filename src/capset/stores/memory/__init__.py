@@ -9,10 +9,10 @@ from capset.stores.memory.agents import MemoryAgents
 from capset.stores.memory.approvals import MemoryApprovals
 from capset.stores.memory.audit import MemoryAudit
 from capset.stores.memory.documents import MemoryDocuments
-from capset.stores.memory.door import Door
 from capset.stores.memory.events import MemoryEvents
 from capset.stores.memory.files import MemoryFiles
 from capset.stores.memory.keys import MemoryKeys
+from capset.stores.memory.lifecycle import Lifecycle
 from capset.stores.memory.lineage import MemoryLineage
 from capset.stores.memory.replies import MemoryReplies
 from capset.stores.memory.sessions import MemorySessions
@@ -29,7 +29,7 @@ class MemoryStore:
         if url != "memory://":
             raise DefinitionError(f"the store {url!r} has a name or options", hint="write it as memory://")
         self._ids = Ids()
-        self._door = Door()
+        self._door = Lifecycle()
         self._audit = MemoryAudit(self._door)
         self._files = MemoryFiles(self._door)
         self._states = MemoryStates(self._door, self._files.sessions)

@@ -10,7 +10,7 @@ from capset.stores.base.admissions import ApprovalTaken, Claim, QuotaSpent, Refu
 from capset.stores.base.audit import Entry
 from capset.stores.memory.approvals import MemoryApprovals
 from capset.stores.memory.audit import MemoryAudit
-from capset.stores.memory.door import Door
+from capset.stores.memory.lifecycle import Lifecycle
 
 _SWEEP_EVERY: Final = 1_000
 """How many new windows come between two looks at those that are over."""
@@ -27,7 +27,7 @@ class _Spent:
 class MemoryAdmissions:
     """The calls in each window, the newest last, and what was used of each budget."""
 
-    def __init__(self, door: Door, audit: MemoryAudit, approvals: MemoryApprovals) -> None:
+    def __init__(self, door: Lifecycle, audit: MemoryAudit, approvals: MemoryApprovals) -> None:
         self._door = door
         self._audit = audit
         self._approvals = approvals

@@ -5,13 +5,13 @@ from __future__ import annotations
 from capset.errors import StoreError
 from capset.stores.agent_rows import copied
 from capset.stores.base import AgentPage, AgentQuery, AgentRow, VersionPage, VersionQuery
-from capset.stores.memory.door import Door
+from capset.stores.memory.lifecycle import Lifecycle
 
 
 class MemoryAgents:
     """The agents by id, and every version of each by its number."""
 
-    def __init__(self, door: Door) -> None:
+    def __init__(self, door: Lifecycle) -> None:
         self._door = door
         self._rows: dict[str, AgentRow] = {}
         self._versions: dict[str, dict[int, AgentRow]] = {}

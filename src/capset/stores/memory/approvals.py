@@ -5,13 +5,13 @@ from __future__ import annotations
 from capset.definitions.approvals import ApprovalRow, ApprovalStatus, EqualCall
 from capset.errors import StoreError
 from capset.stores.base import STANDING, ApprovalPage, ApprovalQuery
-from capset.stores.memory.door import Door
+from capset.stores.memory.lifecycle import Lifecycle
 
 
 class MemoryApprovals:
     """The requests, by id."""
 
-    def __init__(self, door: Door) -> None:
+    def __init__(self, door: Lifecycle) -> None:
         self._door = door
         self._rows: dict[str, ApprovalRow] = {}
 

@@ -18,11 +18,11 @@ from capset.fingerprint.signatures import CheckpointKey, PublicKey
 from capset.stores.base import AuditPage, AuditQuery, Entry, Pruned
 from capset.stores.base.audit import FILTERS, check_times
 from capset.stores.entries import BadEntry, Row, columns_of, interrupted
-from capset.stores.memory.door import Door
+from capset.stores.memory.lifecycle import Lifecycle
 from capset.stores.retention import check_newest, check_sound, following, no_anchor
 
 
-class Checkpoints:
+class MemoryCheckpoints:
     """The checkpoints over ``records``, which is the log's own list of rows, in order."""
 
     def __init__(self, records: list[Row]) -> None:
@@ -88,13 +88,13 @@ class MemoryAudit:
     What is appended becomes a record when somebody reads, flushes or commits: that takes ten times as long as a call.
     """
 
-    def __init__(self, door: Door) -> None:
+    def __init__(self, door: Lifecycle) -> None:
         self._door = door
         self._rows: list[Row] = []
         self._keys: set[tuple[str, str]] = set()
         self._open: dict[str, Row] = {}
         self._pending: list[Entry] = []
-        self._checkpoints = Checkpoints(self._rows)
+        self._checkpoints = MemoryCheckpoints(self._rows)
         self._refused: BadEntry | None = None
         """An appended entry that no record could be made of; the next flush tells."""
         self._digest_key = secrets.token_bytes(32)

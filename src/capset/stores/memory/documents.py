@@ -8,14 +8,14 @@ from collections.abc import Set as AbstractSet
 
 from capset.errors import StoreError
 from capset.stores.base import DocumentRow, ScopeKey, StoredScope
-from capset.stores.memory.door import Door
+from capset.stores.memory.lifecycle import Lifecycle
 from capset.stores.texts import best, gone, storable, words
 
 
 class MemoryDocuments:
     """The texts, by the scope and owner that they go with; ``sessions`` are the ids of the sessions that there are."""
 
-    def __init__(self, door: Door, sessions: AbstractSet[str]) -> None:
+    def __init__(self, door: Lifecycle, sessions: AbstractSet[str]) -> None:
         self._door = door
         self._sessions = sessions
         self._owned: defaultdict[tuple[StoredScope, str], defaultdict[ScopeKey, Collection]] = defaultdict(

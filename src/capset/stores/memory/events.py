@@ -8,14 +8,14 @@ from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
 from capset.stores.base import KEPT, Begun, EventPage, EventRow, NewEvent, TurnRow
-from capset.stores.memory.door import Door
+from capset.stores.memory.lifecycle import Lifecycle
 from capset.stores.texts import gone, over, storable
 
 
 class MemoryEvents:
     """The events by session; ``sessions`` are the ids of the sessions that there are."""
 
-    def __init__(self, door: Door, sessions: AbstractSet[str]) -> None:
+    def __init__(self, door: Lifecycle, sessions: AbstractSet[str]) -> None:
         self._door = door
         self._sessions = sessions
         self._rows: dict[str, deque[EventRow]] = {}

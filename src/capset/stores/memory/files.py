@@ -10,18 +10,18 @@ from capset.definitions.files import FileQuota, FileStat, parent_of
 from capset.errors import FileError
 from capset.stores import file_tree as filetree
 from capset.stores.base.files import STANDARD
-from capset.stores.file_tree import Node, Usage
-from capset.stores.memory.door import Door
+from capset.stores.file_tree import TreeNode, Usage
+from capset.stores.memory.lifecycle import Lifecycle
 
 
 class MemoryFiles:
     """The files of every session. Content is kept once by hash within an org."""
 
-    def __init__(self, door: Door) -> None:
+    def __init__(self, door: Lifecycle) -> None:
         self._door = door
         self.sessions: set[str] = set()
         """The ids of the sessions that there are."""
-        self._trees: dict[str, Tree] = {}
+        self._trees: dict[str, MemoryTree] = {}
         self._blobs = Blobs()
 
     async def stat(self, session: str, path: str) -> FileStat | None:
@@ -104,31 +104,31 @@ class MemoryFiles:
     def drop(self, session: str) -> None:
         """Forget a session that is deleted, and its files."""
         self.sessions.discard(session)
-        tree = self._trees.pop(session, Tree())
+        tree = self._trees.pop(session, MemoryTree())
         for node in tree.descendants("/"):
             if node.digest:
                 self._blobs.let_go(tree.orgs[node.stat.path], node.digest)
 
-    def _tree(self, session: str) -> Tree:
+    def _tree(self, session: str) -> MemoryTree:
         self._door.check()
-        return self._trees.setdefault(session, Tree())
+        return self._trees.setdefault(session, MemoryTree())
 
 
-class Tree:
-    """``filetree.Rows`` in memory, and the org of each file."""
+class MemoryTree:
+    """``filetree.TreeRows`` in memory, and the org of each file."""
 
     def __init__(self) -> None:
         self.orgs: dict[str, str | None] = {}
-        self._nodes: dict[str, Node] = {}
+        self._nodes: dict[str, TreeNode] = {}
         self._children: defaultdict[str, set[str]] = defaultdict(set)
         self._gone = 0
         self._files = self._size = 0
 
-    def get(self, path: str) -> Node | None:
+    def get(self, path: str) -> TreeNode | None:
         """Return the row at a path."""
         return self._nodes.get(path)
 
-    def put(self, node: Node) -> None:
+    def put(self, node: TreeNode) -> None:
         """Insert or replace a row."""
         path = node.stat.path
         self._count(self._nodes.get(path), -1)
@@ -136,11 +136,11 @@ class Tree:
         self._nodes[path] = node
         self._children[parent_of(path)].add(path)
 
-    def children(self, path: str) -> Sequence[Node]:
+    def children(self, path: str) -> Sequence[TreeNode]:
         """Return the rows directly below a directory."""
         return [self._nodes[child] for child in self._children.get(path, ())]
 
-    def descendants(self, path: str) -> Sequence[Node]:
+    def descendants(self, path: str) -> Sequence[TreeNode]:
         """Return all rows below a directory."""
         found = list(self.children(path))
         for node in found:  # which grows meanwhile
@@ -179,7 +179,7 @@ class Tree:
             if node.stat.path in orgs:
                 self.orgs[new.stat.path] = orgs[node.stat.path]
 
-    def _count(self, node: Node | None, sign: int) -> None:
+    def _count(self, node: TreeNode | None, sign: int) -> None:
         if node and node.digest:
             self._files += sign
             self._size += sign * node.stat.size_bytes

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 from capset.errors import StoreError
 from capset.stores.base import KeyRow
-from capset.stores.memory.door import Door
+from capset.stores.memory.lifecycle import Lifecycle
 
 
 class MemoryKeys:
     """The keys, by id and by digest."""
 
-    def __init__(self, door: Door) -> None:
+    def __init__(self, door: Lifecycle) -> None:
         self._door = door
         self._rows: dict[str, KeyRow] = {}
         self._ids: dict[str, str] = {}  # by digest

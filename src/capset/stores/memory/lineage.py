@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from capset.stores.base import EnvelopeRow, LinkPage, LinkQuery, LinkRow, PayloadRow, RegistrationRow, TransitionRow
 from capset.stores.lineage_rows import TRANSITIONS, can_be, kept, no_link, taken, transition_of, turn_of
-from capset.stores.memory.door import Door
+from capset.stores.memory.lifecycle import Lifecycle
 
 Key = tuple[str, str]
 """An org, ``""`` where there is none, and an id within it."""
@@ -17,7 +17,7 @@ Key = tuple[str, str]
 class MemoryLineage:
     """Everything by org and id. A method checks all that it is given before it keeps any of it."""
 
-    def __init__(self, door: Door) -> None:
+    def __init__(self, door: Lifecycle) -> None:
         self._door = door
         # By agent, then by static hash; an agent's latest is its last.
         self._registrations: defaultdict[Key, dict[str, RegistrationRow]] = defaultdict(dict)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from capset.stores.base import ReplyRow
-from capset.stores.memory.door import Door
+from capset.stores.memory.lifecycle import Lifecycle
 
 
 class MemoryReplies:
     """The answers, by session and key."""
 
-    def __init__(self, door: Door) -> None:
+    def __init__(self, door: Lifecycle) -> None:
         self._door = door
         self._rows: dict[tuple[str, str], ReplyRow] = {}
 

@@ -8,8 +8,8 @@ from typing import Protocol
 
 from capset.errors import StoreError
 from capset.stores.base import MOVED, SessionPage, SessionQuery, SessionRow
-from capset.stores.memory.door import Door
 from capset.stores.memory.files import MemoryFiles
+from capset.stores.memory.lifecycle import Lifecycle
 
 
 class Dropping(Protocol):
@@ -25,7 +25,7 @@ class MemorySessions:
 
     def __init__(
         self,
-        door: Door,
+        door: Lifecycle,
         files: MemoryFiles,
         owning: Iterable[Dropping],
     ) -> None:

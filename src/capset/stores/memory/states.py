@@ -8,7 +8,7 @@ from collections.abc import Set as AbstractSet
 from typing import Final
 
 from capset.stores.base import Change, ScopeKey, StateRow, StoredScope
-from capset.stores.memory.door import Door
+from capset.stores.memory.lifecycle import Lifecycle
 from capset.stores.texts import gone, storable
 
 _NOTHING: Final = StateRow(None, 0)
@@ -17,7 +17,7 @@ _NOTHING: Final = StateRow(None, 0)
 class MemoryStates:
     """The values, by the scope and owner that they go with; ``sessions`` are the ids of the sessions that there are."""
 
-    def __init__(self, door: Door, sessions: AbstractSet[str]) -> None:
+    def __init__(self, door: Lifecycle, sessions: AbstractSet[str]) -> None:
         self._door = door
         self._sessions = sessions
         self._rows: defaultdict[tuple[StoredScope, str], dict[ScopeKey, StateRow]] = defaultdict(dict)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from capset.stores.base import Entry
 from capset.stores.base.admissions import Claim, Refused
 from capset.stores.sql.reader import Reader
-from capset.stores.sql.reservations import Counting, release
-from capset.stores.sql.writer import Writer
+from capset.stores.sql.writer.reservations import Counting, release
+from capset.stores.sql.writer.writer import Writer
 
 
 class SqlAdmissions:

@@ -15,8 +15,8 @@ from capset.errors import StoreError
 from capset.stores.agent_rows import capability_row, entry_of, version_row, version_text
 from capset.stores.base import AgentPage, AgentQuery, AgentRow, CapabilityRow, VersionPage, VersionQuery
 from capset.stores.sql.reader import Reader
-from capset.stores.sql.tables import agent_capabilities, agent_versions, agents
-from capset.stores.sql.writer import Writer
+from capset.stores.sql.schema.tables import agent_capabilities, agent_versions, agents
+from capset.stores.sql.writer.writer import Writer
 
 _OBJECTS = ("static_context", "allowance")
 

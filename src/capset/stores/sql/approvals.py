@@ -13,8 +13,8 @@ from capset.definitions.approvals import ApprovalRow, ApprovalStatus, EqualCall
 from capset.errors import StoreError
 from capset.stores.base import STANDING, ApprovalPage, ApprovalQuery
 from capset.stores.sql.reader import Reader
-from capset.stores.sql.tables import approvals
-from capset.stores.sql.writer import Writer
+from capset.stores.sql.schema.tables import approvals
+from capset.stores.sql.writer.writer import Writer
 
 _EQUAL = ("session", "digest", "principal", "tool", "tool_hash", "agent")
 

@@ -11,10 +11,10 @@ from sqlalchemy.exc import IntegrityError
 from capset.errors import StoreError
 from capset.stores.base import DocumentRow, ScopeKey
 from capset.stores.sql.reader import Reader
+from capset.stores.sql.schema.tables import documents
 from capset.stores.sql.scopes import columns_of, require_session, where
 from capset.stores.sql.search import Search
-from capset.stores.sql.tables import documents
-from capset.stores.sql.writer import Writer
+from capset.stores.sql.writer.writer import Writer
 from capset.stores.texts import asked, storable, words
 
 _SPLIT_INLINE: Final = 4_000

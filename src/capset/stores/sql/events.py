@@ -9,8 +9,8 @@ from sqlalchemy import Connection, delete, func, insert, select, update
 
 from capset.stores.base import KEPT, Begun, EventPage, EventRow, NewEvent, TurnRow
 from capset.stores.sql.reader import Reader
-from capset.stores.sql.tables import session_events, session_turns, sessions
-from capset.stores.sql.writer import Writer
+from capset.stores.sql.schema.tables import session_events, session_turns, sessions
+from capset.stores.sql.writer.writer import Writer
 from capset.stores.texts import gone, over, storable
 
 

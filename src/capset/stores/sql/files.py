@@ -1,22 +1,195 @@
-"""The sessions' files: ``filetree``'s rules over rows in SQL, every operation one transaction (spec 5, P25)."""
+"""The rows of one session's files, and the content that they refer to, within one transaction."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from itertools import groupby
+from operator import itemgetter
 from typing import Final
 
-from sqlalchemy import Connection, select
+from sqlalchemy import ColumnElement, Connection, RowMapping, delete, exists, func, insert, literal, select, update
 
-from capset.definitions.files import FileQuota, FileStat
+from capset.definitions.files import FileQuota, FileStat, parent_of
 from capset.errors import FileError
 from capset.stores import file_tree as filetree
 from capset.stores.base.files import STANDARD
-from capset.stores.sql.filerows import Rows
+from capset.stores.file_tree import ROOT, TreeNode, Usage
 from capset.stores.sql.reader import Reader
-from capset.stores.sql.tables import sessions
-from capset.stores.sql.writer import Writer
+from capset.stores.sql.schema.tables import blobs, files, sessions
+from capset.stores.sql.writer.writer import Writer
+
+_CHUNK: Final = 500
+"""How many paths a statement names."""
+
+
+class FileRows:
+    """``TreeRows`` in SQL. New rows belong to ``org``, ``''`` where there is none; new files have ``content``."""
+
+    def __init__(self, connection: Connection, session: str, org: str = "", content: bytes = b"") -> None:
+        self._connection = connection
+        self._content = content
+        self._session = files.c.session == session
+        self._own = {"session": session, "org": org}
+        self._gone: list[int] | None = None  # the version of the root's row, if there is one, once it was asked for
+        self._freed: set[tuple[str, str]] = set()  # by org and digest: what a row referred to and refers to no more
+
+    def get(self, path: str) -> TreeNode | None:
+        """Return the row at a path."""
+        found = self._select(files.c.path == path)
+        return found[0] if found else None
+
+    def put(self, node: TreeNode) -> None:
+        """Insert or replace a row, that of a file with its content."""
+        stat = node.stat
+        values = {
+            **self._own,
+            "path": stat.path,
+            "parent": parent_of(stat.path),
+            "is_directory": stat.is_directory,
+            "is_readonly": stat.is_readonly,
+            "size_bytes": stat.size_bytes,
+            "version": stat.version,
+            "created_at": stat.created_at,
+            "modified_at": stat.modified_at,
+            "digest": node.digest,
+        }
+        if node.digest is not None:
+            self._keep(node.digest)
+        at = files.c.path == stat.path
+        there = self._free(at)
+        change = update(files).where(self._session, at) if there else insert(files)
+        self._connection.execute(change.values(values))
+
+    def children(self, path: str) -> Sequence[TreeNode]:
+        """Return the rows directly below a directory."""
+        return self._select(files.c.parent == path)
+
+    def descendants(self, path: str) -> Sequence[TreeNode]:
+        """Return all rows below a directory."""
+        return self._select(_below(path))
+
+    def usage(self) -> Usage:
+        """Return what there is in all, counted by an index that has nothing else in it."""
+        asked = select(files.c.is_directory, func.count(), func.sum(files.c.size_bytes)).where(self._session)
+        found = {row[0]: row for row in self._connection.execute(asked.group_by(files.c.is_directory))}
+        _, count, size = found.get(False, (False, 0, 0))
+        directories = found[True][1] if True in found else 0
+        return Usage(count, directories - (self._root() is not None), int(size))
+
+    def gone(self) -> int:
+        """Return the highest version of all that went; 0 if nothing did."""
+        return self._root() or 0
+
+    def went(self, version: int) -> None:
+        """Keep that something went that had this version."""
+        root = self._root()
+        if root is None:
+            values = asdict(ROOT) | {"version": version, "parent": "", "digest": None}
+            self._connection.execute(insert(files).values(**self._own, **values))
+        elif root < version:
+            at = files.c.path == "/"
+            self._connection.execute(update(files).where(self._session, at).values(version=version))
+        self._gone = [max(root or 0, version)]
+
+    def _root(self) -> int | None:
+        """Return what the row of ``/`` says, which is nobody's child: the highest version of all that went."""
+        if self._gone is None:
+            asked = select(files.c.version).where(self._session, files.c.path == "/")
+            self._gone = list(self._connection.execute(asked).scalars())
+        return self._gone[0] if self._gone else None
+
+    def remove(self, paths: Sequence[str]) -> None:
+        """Remove the rows at these paths."""
+        for start in range(0, len(paths), _CHUNK):
+            at = files.c.path.in_(paths[start : start + _CHUNK])
+            self._free(at)
+            self._connection.execute(delete(files).where(self._session, at))
+
+    def move(self, source: str, target: str, *, version: int, now: str) -> None:
+        """Put the row at ``source``, and all below it, to ``target``: two statements, however much is below it."""
+        new = {"version": version, "modified_at": now}
+        at = update(files).where(self._session, files.c.path == source)
+        self._connection.execute(at.values(path=target, parent=parent_of(target), **new))
+        # Their parents lie at the source or below it. The engine measures the prefix, since it knows how texts lie.
+        place, holder = (
+            literal(target) + func.substr(column, func.length(source) + 1) for column in (files.c.path, files.c.parent)
+        )
+        below = update(files).where(self._session, _below(source))
+        self._connection.execute(below.values(path=place, parent=holder, **new))
+
+    def remove_all(self) -> None:
+        """Remove every row, with the content that nobody else refers to."""
+        everything = files.c.path.is_not(None)
+        self._free(everything)
+        self._connection.execute(delete(files).where(self._session, everything))
+        self.let_go()
+
+    def content(self, path: str) -> bytes:
+        """Return the content of a file that exists."""
+        of = (files.c.org == blobs.c.org) & (files.c.digest == blobs.c.digest)
+        asked = select(blobs.c.content).select_from(files.join(blobs, of))
+        return self._connection.execute(asked.where(self._session, files.c.path == path)).scalar_one()
+
+    def contents(self, paths: Sequence[str]) -> Mapping[str, tuple[FileStat, bytes]]:
+        """Return those of these paths that are files, with their content."""
+        of = (files.c.org == blobs.c.org) & (files.c.digest == blobs.c.digest)
+        asked = select(files, blobs.c.content).select_from(files.join(blobs, of)).where(self._session)
+        found: dict[str, tuple[FileStat, bytes]] = {}
+        for start in range(0, len(paths), _CHUNK):
+            rows = self._connection.execute(asked.where(files.c.path.in_(paths[start : start + _CHUNK]))).mappings()
+            found |= {row["path"]: (_node(row).stat, row["content"]) for row in rows}
+        return found
+
+    def let_go(self) -> None:
+        """Remove the content that rows referred to and that no row of any session refers to now."""
+        referring = exists().where(files.c.org == blobs.c.org, files.c.digest == blobs.c.digest)
+        freed = sorted(self._freed)
+        for org, of_org in groupby(freed, key=itemgetter(0)):
+            digests = [digest for _, digest in of_org]
+            for start in range(0, len(digests), _CHUNK):
+                named = blobs.c.digest.in_(digests[start : start + _CHUNK])
+                self._connection.execute(delete(blobs).where(blobs.c.org == org, named, ~referring))
+        self._freed.clear()
+
+    def _keep(self, digest: str) -> None:
+        key = {"org": self._own["org"], "digest": digest}
+        there = select(blobs.c.digest).filter_by(**key)
+        if self._connection.execute(there).first() is None:
+            self._connection.execute(insert(blobs).values(**key, size=len(self._content), content=self._content))
+
+    def _free(self, at: ColumnElement[bool]) -> int:
+        """Note the content that rows refer to now, and return how many rows there are."""
+        found = self._connection.execute(select(files.c.org, files.c.digest).where(self._session, at)).all()
+        self._freed.update((row.org, row.digest) for row in found if row.digest is not None)
+        return len(found)
+
+    def _select(self, at: ColumnElement[bool]) -> list[TreeNode]:
+        found = self._connection.execute(select(files).where(self._session, at)).mappings()
+        return [_node(row) for row in found]
+
+
+def _below(path: str) -> ColumnElement[bool]:
+    """Return what holds of the paths below one: a range of them, since ``0`` is the character after ``/``."""
+    if path == "/":
+        return files.c.path > "/"
+    return (files.c.path > f"{path}/") & (files.c.path < f"{path}0")
+
+
+def _node(row: RowMapping) -> TreeNode:
+    stat = FileStat(
+        path=row["path"],
+        is_directory=row["is_directory"],
+        size_bytes=row["size_bytes"],
+        version=row["version"],
+        created_at=row["created_at"],
+        modified_at=row["modified_at"],
+        is_readonly=row["is_readonly"],
+    )
+    return TreeNode(stat, row["digest"])
+
 
 _HASHED_INLINE_BYTES: Final = 256 * 1024
 """Up to here, hashing is quicker than a thread."""
@@ -31,13 +204,13 @@ class SqlFiles:
 
     async def stat(self, session: str, path: str) -> FileStat | None:
         """Return what is at ``path``; the root is always there."""
-        return await self._reader.read(lambda connection: filetree.stat(Rows(connection, session), path))
+        return await self._reader.read(lambda connection: filetree.stat(FileRows(connection, session), path))
 
     async def read(self, session: str, path: str) -> tuple[FileStat, bytes]:
         """Return a file and its content. Raises ``FileError`` if there is none or it is a directory."""
 
         def read(connection: Connection) -> tuple[FileStat, bytes]:
-            rows = Rows(connection, session)
+            rows = FileRows(connection, session)
             stat, _ = filetree.read(rows, path)
             return stat, rows.content(path)
 
@@ -63,7 +236,7 @@ class SqlFiles:
         def write(connection: Connection) -> tuple[FileStat, bool]:
             if connection.execute(select(sessions.c.id).where(sessions.c.id == session)).first() is None:
                 raise FileError("the session of these files was deleted", status=404)
-            rows = Rows(connection, session, org or "", content)
+            rows = FileRows(connection, session, org or "", content)
             stat, old = filetree.write(
                 rows, path, digest=digest, size=len(content), now=now, version=version, quota=quota
             )
@@ -75,14 +248,14 @@ class SqlFiles:
     async def list(self, session: str, path: str, *, recursive: bool) -> list[FileStat]:
         """Return a directory's entries: directories first, then by name; all below it by path when recursive."""
         return await self._reader.read(
-            lambda connection: filetree.listing(Rows(connection, session), path, recursive=recursive)
+            lambda connection: filetree.listing(FileRows(connection, session), path, recursive=recursive)
         )
 
     async def delete(self, session: str, path: str, *, recursive: bool, version: int | None = None) -> int:
         """Delete and return how many entries went. Raises ``FileError`` as ``filetree.delete`` says."""
 
         def write(connection: Connection) -> int:
-            rows = Rows(connection, session)
+            rows = FileRows(connection, session)
             gone = filetree.delete(rows, path, recursive=recursive, version=version)
             rows.let_go()
             return len(gone)
@@ -106,7 +279,7 @@ class SqlFiles:
         """
 
         def write(connection: Connection) -> FileStat:
-            rows = Rows(connection, session)
+            rows = FileRows(connection, session)
             stat, _ = filetree.move(rows, source, target, overwrite=overwrite, now=now, version=version, quota=quota)
             rows.let_go()
             return stat
@@ -116,7 +289,7 @@ class SqlFiles:
     async def read_many(self, session: str, paths: Sequence[str]) -> Sequence[tuple[FileStat, bytes]]:
         """Return those of ``paths`` that are files, with their content, in the order given."""
         asked = tuple(paths)
-        found = await self._reader.read(lambda connection: Rows(connection, session).contents(asked))
+        found = await self._reader.read(lambda connection: FileRows(connection, session).contents(asked))
         return [found[path] for path in asked if path in found]
 
 

@@ -12,8 +12,8 @@ from sqlalchemy.exc import IntegrityError
 from capset.errors import StoreError
 from capset.stores.base import KeyRow
 from capset.stores.sql.reader import Reader
-from capset.stores.sql.tables import api_keys
-from capset.stores.sql.writer import Writer
+from capset.stores.sql.schema.tables import api_keys
+from capset.stores.sql.writer.writer import Writer
 
 _LISTS = ("permissions", "scopes")
 _OBJECTS = ("attributes", "allowance")

@@ -11,10 +11,10 @@ from sqlalchemy import Connection, RowMapping, Select, Table, select
 from capset.fingerprint.hashes import Ref
 from capset.stores.base import EnvelopeRow, LinkPage, LinkQuery, LinkRow, PayloadRow, RegistrationRow, TransitionRow
 from capset.stores.lineage_rows import TRANSITIONS, can_be, kept, turn_of
-from capset.stores.sql import turns
-from capset.stores.sql.lineagetables import envelopes, links, payloads, registrations, transitions
 from capset.stores.sql.reader import Reader
-from capset.stores.sql.writer import Writer
+from capset.stores.sql.schema.lineage_tables import envelopes, links, payloads, registrations, transitions
+from capset.stores.sql.writer import lineage as turns
+from capset.stores.sql.writer.writer import Writer
 
 _NUMBER = "number"
 

@@ -7,8 +7,8 @@ from dataclasses import asdict
 from sqlalchemy import ColumnElement, Connection, delete, insert, select, update
 
 from capset.stores.base import ReplyRow
-from capset.stores.sql.tables import replies
-from capset.stores.sql.writer import Writer
+from capset.stores.sql.schema.tables import replies
+from capset.stores.sql.writer.writer import Writer
 
 
 class SqlReplies:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from sqlalchemy import Connection, select
 
 from capset.stores.base import ScopeKey
-from capset.stores.sql.tables import sessions
+from capset.stores.sql.schema.tables import sessions
 from capset.stores.texts import gone
 
 

@@ -9,10 +9,10 @@ from sqlalchemy.exc import IntegrityError
 
 from capset.errors import StoreError
 from capset.stores.base import MOVED, SessionPage, SessionQuery, SessionRow
-from capset.stores.sql.filerows import Rows
+from capset.stores.sql.files import FileRows
 from capset.stores.sql.reader import Reader
-from capset.stores.sql.tables import replies, reservations, sessions, spendings
-from capset.stores.sql.writer import Writer
+from capset.stores.sql.schema.tables import replies, reservations, sessions, spendings
+from capset.stores.sql.writer.writer import Writer
 
 
 class SqlSessions:
@@ -78,7 +78,7 @@ class SqlSessions:
         """Delete a session with all that lives in it, and return whether there was one."""
 
         def write(connection: Connection) -> bool:
-            Rows(connection, id).remove_all()
+            FileRows(connection, id).remove_all()
             connection.execute(delete(replies).where(replies.c.session == id))
             of_runs = (spendings.c.owner > f"{id}/") & (spendings.c.owner < f"{id}0")  # what follows a slash
             connection.execute(delete(spendings).where((spendings.c.owner == id) | of_runs))

@@ -11,9 +11,9 @@ from sqlalchemy import Connection, bindparam, insert, select, update
 
 from capset.stores.base import Change, ScopeKey, StateRow
 from capset.stores.sql.reader import Reader
+from capset.stores.sql.schema.tables import states
 from capset.stores.sql.scopes import columns_of, require_session, where
-from capset.stores.sql.tables import states
-from capset.stores.sql.writer import Writer
+from capset.stores.sql.writer.writer import Writer
 from capset.stores.texts import storable
 
 _NAMES: Final = 500

@@ -13,23 +13,23 @@ from capset.errors import StoreError
 from capset.stores.sql.admissions import SqlAdmissions
 from capset.stores.sql.agents import SqlAgents
 from capset.stores.sql.approvals import SqlApprovals
-from capset.stores.sql.audit import SqlAudit
+from capset.stores.sql.audit.log import SqlAudit
 from capset.stores.sql.documents import SqlDocuments
 from capset.stores.sql.events import SqlEvents
 from capset.stores.sql.files import SqlFiles
 from capset.stores.sql.keys import SqlKeys
-from capset.stores.sql.leases import Leases
 from capset.stores.sql.lineage import SqlLineage
 from capset.stores.sql.postgres.online import IndexSpec
 from capset.stores.sql.problems import explained
 from capset.stores.sql.reader import Reader
-from capset.stores.sql.recovery import close_interrupted
 from capset.stores.sql.replies import SqlReplies
-from capset.stores.sql.schema import prepare
+from capset.stores.sql.schema.revisions import prepare
 from capset.stores.sql.search import Search
 from capset.stores.sql.sessions import SqlSessions
 from capset.stores.sql.states import SqlStates
-from capset.stores.sql.writer import Writer
+from capset.stores.sql.writer.leases import Leases
+from capset.stores.sql.writer.recovery import close_interrupted
+from capset.stores.sql.writer.writer import Writer
 
 
 class SqlStore(ABC):

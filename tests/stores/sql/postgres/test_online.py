@@ -11,9 +11,9 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from capset.stores.sql.checking import check
-from capset.stores.sql.schema import HEAD, raise_to
-from capset.stores.sql.upgrading import migrations, plan, upgrade
+from capset.stores.sql.schema.checks import check
+from capset.stores.sql.schema.revisions import HEAD, raise_to
+from capset.stores.sql.schema.upgrades import migrations, plan, upgrade
 from capset.testing.store_suite.support import NOW, begin, entry
 from tests.databases import Server, connected
 from tests.stores.sql.support import opened_at, run_at, store_at
@@ -30,7 +30,7 @@ INVALID = "UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'ix_records
 @pytest.fixture
 def url(postgres: Server, monkeypatch: pytest.MonkeyPatch) -> str:
     """Give the URL of a database of revision 0006, in which a few records are many already."""
-    monkeypatch.setattr("capset.stores.sql.schema.LARGE", 2)
+    monkeypatch.setattr("capset.stores.sql.schema.revisions.LARGE", 2)
     url = postgres.empty()
     engine = engine_at(url)
     with engine.begin() as connection:
@@ -114,7 +114,7 @@ async def test_many_files_make_a_database_large_too(postgres: Server, monkeypatc
         run_at(url, name)
     run_at(url, "UPDATE alembic_version SET version_num = '0008'")
     for few, revision in ((3, "0010"), (100, HEAD)):
-        monkeypatch.setattr("capset.stores.sql.schema.LARGE", few)
+        monkeypatch.setattr("capset.stores.sql.schema.revisions.LARGE", few)
         async with opened_at(url):
             assert run_at(url, REVISION) == [(revision,)]
     assert check(store_at(url)).problems == ()
@@ -151,7 +151,7 @@ async def test_what_was_left_unfinished_is_made_anew_in_a_small_database_too(
     await filled(url)
     run_at(url, "CREATE INDEX ix_records_time ON records (time, seq)")
     run_at(url, INVALID)
-    monkeypatch.setattr("capset.stores.sql.schema.LARGE", 100)
+    monkeypatch.setattr("capset.stores.sql.schema.revisions.LARGE", 100)
     async with opened_at(url):
         pass
     assert run_at(url, REVISION) == [(HEAD,)]

@@ -22,9 +22,9 @@ from sqlalchemy import (
 
 from capset.fingerprint.chain import GENESIS, seal
 from capset.fingerprint.signatures import CheckpointKey
+from capset.stores.sql.audit.retention import put_checkpoint
 from capset.stores.sql.postgres.engines import writing_engine
-from capset.stores.sql.retention import put_checkpoint
-from capset.stores.sql.schema import raise_to
+from capset.stores.sql.schema.revisions import raise_to
 from capset.stores.sql.sqlite import make_engine
 from capset.testing.store_suite.support import LATER, NOW, entry, intent
 from tests.stores.sql.support import path_of

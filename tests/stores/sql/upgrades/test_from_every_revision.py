@@ -7,8 +7,8 @@ from contextlib import closing
 import pytest
 
 from capset.stores.base import AgentQuery, ApprovalQuery, ScopeKey, SessionQuery
-from capset.stores.sql.checking import check
-from capset.stores.sql.schema import HEAD, KNOWN
+from capset.stores.sql.schema.checks import check
+from capset.stores.sql.schema.revisions import HEAD, KNOWN
 from capset.stores.sql.store import SqlStore
 from capset.testing.store_suite.support import entry
 from tests.stores.sql.support import opened_at, store_at

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from alembic import context
 
-from capset.stores.sql.tables import metadata
+from capset.stores.sql.schema.tables import metadata
 
 context.configure(connection=context.config.attributes["connection"], target_metadata=metadata)
 context.run_migrations()

@@ -15,7 +15,7 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event
 from sqlalchemy.pool import NullPool
 
 from capset.errors import StoreError
-from capset.stores.sql.postgres.adapting import adapt
+from capset.stores.sql.postgres.adapters import adapt
 
 OLDEST: Final = 15
 """The first version of PostgreSQL that capset works with (spec 5, P30)."""

@@ -11,13 +11,13 @@ from sqlalchemy import URL, Connection, Engine, make_url
 from sqlalchemy.exc import ArgumentError
 
 from capset.errors import DefinitionError
-from capset.stores.sql.postgres.dumping import dump
+from capset.stores.sql.postgres.backup import dump
 from capset.stores.sql.postgres.engines import locking_engine, reading_engine, writing_engine
 from capset.stores.sql.postgres.locks import SessionLeases
 from capset.stores.sql.postgres.online import IndexSpec, make_indexes
 from capset.stores.sql.postgres.search import WordTable
 from capset.stores.sql.store import SqlStore
-from capset.stores.sql.writer import BOUND, PATIENCE_SECONDS
+from capset.stores.sql.writer.writer import BOUND, PATIENCE_SECONDS
 
 SCHEMES: Final = ("postgresql", "postgres")
 DRIVER: Final = "psycopg"

@@ -7,7 +7,7 @@ from typing import Final
 import sqlalchemy as sa
 from alembic import op
 
-from capset.stores.sql.columns import TEXT
+from capset.stores.sql.schema.column_types import TEXT
 
 revision = "0003"
 down_revision = "0002"

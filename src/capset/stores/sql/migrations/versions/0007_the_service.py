@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-from capset.stores.sql.columns import TEXT
+from capset.stores.sql.schema.column_types import TEXT
 
 revision = "0007"
 down_revision = "0006"

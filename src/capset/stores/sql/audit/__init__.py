@@ -1,0 +1,1 @@
+"""The audit log in SQL: records in their chain, checkpoints and retention."""

@@ -1,0 +1,165 @@
+"""The audit log: written by the one writer, read by keyset pages, verified row by row as it lies in the file."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from contextlib import closing
+from typing import Any, Final
+
+from sqlalchemy import Connection, insert, select, text
+
+from capset.definitions.records import COLUMNS, NUMBERS, Record
+from capset.errors import StoreError
+from capset.fingerprint.chain import Verification, verify
+from capset.fingerprint.checkpoints import Checkpoint
+from capset.fingerprint.signatures import CheckpointKey, PublicKey
+from capset.stores.base import AuditPage, AuditQuery, Entry, Pruned
+from capset.stores.base.audit import FILTERS, check_times
+from capset.stores.sql.audit.records import as_they_lie, raw_records
+from capset.stores.sql.audit.retention import (
+    cut,
+    find_cut,
+    first_seq,
+    list_checkpoints,
+    put_checkpoint,
+    raw_checkpoints,
+)
+from capset.stores.sql.audit.times import AT, bounds_of, first_from, last_before
+from capset.stores.sql.reader import Reader
+from capset.stores.sql.schema.tables import IS_OUTCOME, records, settings
+from capset.stores.sql.writer.writer import Writer
+
+_FEW: Final = ("id", "principal", "session", "correlation", "approval", "code")
+"""The filters by which few records are found, whatever organisation they are of."""
+
+
+class SqlAudit:
+    """The append-only, hash-chained log of attempts (spec 4, G21–G23)."""
+
+    def __init__(self, writer: Writer, reader: Reader) -> None:
+        self._writer = writer
+        self._reader = reader
+
+    def append(self, entry: Entry) -> None:
+        """Take an entry, to be written soon. Raises ``StoreError`` when too many wait already."""
+        self._writer.append(entry)
+
+    async def commit(self, entry: Entry) -> None:
+        """Write an entry and return once it is durable. Raises ``StoreError`` if it is not."""
+        await self._writer.commit(entry)
+
+    async def flush(self) -> None:
+        """Return once everything taken so far is durable. Raises ``StoreError`` if it is not."""
+        await self._writer.flush()
+
+    async def query(self, query: AuditQuery) -> AuditPage:
+        """Return outcome records, newest first. Raises ``StoreError`` for one that was tampered with."""
+        wanted = select(records).where(IS_OUTCOME).order_by(records.c.seq.desc()).limit(query.limit + 1)
+        for name in FILTERS:
+            if (value := getattr(query, name)) is not None:
+                wanted = wanted.where(records.c[name] == value)
+        if query.org is not None:
+            # Of a session or a person an organisation has few records: SQLite must not walk all of the organisation's.
+            few = any(getattr(query, name) is not None for name in _FEW)
+            org = records.c.org.concat(text("''")) if few else records.c.org
+            wanted = wanted.where(org == query.org if query.org else org.is_(None))
+        if query.since is not None:
+            wanted = wanted.where(query.since <= AT)
+        if query.until is not None:
+            wanted = wanted.where(query.until > AT)
+        if query.before is not None:
+            wanted = wanted.where(records.c.seq < query.before)
+
+        def read(connection: Connection) -> AuditPage:
+            bounds = bounds_of(connection, query.since, query.until)
+            with as_they_lie(connection):
+                # All at once: what a record is refused for would leave SQLite reading, and the next reader in the past.
+                found = [_record(row) for row in connection.execute(wanted.where(*bounds)).mappings().all()]
+            items = tuple(found[: query.limit])
+            return AuditPage(items, items[-1].seq if len(found) > query.limit else None)
+
+        return await self._reader.read(read)
+
+    async def span(self, *, since: str | None = None, until: str | None = None) -> tuple[int, int] | None:
+        """Return the ``seq`` of the first link from a time on, and of the last one before another, if there are."""
+        check_times(since, until)
+
+        def read(connection: Connection) -> tuple[int, int] | None:
+            ends = first_from(connection, since), last_before(connection, until)
+            return None if ends[0] is None or ends[1] is None or ends[0] > ends[1] else (ends[0], ends[1])
+
+        return await self._reader.read(read)
+
+    async def read(self, *, after: int = 0, limit: int = 1000) -> Sequence[Record]:
+        """Return links in chain order. Raises ``StoreError`` for one that was tampered with."""
+        wanted = select(records).where(records.c.seq > after).order_by(records.c.seq).limit(limit)
+
+        def read(connection: Connection) -> list[Record]:
+            with as_they_lie(connection):
+                return [_record(row) for row in connection.execute(wanted).mappings().all()]
+
+        return await self._reader.read(read)
+
+    async def verify(self, keys: Sequence[PublicKey] = (), kept: Sequence[Checkpoint] = ()) -> Verification:
+        """Check the whole chain, intents included, and its checkpoints; their signatures by ``keys``."""
+        return await self._reader.read(lambda connection: verified(connection, keys, kept))
+
+    async def checkpoint(self, key: CheckpointKey, *, now: str) -> Checkpoint | None:
+        """Sign how far the log has come, and keep that; ``None`` for an empty log. Raises ``StoreError``."""
+        await self._writer.flush()  # what was taken is written before what stands behind it in the queue is run
+        return await self._writer.write(lambda connection: put_checkpoint(connection, key, now))
+
+    async def checkpoints(self, *, after: int = 0, limit: int = 1000) -> Sequence[Checkpoint]:
+        """Return checkpoints in their order. Raises ``StoreError`` for one that was tampered with."""
+        return await self._reader.read(lambda connection: list_checkpoints(connection, after, limit))
+
+    async def prune(self, before: str, key: CheckpointKey, *, now: str) -> Pruned:
+        """Cut off the oldest links at a checkpoint. Raises ``Conflict`` if there is none that serves."""
+        check_times(before)
+        anchor = await self._reader.read(lambda connection: find_cut(connection, before, key))
+        if anchor is None:
+            return Pruned(0, await self._reader.read(first_seq))
+        return await self._writer.write(lambda connection: cut(connection, anchor, key, now))
+
+    async def digest_key(self) -> bytes:
+        """Return the 32 secret bytes that argument digests are keyed with, made once for a store."""
+
+        def get_or_make(connection: Connection) -> str:
+            asked = select(settings.c.value).where(settings.c.name == "digest_key")
+            found = connection.execute(asked).scalar()
+            if found is None:
+                found = secrets.token_hex(32)
+                connection.execute(insert(settings).values(name="digest_key", value=found))
+            return found
+
+        text = await self._writer.write(get_or_make)
+        try:
+            key = bytes.fromhex(text)
+        except (TypeError, ValueError):
+            key = b""
+        if len(key) != 32:
+            raise StoreError("the key of the argument digests is damaged", hint="restore a backup")
+        return key
+
+
+def verified(connection: Connection, keys: Sequence[PublicKey], kept: Sequence[Checkpoint]) -> Verification:
+    """Check the whole chain as ``AuditLog.verify`` does, in the transaction that the connection is in."""
+    with (
+        as_they_lie(connection),
+        closing(raw_records(connection, "ORDER BY seq")) as rows,
+        closing(raw_checkpoints(connection)) as own,
+    ):
+        return verify(rows, own, since=first_seq(connection), keys=keys, kept=kept)
+
+
+def _record(row: Any) -> Record:
+    """Return a row, by column name, as a record. Raises ``StoreError`` if it holds what no record can hold."""
+    for name in COLUMNS:
+        expected = int if name in NUMBERS else str
+        if row[name] is not None and type(row[name]) is not expected:
+            raise StoreError(
+                f"record {row['seq']} was changed: its {name!r} is not what a record holds",
+                hint="capset audit verify says more",
+            )
+    return Record(**row)

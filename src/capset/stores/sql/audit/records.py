@@ -1,0 +1,198 @@
+"""Rows as they lie in a database, without SQLAlchemy's types between: written many at once, read one by one.
+
+Here is what the engines' drivers do in ways of their own.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from operator import itemgetter
+from typing import Any, Final, cast
+
+from sqlalchemy import Connection
+from sqlalchemy.exc import DataError, IntegrityError, InterfaceError, OperationalError, ProgrammingError
+
+from capset.definitions.records import COLUMNS
+from capset.errors import StoreError
+from capset.fingerprint.canonical import NotCanonical
+from capset.fingerprint.chain import GENESIS, seal
+from capset.stores.entries import BadEntry, Row
+from capset.stores.sql.postgres.texts import escaped
+from capset.stores.sql.problems import is_too_long
+
+# Many rows a statement: the driver lets go of the interpreter at every statement, and beside a busy event loop it waits
+# up to 5 ms to get it back (measured there: 7 ms a row with executemany, 20 µs with 64 rows a statement). SQLite takes
+# 32,766 parameters; few sizes keep its statement cache warm.
+_SIZES: Final = (256, 64, 16, 4, 1)
+
+_READ_AHEAD: Final = 500
+"""How many rows a server sends at once."""
+
+
+def marks(connection: Connection, count: int) -> str:
+    """Return so many marks for parameters, as the engine's driver writes them."""
+    return ", ".join(["?" if connection.dialect.name == "sqlite" else "%s"] * count)
+
+
+def insert_rows(connection: Connection, table: str, names: str, rows: Sequence[tuple[Any, ...]]) -> None:
+    """Insert rows into a table of this package; ``names`` are its columns, with commas between."""
+    if connection.dialect.name == "sqlite":
+        _insert_by_parameters(connection, f"{table} ({names})", rows)
+    elif rows:
+        _insert_as_json(connection, table, names, rows)
+
+
+@contextmanager
+def as_they_lie(connection: Connection) -> Generator[None]:
+    """Read text that is not UTF-8 as bytes, where SQLite's driver would raise and not say which row it was.
+
+    PostgreSQL holds no such text.
+    """
+    if connection.dialect.name != "sqlite":
+        yield
+        return
+    raw = cast("Any", connection.connection.dbapi_connection)  # the driver's own, which SQLAlchemy does not type
+    raw.text_factory = _text
+    try:
+        yield
+    finally:
+        raw.text_factory = str
+
+
+def raw_rows(connection: Connection, query: str, parameters: Sequence[str] = ()) -> Generator[Sequence[Any]]:
+    """Yield what a query finds, row by row, however much it is; call it within ``as_they_lie``."""
+    how = {"stream_results": True, "max_row_buffer": _READ_AHEAD}
+    with connection.exec_driver_sql(query, tuple(parameters), how) as found:
+        yield from found
+
+
+def _insert_by_parameters(connection: Connection, into: str, rows: Sequence[tuple[Any, ...]]) -> None:
+    start = 0
+    for size in _SIZES:
+        while len(rows) - start >= size:
+            values = tuple([value for row in rows[start : start + size] for value in row])
+            connection.exec_driver_sql(_statement(into, len(rows[0]), size), values)
+            start += size
+
+
+@cache
+def _statement(into: str, width: int, size: int) -> str:
+    row = f"({', '.join('?' * width)})"
+    return f"INSERT INTO {into} VALUES {', '.join([row] * size)}"  # noqa: S608 - a table of this package
+
+
+def _insert_as_json(connection: Connection, table: str, names: str, rows: Sequence[tuple[Any, ...]]) -> None:
+    """Insert rows by one statement with one parameter, four times quicker than one with a parameter for each value."""
+    listed = names.split(", ")
+    text = _json(listed, rows)
+    if "\\u0000" in text or "\\u001a" in text:  # or a backslash before such letters, which costs only time
+        text = _json(listed, [tuple(escaped(one) if isinstance(one, str) else one for one in row) for row in rows])
+    found = f"SELECT {names} FROM json_populate_recordset(NULL::{table}, %s)"  # noqa: S608 - names of this package
+    connection.exec_driver_sql(f"INSERT INTO {table} ({names}) {found}", (text,))
+
+
+def _json(names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> str:
+    return json.dumps([dict(zip(names, row, strict=True)) for row in rows], ensure_ascii=False)
+
+
+def _text(value: bytes) -> str | bytes:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value
+
+
+_values = cast("Callable[[Row], tuple[Any, ...]]", itemgetter(*COLUMNS))
+_NAMES: Final = ", ".join(COLUMNS)
+
+# What a row itself is to blame for, not the database.
+_REFUSED: Final = (IntegrityError, DataError, InterfaceError, ProgrammingError, OverflowError)
+_TAKEN: Final = "a record was refused: there is one of its id and phase already"
+_TOO_LONG: Final = "a record was refused: its tool, principal, session or another text to find it by is too long"
+
+
+def extend(connection: Connection, writer: str, rows: Sequence[Row], open_ids: set[str]) -> list[BadEntry | None]:
+    """Chain and insert rows, in order, within the transaction; return for each why it was refused, or ``None``.
+
+    The head is read here, in the transaction, since other processes write too. ``open_ids`` are the intents whose
+    outcome may be among the rows; the set and the table ``open_intents`` are kept in step.
+    """
+    seq, previous = head(connection)
+    sealed: list[Row] = []
+    refused: list[BadEntry | None] = []
+    for row in rows:
+        row |= {"seq": seq + 1, "writer": writer, "previous": previous}
+        try:
+            seal(row)
+        except NotCanonical as error:
+            refused.append(_because("a record could not be made of its call: it holds a lone surrogate", error))
+        else:
+            sealed.append(row)
+            refused.append(None)
+            seq, previous = seq + 1, row["hash"]
+    # Not `with`: where the database fails, it may have ended the whole transaction, and this savepoint with it.
+    nested = connection.begin_nested()
+    try:
+        insert_rows(connection, "records", _NAMES, [_values(row) for row in sealed])
+        _settle(connection, sealed, open_ids)
+    except (*_REFUSED, OperationalError) as error:
+        too_long = is_too_long(error)
+        if isinstance(error, OperationalError) and not too_long:
+            raise
+        nested.rollback()
+        if len(rows) == 1:
+            return [_because(_TOO_LONG if too_long else _TAKEN, error)]
+        middle = len(rows) // 2
+        first = extend(connection, writer, rows[:middle], open_ids)
+        return first + extend(connection, writer, rows[middle:], open_ids)
+    nested.commit()
+    return refused
+
+
+def raw_records(connection: Connection, rest: str, parameters: Sequence[str] = ()) -> Generator[Row]:
+    """Yield records one by one, without any conversion of types; call it within ``as_they_lie``.
+
+    A value that no record can hold stays what it is, for ``fingerprint.chain.verify`` to name. ``rest`` is the SQL that
+    follows ``FROM records``.
+    """
+    for values in raw_rows(connection, f"SELECT {_NAMES} FROM records {rest}", parameters):  # noqa: S608 - own names
+        yield dict(zip(COLUMNS, values, strict=True))
+
+
+def head(connection: Connection) -> tuple[int, str]:
+    """Return the last record's ``seq`` and ``hash``, also if it was pruned."""
+    row = connection.exec_driver_sql("SELECT seq, hash FROM records ORDER BY seq DESC LIMIT 1").first()
+    if row is None:
+        row = connection.exec_driver_sql("SELECT seq, hash FROM checkpoints ORDER BY number DESC LIMIT 1").first()
+    if row is None:
+        return 0, GENESIS
+    if type(row.hash) is not str:
+        raise StoreError("the audit log is damaged at its end", hint="capset audit verify says where")
+    return row.seq, row.hash
+
+
+def _settle(connection: Connection, rows: Sequence[Row], open_ids: set[str]) -> None:
+    """Bring the open intents in step with rows that were just inserted."""
+    opened: dict[str, tuple[str, int, str]] = {}
+    closed: list[str] = []
+    for row in rows:
+        if row["phase"] == "intent":
+            opened[row["id"]] = (row["id"], row["seq"], row["writer"])
+        elif opened.pop(row["id"], None) is None and row["id"] in open_ids:
+            closed.append(row["id"])
+    insert_rows(connection, "open_intents", "id, seq, writer", list(opened.values()))
+    for start in range(0, len(closed), 1000):
+        some = tuple(closed[start : start + 1000])
+        gone = f"DELETE FROM open_intents WHERE id IN ({marks(connection, len(some))})"  # noqa: S608
+        connection.exec_driver_sql(gone, some)
+    open_ids.difference_update(closed)
+    open_ids.update(opened)
+
+
+def _because(message: str, error: Exception) -> BadEntry:
+    bad = BadEntry(message)
+    bad.__cause__ = error
+    return bad

@@ -1,0 +1,1 @@
+"""The schema of a database: tables, revisions, creation, upgrades, checks and backup."""

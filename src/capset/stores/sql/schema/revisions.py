@@ -1,0 +1,108 @@
+"""The version of a database: read by plain SQL, raised by Alembic, which is imported only for that.
+
+A new SQLite file needs no raising: programs make many, and each would wait for Alembic and all its steps. A database on
+a server is made once, by the migrations.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from sqlalchemy import Connection, Engine, inspect
+
+from capset.errors import StoreError
+from capset.stores.sql.schema.creation import make
+
+HEAD: Final = "0011"
+"""The revision that this version of capset works with: the last of ``migrations/versions``."""
+
+ENOUGH: Final = "0010"
+"""The revision that this version can work with; those that follow add indexes, without which it is slower only."""
+
+KNOWN: Final = frozenset(f"{number:04}" for number in range(1, 12))
+"""Every revision that this version can raise to ``HEAD``."""
+
+LARGE: Final = 100_000
+"""From so many records or files on, opening a server's database makes no indexes: that would stop all its writers."""
+
+_logger = logging.getLogger("capset.stores")
+
+
+def prepare(reading: Engine, writing: Engine, name: str) -> None:
+    """Make or upgrade the tables, unless they are as they must be.
+
+    Raises ``StoreError`` if the database was made by a newer version of capset or by another program. Two processes may
+    do this at once: the second waits for the first and finds nothing left to do.
+    """
+    with writing.connect():
+        pass  # the first connection makes the file and switches it to WAL
+    with reading.connect() as connection:
+        revision = revision_of(connection, name)
+        aim = _aim(connection, revision)
+    if revision != aim:
+        with writing.begin() as connection:
+            revision = revision_of(connection, name)
+            aim = _aim(connection, revision)
+            if revision is None and connection.dialect.name == "sqlite":
+                make(connection, HEAD)
+            elif revision != aim:
+                raise_to(connection, aim, postpone_indexes=aim != HEAD)
+    if aim in KNOWN - {HEAD}:
+        _logger.warning("the database %r lacks indexes: capset db upgrade makes them beside its writers", name)
+
+
+def revision_of(connection: Connection, name: str) -> str | None:
+    """Return the database's revision, ``None`` for an empty one.
+
+    It may be one that this version does not know, if the newer one that made it says that this one may work with it.
+    Raises ``StoreError`` as ``prepare`` does.
+    """
+    tables = inspect(connection).get_table_names()
+    if "alembic_version" not in tables:
+        if tables:
+            raise StoreError(f"the database {name!r} belongs to another program", hint="name one of its own for capset")
+        return None
+    revision = connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
+    if revision is not None and revision not in KNOWN and not ("settings" in tables and _is_compatible(connection)):
+        raise StoreError(
+            f"the database {name!r} was made by a newer version of capset (its revision is {str(revision)[:40]!r})",
+            hint="upgrade capset, or name another database",
+        )
+    return revision
+
+
+def is_large(connection: Connection) -> bool:
+    """Say whether an upgrade must not make indexes while all writers wait; a file's are made in seconds."""
+    if connection.dialect.name == "sqlite":
+        return False
+    # Records are numbered without gaps, and their first and last number cost nothing to find.
+    records = "SELECT coalesce(max(seq) - min(seq), 0) FROM records"
+    files = "SELECT reltuples FROM pg_class WHERE oid = to_regclass('files')"  # as the server guesses
+    return any((connection.exec_driver_sql(asked).scalar() or 0) >= LARGE for asked in (records, files))
+
+
+def raise_to(connection: Connection, revision: str, *, postpone_indexes: bool = False) -> None:
+    """Run the migrations up to a revision, within the transaction that the connection is in.
+
+    ``postpone_indexes`` leaves out those without which capset is slower only: the last migration makes them.
+    """
+    from alembic import command
+    from alembic.config import Config
+
+    config = Config(attributes={"connection": connection, "indexes_postponed": postpone_indexes})
+    config.set_main_option("script_location", "capset.stores.sql:migrations")
+    command.upgrade(config, revision)
+
+
+def _aim(connection: Connection, revision: str | None) -> str:
+    """Return the revision that a database is raised to when it is opened: its own if it need not be raised."""
+    if revision is None or revision in KNOWN - {HEAD}:
+        return max(ENOUGH, revision) if revision is not None and is_large(connection) else HEAD
+    return revision
+
+
+def _is_compatible(connection: Connection) -> bool:
+    asked = "SELECT value FROM settings WHERE name = 'compatible'"
+    oldest = connection.exec_driver_sql(asked).scalar()
+    return isinstance(oldest, str) and oldest <= HEAD

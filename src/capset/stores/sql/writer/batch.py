@@ -1,0 +1,115 @@
+"""What the writer took from its queue at once, sorted: write functions, entries as rows, and those who wait for all."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from sqlalchemy.exc import DBAPIError
+
+from capset.errors import StoreError
+from capset.stores.base import Entry
+from capset.stores.entries import BadEntry, Row, columns_of
+from capset.stores.sql.problems import store_error
+from capset.stores.sql.writer.futures import Admission, Barrier, Durable, QueueAnswer, QueueCall
+from capset.stores.sql.writer.transaction import Done
+
+Item = Entry | Durable | QueueCall | Admission | Barrier
+
+
+class Batch:
+    """Items by what they are, each kind in the order of the queue. ``name`` is the database's, for errors.
+
+    ``rows`` are made of ``makers``, one of each; ``terms`` says by its place in ``admissions`` which of them a row
+    depends on. An entry that can become no row is in ``refused``, with the reason.
+    """
+
+    def __init__(self, name: str, items: Iterable[Item]) -> None:
+        self._name = name
+        self.calls: list[QueueCall] = []
+        self.admissions: list[Admission] = []
+        self.rows: list[Row] = []
+        self.terms: dict[int, int] = {}
+        self._makers: list[Entry | Durable | Admission] = []
+        self._barriers: list[Barrier] = []
+        self._refused: list[tuple[Entry | Durable | Admission, BadEntry]] = []
+        for item in items:
+            if isinstance(item, QueueCall):
+                self.calls.append(item)
+            elif isinstance(item, Barrier):
+                self._barriers.append(item)
+            else:
+                self._sort(item)
+
+    def _sort(self, item: Entry | Durable | Admission) -> None:
+        entry = item.entry if isinstance(item, Durable | Admission) else item
+        if entry is not None:
+            try:
+                row = columns_of(entry)
+            except BadEntry as bad:
+                self._refused.append((item, bad))
+                return
+            if isinstance(item, Admission):
+                self.terms[len(self.rows)] = len(self.admissions)
+            self.rows.append(row)
+            self._makers.append(item)
+        if isinstance(item, Admission):
+            self.admissions.append(item)
+
+    @property
+    def has_intent(self) -> bool:
+        """Whether a row is an intent."""
+        return any(row["phase"] == "intent" for row in self.rows)
+
+    @property
+    def buffered(self) -> list[Entry]:
+        """The entries that nobody waits for and that can become rows."""
+        return [maker for maker in self._makers if not isinstance(maker, Durable | Admission)]
+
+    def patient(self, now: float) -> list[QueueCall | Admission]:
+        """Return what may wait for a lock still; ``now`` is in ``time.monotonic()`` seconds."""
+        return [item for item in (*self.admissions, *self.calls) if item.until > now]
+
+    @property
+    def bad(self) -> list[BadEntry]:
+        """Why buffered entries, which nobody waits for, cannot become records."""
+        return [bad for item, bad in self._refused if not isinstance(item, Durable | Admission)]
+
+    def committed(self, done: Done) -> list[QueueAnswer]:
+        """Return what to tell after a commit to all but the barriers."""
+        answers = [
+            QueueAnswer(item.waiter, error=why) for item, why in zip(self.admissions, done.admitted, strict=True)
+        ]
+        for call, (value, error) in zip(self.calls, done.results, strict=True):
+            told = store_error(self._name, error) if isinstance(error, DBAPIError) else error
+            answers.append(QueueAnswer(call.waiter, value, told))
+        for maker, bad in zip(self._makers, done.refused, strict=True):
+            if isinstance(maker, Admission):
+                continue  # which was told already
+            if bad:
+                self._refused.append((maker, bad))
+            elif isinstance(maker, Durable):
+                answers.append(QueueAnswer(maker.waiter))
+        return answers + self._refusals()
+
+    def failed(self, error: StoreError, *, spared: Collection[QueueCall | Admission]) -> list[QueueAnswer]:
+        """Return what to tell, to all but the barriers and those that are spared, when nothing was committed."""
+        asked = [item for item in (*self.calls, *self.admissions) if item not in spared]
+        durable = [maker for maker in self._makers if isinstance(maker, Durable)]
+        failures = [QueueAnswer(item.waiter, error=_again(error)) for item in (*asked, *durable)]
+        return failures + self._refusals()
+
+    def passed(self, error: StoreError | None) -> list[QueueAnswer]:
+        """Return what to tell those who wait for all before them."""
+        return [QueueAnswer(barrier.waiter, error=error and _again(error)) for barrier in self._barriers]
+
+    def _refusals(self) -> list[QueueAnswer]:
+        return [
+            QueueAnswer(item.waiter, error=bad) for item, bad in self._refused if isinstance(item, Durable | Admission)
+        ]
+
+
+def _again(error: StoreError) -> StoreError:
+    """Return the same error for one more task: one that is raised twice would mix their tracebacks."""
+    again = StoreError(error.message, hint=error.hint)
+    again.__cause__ = error.__cause__
+    return again

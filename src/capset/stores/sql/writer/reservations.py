@@ -1,0 +1,216 @@
+"""Counting calls in windows and budgets, in the writer's transactions, which follow one another (ADR 0029).
+
+A transaction counts all that it admits in few statements, whatever their number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from random import random
+from typing import Any, Final
+
+from sqlalchemy import Connection, delete, func, insert, select, tuple_, update
+
+from capset.definitions.approvals import ApprovalRow
+from capset.stores.base.admissions import ApprovalTaken, Claim, QuotaSpent, Refused, Window, WindowFull
+from capset.stores.sql.schema.tables import approvals, reservations, spendings
+
+_AHEAD: Final = 64
+"""How many of a window's oldest calls are read at once, and how many more than it needs are kept."""
+_TRACED: Final = 1_000
+"""How many calls of a budget can be told apart; a release comes right after its call."""
+_RECENT: Final = 10_000
+"""Among how many calls of a window one is looked for that is released."""
+_TRACE_NS: Final = 600 * 1_000_000_000
+_MARGIN_NS: Final = 86_400 * 1_000_000_000
+"""How long a call is kept after its window: a clock that was ahead and is set back shall not find a place free."""
+_SWEEPS: Final = 1 / 32
+"""How many transactions that count calls look for those that count no more."""
+_SWEPT: Final = 500
+"""How many of these go at once at least."""
+
+
+@dataclass(slots=True)
+class _Row:
+    """One call in a window, or in the traces of a budget or of an approval."""
+
+    number: int
+    call: str
+    at: int
+    ends: int
+
+
+@dataclass(slots=True)
+class _Window:
+    """What is known of one window: its newest call, and the times of some of its calls by number."""
+
+    number: int
+    newest: int
+    times: dict[int, int | None] = field(default_factory=dict[int, "int | None"])
+    new: list[_Row] = field(default_factory=list[_Row])
+    kept: int = 0
+
+
+class Counting:
+    """The counting of one transaction: ``take`` decides of one claim after the other, and ``write`` keeps it."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._windows: dict[str, _Window] = {}
+        self._spent: dict[str, tuple[int, float]] = {}
+        self._known: set[str] = set()
+        """The budgets that have a row."""
+        self._changed: set[str] = set()
+
+    def take(self, claim: Claim) -> Refused | None:
+        """Count a call, and use up its approval; or return why not."""
+        now = claim.clock()
+        if (refused := self._refusal(claim, now)) is not None:
+            return refused
+        approval = claim.approval
+        if approval is not None and not _move_approval(self._connection, approval, "approved", "used"):
+            return ApprovalTaken()
+        for window in claim.windows:
+            self._add(window.key, claim.call, now, window.length, window.requests)
+        for quota in claim.quotas:
+            calls, cost = self._used(quota.owner)
+            self._spent[quota.owner] = calls + 1, cost + claim.cost
+            self._changed.add(quota.owner)
+        for key in claim.traces():
+            self._add(key, claim.call, now, _TRACE_NS, _TRACED)
+        return None
+
+    def refusal(self, claim: Claim) -> Refused | None:
+        """Return why a call cannot be counted."""
+        return self._refusal(claim, claim.clock())
+
+    def _refusal(self, claim: Claim, now: int) -> Refused | None:
+        for quota in claim.quotas:
+            calls, cost = self._used(quota.owner)
+            if not quota.covers(calls, cost, claim.cost):
+                return QuotaSpent(quota, calls, cost)
+        longest: WindowFull | None = None
+        for window in claim.windows:
+            wait = self._wait(window, now)
+            if wait is not None and (longest is None or wait > longest.wait):
+                longest = WindowFull(window, wait)
+        return longest
+
+    def write(self) -> int:
+        """Write what was counted, and return how many rows that took."""
+        rows = [
+            {"key": key, "number": row.number, "call": row.call, "at": row.at, "ends": row.ends}
+            for key, window in self._windows.items()
+            for row in window.new
+        ]
+        if rows:
+            self._connection.execute(insert(reservations), rows)
+        for key, window in self._windows.items():
+            before = window.number - len(window.new)
+            if window.new and window.number > window.kept and window.number // _AHEAD != before // _AHEAD:
+                old = (reservations.c.key == key) & (reservations.c.number <= window.number - window.kept)
+                self._connection.execute(delete(reservations).where(old))
+        for owner in sorted(self._changed):
+            calls, cost = self._spent[owner]
+            if owner in self._known:
+                used = update(spendings).where(spendings.c.owner == owner).values(calls=calls, cost=cost)
+            else:
+                used = insert(spendings).values(owner=owner, calls=calls, cost=cost)
+            self._connection.execute(used)
+        return len(rows)
+
+    def _wait(self, window: Window, at: int) -> int | None:
+        """Return the nanoseconds until one more call fits; ``None`` if one fits now."""
+        known = self._window(window.key)
+        if known.number < window.requests:
+            return None
+        oldest = self._time(window.key, known, known.number - window.requests + 1)
+        if oldest is None or oldest + window.length <= max(at, known.newest):
+            return None
+        return oldest + window.length - at
+
+    def _add(self, key: str, call: str, now: int, length: int, kept: int) -> None:
+        known = self._window(key)
+        known.number += 1
+        known.kept = kept
+        known.newest = known.times[known.number] = max(known.newest, now)
+        known.new.append(_Row(known.number, call, known.newest, known.newest + length))
+
+    def _window(self, key: str) -> _Window:
+        if (known := self._windows.get(key)) is None:
+            asked = select(reservations.c.number, reservations.c.at).where(reservations.c.key == key)
+            row = self._connection.execute(asked.order_by(reservations.c.number.desc()).limit(1)).first()
+            known = self._windows[key] = _Window(0, 0) if row is None else _Window(row.number, row.at)
+        return known
+
+    def _time(self, key: str, known: _Window, number: int) -> int | None:
+        if number not in known.times:
+            some = (reservations.c.key == key) & reservations.c.number.between(number, number + _AHEAD - 1)
+            found = self._connection.execute(select(reservations.c.number, reservations.c.at).where(some))
+            read: dict[int, int | None] = dict.fromkeys(range(number, number + _AHEAD))
+            known.times = read | {row.number: row.at for row in found} | {row.number: row.at for row in known.new}
+        return known.times[number]
+
+    def _used(self, owner: str) -> tuple[int, float]:
+        if owner not in self._spent:
+            asked = select(spendings.c.calls, spendings.c.cost).where(spendings.c.owner == owner)
+            row = self._connection.execute(asked).first()
+            if row is None:
+                return 0, 0.0
+            self._known.add(owner)
+            self._spent[owner] = row.calls, row.cost
+        return self._spent[owner]
+
+
+def _move_approval(connection: Connection, approval: ApprovalRow, before: str, after: str) -> bool:
+    own = (approvals.c.org == (approval.org or "")) & (approvals.c.id == approval.id) & (approvals.c.status == before)
+    return bool(connection.execute(update(approvals).where(own).values(status=after)).rowcount)
+
+
+def admit_all(connection: Connection, claims: Sequence[Claim]) -> list[Refused | None]:
+    """Count calls one after the other, and return for each why it was not."""
+    counting = Counting(connection)
+    found = [counting.take(claim) for claim in claims]
+    written = counting.write()
+    if claims and random() < _SWEEPS:  # noqa: S311 - nobody gains by knowing
+        # More than comes in between two sweeps.
+        _sweep(connection, claims[0].clock(), max(_SWEPT, round(2 * written / _SWEEPS)))
+    return found
+
+
+def release(connection: Connection, claim: Claim) -> None:
+    """Count a call no more, and give its approval back, as far as it was counted."""
+    for window in claim.windows:
+        _forget(connection, window.key, claim.call)
+    for quota, key in zip(claim.quotas, claim.traces(), strict=False):
+        if _forget(connection, key, claim.call):
+            less = {"calls": spendings.c.calls - 1, "cost": spendings.c.cost - claim.cost}
+            connection.execute(update(spendings).where(spendings.c.owner == quota.owner).values(less))
+    if claim.approval is not None and _forget(connection, f"approval {claim.approval.id}", claim.call):
+        _move_approval(connection, claim.approval, "used", "approved")
+
+
+def _forget(connection: Connection, key: str, call: str) -> bool:
+    """Take a call out of a window, close the gap in its numbers, and return whether it was there."""
+    own = reservations.c.key == key
+    newest = connection.execute(select(func.max(reservations.c.number)).where(own)).scalar() or 0
+    recent = own & (reservations.c.number > newest - _RECENT)
+    number = connection.execute(select(reservations.c.number).where(recent, reservations.c.call == call)).scalar()
+    if number is None:
+        return False
+    later = connection.execute(
+        select(reservations).where(own, reservations.c.number > number).order_by(reservations.c.number)
+    )
+    rows: list[dict[str, Any]] = [{**row, "number": row["number"] - 1} for row in later.mappings()]
+    connection.execute(delete(reservations).where(own, reservations.c.number >= number))
+    if rows:
+        connection.execute(insert(reservations), rows)
+    return True
+
+
+def _sweep(connection: Connection, now: int, most: int) -> None:
+    """Take some of the calls away that count no more, of windows that may never be asked for again."""
+    own = reservations.c.key, reservations.c.number
+    old = select(*own).where(reservations.c.ends < now - _MARGIN_NS).limit(most)
+    connection.execute(delete(reservations).where(tuple_(*own).in_(old)))

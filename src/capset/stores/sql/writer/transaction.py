@@ -1,0 +1,132 @@
+"""One transaction of the writer: calls that are counted, write functions, then records, chained; all or nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, Engine
+from sqlalchemy.exc import DBAPIError
+
+from capset.stores.base import Claim
+from capset.stores.entries import BadEntry, Row
+from capset.stores.sql.audit.records import extend
+from capset.stores.sql.writer.recovery_state import RecoveryState
+from capset.stores.sql.writer.reservations import admit_all
+
+# A write function; what it returns is its caller's business.
+Function = Callable[[Connection], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What a transaction that was committed gave.
+
+    For each claim why it was not admitted, for each function its result or error, for each row its refusal.
+    """
+
+    admitted: list[Exception | None]
+    results: list[tuple[Any, Exception | None]]
+    refused: list[BadEntry | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What one transaction is to do; ``terms`` says by its place which claim must be admitted for a row's place."""
+
+    claims: Sequence[Claim]
+    functions: Sequence[Function]
+    rows: Sequence[Row]
+    terms: Mapping[int, int]
+
+
+class _Abandon(Exception):
+    """The database failed within a function and may have rolled back everything: begin again without that one."""
+
+    def __init__(self, index: int, error: DBAPIError) -> None:
+        super().__init__(index)
+        self.index = index
+        self.error = error
+
+
+class _Unwritten(Exception):
+    """Intents whose calls were counted cannot become records: begin again without these claims."""
+
+    def __init__(self, refused: Mapping[int, BadEntry]) -> None:
+        super().__init__(refused)
+        self.refused = refused
+
+
+def transact(engine: Engine, writer: str, work: Work, open_ids: set[str], doubt: RecoveryState) -> Done:
+    """Run everything in one transaction and return what came of it.
+
+    A function that raises is undone alone. ``open_ids``, this writer's open intents, is brought up to date once the
+    transaction is committed. Raises what the database raises if nothing was committed, or nobody knows: then the rows
+    are in ``doubt``, and those of them that are on record are not written again.
+    """
+    functions, rows, terms = work.functions, work.rows, work.terms
+    abandoned: dict[int, DBAPIError] = {}
+    unwritten: dict[int, BadEntry] = {}
+    while True:
+        try:
+            with engine.begin() as connection:
+                admitted = _admit(connection, work.claims, unwritten)
+                results = [
+                    (None, abandoned[index]) if index in abandoned else _run(connection, index, function)
+                    for index, function in enumerate(functions)
+                ]
+                now_open = set(open_ids)
+                written = doubt.settle(connection, writer, rows, now_open)
+                left_out = {place for place, claim in terms.items() if admitted[claim] is not None}.union(written)
+                places = [place for place in range(len(rows)) if place not in left_out]
+                new = [rows[place] for place in places] if left_out else rows
+                refused = extend(connection, writer, new, now_open) if new else []
+                if terms and (bad := _bad_terms(terms, places, refused)):
+                    raise _Unwritten(bad)
+        except _Unwritten as failure:
+            unwritten.update(failure.refused)
+        except _Abandon as failure:
+            if failure.error.connection_invalidated:  # nothing can be committed without that one either
+                raise failure.error from None
+            abandoned[failure.index] = failure.error
+        except Exception as error:
+            doubt.begin(error, rows)
+            raise
+        else:
+            doubt.end()
+            for place in sorted(left_out):
+                refused.insert(place, None)
+            open_ids.clear()
+            open_ids.update(now_open)
+            return Done(admitted, results, refused)
+
+
+def _admit(
+    connection: Connection, claims: Sequence[Claim], unwritten: Mapping[int, BadEntry]
+) -> list[Exception | None]:
+    """Count the calls whose intents may become records, and return why each was not counted."""
+    if not claims:
+        return []
+    found = iter(admit_all(connection, [claim for place, claim in enumerate(claims) if place not in unwritten]))
+    return [unwritten[place] if place in unwritten else next(found) for place in range(len(claims))]
+
+
+def _bad_terms(
+    terms: Mapping[int, int], places: Sequence[int], refused: Sequence[BadEntry | None]
+) -> dict[int, BadEntry]:
+    """Return why intents were refused, by the place of their claims."""
+    return {terms[place]: bad for place, bad in zip(places, refused, strict=True) if bad is not None and place in terms}
+
+
+def _run(connection: Connection, index: int, function: Function) -> tuple[Any, Exception | None]:
+    nested = connection.begin_nested()
+    try:
+        result = function(connection)
+    except DBAPIError as error:
+        raise _Abandon(index, error) from error
+    except Exception as error:
+        nested.rollback()
+        return None, error
+    nested.commit()
+    return result, None

@@ -1,0 +1,220 @@
+"""The one writer of a process: a thread that gathers what is to be written and commits it in groups (spec 4, G21, G23).
+
+``append`` costs the event loop a fraction of a microsecond, and a durable write shares its fsync with all that waits
+beside it. The order of the queue is the order of the chain. Nothing is dropped: while the database cannot be written,
+buffered entries wait, in order and up to a bound, and those who wait for durability are told at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+from sqlalchemy import Connection, Engine
+from sqlalchemy.exc import SQLAlchemyError
+
+from capset.errors import StoreError
+from capset.ids import Ids
+from capset.stores.base import Claim, Entry
+from capset.stores.sql.problems import is_locked, store_error
+from capset.stores.sql.writer.batch import Batch, Item
+from capset.stores.sql.writer.futures import Admission, Barrier, Durable, QueueCall, tell
+from capset.stores.sql.writer.leases import Leases
+from capset.stores.sql.writer.recovery_state import RecoveryState
+from capset.stores.sql.writer.transaction import Work, transact
+
+BOUND: Final = 10_000
+"""How many entries may be waiting to be written."""
+GATHER_SECONDS: Final = 0.1
+"""How long the thread waits for more while nobody waits for it."""
+PAUSES_SECONDS: Final = (0.05, 5.0)
+"""The first and the longest pause before a failed write is tried again; somebody who waits ends a pause."""
+PATIENCE_SECONDS: Final = 30.0
+"""How long a write function is tried again while other processes write, before its caller is told that they do."""
+
+_T = TypeVar("_T")
+_logger = logging.getLogger("capset.stores")
+
+
+class Writer:
+    """The thread, its queue and its doors. ``name`` is the database's, for errors."""
+
+    def __init__(
+        self, name: str, leases: Leases, *, bound: int = BOUND, patience_seconds: float = PATIENCE_SECONDS
+    ) -> None:
+        self.id = ""
+        """A UUIDv7 for each time that the store is opened; it stands in every record that was written then."""
+        self._name = name
+        self._leases = leases
+        self._bound = bound
+        self._patience = patience_seconds
+        self._queue: deque[Item] = deque()
+        self._room = 0  # the bound, or 0 when not open
+        self._held = 0  # how many items the thread has taken from the queue and not written yet
+        self._wake = threading.Event()
+        self._armed = False  # the thread is going to look into the queue by itself
+        self._urgent = False  # … and at once, since somebody waits
+        self._stopping = False
+        self._thread: threading.Thread | None = None
+        self._open_ids: set[str] = set()
+        self._doubt = RecoveryState()
+        self._bad = 0  # buffered entries that could not become records, since that was last told
+
+    def start(self, engine: Engine) -> None:
+        """Start the thread, which writes by this engine's one connection."""
+        self.id = Ids().new()
+        self._armed = self._urgent = self._stopping = False
+        self._wake.clear()
+        self._thread = threading.Thread(target=self._run, args=(engine,), name="capset-writer", daemon=True)
+        self._thread.start()
+        self._room = self._bound
+        atexit.register(self._at_exit)  # else a daemon thread would take what is buffered with it
+
+    async def stop(self) -> int:
+        """Write what is left, end the thread, and return how many entries are lost."""
+        self._halt()
+        return await asyncio.to_thread(self._finish)
+
+    def append(self, entry: Entry) -> None:
+        """Take an entry, to be written soon. Raises ``StoreError`` when too many wait already."""
+        if len(self._queue) + self._held >= self._room:
+            raise self._refusal()
+        self._queue.append(entry)
+        if not self._armed:
+            self._armed = True
+            self._wake.set()
+
+    async def commit(self, entry: Entry) -> None:
+        """Write an entry and return once it is durable. Raises ``StoreError`` if it is not."""
+        await self._ask(Durable(entry))
+
+    async def flush(self) -> None:
+        """Return once everything taken so far is durable. Raises ``StoreError`` if it is not."""
+        await self._ask(Barrier())
+
+    async def write(self, function: Callable[[Connection], _T]) -> _T:
+        """Run a function in the writer's next transaction, on its thread, and return its result once that is durable.
+
+        The function may run again when the transaction must begin again, so it changes nothing but the database. What
+        it raises undoes its own changes only; what the database raises becomes ``StoreError``. While other processes
+        write, it is tried again and again, within ``PATIENCE_SECONDS``.
+        """
+        return await self._ask(QueueCall(function, time.monotonic() + self._patience))
+
+    async def admit(self, claim: Claim, entry: Entry | None) -> None:
+        """Count a call and write its intent in one transaction, as patient as ``write``. Raises ``Refused``."""
+        await self._ask(Admission(claim, entry, time.monotonic() + self._patience))
+
+    async def _ask(self, item: Durable | QueueCall | Admission | Barrier) -> Any:
+        if not self._room:
+            raise self._refusal()
+        self._queue.append(item)
+        if not self._urgent:
+            self._armed = self._urgent = True
+            self._wake.set()
+        return await item.waiter.future
+
+    def _refusal(self) -> StoreError:
+        if not self._room:
+            return StoreError(f"the database {self._name!r} is not open")
+        return StoreError(
+            f"the audit log has no room: {self._bound} records are still to be written",
+            hint="wait for flush(), or use commit(), which waits",
+        )
+
+    def _halt(self) -> None:
+        """Take nothing more, and have the thread end once it has written what is there."""
+        self._room = 0
+        self._stopping = self._urgent = True
+        self._wake.set()
+
+    def _finish(self) -> int:
+        thread, self._thread = self._thread, None
+        if thread is None:
+            return 0
+        thread.join()
+        atexit.unregister(self._at_exit)
+        lost, self._bad = len(self._queue) + self._bad, 0
+        self._queue.clear()
+        self._open_ids.clear()
+        self._doubt.end()
+        return lost
+
+    def _at_exit(self) -> None:
+        self._halt()
+        if lost := self._finish():
+            _logger.error("%d audit records could not be written and are lost", lost)
+        self._leases.release()
+
+    def _run(self, engine: Engine) -> None:
+        pause: float | None = None
+        while True:
+            self._wake.wait(pause)
+            self._wake.clear()
+            if pause is None and not self._urgent:
+                self._wake.wait(GATHER_SECONDS)
+                self._wake.clear()
+            stopping = self._stopping
+            # Before the queue is emptied, so that what comes after that wakes the thread again.
+            self._armed = self._urgent = False
+            self._held = len(self._queue)
+            items = [self._queue.popleft() for _ in range(self._held)]
+            written = not items or self._write(engine, items, last=stopping)
+            if stopping:
+                return
+            if written:
+                pause = None
+            else:
+                pause = PAUSES_SECONDS[0] if pause is None else min(2 * pause, PAUSES_SECONDS[1])
+                self._armed = True  # until the pause is over, an append need not wake the thread
+
+    def _write(self, engine: Engine, items: list[Item], *, last: bool) -> bool:
+        """Write a batch and tell those who wait; if it cannot be written, put back what need not fail yet.
+
+        That is its buffered entries, and write functions that may wait for a lock still, unless it is the last time.
+        """
+        batch = Batch(self._name, items)
+        try:
+            if batch.has_intent:
+                self._leases.take(self.id)
+            work = Work(
+                [admission.claim for admission in batch.admissions],
+                [call.function for call in batch.calls],
+                batch.rows,
+                batch.terms,
+            )
+            done = transact(engine, self.id, work, self._open_ids, self._doubt)
+        except Exception as error:
+            if not isinstance(error, (SQLAlchemyError, OSError, StoreError)):
+                _logger.exception("the audit writer failed")
+            failure = store_error(self._name, error)
+            failure.__cause__ = error
+            _logger.warning("%s; what is buffered is kept", failure.message)
+            patient = batch.patient(time.monotonic()) if is_locked(error) and not last else []
+            answers = batch.failed(failure, spared=patient)
+            self._queue.extendleft(reversed([*patient, *batch.buffered]))
+            if patient:
+                self._urgent = True
+                self._wake.set()
+        else:
+            failure = None
+            answers = batch.committed(done)
+        for bad in batch.bad:
+            _logger.error("%s", bad.message, exc_info=bad)
+        self._bad += len(batch.bad)
+        passed = batch.passed(failure or self._lasting())
+        if passed and failure is None:
+            self._bad = 0
+        self._held = 0  # first, so that there is room for whoever was told
+        tell(answers + passed)
+        return failure is None
+
+    def _lasting(self) -> StoreError | None:
+        """Return what those who wait for all before them must hear, though everything that can be written is."""
+        return StoreError(f"{self._bad} calls left no audit record: none could be made") if self._bad else None
