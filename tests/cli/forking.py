@@ -24,7 +24,7 @@ HERE = Path(__file__).parent
 BUILT_IN = {one.module for one in distribution("capset").entry_points.select(group="capset.capabilities")}
 EARLY = (
     "capset.cli.app",
-    "capset.cli.process",
+    "capset.cli.common.process",
     "capset.stores.sql.schema.revisions",
     "docstring_parser",
     *sorted(BUILT_IN),

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from capset.cli.allowances import given_allowance, load_allowance
+from capset.cli.common.allowances import given_allowance, load_allowance
 from capset.errors import DefinitionError
 from capset.ext import Allowance, Budget
 from tests.adapters.config_file.support import folder

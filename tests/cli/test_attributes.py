@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from mcp import Client, StdioServerParameters
 
-from capset.cli.settings import load_settings
+from capset.cli.common.settings import load_settings
 from capset.errors import DefinitionError
 from capset.wire.diffs import ReplayShape
 from tests.cli.foundry import message

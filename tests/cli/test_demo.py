@@ -252,7 +252,7 @@ def test_folders_that_cannot_be_used_are_refused_before_anything_is_made(capset:
 
 
 def test_without_the_extras_of_a_part_it_does_the_others_and_says_so(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("capset.cli.demo.reading.missing_modules", lambda *_: ["bashkit"])
+    monkeypatch.setattr("capset.cli.demo.web.missing_modules", lambda *_: ["bashkit"])
     Path("empty").mkdir()
     done = run("demo", "empty", "--json")
     assert done.code == 0

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from capset.cli.settings import load_settings
+from capset.cli.common.settings import load_settings
 from capset.errors import DefinitionError
 from tests.cli.support import Run
 

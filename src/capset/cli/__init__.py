@@ -7,7 +7,7 @@ def main() -> None:
     """Run ``capset``. Exit codes: 0 done, 1 failed, 2 bad usage or input, 3 refused, not verified, or different."""
     # Importing the commands loads typer and rich, which nobody but the command line should pay for.
     from capset.cli.app import app
-    from capset.cli.process import prepare
+    from capset.cli.common.process import prepare
 
     prepare()
     app()

@@ -7,17 +7,17 @@ from typing import Annotated
 
 import typer
 
-from capset.cli.agents.looking import list_command as list_agents_command
-from capset.cli.agents.looking import show_command as show_agent_command
+from capset.cli.agents.read import list_command as list_agents_command
+from capset.cli.agents.read import show_command as show_agent_command
 from capset.cli.agents.versions import diff_command as diff_agent_command
 from capset.cli.agents.versions import preview_command, versions_command
-from capset.cli.agents.writing import archive_command, change_command, rollback_command
-from capset.cli.agents.writing import create_command as create_agent_command
+from capset.cli.agents.write import archive_command, change_command, rollback_command
+from capset.cli.agents.write import create_command as create_agent_command
 from capset.cli.approvals import approve_command, reject_command, show_command
 from capset.cli.approvals import list_command as list_approvals_command
+from capset.cli.audit.checkpoints import checkpoint_command, checkpoints_command, keygen_command, prune_command
 from capset.cli.audit.export import export_command
 from capset.cli.audit.query import query_command
-from capset.cli.audit.sealing import checkpoint_command, checkpoints_command, keygen_command, prune_command
 from capset.cli.audit.tail import tail_command
 from capset.cli.audit.verify import verify_command
 from capset.cli.call import call_command
@@ -33,16 +33,16 @@ from capset.cli.fingerprint import fingerprint_command
 from capset.cli.kernel import kernel_command
 from capset.cli.key import create_command, revoke_command
 from capset.cli.key import list_command as list_keys_command
-from capset.cli.listing import list_command
+from capset.cli.list import list_command
 from capset.cli.mcp import mcp_command
 from capset.cli.replay import replay_command
 from capset.cli.schema import schema_command
-from capset.cli.serve import serve_command
-from capset.cli.sessions.looking import events_command, state_command
-from capset.cli.sessions.looking import list_command as list_sessions_command
-from capset.cli.sessions.looking import show_command as show_session_command
-from capset.cli.sessions.writing import create_command as create_session_command
-from capset.cli.sessions.writing import delete_command, move_command
+from capset.cli.serve.command import serve_command
+from capset.cli.sessions.read import events_command, state_command
+from capset.cli.sessions.read import list_command as list_sessions_command
+from capset.cli.sessions.read import show_command as show_session_command
+from capset.cli.sessions.write import create_command as create_session_command
+from capset.cli.sessions.write import delete_command, move_command
 
 app = typer.Typer(
     name="capset",

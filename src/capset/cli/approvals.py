@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar, get_args
 import typer
 from pydantic_core import from_json
 
-from capset.cli.arguments import read_arguments
-from capset.cli.exits import Exit, guarded
-from capset.cli.options import AsJson, Db
-from capset.cli.output import cell, err, out, print_json, table
-from capset.cli.remote import Url, ask, server_of
-from capset.cli.settings import existing_db, load_settings
+from capset.cli.common.exits import Exit, guarded
+from capset.cli.common.options import AsJson, Db, read_arguments
+from capset.cli.common.output import cell, err, out, print_json, table
+from capset.cli.common.remote import Url, ask, server_of
+from capset.cli.common.settings import existing_db, load_settings
 from capset.definitions.approvals import Answer, ApprovalStatus
 from capset.definitions.principals import Principal
 from capset.errors import DefinitionError, unknown

@@ -1,38 +1,105 @@
-"""``capset call``: one governed call."""
+"""What a call says while it runs: one bar on a terminal, lines elsewhere, and nothing for programs."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import shlex
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from types import TracebackType
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, cast
 
 import typer
 from pydantic_core import from_json
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn
 
-from capset.cli.allowances import LimitOption, RunBudget, SessionBudget, load_allowance
-from capset.cli.arguments import read_arguments
-from capset.cli.configured import ConfigFile, refuse_agent
-from capset.cli.exits import Exit, ended, guarded
-from capset.cli.opening import Served, find_served, open_session, refuse_both
-from capset.cli.options import AsJson, Attribute, Db, Env, Grant, Who, check_seconds
-from capset.cli.output import err, pretty, print_error, print_json, visible
-from capset.cli.progress import Watching
-from capset.cli.remote import Url, ask, server_of
-from capset.cli.settings import Settings, load_settings
+from capset.cli.common.allowances import LimitOption, RunBudget, SessionBudget, load_allowance
+from capset.cli.common.configuration import ConfigFile, refuse_agent
+from capset.cli.common.exits import Exit, ended, guarded
+from capset.cli.common.options import AsJson, Attribute, Db, Env, Grant, Who, check_seconds, read_arguments
+from capset.cli.common.output import cell, err, one_line, pretty, print_error, print_json, visible
+from capset.cli.common.remote import Url, ask, server_of
+from capset.cli.common.settings import Settings, load_settings
+from capset.cli.common.targets import Served, find_served, open_session, refuse_both
 from capset.definitions.agents import Agent
 from capset.definitions.limits import Allowance
-from capset.definitions.messages import Json
+from capset.definitions.messages import Json, Message
 from capset.errors import CapsetError, DefinitionError, PermissionDenied
 from capset.kernel.call.session import Session
 from capset.kernel.registry import Registry
 from capset.wire.calls import approval_of, call_data
+from capset.wire.messages import MessageShape, progress_of
 
 if TYPE_CHECKING:
     from capset.client import Client
+
+
+class ProgressView:
+    """``with Watching(quiet=…) as watching: watching.show(event)``, on stderr; the bar is gone at the end.
+
+    That a call waits for its approval is told in any case, with the command to give it; ``where`` are the options by
+    which that finds the request.
+    """
+
+    def __init__(self, *, quiet: bool, where: str = "") -> None:
+        self._console: Console | None = None if quiet else err()
+        self._where = where
+        self._bar: Progress | None = None
+        self._task = TaskID(0)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Take the bar away."""
+        if self._bar is not None:
+            self._bar.stop()
+
+    def show(self, message: Message | MessageShape) -> None:
+        """Show an event; messages of other kinds are none."""
+        data: object = message.data
+        if message.kind == "event" and message.type == "approval.requested" and isinstance(data, Mapping):
+            self._ask(cast("Mapping[str, object]", data))
+            return
+        if self._console is None or message.kind != "event":
+            return
+        said = progress_of(message)
+        if said is None:
+            self._tell(f"{message.type} {json.dumps(message.data, ensure_ascii=False)}")
+        elif sys.stderr.isatty() and not self._console.is_dumb_terminal:
+            self._move(said.fraction, one_line(said.message or ""))
+        else:
+            self._tell(f"{said.fraction:>4.0%} {said.message or ''}")
+
+    def _ask(self, request: Mapping[str, object]) -> None:
+        """Say what waits for an approval, and how it is given."""
+        approve = f"capset approvals approve {shlex.quote(str(request.get('id')))}{self._where}"
+        asked = f"{request.get('tool')} {json.dumps(request.get('arguments'), ensure_ascii=False)}"
+        console = err()
+        console.print(f"[yellow]waiting for an approval:[/] {cell(asked)}", soft_wrap=True)
+        console.print(f"[dim]{cell(str(request.get('reason')))}[/]", soft_wrap=True)
+        console.print(f"[dim]{cell(approve)}[/]", soft_wrap=True)
+
+    def _tell(self, line: str) -> None:
+        if self._console is not None:
+            self._console.print(f"[dim]{cell(line)}[/]", soft_wrap=True)
+
+    def _move(self, fraction: float, told: str) -> None:
+        """Move the bar, which is there from the first progress on."""
+        if self._bar is not None:
+            self._bar.update(self._task, completed=fraction, description=told)
+            return
+        columns = (BarColumn(), TaskProgressColumn(), TextColumn("{task.description}", markup=False))
+        self._bar = Progress(*columns, console=self._console, transient=True)
+        self._task = self._bar.add_task(told, total=1.0, completed=fraction)  # pyright: ignore[reportArgumentType]  # rich takes a float
+        self._bar.start()
 
 
 @guarded
@@ -79,7 +146,7 @@ def call_command(
     where += "".join(f" {option} {shlex.quote(value)}" for option, value in (("--url", url), ("--db", db)) if value)
     way = Way(timeout, "defer" if defer else "wait", approval, quiet=as_json, where=where)
     allowance = None if server is not None else load_allowance(limit, session_budget, run_budget)
-    target = Target(tool, agent, session, config, allowance)
+    target = CallTarget(tool, agent, session, config, allowance)
     if server is not None:
         error, shape = ask(server, lambda client: _call_there(client, target, data, way))
     else:
@@ -106,7 +173,7 @@ def call_command(
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class CallTarget:
     """What is called: a tool, and by which agent or in which session, as the command line named them; within what."""
 
     tool: str
@@ -134,7 +201,7 @@ Called = tuple[CapsetError | None, dict[str, Any]]
 """What went wrong, if anything did, and the call's wire shape as plain JSON data."""
 
 
-async def _call_there(client: Client, target: Target, data: bytes, way: Way) -> Called:
+async def _call_there(client: Client, target: CallTarget, data: bytes, way: Way) -> Called:
     from capset.client import error_of
 
     session = target.session
@@ -150,7 +217,7 @@ async def _call_there(client: Client, target: Target, data: bytes, way: Way) -> 
         result = await client.call(*call, arguments, timeout=way.timeout, approval=way.approval)
     else:
         async with client.stream(*call, arguments, timeout=way.timeout, approval=way.approval) as events:
-            with Watching(quiet=way.quiet, where=way.where) as watching:
+            with ProgressView(quiet=way.quiet, where=way.where) as watching:
                 async for event in events:
                     watching.show(event)
         result = events.result
@@ -158,14 +225,14 @@ async def _call_there(client: Client, target: Target, data: bytes, way: Way) -> 
     return (None if error is None else error_of(error)), result.plain()
 
 
-async def _call(settings: Settings, target: Target, data: Json, way: Way) -> Called:
+async def _call(settings: Settings, target: CallTarget, data: Json, way: Way) -> Called:
     # Found first, so that a misspelt name makes no database.
     async with open_session(settings, _served(Registry.installed(), target), target.session) as opened:
         session = opened.options(timeout=way.timeout, approvals=way.approvals, approval=way.approval)
         return await _run(session, target.tool, data, way)
 
 
-def _served(registry: Registry, target: Target) -> Served:
+def _served(registry: Registry, target: CallTarget) -> Served:
     """Return the agent that is asked for, or one of the tool's capability alone."""
     if any(one is not None for one in (target.agent, target.session, target.config)):
         return find_served(registry, target.agent, target.session, target.config, target.allowance)
@@ -179,7 +246,7 @@ def _served(registry: Registry, target: Target) -> Served:
 async def _run(session: Session, tool: str, data: Json, way: Way) -> Called:
     reply: Any = None
     async with session.invoke(session.message(tool, data)) as messages:
-        with Watching(quiet=way.quiet, where=way.where) as watching:
+        with ProgressView(quiet=way.quiet, where=way.where) as watching:
             async for message in messages:
                 watching.show(message)
                 if message.kind == "reply":

@@ -10,10 +10,10 @@ import typer
 
 from capset.adapters.config_file import Action, Configuration, InvalidConfiguration, Problem, read_configuration
 from capset.adapters.config_file.checks import told_of, told_of_problems
-from capset.cli.configured import print_warnings
-from capset.cli.exits import Exit, guarded
-from capset.cli.options import AsJson
-from capset.cli.output import cell, err, out, print_json, table, verbatim
+from capset.cli.common.configuration import print_warnings
+from capset.cli.common.exits import Exit, guarded
+from capset.cli.common.options import AsJson
+from capset.cli.common.output import cell, err, out, print_json, table, verbatim
 from capset.kernel.registry import Registry
 
 

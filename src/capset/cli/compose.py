@@ -9,11 +9,11 @@ from typing import Annotated
 import typer
 
 from capset.adapters.agents.files import read_agent_file
-from capset.cli.exits import Exit, guarded
-from capset.cli.options import AsJson, Attribute, Env, Grant, Who
-from capset.cli.output import err, out, print_json, verbatim
-from capset.cli.settings import load_settings
-from capset.cli.trees import tree_of
+from capset.cli.common.exits import Exit, guarded
+from capset.cli.common.options import AsJson, Attribute, Env, Grant, Who
+from capset.cli.common.output import err, out, print_json, verbatim
+from capset.cli.common.settings import load_settings
+from capset.cli.common.trees import tree_of
 from capset.composition.compose import compose
 from capset.evaluation.evaluate import evaluate
 from capset.kernel.registry import Registry

@@ -7,10 +7,10 @@ from typing import Annotated
 import typer
 from rich.tree import Tree
 
-from capset.cli.exits import Exit, guarded
-from capset.cli.options import AsJson
-from capset.cli.output import cell, out, pretty, print_json, short, verbatim
-from capset.cli.remote import Url, ask, server_of
+from capset.cli.common.exits import Exit, guarded
+from capset.cli.common.options import AsJson
+from capset.cli.common.output import cell, out, pretty, print_json, short, verbatim
+from capset.cli.common.remote import Url, ask, server_of
 from capset.errors import NotFound, unknown
 from capset.kernel.registry import Registry
 from capset.wire.capabilities import CapabilityDetail, PresetShape, ToolkitShape, ToolShape, capability_detail

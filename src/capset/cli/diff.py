@@ -8,12 +8,12 @@ from typing import Annotated, Final
 
 import typer
 
-from capset.cli.exits import Exit, ended, guarded
-from capset.cli.options import AsJson, Db
-from capset.cli.output import cell, err, out, print_json
-from capset.cli.settings import existing_db, load_settings
-from capset.cli.stored import opened_store
-from capset.cli.versions import find
+from capset.cli.common.exits import Exit, ended, guarded
+from capset.cli.common.options import AsJson, Db
+from capset.cli.common.output import cell, err, out, print_json
+from capset.cli.common.settings import existing_db, load_settings
+from capset.cli.common.targets import opened_store
+from capset.cli.common.versions import find
 from capset.errors import DefinitionError
 from capset.evaluation.compare.comparison import diff_sides
 from capset.evaluation.compare.differences import Diff

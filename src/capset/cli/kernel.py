@@ -12,13 +12,13 @@ from typing import Annotated, Final
 
 import typer
 
-from capset.cli.allowances import RateLimitOption, RunBudget, SessionBudget, load_allowance
-from capset.cli.configured import ConfigFile
-from capset.cli.exits import Exit, guarded
-from capset.cli.opening import announce, find_served, open_kernel
-from capset.cli.options import Attribute, Db, Env, Grant, Who, check_seconds
-from capset.cli.process import on_ending
-from capset.cli.settings import Settings, load_settings
+from capset.cli.common.allowances import RateLimitOption, RunBudget, SessionBudget, load_allowance
+from capset.cli.common.configuration import ConfigFile
+from capset.cli.common.exits import Exit, guarded
+from capset.cli.common.options import Attribute, Db, Env, Grant, Who, check_seconds
+from capset.cli.common.process import on_ending
+from capset.cli.common.settings import Settings, load_settings
+from capset.cli.common.targets import announce, find_served, open_kernel
 from capset.definitions.limits import Allowance
 from capset.definitions.messages import Message
 from capset.kernel.kernel import AT_ONCE, DRAIN_SECONDS

@@ -11,11 +11,11 @@ from typing import Annotated, Final
 
 import typer
 
-from capset.cli.allowances import KeyLimit, KeyRunBudget, KeySessionBudget, given_allowance
-from capset.cli.exits import Exit, guarded
-from capset.cli.options import AsJson, Db, Grant
-from capset.cli.output import cell, err, out, print_json, table
-from capset.cli.settings import existing_db, given_attributes, load_settings
+from capset.cli.common.allowances import KeyLimit, KeyRunBudget, KeySessionBudget, given_allowance
+from capset.cli.common.exits import Exit, guarded
+from capset.cli.common.options import AsJson, Db, Grant
+from capset.cli.common.output import cell, err, out, print_json, table
+from capset.cli.common.settings import existing_db, given_attributes, load_settings
 from capset.definitions.limits import allowance_of
 from capset.definitions.principals import Attributes, Principal, PrincipalKind
 from capset.errors import DefinitionError, NotFound

@@ -10,13 +10,13 @@ from typing import Annotated
 
 import typer
 
-from capset.cli.allowances import LimitOption, RunBudget, SessionBudget, load_allowance
-from capset.cli.configured import ConfigFile
-from capset.cli.exits import Exit, guarded
-from capset.cli.opening import Served, announce, find_served, open_kernel
-from capset.cli.options import Attribute, Db, Env, Grant, Who
-from capset.cli.process import on_ending
-from capset.cli.settings import Settings, load_settings
+from capset.cli.common.allowances import LimitOption, RunBudget, SessionBudget, load_allowance
+from capset.cli.common.configuration import ConfigFile
+from capset.cli.common.exits import Exit, guarded
+from capset.cli.common.options import Attribute, Db, Env, Grant, Who
+from capset.cli.common.process import on_ending
+from capset.cli.common.settings import Settings, load_settings
+from capset.cli.common.targets import Served, announce, find_served, open_kernel
 from capset.errors import DefinitionError
 from capset.kernel.call.session import Session
 from capset.kernel.registry import Registry

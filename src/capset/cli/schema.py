@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
-from capset.cli.exits import Exit, guarded
-from capset.cli.options import AsJson
-from capset.cli.output import print_json
+from capset.cli.common.exits import Exit, guarded
+from capset.cli.common.options import AsJson
+from capset.cli.common.output import print_json
 from capset.errors import DefinitionError
 from capset.kernel.registry import Registry
 from capset.wire.agent_schema import agent_file_schema

@@ -12,13 +12,12 @@ from pydantic_core import from_json
 
 from capset.adapters.agents.wire import diff_of, shown_preview, versions_of
 from capset.adapters.plain_files import ENDINGS
-from capset.cli.agents.asking import Here, Id, Org, asked, read_input
-from capset.cli.arguments import read_object
-from capset.cli.exits import Exit, ended, guarded
-from capset.cli.options import AsJson, Attribute, Db, Env, Grant, Who
-from capset.cli.output import cell, err, out, print_json, short, table, verbatim
-from capset.cli.remote import Url
-from capset.cli.trees import tree_of
+from capset.cli.agents.target import Id, LocalAgents, Org, asked, read_input
+from capset.cli.common.exits import Exit, ended, guarded
+from capset.cli.common.options import AsJson, Attribute, Db, Env, Grant, Who, read_object
+from capset.cli.common.output import cell, err, out, print_json, short, table, verbatim
+from capset.cli.common.remote import Url
+from capset.cli.common.trees import tree_of
 from capset.errors import DefinitionError
 from capset.wire.agents import AgentDiffShape, PreviewShape, VersionPageShape, VersionShape
 from capset.wire.diffs import ChangeShape
@@ -45,7 +44,7 @@ def versions_command(
     async def there(client: Client) -> VersionPageShape:
         return await client.agents.versions(id, limit=limit, cursor=cursor)
 
-    async def here(place: Here) -> VersionPageShape:
+    async def here(place: LocalAgents) -> VersionPageShape:
         return await versions_of(place.kernel, place.agents, place.org, id, limit=limit, cursor=cursor)
 
     page = asked(url, there, here, db=db, org=org)
@@ -81,7 +80,7 @@ def diff_command(
     async def there(client: Client) -> AgentDiffShape:
         return await client.agents.diff(id, before, after)
 
-    async def here(place: Here) -> AgentDiffShape:
+    async def here(place: LocalAgents) -> AgentDiffShape:
         return await diff_of(
             place.kernel, place.agents, id, before, after, author=place.author, principal=place.principal, env=place.env
         )
@@ -124,7 +123,7 @@ def preview_command(
     async def there(client: Client) -> PreviewShape:
         return await (client.agents.preview_change(agent, change) if given is None else client.agents.preview(given))
 
-    async def here(place: Here) -> PreviewShape:
+    async def here(place: LocalAgents) -> PreviewShape:
         agents, org = place.agents, place.org
         found = await (agents.preview_change(org, agent, change) if given is None else agents.preview(given))
         whose = agent if given is None else None

@@ -13,12 +13,11 @@ from typing import Annotated, Final, TextIO
 
 import typer
 
-from capset.cli.exits import Exit, guarded
-from capset.cli.options import AsJson, Db
-from capset.cli.output import err, print_json
-from capset.cli.settings import existing_db, load_settings
-from capset.cli.stored import opened_store
-from capset.cli.times import Since, Until, instant
+from capset.cli.common.exits import Exit, guarded
+from capset.cli.common.options import AsJson, Db, Since, Until, instant
+from capset.cli.common.output import err, print_json
+from capset.cli.common.settings import existing_db, load_settings
+from capset.cli.common.targets import opened_store
 from capset.errors import DefinitionError, StoreError
 from capset.stores.base import AuditLog
 from capset.wire.audit import ExportShape

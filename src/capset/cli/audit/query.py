@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, get_args
 
 import typer
 
-from capset.cli.exits import Exit, guarded
-from capset.cli.options import AsJson, Db
-from capset.cli.output import cell, err, out, print_json, short, table
-from capset.cli.remote import Url, ask, server_of
-from capset.cli.settings import existing_db, load_settings
-from capset.cli.stored import opened_store
-from capset.cli.times import Since, Until, instant
+from capset.cli.common.exits import Exit, guarded
+from capset.cli.common.options import AsJson, Db, Since, Until, instant
+from capset.cli.common.output import cell, err, out, print_json, short, table
+from capset.cli.common.remote import Url, ask, server_of
+from capset.cli.common.settings import existing_db, load_settings
+from capset.cli.common.targets import opened_store
 from capset.definitions.records import Outcome
 from capset.errors import DefinitionError, unknown
 from capset.stores.base import AuditPage, AuditQuery

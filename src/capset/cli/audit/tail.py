@@ -7,11 +7,11 @@ from typing import Annotated, Final
 
 import typer
 
-from capset.cli.exits import Exit, guarded
-from capset.cli.options import AsJson, Db
-from capset.cli.output import cell, out, print_json, short
-from capset.cli.settings import existing_db, load_settings
-from capset.cli.stored import opened_store
+from capset.cli.common.exits import Exit, guarded
+from capset.cli.common.options import AsJson, Db
+from capset.cli.common.output import cell, out, print_json, short
+from capset.cli.common.settings import existing_db, load_settings
+from capset.cli.common.targets import opened_store
 from capset.definitions.records import Record
 from capset.stores.base import AuditLog, AuditQuery
 from capset.wire.audit import record_data

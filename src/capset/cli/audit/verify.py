@@ -11,11 +11,11 @@ from typing import Annotated, Any
 import typer
 
 from capset.cli.audit.files import exported_rows, kept_checkpoints, public_keys
-from capset.cli.exits import Exit, ended, guarded
-from capset.cli.options import AsJson, Db
-from capset.cli.output import err, out, print_json, verbatim
-from capset.cli.settings import existing_db, load_settings
-from capset.cli.stored import opened_store
+from capset.cli.common.exits import Exit, ended, guarded
+from capset.cli.common.options import AsJson, Db
+from capset.cli.common.output import err, out, print_json, verbatim
+from capset.cli.common.settings import existing_db, load_settings
+from capset.cli.common.targets import opened_store
 from capset.errors import DefinitionError
 from capset.fingerprint.chain import Verification, verify
 from capset.fingerprint.checkpoints import Checkpoint

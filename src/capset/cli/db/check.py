@@ -6,11 +6,11 @@ from typing import Annotated
 
 import typer
 
+from capset.cli.common.exits import Exit, ended, guarded
+from capset.cli.common.options import AsJson, Db
+from capset.cli.common.output import err, out, print_json, verbatim
+from capset.cli.common.settings import existing_db, load_settings
 from capset.cli.db.databases import database_at
-from capset.cli.exits import Exit, ended, guarded
-from capset.cli.options import AsJson, Db
-from capset.cli.output import err, out, print_json, verbatim
-from capset.cli.settings import existing_db, load_settings
 from capset.wire.audit import verification_shape
 from capset.wire.operations import DatabaseCheckShape
 

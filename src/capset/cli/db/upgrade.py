@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from capset.cli.common.exits import Exit, guarded
+from capset.cli.common.options import AsJson, Db
+from capset.cli.common.output import cell, out, print_json
+from capset.cli.common.settings import existing_db, load_settings
 from capset.cli.db.databases import database_at
-from capset.cli.exits import Exit, guarded
-from capset.cli.options import AsJson, Db
-from capset.cli.output import cell, out, print_json
-from capset.cli.settings import existing_db, load_settings
 from capset.wire.operations import StepShape, UpgradeShape
 
 if TYPE_CHECKING:

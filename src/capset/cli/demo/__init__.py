@@ -10,16 +10,16 @@ import typer
 from rich.console import Console
 
 import capset
+from capset.cli.common.exits import Exit, guarded
+from capset.cli.common.options import AsJson
+from capset.cli.common.output import cell, err, out, print_json, verbatim
+from capset.cli.demo.display import show_records, show_session
 from capset.cli.demo.doors import DOORS, walk_doors
-from capset.cli.demo.importing import Imported, import_folders
+from capset.cli.demo.imports import Imported, import_folders
 from capset.cli.demo.oversight import oversee, surprises_of
-from capset.cli.demo.reading import Reading, read_the_web
 from capset.cli.demo.scenario import Demo, open_demo
-from capset.cli.demo.serving import store_of
-from capset.cli.demo.showing import show_records, show_session
-from capset.cli.exits import Exit, guarded
-from capset.cli.options import AsJson
-from capset.cli.output import cell, err, out, print_json, verbatim
+from capset.cli.demo.server import store_of
+from capset.cli.demo.web import WebFindings, read_the_web
 from capset.errors import DefinitionError
 from capset.stores.base import AuditQuery
 from capset.wire.audit import audit_page_shape, verification_shape
@@ -79,7 +79,7 @@ async def _read(console: Console, demo: Demo) -> str | None:
         console.print("there is no report to be read")
         return None
     lines = [line for line in demo.report.splitlines() if line]
-    return await read_the_web(console, demo.kernel, demo.calls, Reading(lines[1:], demo.sizes))
+    return await read_the_web(console, demo.kernel, demo.calls, WebFindings(lines[1:], demo.sizes))
 
 
 async def _serve(console: Console, done: DemoShape, sources: list[Path]) -> DemoShape:

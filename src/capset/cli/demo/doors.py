@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rich.console import Console
 
-from capset.cli.demo.importing import import_folders
-from capset.cli.demo.serving import serving
-from capset.cli.demo.showing import show_doors, show_progress
-from capset.cli.extras import missing_modules
-from capset.cli.output import cell, err, verbatim
+from capset.cli.common.exits import missing_modules
+from capset.cli.common.output import cell, err, verbatim
+from capset.cli.demo.display import show_doors, show_progress
+from capset.cli.demo.imports import import_folders
+from capset.cli.demo.server import serving
 from capset.wire.agents import AgentInput
 from capset.wire.operations import DoorShape
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from rich.console import Console
 
-from capset.cli.demo.calling import Calls, Stopped
+from capset.cli.demo.calls import Calls, Stopped
 from capset.cli.demo.report import Findings, render_report
 from capset.definitions.agents import Agent
 from capset.definitions.principals import Principal

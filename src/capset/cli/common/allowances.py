@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, TypeVar
 
 import typer
 
-from capset.cli.settings import FILE, read_settings
+from capset.cli.common.settings import FILE, read_settings
 from capset.definitions.limits import Allowance, Budget, Limit, allowance_of, limit_of
 from capset.errors import DefinitionError
 

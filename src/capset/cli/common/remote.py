@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from capset.cli.extras import needs_extra
+from capset.cli.common.exits import needs_extra
 from capset.errors import DefinitionError, PermissionDenied, Unauthenticated
 
 if TYPE_CHECKING:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from capset.cli.exits import Exit, guarded
-from capset.cli.options import AsJson, Db, Who
-from capset.cli.output import cell, err, out, pretty, print_json, short, table, verbatim
-from capset.cli.remote import Url
-from capset.cli.sessions.asking import Here, Id, Org, asked, parts
+from capset.cli.common.exits import Exit, guarded
+from capset.cli.common.options import AsJson, Db, Who
+from capset.cli.common.output import cell, err, out, pretty, print_json, short, table, verbatim
+from capset.cli.common.remote import Url
+from capset.cli.sessions.target import Id, LocalSessions, Org, asked, parts
 from capset.stores.base import SessionQuery
 from capset.wire.sessions import SessionPageShape, SessionShape, StateShape, session_shape, state_shape
 from capset.wire.turns import EventShape, GapShape, event_shape
@@ -36,7 +36,7 @@ def list_command(
     async def there(client: Client) -> SessionPageShape:
         return await client.sessions.list(agent_id=agent, limit=limit, cursor=cursor)
 
-    async def here(place: Here) -> SessionPageShape:
+    async def here(place: LocalSessions) -> SessionPageShape:
         who = place.caller.principal
         query = SessionQuery(who.org, who.id, who.kind, agent, limit, cursor)
         page = await place.service.kernel.store.sessions.list(query)
@@ -59,7 +59,7 @@ def show_command(
 ) -> Exit:
     """Show one session."""
 
-    async def here(place: Here) -> SessionShape:
+    async def here(place: LocalSessions) -> SessionShape:
         return session_shape(await place.service.session_row(place.caller, id))
 
     there = asked(url, lambda client: client.sessions.get(id), here, db=db, org=org, principal=principal)
@@ -72,7 +72,7 @@ def state_command(
 ) -> Exit:
     """Show what the agent of a session exposes of its state and resources."""
 
-    async def here(place: Here) -> StateShape:
+    async def here(place: LocalSessions) -> StateShape:
         session = await place.service.session(place.caller, id)
         return state_shape(await session.exposed())
 
@@ -103,7 +103,7 @@ def events_command(
             async for one in events:
                 _tell(one, as_json=as_json)
 
-    async def here(place: Here) -> None:
+    async def here(place: LocalSessions) -> None:
         from capset.server.turn_events import Gap
         from capset.server.turn_events import follow as following
 

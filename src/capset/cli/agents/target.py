@@ -14,8 +14,8 @@ from pydantic import ValidationError
 from capset.adapters.agents.permissions import Author
 from capset.adapters.agents.store import StoredAgents
 from capset.adapters.plain_files import parse, read_text
-from capset.cli.remote import ask, server_of
-from capset.cli.settings import Settings, existing_db, load_settings
+from capset.cli.common.remote import ask, server_of
+from capset.cli.common.settings import Settings, existing_db, load_settings
 from capset.definitions.principals import Principal
 from capset.errors import DefinitionError
 from capset.kernel.kernel import Kernel
@@ -37,7 +37,7 @@ Expected = Annotated[
 
 
 @dataclass(frozen=True, slots=True)
-class Here:
+class LocalAgents:
     """A database here, and whose agents in it are meant. Whoever has the file is its administrator."""
 
     kernel: Kernel
@@ -59,7 +59,7 @@ class Here:
 def asked(
     url: str | None,
     there: Callable[[Client], Awaitable[T]],
-    here: Callable[[Here], Awaitable[T]],
+    here: Callable[[LocalAgents], Awaitable[T]],
     *,
     db: str | None,
     org: str | None,
@@ -82,11 +82,11 @@ def asked(
     return asyncio.run(_here(settings, org, here))
 
 
-async def _here(settings: Settings, org: str | None, work: Callable[[Here], Awaitable[T]]) -> T:
+async def _here(settings: Settings, org: str | None, work: Callable[[LocalAgents], Awaitable[T]]) -> T:
     who = replace(settings.principal, org=org)
     registry = Registry.installed()
     async with Kernel(store=settings.db) as kernel:
-        return await work(Here(kernel, StoredAgents(kernel, registry), who, settings.env))
+        return await work(LocalAgents(kernel, StoredAgents(kernel, registry), who, settings.env))
 
 
 def read_input(path: Path) -> AgentInput:

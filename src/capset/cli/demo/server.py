@@ -20,7 +20,7 @@ EDITOR = Principal("editor", org="demo")
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
+class DemoServer:
     """Where the server is, a key for everything, and one of somebody else's that may approve."""
 
     url: str
@@ -29,7 +29,7 @@ class Served:
 
 
 @asynccontextmanager
-async def serving(folder: Path) -> AsyncGenerator[Served]:
+async def serving(folder: Path) -> AsyncGenerator[DemoServer]:
     """Serve what is installed and the demo's own, from the database in ``folder``."""
     # The demo without its server does without what a server needs.
     from capset.server.app import open_app
@@ -49,7 +49,7 @@ async def serving(folder: Path) -> AsyncGenerator[Served]:
                 task = asyncio.create_task(server.serve(sockets=[bound]))
                 try:
                     await started.wait()
-                    yield Served(f"http://127.0.0.1:{bound.getsockname()[1]}", key, editor)
+                    yield DemoServer(f"http://127.0.0.1:{bound.getsockname()[1]}", key, editor)
                 finally:
                     server.should_exit = True
                     await task

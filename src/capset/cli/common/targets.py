@@ -1,4 +1,4 @@
-"""Which agent a command means, and its session: what ``capset call``, ``capset kernel`` and ``capset mcp`` share."""
+"""Targets of commands: the agent that is meant, its session, and the store that is read."""
 
 from __future__ import annotations
 
@@ -14,18 +14,30 @@ from pydantic_core import from_json
 from capset.adapters.agents.files import build_agent, read_agent_file
 from capset.adapters.agents.sessions import ensure_session, new_session_row
 from capset.adapters.agents.store import Loaded, StoredAgents, agent_in_code
-from capset.cli.configured import load_configuration, make_kernel, refuse_agent
-from capset.cli.output import cell, err, verbatim
-from capset.cli.settings import Settings, existing_db
+from capset.cli.common.configuration import load_configuration, make_kernel, refuse_agent
+from capset.cli.common.output import cell, err, verbatim
+from capset.cli.common.settings import Settings, existing_db
 from capset.definitions.agents import Agent
 from capset.definitions.limits import Allowance
 from capset.errors import DefinitionError, NotFound
 from capset.kernel.call.session import Session
 from capset.kernel.kernel import Kernel
 from capset.kernel.registry import Registry
+from capset.stores.base import Store, make_store
 
 if TYPE_CHECKING:
     from capset.adapters.config_file import Configuration
+
+
+@asynccontextmanager
+async def opened_store(url: str) -> AsyncGenerator[Store]:
+    """Open the store that a URL names, and close it at the end. Raises as ``make_store`` and ``Store.open`` do."""
+    store = make_store(url)
+    await store.open()
+    try:
+        yield store
+    finally:
+        await store.close()
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 from pydantic_core import from_json
 
-from capset.cli.exits import Exit, guarded
-from capset.cli.options import AsJson, Db, Who
-from capset.cli.output import print_json
-from capset.cli.remote import Url
-from capset.cli.sessions.asking import Here, Id, Org, asked
-from capset.cli.sessions.looking import show
+from capset.cli.common.exits import Exit, guarded
+from capset.cli.common.options import AsJson, Db, Who
+from capset.cli.common.output import print_json
+from capset.cli.common.remote import Url
+from capset.cli.sessions.read import show
+from capset.cli.sessions.target import Id, LocalSessions, Org, asked
 from capset.errors import DefinitionError
 from capset.wire.sessions import SessionShape, session_shape
 
@@ -43,7 +43,7 @@ def create_command(
     async def there(client: Client) -> SessionShape:
         return await client.sessions.create(agent, **given)
 
-    async def here(place: Here) -> SessionShape:
+    async def here(place: LocalSessions) -> SessionShape:
         return session_shape(await place.service.new_session(place.caller, agent, **given))
 
     return show(asked(url, there, here, db=db, org=org, principal=principal, makes=True), as_json=as_json)
@@ -69,7 +69,7 @@ def move_command(
     async def there(client: Client) -> SessionShape:
         return await client.sessions.move(id, to, version=expected)
 
-    async def here(place: Here) -> SessionShape:
+    async def here(place: LocalSessions) -> SessionShape:
         return session_shape(await place.service.move_session(place.caller, id, to, expected=expected))
 
     return show(asked(url, there, here, db=db, org=org, principal=principal), as_json=as_json)
@@ -81,7 +81,7 @@ def delete_command(
 ) -> Exit:
     """Delete a session with its files and its state. Its records stay."""
 
-    async def here(place: Here) -> None:
+    async def here(place: LocalSessions) -> None:
         await place.service.delete_session(place.caller, id)
 
     asked(url, lambda client: client.sessions.delete(id), here, db=db, org=org, principal=principal)

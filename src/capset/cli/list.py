@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from capset.cli.exits import Exit, guarded
-from capset.cli.options import AsJson
-from capset.cli.output import cell, err, out, print_json, table, verbatim
-from capset.cli.remote import Url, ask, server_of
+from capset.cli.common.exits import Exit, guarded
+from capset.cli.common.options import AsJson
+from capset.cli.common.output import cell, err, out, print_json, table, verbatim
+from capset.cli.common.remote import Url, ask, server_of
 from capset.kernel.registry import Registry
 from capset.wire.capabilities import CapabilityDetail, CapabilityShape, capability_detail, capability_shape
 

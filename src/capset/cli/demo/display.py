@@ -9,7 +9,7 @@ from typing import Any
 
 from rich.console import Console
 
-from capset.cli.output import cell, short, table, verbatim
+from capset.cli.common.output import cell, short, table, verbatim
 from capset.definitions.records import Record
 from capset.kernel.call.session import Session
 from capset.kernel.results import Result

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from capset.cli.extras import needs_extra
-from capset.cli.remote import ask, server_of
-from capset.cli.settings import Settings, existing_db, load_settings
+from capset.cli.common.exits import needs_extra
+from capset.cli.common.remote import ask, server_of
+from capset.cli.common.settings import Settings, existing_db, load_settings
 from capset.kernel.kernel import Kernel
 from capset.kernel.registry import Registry
 
@@ -26,7 +26,7 @@ Org = Annotated[str | None, typer.Option("--org", help="The organisation of the 
 
 
 @dataclass(frozen=True, slots=True)
-class Here:
+class LocalSessions:
     """A database here, with the rules that a server has, and whose sessions in it are meant."""
 
     service: Service
@@ -36,7 +36,7 @@ class Here:
 def asked(
     url: str | None,
     there: Callable[[Client], Awaitable[T]],
-    here: Callable[[Here], Awaitable[T]],
+    here: Callable[[LocalSessions], Awaitable[T]],
     *,
     db: str | None,
     org: str | None,
@@ -54,14 +54,14 @@ def asked(
     return asyncio.run(_here(settings, org, here))
 
 
-async def _here(settings: Settings, org: str | None, work: Callable[[Here], Awaitable[T]]) -> T:
+async def _here(settings: Settings, org: str | None, work: Callable[[LocalSessions], Awaitable[T]]) -> T:
     from capset.server.auth.callers import Caller  # only those who work here pay for it
     from capset.server.service import Service
 
     who = replace(settings.principal, org=org)
     async with Kernel(store=settings.db) as kernel:
         service = Service(kernel, Registry.installed(), env=settings.env)
-        return await work(Here(service, Caller(who, frozenset({"capset:admin"}), None)))
+        return await work(LocalSessions(service, Caller(who, frozenset({"capset:admin"}), None)))
 
 
 def parts(told: dict[str, Any]) -> list[tuple[str, Any]]:  # JSON

@@ -11,7 +11,7 @@ import signal
 import sys
 from collections.abc import Callable
 
-from capset.cli.output import one_line
+from capset.cli.common.output import one_line
 
 
 def on_ending(end: Callable[[], object]) -> None:

@@ -9,10 +9,10 @@ from typing import Any, Final
 
 from rich.console import Console
 
-from capset.cli.demo.calling import Calls, Stopped
+from capset.cli.common.exits import missing_modules
+from capset.cli.common.output import err
+from capset.cli.demo.calls import Calls, Stopped
 from capset.cli.demo.site import serving_page
-from capset.cli.extras import missing_modules
-from capset.cli.output import err
 from capset.definitions.agents import Agent
 from capset.definitions.capabilities import config_from
 from capset.definitions.principals import Principal
@@ -35,14 +35,14 @@ _LOOKING: Final = "open('/etc/passwd').read()"
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class WebFindings:
     """What the first part found: the lines of its report, and the sizes that it added up."""
 
     lines: list[str]
     sizes: list[int]
 
 
-async def read_the_web(console: Console, kernel: Kernel, calls: Calls, found: Reading) -> str | None:
+async def read_the_web(console: Console, kernel: Kernel, calls: Calls, found: WebFindings) -> str | None:
     """Read the report as a page of the web, note what it says, and check its sums; return the research, if it is done.
 
     ``None`` too where the extras are not installed, which it says.
@@ -58,7 +58,7 @@ async def read_the_web(console: Console, kernel: Kernel, calls: Calls, found: Re
     return None
 
 
-async def _work(calls: Calls, session: Session, host: str, found: Reading) -> str:
+async def _work(calls: Calls, session: Session, host: str, found: WebFindings) -> str:
     page = await calls.ask(session, "web_fetch", url=f"http://{host}/report", as_markdown=True)
     if not page["content"].startswith(f"# {TITLE}\n") or "alert" in page["content"]:
         calls.surprises.append("web_fetch did not give the page as Markdown")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from capset.cli.output import err, verbatim
+from capset.cli.common.output import err, verbatim
 from capset.definitions.governance import Governance
 from capset.definitions.limits import Allowance, lowest_allowance
 from capset.errors import DefinitionError

@@ -8,11 +8,12 @@ import os
 import sys
 from collections.abc import Callable, Generator
 from enum import IntEnum
+from importlib.util import find_spec
 from typing import Final, ParamSpec
 
 import typer
 
-from capset.cli.output import print_error
+from capset.cli.common.output import print_error
 from capset.errors import (
     Cancelled,
     CapsetError,
@@ -115,3 +116,23 @@ def _mute() -> None:
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError):
             os.dup2(nowhere, stream.fileno())
+
+
+def needs_extra(extra: str, *modules: str) -> None:
+    """Raise ``DefinitionError``, saying how to install it, if a module of an extra is missing."""
+    if missing_modules(*modules):
+        raise DefinitionError(
+            f"this needs the extra {extra!r}, which is not installed", hint=f"pip install 'capset[{extra}]'"
+        )
+
+
+def missing_modules(*modules: str) -> list[str]:
+    """Return those of the modules that are not installed."""
+    return [module for module in modules if not _is_there(module)]
+
+
+def _is_there(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # of the package that it would be in
+        return False

@@ -27,7 +27,7 @@ OPERATOR: Final = "capset-serve"
 _log = logging.getLogger("capset.configuration")
 
 
-class Reloading:
+class Reload:
     """Reads the file again at each ``SIGHUP``, and lets the service work with it, whole or not at all.
 
     Each time is a call of the tool ``reload_configuration`` by whom the process acts for, so that it is on record with

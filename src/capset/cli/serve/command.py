@@ -13,15 +13,23 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from capset.cli.allowances import LimitOption, RunBudget, SessionBudget, load_allowance
-from capset.cli.configured import ConfigFile, load_configuration, make_kernel
-from capset.cli.exits import Exit, guarded
-from capset.cli.extras import needs_extra
-from capset.cli.jwt import JwtAlgorithm, JwtAttribute, JwtAudience, JwtIssuer, JwtJwks, JwtOrg, JwtOrgClaim, issuer_of
-from capset.cli.options import Attribute, Db, Env, Grant, Who
-from capset.cli.output import cell, err, verbatim
-from capset.cli.settings import Settings, load_settings
-from capset.cli.telemetry import telemetry
+from capset.cli.common.allowances import LimitOption, RunBudget, SessionBudget, load_allowance
+from capset.cli.common.configuration import ConfigFile, load_configuration, make_kernel
+from capset.cli.common.exits import Exit, guarded, needs_extra
+from capset.cli.common.options import Attribute, Db, Env, Grant, Who
+from capset.cli.common.output import cell, err, verbatim
+from capset.cli.common.settings import Settings, load_settings
+from capset.cli.serve.jwt import (
+    JwtAlgorithm,
+    JwtAttribute,
+    JwtAudience,
+    JwtIssuer,
+    JwtJwks,
+    JwtOrg,
+    JwtOrgClaim,
+    issuer_of,
+)
+from capset.cli.serve.telemetry import telemetry
 from capset.definitions.limits import Allowance
 from capset.definitions.principals import Principal
 from capset.errors import DefinitionError
@@ -138,9 +146,9 @@ class _Served:
         """Return what listens to SIGHUP while it is entered, where there is something to be read again."""
         if self.configuration is None:
             return contextlib.nullcontext()
-        from capset.cli.reloading import Reloading
+        from capset.cli.serve.reload import Reload
 
-        return Reloading(service, self.installed, self.configuration, principal).listening()
+        return Reload(service, self.installed, self.configuration, principal).listening()
 
 
 async def _serve(

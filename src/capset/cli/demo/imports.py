@@ -11,7 +11,7 @@ from typing import Final, Protocol
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from capset.cli.output import cell, err
+from capset.cli.common.output import cell, err
 from capset.errors import CapsetError
 
 MAX_BYTES: Final = 1_000_000

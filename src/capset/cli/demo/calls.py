@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.console import Console
 
-from capset.cli.demo.showing import show_call
+from capset.cli.demo.display import show_call
 from capset.kernel.call.session import Session
 from capset.kernel.results import Result
 

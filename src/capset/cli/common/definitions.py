@@ -5,9 +5,9 @@ from __future__ import annotations
 from uuid import UUID
 
 from capset.adapters.agents.store import StoredAgents
-from capset.cli.opening import find_agent
-from capset.cli.output import err, verbatim
-from capset.cli.settings import existing_db
+from capset.cli.common.output import err, verbatim
+from capset.cli.common.settings import existing_db
+from capset.cli.common.targets import find_agent
 from capset.definitions.agents import Agent
 from capset.errors import NotFound
 from capset.fingerprint.links import CapabilityLink

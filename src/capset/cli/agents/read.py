@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Final, get_args
 import typer
 
 from capset.adapters.agents.wire import detail_of, page_of
-from capset.cli.agents.asking import Here, Id, Org, asked
-from capset.cli.exits import Exit, guarded
-from capset.cli.options import AsJson, Db
-from capset.cli.output import cell, err, out, pretty, print_json, short, table, verbatim
-from capset.cli.remote import Url
+from capset.cli.agents.target import Id, LocalAgents, Org, asked
+from capset.cli.common.exits import Exit, guarded
+from capset.cli.common.options import AsJson, Db
+from capset.cli.common.output import cell, err, out, pretty, print_json, short, table, verbatim
+from capset.cli.common.remote import Url
 from capset.errors import DefinitionError, unknown
 from capset.stores.base import AgentStatus
 from capset.wire.agents import AgentDetail, AgentPageShape
@@ -41,7 +41,7 @@ def list_command(
     async def there(client: Client) -> AgentPageShape:
         return await client.agents.list(status=wanted, name=name, limit=limit, cursor=cursor)
 
-    async def here(place: Here) -> AgentPageShape:
+    async def here(place: LocalAgents) -> AgentPageShape:
         return await page_of(
             place.kernel, place.agents, place.org, status=wanted, name=name, limit=limit, cursor=cursor
         )
@@ -71,7 +71,7 @@ def show_command(
     async def there(client: Client) -> AgentDetail:
         return await (client.agents.get(id) if number is None else client.agents.version(id, number))
 
-    async def here(place: Here) -> AgentDetail:
+    async def here(place: LocalAgents) -> AgentDetail:
         agents, org = place.agents, place.org
         return detail_of(place.kernel, await (agents.get(org, id) if number is None else agents.at(org, id, number)))
 

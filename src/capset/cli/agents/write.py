@@ -9,13 +9,12 @@ import typer
 from pydantic_core import from_json
 
 from capset.adapters.agents.wire import detail_of
-from capset.cli.agents.asking import Expected, Here, Id, Org, Writer, asked, read_input
-from capset.cli.agents.looking import show
-from capset.cli.arguments import read_object
-from capset.cli.exits import Exit, guarded
-from capset.cli.options import AsJson, Db
-from capset.cli.output import cell, out
-from capset.cli.remote import Url
+from capset.cli.agents.read import show
+from capset.cli.agents.target import Expected, Id, LocalAgents, Org, Writer, asked, read_input
+from capset.cli.common.exits import Exit, guarded
+from capset.cli.common.options import AsJson, Db, read_object
+from capset.cli.common.output import cell, out
+from capset.cli.common.remote import Url
 from capset.stores.base import AgentRow
 from capset.wire.agents import AgentDetail
 
@@ -41,7 +40,7 @@ def create_command(
     """Keep a new agent, and print its id. Every capability that cannot be had is named, and nothing is kept then."""
     given = read_input(file)
 
-    async def here(place: Here) -> AgentDetail:
+    async def here(place: LocalAgents) -> AgentDetail:
         return _detail(place, await place.agents.create(place.org, given, author=place.author))
 
     made = asked(url, lambda client: client.agents.create(given), here, db=db, org=org, makes=True, principal=principal)
@@ -69,7 +68,7 @@ def change_command(
     async def there(client: Client) -> AgentDetail:
         return await client.agents.change(id, given, version=expected)
 
-    async def here(place: Here) -> AgentDetail:
+    async def here(place: LocalAgents) -> AgentDetail:
         row = await place.agents.change(place.org, id, given, author=place.author, version=expected)
         return _detail(place, row)
 
@@ -91,7 +90,7 @@ def archive_command(
     async def there(client: Client) -> AgentDetail:
         return await client.agents.change(id, {"status": "archived"}, version=expected)
 
-    async def here(place: Here) -> AgentDetail:
+    async def here(place: LocalAgents) -> AgentDetail:
         archived = {"status": "archived"}
         return _detail(place, await place.agents.change(place.org, id, archived, author=place.author, version=expected))
 
@@ -114,7 +113,7 @@ def rollback_command(
     async def there(client: Client) -> AgentDetail:
         return await client.agents.rollback(id, to, version=expected)
 
-    async def here(place: Here) -> AgentDetail:
+    async def here(place: LocalAgents) -> AgentDetail:
         row = await place.agents.rollback(place.org, id, to, author=place.author, version=expected)
         return _detail(place, row)
 
@@ -125,7 +124,7 @@ def _patch(given: str) -> dict[str, Any]:  # JSON
     return from_json(read_object("PATCH", given))
 
 
-def _detail(place: Here, row: AgentRow) -> AgentDetail:
+def _detail(place: LocalAgents, row: AgentRow) -> AgentDetail:
     return detail_of(place.kernel, place.agents.loaded(row))
 
 

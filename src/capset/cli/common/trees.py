@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from rich.tree import Tree
 
-from capset.cli.output import cell, verbatim
+from capset.cli.common.output import cell, verbatim
 from capset.wire.snapshots import ExplainedShape, MadeShape, SnapshotShape, SnapshotTool, UsedShape
 
 

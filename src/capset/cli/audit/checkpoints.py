@@ -14,12 +14,11 @@ from typing import Annotated
 import typer
 
 from capset.cli.audit.files import PrivateKey, private_key
-from capset.cli.exits import Exit, guarded
-from capset.cli.options import AsJson, Db
-from capset.cli.output import cell, err, out, print_error, print_json, short, table
-from capset.cli.settings import existing_db, load_settings
-from capset.cli.stored import opened_store
-from capset.cli.times import instant
+from capset.cli.common.exits import Exit, guarded
+from capset.cli.common.options import AsJson, Db, instant
+from capset.cli.common.output import cell, err, out, print_error, print_json, short, table
+from capset.cli.common.settings import existing_db, load_settings
+from capset.cli.common.targets import opened_store
 from capset.clock import iso
 from capset.definitions.limits import window_seconds
 from capset.errors import Conflict, DefinitionError

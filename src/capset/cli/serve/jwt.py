@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from capset.cli.extras import needs_extra
+from capset.cli.common.exits import needs_extra
 from capset.errors import DefinitionError
 
 if TYPE_CHECKING:

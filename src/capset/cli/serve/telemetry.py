@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Final
 
-from capset.cli.extras import needs_extra
+from capset.cli.common.exits import needs_extra
 from capset.errors import DefinitionError
 
 if TYPE_CHECKING:

@@ -1,0 +1,1 @@
+"""What commands share: settings, targets, output, exit codes."""

@@ -1,0 +1,96 @@
+"""Options and arguments that commands share."""
+
+from __future__ import annotations
+
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+from pydantic_core import from_json
+
+from capset.clock import iso_of
+from capset.errors import DefinitionError
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
+Db = Annotated[str | None, typer.Option("--db", help="Where records are kept: a URL or a file (or CAPSET_DB).")]
+Who = Annotated[str | None, typer.Option("--principal", help="Who acts (or CAPSET_PRINCIPAL).")]
+Grant = Annotated[
+    list[str] | None,
+    typer.Option("--grant", help="A permission of the principal; may be repeated (or CAPSET_GRANT, with commas)."),
+]
+Attribute = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--attribute",
+        metavar="KEY=VALUE",
+        help="An attribute of the principal, which policies read; may be repeated (or CAPSET_ATTRIBUTES, as JSON).",
+    ),
+]
+Env = Annotated[
+    list[str] | None,
+    typer.Option("--env", metavar="KEY=VALUE", help="What policies read as request.env; may be repeated."),
+]
+
+
+def check_seconds(option: str, seconds: float | None) -> None:
+    """Raise ``DefinitionError`` unless an option, if it is given, is a number of seconds that can pass."""
+    if seconds is not None and not seconds > 0:
+        raise DefinitionError(f"{option} must be a positive number of seconds; got {seconds}")
+
+
+MAX_ARGUMENT_BYTES: Final = 16 * 1024 * 1024
+
+
+def read_arguments(given: str) -> bytes:
+    """Return the arguments' JSON text. Raises ``DefinitionError`` if it is not there, or not a JSON object."""
+    return read_object("--args", given)
+
+
+def read_object(option: str, given: str) -> bytes:
+    """Return the JSON text of an object: as it is given, from ``@FILE``, or from stdin for ``-``.
+
+    Raises ``DefinitionError``, which names the option, if it is not there, or not a JSON object.
+    """
+    source = "stdin" if given == "-" else given.removeprefix("@")
+    try:
+        if given == "-":
+            text = sys.stdin.buffer.read(MAX_ARGUMENT_BYTES + 1)
+        elif given.startswith("@"):
+            with Path(source).open("rb") as file:
+                text = file.read(MAX_ARGUMENT_BYTES + 1)
+        else:
+            text = given.encode(errors="surrogateescape")
+    except OSError as error:
+        raise DefinitionError(f"{option}: {source!r} cannot be read: {error.strerror}") from None
+    if len(text) > MAX_ARGUMENT_BYTES:
+        raise DefinitionError(f"{option}: at most {MAX_ARGUMENT_BYTES} bytes of JSON are taken")
+    try:
+        value = from_json(text, allow_inf_nan=False)
+    except ValueError as error:
+        raise DefinitionError(f"{option} is not JSON: {error}", hint=f"""quote it: {option} '{{"a": 2}}'""") from None
+    if not isinstance(value, dict):
+        raise DefinitionError(f"{option} must be a JSON object, such as {{}}; got {type(value).__name__}")
+    return text
+
+
+Since = Annotated[
+    str | None, typer.Option(metavar="TIME", help="Only what is of this time or later: 2026-01-31T12:00Z.")
+]
+Until = Annotated[str | None, typer.Option(metavar="TIME", help="Only what is from before this time.")]
+
+_HINT: Final = "write a day, or a time in ISO 8601; without an offset it is UTC"
+
+
+def instant(option: str, given: str | None) -> str | None:
+    """Return an option's time as records have it: ISO 8601 UTC with six digits. Raises ``DefinitionError``."""
+    if given is None:
+        return None
+    try:
+        time = datetime.fromisoformat(given)
+    except ValueError:
+        raise DefinitionError(
+            f"{option} must be a time, such as 2026-01-31T12:00Z; got {given!r}", hint=_HINT
+        ) from None
+    return iso_of(time if time.tzinfo else time.replace(tzinfo=UTC))

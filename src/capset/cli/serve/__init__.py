@@ -1,0 +1,1 @@
+"""``capset serve``: the REST API and MCP over HTTP."""
