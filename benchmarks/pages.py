@@ -11,7 +11,7 @@ from typing import Final
 from html_to_markdown import ConversionOptions, convert
 
 from benchmarks.row import Row
-from capset.builtin.web_fetch.markdown import markdown_of
+from capset.builtin.web_fetch.conversion import markdown_of
 
 SIZE: Final = 500_000
 BASE: Final = "https://example.org/guide/page.html"

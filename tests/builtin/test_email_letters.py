@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from capset.builtin.email.letters import MAX_SUBJECT, checked_body, checked_subject, letter
+from capset.builtin.email.messages import MAX_SUBJECT, checked_body, checked_subject, letter
 
 LINE = st.text(st.characters(exclude_categories=["Cc", "Cs", "Zl", "Zp"]), max_size=MAX_SUBJECT)
 

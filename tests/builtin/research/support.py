@@ -9,7 +9,7 @@ from typing import Any
 
 from capset import Agent, Context, Kernel, Principal, Session, tool
 from capset.builtin.research import ResearchConfig, Source, research
-from capset.builtin.research.keeping import texts
+from capset.builtin.research.sources import texts
 from capset.builtin.web_fetch import WebFetchConfig, web_fetch
 from capset.testing import FakeClock
 from tests.net.support import Answer, Server, answer, server

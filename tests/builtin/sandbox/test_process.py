@@ -16,7 +16,7 @@ from capset.builtin.sandbox import process
 from capset.builtin.sandbox.child import frames
 from capset.builtin.sandbox.child.frames import Order
 from capset.builtin.sandbox.config import SandboxConfig
-from capset.builtin.sandbox.process import Run
+from capset.builtin.sandbox.process import ChildRun
 from capset.errors import DeadlineExceeded
 from tests.builtin.sandbox.support import alive, box, execute_code, open_files, run, running, seconds_of, texts, until
 
@@ -189,13 +189,13 @@ def test_a_child_that_says_nothing_has_only_its_time(tmp_path: Path, monkeypatch
         "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(99)"
     )
     monkeypatch.setattr(process, "_CHILD", str(tmp_path / "mute.py"))
-    assert Run(order(), {}).outcome().stopped == "time"
+    assert ChildRun(order(), {}).outcome().stopped == "time"
     assert not running(os.getpid())
 
 
 @pytest.mark.spec("P18")
 def test_a_run_that_is_stopped_before_it_begins_starts_nothing() -> None:
-    work = Run(order(), {})
+    work = ChildRun(order(), {})
     work.stop()
     assert work.outcome().ending is None
 
@@ -212,7 +212,7 @@ def test_the_child_has_nothing_of_the_hosts(tmp_path: Path, monkeypatch: pytest.
     read, write = os.pipe()
     os.set_inheritable(write, True)
     try:
-        Run(order(), {}).outcome()
+        ChildRun(order(), {}).outcome()
     finally:
         os.close(read)
         os.close(write)

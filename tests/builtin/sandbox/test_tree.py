@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from capset.builtin.sandbox.child.tree import Tree, TreeFull
+from capset.builtin.sandbox.child.tree import FileTree, TreeFull
 
 PLACES = st.lists(st.sampled_from("ab"), min_size=1, max_size=3).map("/".join)
 STEPS = st.lists(
@@ -26,7 +26,7 @@ STEPS = st.lists(
 @pytest.mark.spec("P18")
 @given(STEPS)
 def test_it_does_what_a_file_system_does(steps: list[tuple[str, str, str | bytes]]) -> None:
-    tree = Tree({"/w/a/b": b"1"}, max_files=1_000, max_bytes=1_000_000)
+    tree = FileTree({"/w/a/b": b"1"}, max_files=1_000, max_bytes=1_000_000)
     with TemporaryDirectory() as folder:
         root = Path(folder) / "w"
         (root / "a").mkdir(parents=True)
@@ -42,7 +42,7 @@ def test_it_does_what_a_file_system_does(steps: list[tuple[str, str, str | bytes
     assert {str(path) for path in tree.folders} == folders | {"/", "/w", "/tmp"}
 
 
-def in_tree(tree: Tree, what: str, path: PurePosixPath, other: str | bytes) -> object:
+def in_tree(tree: FileTree, what: str, path: PurePosixPath, other: str | bytes) -> object:
     try:
         match what, other:
             case "write", bytes():
@@ -94,7 +94,7 @@ def failed(error: OSError) -> str:
 
 @pytest.mark.spec("P18", "T29")
 def test_it_has_room_for_so_many_files_and_bytes_and_gives_room_back() -> None:
-    tree = Tree({"/a": b"12"}, max_files=3, max_bytes=10)
+    tree = FileTree({"/a": b"12"}, max_files=3, max_bytes=10)
     a, b, c, d = map(PurePosixPath, ("/a", "/b", "/c", "/d"))
     tree.write(b, b"345")
     tree.write(c, b"67890")
@@ -116,7 +116,7 @@ def test_it_has_room_for_so_many_files_and_bytes_and_gives_room_back() -> None:
 
 @pytest.mark.spec("P18", "T29")
 def test_names_have_an_end_too() -> None:
-    tree, long = Tree({}, max_files=9, max_bytes=9), PurePosixPath("/" + "x" * 5_000)
+    tree, long = FileTree({}, max_files=9, max_bytes=9), PurePosixPath("/" + "x" * 5_000)
     tree.write(PurePosixPath("/a"), b"1")
     with pytest.raises(OSError, match="File name too long"):
         tree.write(long, b"1")
@@ -128,7 +128,7 @@ def test_names_have_an_end_too() -> None:
 
 @pytest.mark.spec("P18", "T29")
 def test_directories_have_an_end_too() -> None:
-    tree = Tree({}, max_files=1, max_bytes=1)
+    tree = FileTree({}, max_files=1, max_bytes=1)
     for number in range(5_000):
         tree.mkdir(PurePosixPath(f"/{number}"))
     tree.mkdir(PurePosixPath("/deep", *["d"] * 900), parents=True)

@@ -8,22 +8,22 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from capset.builtin.session_file_system.matching import LINE_CHARACTERS, Hit, compile_pattern, hits
+from capset.builtin.session_file_system.search import LINE_CHARACTERS, LineHit, compile_pattern, hits
 
 PATTERNS = ["a", "é", "a+b", "^", "$", "^$", "b$", "^b", ".", "[^a]", r"\bb", "a|b\n", r"\s", "(?i)A", "x*", "b?$"]
 texts = st.text(alphabet="ab é\t\n", max_size=40)
 
 
-def expected(pattern: str, text: str, context: int) -> list[Hit]:
+def expected(pattern: str, text: str, context: int) -> list[LineHit]:
     lines = text.split("\n")
     if lines[-1] == "":
         lines.pop()
-    found: list[Hit] = []
+    found: list[LineHit] = []
     for index, line in enumerate(lines):
         if match := re.search(pattern, line, re.ASCII):
             before = tuple(lines[max(0, index - context) : index])
             after = tuple(lines[index + 1 : index + 1 + context])
-            found.append(Hit(index + 1, match.start() + 1, line, before, after))
+            found.append(LineHit(index + 1, match.start() + 1, line, before, after))
     return found
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from capset import Session
 from capset.builtin.session_file_system import session_file_system
-from capset.builtin.session_file_system.writing import move_file
+from capset.builtin.session_file_system.write import move_file
 from capset.errors import FileError, PermissionDenied
 from tests.builtin.support import FILES, session_of
 

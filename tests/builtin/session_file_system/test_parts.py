@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from capset import Agent, Session
 from capset.builtin.session_file_system import session_file_system
 from capset.builtin.session_file_system.content import part_of
-from capset.builtin.session_file_system.reading import read_file
+from capset.builtin.session_file_system.read import read_file
 from capset.definitions.governance import RESULT_BYTES, Governance
 from capset.errors import ToolError
 from tests.adapters.support import run

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from capset.builtin.session_file_system import session_file_system
 from capset.builtin.session_file_system.content import part_of
-from capset.builtin.session_file_system.reading import INLINE_BYTES, list_directory, read_file, stat_file
+from capset.builtin.session_file_system.read import INLINE_BYTES, list_directory, read_file, stat_file
 from capset.errors import FileError, InvalidArguments, PermissionDenied, ToolError
 from tests.builtin.support import FILES, fields_of, session_of
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from capset import Session
 from capset.builtin.session_file_system import session_file_system
-from capset.builtin.session_file_system.searching import BATCH_BYTES, BATCH_FILES, batched, grep_files
+from capset.builtin.session_file_system.search import BATCH_BYTES, BATCH_FILES, batched, grep_files
 from capset.errors import InvalidArguments, PermissionDenied, ToolError
 from capset.ext import FileStat
 from tests.builtin.session_file_system.support import meddled

@@ -9,8 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from capset.builtin.web_fetch.charsets import said_inside, text_in
-from capset.builtin.web_fetch.markdown import markdown_of
-from capset.builtin.web_fetch.text import text_of
+from capset.builtin.web_fetch.conversion import markdown_of, text_of
 from capset.ext import every_codec
 from tests.builtin.web_fetch.support import site
 from tests.net.support import answer

@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from capset.builtin.web_fetch.markdown import markdown_of
-from capset.builtin.web_fetch.text import text_of
-from capset.builtin.web_fetch.tidying import PIECE_CHARACTERS, PIECE_TAGS
+from capset.builtin.web_fetch.conversion import markdown_of, text_of
+from capset.builtin.web_fetch.tidy_html import PIECE_CHARACTERS, PIECE_TAGS
 from tests.builtin.web_fetch.regenerate import BASE
 
 pytestmark = pytest.mark.spec("P28")

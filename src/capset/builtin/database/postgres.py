@@ -1,28 +1,137 @@
-"""Queries of PostgreSQL that the server itself lets only read (spec 4, G30). Needs psycopg, the extra ``postgres``.
-
-Each query has a connection of its own, so that what it does to its session reaches no other. It is run as a cursor,
-``DECLARE … CURSOR FOR <query>``, by the extended protocol, in a READ ONLY transaction that is always rolled back. The
-server's grammar takes only a SELECT, VALUES or TABLE there: no SET, COPY, DO, CALL, LISTEN or COMMIT, no statement that
-writes inside a WITH, and no second statement.
-"""
+"""A connection to PostgreSQL that is left when its query has to end, or when too much comes in (spec 4, G30)."""
 
 from __future__ import annotations
 
 import re
+import struct
+import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, Final, LiteralString, cast
+from selectors import EVENT_READ, DefaultSelector
+from typing import Any, Final, LiteralString, TypeVar, cast
 
 import psycopg
+from psycopg.abc import PQGen
 from psycopg.adapt import Buffer, Loader
 from psycopg.types.string import TextLoader
+from psycopg.waiting import Ready
 
 from capset import ToolError
+from capset.builtin.database.cancellation import STEP, Halt
 from capset.builtin.database.config import DatabaseConfig
-from capset.builtin.database.halting import Halt
-from capset.builtin.database.roles import check_role
 from capset.builtin.database.rows import QueryResult, Rows, too_large
-from capset.builtin.database.watching import Halted, TooMuch, WatchedConnection
+
+if sys.platform == "win32":
+
+    def _waiting(_file: int) -> int:
+        return 0
+else:
+    import fcntl
+    import termios
+
+    def _waiting(file: int) -> int:
+        """Return how many bytes have come that nobody has read."""
+        return struct.unpack("i", fcntl.ioctl(file, termios.FIONREAD, b"\0\0\0\0"))[0]
+
+
+T = TypeVar("T")
+
+
+class Halted(Exception):
+    """The query has to end."""
+
+
+class TooMuch(Exception):
+    """More came in than the caps can make use of."""
+
+
+class WatchedConnection(psycopg.Connection[tuple[Any, ...]]):  # rows of any types
+    """A connection whose every wait looks at a ``Halt``, and at how much has come in.
+
+    The server's own timeout can be changed by a query (``set_config``), and a single row can have gigabytes: libpq
+    reads all of it before anybody sees it. What is counted is not more than what came, and may be a third of it; on
+    Windows nothing is counted.
+    """
+
+    halt: Halt | None = None
+    allowance: int = sys.maxsize
+    """How many more bytes may come in."""
+
+    def wait(self, gen: PQGen[T], interval: float = STEP, timeout: float | None = None) -> T:
+        """Do what the driver does, until its end or that of the query. Raises ``Halted`` and ``TooMuch``."""
+        if self.halt is None:
+            return super().wait(gen, interval) if timeout is None else super().wait(gen, interval, timeout)
+        file = self.pgconn.socket
+        try:
+            wanted = next(gen)
+            with DefaultSelector() as selector:
+                selector.register(file, wanted)
+                while True:
+                    if self.halt.is_over:
+                        raise Halted
+                    ready = selector.select(STEP)
+                    if not ready:
+                        gen.send(Ready.NONE)
+                        continue
+                    events = ready[0][1]
+                    before = _waiting(file) if events & EVENT_READ else 0
+                    wanted = gen.send(Ready(events))
+                    self.allowance -= max(before - _waiting(file), 0) if before else 0
+                    if self.allowance < 0:
+                        raise TooMuch
+                    selector.modify(file, wanted)
+        except StopIteration as end:
+            return end.value
+
+
+POWERS: Final = [
+    *("pg_read_server_files", "pg_write_server_files", "pg_execute_server_program"),
+    *("pg_signal_backend", "pg_signal_autovacuum_worker", "pg_checkpoint", "pg_create_subscription"),
+]
+"""The roles of PostgreSQL's own whose members can do more than read."""
+FUNCTIONS: Final = [
+    # files of the server
+    *("pg_read_file", "pg_read_binary_file", "pg_ls_dir", "pg_stat_file", "lo_import", "lo_export"),
+    *("pg_file_write", "pg_file_rename", "pg_file_unlink", "pg_file_sync", "pg_logdir_ls"),
+    # the server itself
+    *("pg_reload_conf", "pg_rotate_logfile", "pg_switch_wal", "pg_promote", "pg_backup_start", "pg_backup_stop"),
+    *("pg_create_restore_point", "pg_wal_replay_pause", "pg_stat_reset", "pg_stat_reset_shared"),
+    # other servers, and this one again, outside of the transaction
+    *("dblink", "dblink_connect", "dblink_connect_u", "dblink_exec", "dblink_open", "dblink_send_query"),
+    *("http", "http_get", "http_post", "http_put", "http_patch", "http_delete", "http_head"),
+]
+"""Functions that a plain role may call only where somebody granted it, or where an extension lets everybody."""
+
+_FOUND: Final[LiteralString] = """
+WITH reachable AS (
+    SELECT oid, rolname, rolsuper OR rolreplication AS powerful
+    FROM pg_catalog.pg_roles WHERE pg_catalog.pg_has_role(session_user, oid, 'MEMBER')
+)
+SELECT CASE WHEN rolsuper THEN 'is a superuser' ELSE 'may replicate' END
+FROM pg_catalog.pg_roles WHERE rolname = session_user AND (rolsuper OR rolreplication)
+UNION ALL
+SELECT 'can become ' || rolname FROM reachable WHERE powerful OR rolname::text = ANY(%s)
+UNION ALL
+SELECT 'may call ' || function.oid::pg_catalog.regprocedure::text FROM pg_catalog.pg_proc AS function
+WHERE function.proname::text = ANY(%s) AND EXISTS (
+    SELECT FROM reachable WHERE pg_catalog.has_function_privilege(reachable.oid, function.oid, 'EXECUTE')
+)
+LIMIT 1
+"""
+
+
+def check_role(connection: psycopg.Connection[Any], name: str) -> None:
+    """Raise ``ToolError`` unless the session's user is one of whom a SELECT makes a reader and nothing else."""
+    found = connection.execute(_FOUND, (POWERS, FUNCTIONS)).fetchone()
+    if found is not None:
+        raise ToolError(
+            f"the database {name!r} is not asked: the role that its connection logs in with {found[0]}, so that a "
+            "query could do more than read; its operator has to give it a role of its own that may only SELECT",
+            code="role_too_powerful",
+            status=403,
+            hint="CREATE ROLE reader LOGIN; GRANT SELECT ON … TO reader; REVOKE EXECUTE ON … FROM PUBLIC",
+        )
+
 
 LOCK_SECONDS: Final = 2.0
 """How long a table that is locked is waited for."""

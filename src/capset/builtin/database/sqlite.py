@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Final
 
 from capset import ToolError
+from capset.builtin.database.cancellation import Halt
 from capset.builtin.database.config import DatabaseConfig
 from capset.builtin.database.functions import PURE, add_linear
-from capset.builtin.database.halting import Halt
 from capset.builtin.database.rows import QueryResult, Rows, too_large
 
 BUSY_SECONDS: Final = 2.0

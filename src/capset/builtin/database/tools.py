@@ -9,8 +9,8 @@ from typing import Annotated, Any, Final
 from pydantic import Field
 
 from capset import Context, Tool, ToolError, tool
+from capset.builtin.database.cancellation import Halt
 from capset.builtin.database.config import SQLITE, DatabaseConfig, DatabaseConnection, engine_of
-from capset.builtin.database.halting import Halt
 from capset.builtin.database.rows import QueryResult
 from capset.ext import in_thread
 

@@ -10,10 +10,9 @@ from pydantic_core import PydanticCustomError
 from typing_extensions import TypedDict
 
 from capset import Capability, Context, ToolError, tool
-from capset.builtin.email.addresses import MAX_ADDRESS, checked_address, is_allowed
-from capset.builtin.email.config import EmailConfig
-from capset.builtin.email.letters import MAX_SUBJECT, checked_body, checked_subject, letter
-from capset.builtin.email.sending import Delivery
+from capset.builtin.email.config import MAX_ADDRESS, EmailConfig, checked_address, is_allowed
+from capset.builtin.email.delivery import Delivery
+from capset.builtin.email.messages import MAX_SUBJECT, checked_body, checked_subject, letter
 
 _USERNAME: Final = "SMTP_USERNAME"
 _PASSWORD: Final = "SMTP_PASSWORD"  # noqa: S105  # a secret's name

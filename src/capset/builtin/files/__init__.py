@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from capset import Capability
-from capset.builtin.files.reading import FilesConfig, FileText, file_read_of
+from capset.builtin.files.read import FilesConfig, FileText, file_read_of
 
 _INSTRUCTIONS = """\
 `file_read` reads a file of the workspace, a folder of the host's that you cannot change. Paths are relative to it. \

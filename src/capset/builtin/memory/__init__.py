@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final, Literal
 
 from capset import Capability, Context, Preset, parameterised
-from capset.builtin.memory.keeping import Memory, MemoryConfig, MemoryItem, Remembered
+from capset.builtin.memory.items import Memory, MemoryConfig, MemoryItem, Remembered
 from capset.builtin.memory.tools import tools_of
 from capset.ext import Documents
 

@@ -9,7 +9,7 @@ from pydantic import Field, StringConstraints
 from typing_extensions import TypedDict
 
 from capset import Context, Tool, tool
-from capset.builtin.memory.keeping import Memory, MemoryItem, Remembered
+from capset.builtin.memory.items import Memory, MemoryItem, Remembered
 
 Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from capset import Capability, CapabilityRef, Context
-from capset.builtin.research.desk import Research
-from capset.builtin.research.keeping import Note, ResearchConfig, Source, notes, sources, texts
-from capset.builtin.research.shapes import Found, Gathered, Hit, Noted, Report
+from capset.builtin.research.results import Found, Gathered, Hit, Noted, Report
+from capset.builtin.research.sources import Note, ResearchConfig, Source, notes, sources, texts
+from capset.builtin.research.store import Research
 from capset.builtin.research.tools import seconds_for, tools_of
 from capset.builtin.web_fetch import WebFetch, WebFetchConfig, web_fetch
 

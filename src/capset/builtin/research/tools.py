@@ -8,9 +8,9 @@ from typing import Annotated, Any, Final
 from pydantic import Field, StringConstraints
 
 from capset import Capability, Context, Tool, tool
-from capset.builtin.research.desk import Research
-from capset.builtin.research.keeping import MAX_SOURCES, MAX_TITLE, MAX_TOPIC, MAX_URL
-from capset.builtin.research.shapes import Found, Gathered, Noted, Report
+from capset.builtin.research.results import Found, Gathered, Noted, Report
+from capset.builtin.research.sources import MAX_SOURCES, MAX_TITLE, MAX_TOPIC, MAX_URL
+from capset.builtin.research.store import Research
 from capset.builtin.web_fetch import WebFetch, WebFetchConfig
 
 _KEEPING: Final = 40.0

@@ -51,7 +51,7 @@ class Outcome:
     """The end of what the process itself wrote to stderr, for the log."""
 
 
-class Run:
+class ChildRun:
     """A run, for one thread; ``stop`` may be called from another at any time."""
 
     def __init__(self, order: Order, contents: Mapping[str, bytes]) -> None:

@@ -18,7 +18,7 @@ from capset import Context, Tool, ToolError, tool
 from capset.builtin.sandbox.child.frames import Order
 from capset.builtin.sandbox.config import MAX_SECONDS, SandboxConfig
 from capset.builtin.sandbox.contents import Contents, committed, gathered
-from capset.builtin.sandbox.process import Outcome, Run
+from capset.builtin.sandbox.process import ChildRun, Outcome
 from capset.builtin.sandbox.results import ExecutionResult, FileChanges, Language
 from capset.ext import digested, in_thread, slot
 
@@ -70,7 +70,7 @@ async def _run(ctx: Context, language: Language, code: str, contents: Contents, 
         limits=config.limits,
         files=[(path, len(content)) for path, content in contents.files.items()],
     )
-    run = Run(order, contents.files)
+    run = ChildRun(order, contents.files)
     outcome = await in_thread(ctx, run.outcome, stop=run.stop)
     if outcome.ending is None and outcome.words:
         words = outcome.words.decode(errors="replace")

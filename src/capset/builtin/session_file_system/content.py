@@ -15,7 +15,7 @@ Unit = TextUnit | Literal["bytes"]
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ContentPart:
     """A part of a file: where it begins, where the next one does, and the length of the whole, in ``unit``."""
 
     content: str
@@ -38,7 +38,7 @@ def text_of(data: bytes) -> str | None:
 
 def part_of(
     data: bytes, offset: int, limit: int | None, unit: TextUnit | None = None, *, room: int | None = None
-) -> Part:
+) -> ContentPart:
     """Return at most ``limit`` lines or characters of a text, or bytes of anything else, from ``offset`` on.
 
     Only a line feed ends a line, which keeps it: the parts of a file, joined, give the file. ``unit`` is by default
@@ -54,7 +54,7 @@ def part_of(
         end = _end(offset, limit, len(data), "bytes")
         if room is not None:
             end = min(end, offset + max(room // 4 * 3, 1))  # three bytes are four characters
-        return Part(base64.b64encode(data[offset:end]).decode(), "base64", "bytes", len(data), offset, end)
+        return ContentPart(base64.b64encode(data[offset:end]).decode(), "base64", "bytes", len(data), offset, end)
     if unit == "characters":
         end = _end(offset, limit, len(text), unit)
         return _characters(text, offset, _fitting(text, offset, end, room))
@@ -64,11 +64,11 @@ def part_of(
     end = _line(text, begin, last - offset)
     fits = _fitting(text, begin, end, room)
     if fits == end:
-        return Part(text[begin:end], "text", "lines", lines, offset, last)
+        return ContentPart(text[begin:end], "text", "lines", lines, offset, last)
     cut = text.rfind("\n", begin, fits) + 1
     if cut <= begin:
         return _characters(text, begin, fits)
-    return Part(text[begin:cut], "text", "lines", lines, offset, offset + text.count("\n", begin, cut))
+    return ContentPart(text[begin:cut], "text", "lines", lines, offset, offset + text.count("\n", begin, cut))
 
 
 def bytes_of(content: str, encoding: Encoding) -> bytes:
@@ -89,8 +89,8 @@ def utf8_of(what: str, text: str) -> bytes:
         raise ToolError(f"{what}: there is a lone surrogate at position {error.start}, which has no UTF-8") from None
 
 
-def _characters(text: str, begin: int, end: int) -> Part:
-    return Part(text[begin:end], "text", "characters", len(text), begin, end)
+def _characters(text: str, begin: int, end: int) -> ContentPart:
+    return ContentPart(text[begin:end], "text", "characters", len(text), begin, end)
 
 
 def _line(text: str, begin: int, count: int) -> int:

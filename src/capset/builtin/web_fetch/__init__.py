@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 from pydantic import BaseModel, ConfigDict, Field
 
 from capset import Capability, Context, DefinitionError, Preset, tool
-from capset.builtin.web_fetch.fetching import Method, WebFetch
+from capset.builtin.web_fetch.fetch import Method, WebFetch
 from capset.builtin.web_fetch.page import WebPage
 from capset.ext import AllowedHosts, HttpClient, Resolver, system_resolver
 

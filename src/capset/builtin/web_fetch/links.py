@@ -19,7 +19,7 @@ _LINE_ENDS: Final = re.compile(r"[\t\n\r]")
 _CONTROLS: Final = "".join(map(chr, range(33)))
 
 
-class Links:
+class PageLinks:
     """Makes addresses absolute against that of the page, or against what its first ``<base>`` says."""
 
     def __init__(self, page: str) -> None:

@@ -8,8 +8,8 @@ from typing import Annotated, Final, Literal, NotRequired
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from capset.builtin.web_fetch.converting import CUT
-from capset.builtin.web_fetch.reading import Cut
+from capset.builtin.web_fetch.body import Cut
+from capset.builtin.web_fetch.conversion import CUT
 
 Format = Literal["markdown", "text", "raw"]
 

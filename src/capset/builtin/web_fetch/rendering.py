@@ -6,12 +6,10 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+from capset.builtin.web_fetch.body import BodyReading
 from capset.builtin.web_fetch.charsets import text_in
-from capset.builtin.web_fetch.converting import CUT
-from capset.builtin.web_fetch.markdown import markdown_of
+from capset.builtin.web_fetch.conversion import CUT, markdown_of, text_of
 from capset.builtin.web_fetch.page import Format
-from capset.builtin.web_fetch.reading import Reading
-from capset.builtin.web_fetch.text import text_of
 
 _WIDE: Final = re.compile(rb"[\xf0-\xf4]")
 _MOST_WIDE: Final = 6_000_000
@@ -20,7 +18,7 @@ _MARKED_UP: Final = re.compile(r"text/html|[^/]+/(?:[^/]+\+)?xml")
 
 
 @dataclass(frozen=True, slots=True)
-class Rendered:
+class RenderedText:
     """A text, and whether it is the beginning of one only."""
 
     text: str
@@ -28,7 +26,9 @@ class Rendered:
     is_cut: bool
 
 
-def rendered(reading: Reading, content_type: str, media_type: str, base: str, wanted: Format, ending: str) -> Rendered:
+def rendered(
+    reading: BodyReading, content_type: str, media_type: str, base: str, wanted: Format, ending: str
+) -> RenderedText:
     """Return the text, and what it is now; only HTML is converted. The bytes of ``reading`` are used up.
 
     Args:
@@ -52,8 +52,8 @@ def rendered(reading: Reading, content_type: str, media_type: str, base: str, wa
         ending="" if converts else ending,
     )
     if not converts:
-        return Rendered(text, "raw", bool(ending))
+        return RenderedText(text, "raw", bool(ending))
     text = markdown_of(text, base) if wanted == "markdown" else text_of(text, base)
     if is_too_wide and not text.endswith(CUT):
         text += CUT
-    return Rendered(text + ending, wanted, bool(ending) or text.endswith(CUT))
+    return RenderedText(text + ending, wanted, bool(ending) or text.endswith(CUT))

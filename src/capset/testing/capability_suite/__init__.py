@@ -30,7 +30,7 @@ from capset.testing.capability_suite import (
     schema_checks,
     session_checks,
 )
-from capset.testing.capability_suite.subject import Arguments, Check, Example, Promise, Subject
+from capset.testing.capability_suite.subject import Arguments, CapabilitySubject, Check, Example, Promise
 
 
 def capability_suite(
@@ -62,13 +62,13 @@ def capability_suite(
         raise CapsetError("the capability suite needs hypothesis", hint="pip install 'capset[testing]'")
     ref = as_ref("capability_suite", capability)
     given = None if examples is None else {name: tuple(some) for name, some in examples.items()}
-    subject = Subject(
+    subject = CapabilitySubject(
         ref if config is None else ref.with_config(config), given, frozenset(permissions), dict(env or {}), workspace
     )
     return tuple(Check(promise, subject) for promise in _promises(subject))
 
 
-def _promises(subject: Subject) -> Iterable[Promise]:
+def _promises(subject: CapabilitySubject) -> Iterable[Promise]:
     of, has_tools = subject.capability, bool(subject.tools)
     has_examples = has_tools and subject.examples is not None
     yield from (*session_checks.FIRST, *definition_checks.ALWAYS, *hash_checks.ALWAYS)

@@ -10,13 +10,13 @@ from types import CodeType
 from typing import Any, Final
 
 from capset.testing.capability_suite.schema_fit import objects, resolved
-from capset.testing.capability_suite.subject import Promise, Subject, expect
+from capset.testing.capability_suite.subject import CapabilitySubject, Promise, expect
 
 _READING: Final = re.compile(r"LOAD_(FAST|DEREF|CLASSDEREF|FROM_DICT_OR_DEREF)|STORE_FAST_LOAD_FAST")
 _QUOTED: Final = re.compile(r"`([^`\n]+)`")
 
 
-async def it_says_what_it_is(subject: Subject) -> None:
+async def it_says_what_it_is(subject: CapabilitySubject) -> None:
     """In its description, and in that of every tool, with words enough to choose by."""
     capability = subject.capability
     for what, text in (
@@ -26,7 +26,7 @@ async def it_says_what_it_is(subject: Subject) -> None:
         expect(len(text.split()) >= 3, f"{what} needs a description of at least three words; it has {text!r}")
 
 
-async def every_parameter_is_described(subject: Subject) -> None:
+async def every_parameter_is_described(subject: CapabilitySubject) -> None:
     """At every depth, so that a model knows what to put there."""
     for tool in subject.tools:
         schema = tool.arguments.json_schema
@@ -36,7 +36,7 @@ async def every_parameter_is_described(subject: Subject) -> None:
                 expect(described, f"tool {tool.name!r}: nothing describes {name!r}; say it in the docstring's Args")
 
 
-async def every_parameter_is_read(subject: Subject) -> None:
+async def every_parameter_is_read(subject: CapabilitySubject) -> None:
     """By the handler's own code: what is declared and ignored misleads a model."""
     for tool in subject.tools:
         handler = inspect.unwrap(tool.handler)
@@ -48,14 +48,14 @@ async def every_parameter_is_read(subject: Subject) -> None:
             expect(name in read, f"tool {tool.name!r}: its handler never reads the parameter {name!r}")
 
 
-async def every_config_field_is_described(subject: Subject) -> None:
+async def every_config_field_is_described(subject: CapabilitySubject) -> None:
     """For whoever configures it."""
     model: Any = subject.capability.config
     for name, info in model.model_fields.items():
         expect(info.description, f"{model.__name__}.{name} needs a description: Field(description=…)")
 
 
-async def every_helper_is_documented(subject: Subject) -> None:
+async def every_helper_is_documented(subject: CapabilitySubject) -> None:
     """Their class says what it is, and so does every public method."""
     async with subject.open() as bench:
         kind: type[object] = (await bench.within(subject.helpers)).__class__
@@ -68,7 +68,7 @@ async def every_helper_is_documented(subject: Subject) -> None:
             expect(inspect.getdoc(member), f"the helper {named}.{name} needs a docstring")
 
 
-async def instructions_name_only_tools_that_are_there(subject: Subject) -> None:
+async def instructions_name_only_tools_that_are_there(subject: CapabilitySubject) -> None:
     """Whichever preset is on: what speaks of a tool in backquotes stands where the tool does."""
     own = {one.name for one in subject.tools}
     presets = tuple(subject.capability.presets)

@@ -8,10 +8,10 @@ from typing import Final
 from capset.errors import InternalError, unknown
 from capset.testing.capability_suite.schema_fit import misfit
 from capset.testing.capability_suite.session_data import look
-from capset.testing.capability_suite.subject import Promise, Subject, expect, told
+from capset.testing.capability_suite.subject import CapabilitySubject, Promise, expect, told
 
 
-async def every_tool_and_parameter_has_an_example(subject: Subject) -> None:
+async def every_tool_and_parameter_has_an_example(subject: CapabilitySubject) -> None:
     """And every example is of a tool that there is."""
     own = {one.name: one for one in subject.tools}
     for name in subject.examples or ():
@@ -27,7 +27,7 @@ async def every_tool_and_parameter_has_an_example(subject: Subject) -> None:
         expect(not missing, f"tool {tool.name!r}: no example has the parameter {', '.join(map(repr, missing))}")
 
 
-async def every_example_runs(subject: Subject) -> None:
+async def every_example_runs(subject: CapabilitySubject) -> None:
     """Each in a session of its own, and gives JSON data that fits the tool's output schema."""
     for tool in subject.tools:
         for example in subject.examples_of(tool):
@@ -41,7 +41,7 @@ async def every_example_runs(subject: Subject) -> None:
             expect(problem is None, f"{what} gives {text}, which does not fit its output schema: {problem}")
 
 
-async def what_is_optional_can_be_left_out(subject: Subject) -> None:
+async def what_is_optional_can_be_left_out(subject: CapabilitySubject) -> None:
     """Without it the call may find that it cannot be done, but nothing breaks: a handler knows its own defaults."""
     for tool in subject.tools:
         needed = set(tool.arguments.json_schema.get("required", ()))
@@ -56,7 +56,7 @@ async def what_is_optional_can_be_left_out(subject: Subject) -> None:
                 expect(not broken, f"tool {tool.name!r} without its optional {name!r} breaks: {told(result)}")
 
 
-async def a_tool_that_reads_writes_nothing(subject: Subject) -> None:
+async def a_tool_that_reads_writes_nothing(subject: CapabilitySubject) -> None:
     """Not to state, resources, documents or files: nothing of it would be on record before it happens (G23)."""
     for tool in subject.tools:
         for example in subject.examples_of(tool) if not tool.has_side_effects else ():

@@ -11,12 +11,12 @@ from typing import Any, Final
 
 from capset.definitions.references import AnyRef
 from capset.testing.capability_suite.hash_process import hashes_of, main
-from capset.testing.capability_suite.subject import Promise, Subject, expect
+from capset.testing.capability_suite.subject import CapabilitySubject, Promise, expect
 
 _SEEDS: Final = ("1", "2")
 
 
-async def hashes_are_the_same_in_every_process(subject: Subject) -> None:
+async def hashes_are_the_same_in_every_process(subject: CapabilitySubject) -> None:
     """As declared and with each preset alone; whatever the order in which a process iterates over sets."""
     ref = subject.ref
     own = await hashes_of(ref)

@@ -11,10 +11,10 @@ from capset.composition.compose import Composition
 from capset.composition.installation import ToolNames
 from capset.definitions.parts import Part
 from capset.errors import CapsetError, NotFound
-from capset.testing.capability_suite.subject import Promise, Subject, expect, told
+from capset.testing.capability_suite.subject import CapabilitySubject, Promise, expect, told
 
 
-async def each_preset_moves_what_it_declares(subject: Subject) -> None:
+async def each_preset_moves_what_it_declares(subject: CapabilitySubject) -> None:
     """Switched on where all others are off, it adds what it declares, all of it and nothing else; so does its hash."""
     off = subject.with_presets(()).compose()
     hashes = {off.static_hash: "no preset"}
@@ -34,7 +34,7 @@ async def each_preset_moves_what_it_declares(subject: Subject) -> None:
         expect(same == f"the preset {name!r} alone", f"the preset {name!r} alone has the hash of {same}")
 
 
-async def each_setting_of_the_presets_works(subject: Subject) -> None:
+async def each_setting_of_the_presets_works(subject: CapabilitySubject) -> None:
     """Every one alone, every one left out, none and all: it composes, its context renders, its tools' examples run."""
     for what, names in _settings(tuple(subject.capability.presets)):
         setting = subject.with_presets(names)

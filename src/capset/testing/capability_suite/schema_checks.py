@@ -11,20 +11,20 @@ from capset.definitions.tools.definition import AnyTool
 from capset.errors import InvalidArguments
 from capset.testing.capability_suite.arguments import each, valid
 from capset.testing.capability_suite.schema_fit import misfit
-from capset.testing.capability_suite.subject import Arguments, Bench, Promise, Subject, expect, told
+from capset.testing.capability_suite.subject import Arguments, Bench, CapabilitySubject, Promise, expect, told
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
 
 
-async def invalid_arguments_are_refused(subject: Subject) -> None:
+async def invalid_arguments_are_refused(subject: CapabilitySubject) -> None:
     """Whatever certainly does not fit the schema, at any depth, is refused with 422 before the handler starts."""
     for tool in subject.tools:
         # Hypothesis has no event loop of its own: it gets a thread, and a kernel in there.
         await asyncio.to_thread(_refuses, subject.with_tool(tool), tool)
 
 
-async def unknown_arguments_are_refused(subject: Subject) -> None:
+async def unknown_arguments_are_refused(subject: CapabilitySubject) -> None:
     """However good the others are: what is misspelt must not be ignored."""
     for tool in subject.tools:
         given = await asyncio.to_thread(_some_valid, subject, tool)
@@ -32,7 +32,7 @@ async def unknown_arguments_are_refused(subject: Subject) -> None:
             await _refused(bench, tool, {**given, _unknown_to(tool): 1})
 
 
-def _refuses(subject: Subject, tool: AnyTool) -> None:
+def _refuses(subject: CapabilitySubject, tool: AnyTool) -> None:
     from capset.testing.capability_suite.arguments import changed
 
     schema = tool.arguments.json_schema
@@ -56,14 +56,14 @@ async def _refused(bench: Bench, tool: AnyTool, made: Arguments) -> None:
     )
 
 
-def _some_valid(subject: Subject, tool: AnyTool) -> Arguments:
+def _some_valid(subject: CapabilitySubject, tool: AnyTool) -> Arguments:
     found: list[Arguments] = []
     each(_valid(subject, tool), found.append, cases=1)
     expect(found, f"tool {tool.name!r}: no arguments could be made up that fit; give examples of them")
     return found[0]
 
 
-def _valid(subject: Subject, tool: AnyTool) -> SearchStrategy[Any]:
+def _valid(subject: CapabilitySubject, tool: AnyTool) -> SearchStrategy[Any]:
     return valid(tool, [dict(one) for one in subject.examples_of(tool) if not callable(one)])
 
 

@@ -8,13 +8,13 @@ from typing import Any, Final
 
 from capset.errors import CapsetError
 from capset.testing.capability_suite.session_data import look
-from capset.testing.capability_suite.subject import BOB, Bench, Promise, Subject, expect, told
+from capset.testing.capability_suite.subject import BOB, Bench, CapabilitySubject, Promise, expect, told
 
 _TICK_SECONDS: Final = 1.1
 """After which a clock that tells seconds tells another one."""
 
 
-async def it_can_be_used(subject: Subject) -> None:
+async def it_can_be_used(subject: CapabilitySubject) -> None:
     """Compose with its config or the defaults: whoever holds every permission may use every tool."""
     capability = subject.capability
     expect(capability.contributes, f"capability {capability.name!r} is {capability.status}: it contributes nothing")
@@ -28,7 +28,7 @@ async def it_can_be_used(subject: Subject) -> None:
             expect(verdict.in_play, f"tool {name!r} is not in play: {verdict.reason}; give permissions= or env= for it")
 
 
-async def helpers_can_be_built_by_everybody(subject: Subject) -> None:
+async def helpers_can_be_built_by_everybody(subject: CapabilitySubject) -> None:
     """With every permission and with none: helpers are code, which nothing governs."""
     for holds, who in ((None, "who holds every permission"), (frozenset[str](), "without permissions")):
         async with subject.open(holds=holds) as bench:
@@ -39,7 +39,7 @@ async def helpers_can_be_built_by_everybody(subject: Subject) -> None:
             expect(built is not None, f"the helpers of a principal {who} are None")
 
 
-async def context_renders_the_same_twice(subject: Subject) -> None:
+async def context_renders_the_same_twice(subject: CapabilitySubject) -> None:
     """In an empty session, and after each example of a tool."""
     async with subject.open() as bench:
         await _rendered(bench, "in a new session")
@@ -50,7 +50,7 @@ async def context_renders_the_same_twice(subject: Subject) -> None:
                 await _rendered(bench, f"after {tool.name!r}")
 
 
-async def nothing_reaches_another_session(subject: Subject) -> None:
+async def nothing_reaches_another_session(subject: CapabilitySubject) -> None:
     """Not to one of somebody else, nor, where no scope is shared, to one of the same user."""
     everything = subject.with_presets(subject.capability.presets)
     async with everything.open() as bench:
@@ -74,7 +74,7 @@ async def nothing_reaches_another_session(subject: Subject) -> None:
                 expect(not leaked, f"what one session does changes {', '.join(leaked)} of another session of {who}")
 
 
-async def what_is_exposed_is_there(subject: Subject) -> None:
+async def what_is_exposed_is_there(subject: CapabilitySubject) -> None:
     """With every preset on, clients can read each name in ``expose=``, from the first moment on."""
     async with subject.with_presets(subject.capability.presets).open() as bench:
         try:

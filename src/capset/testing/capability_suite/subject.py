@@ -27,14 +27,14 @@ Arguments = Mapping[str, Any]
 Example = Arguments | Callable[[Session], Awaitable[Arguments]]
 """Arguments of a tool, or a function that prepares a session for them and returns them."""
 T = TypeVar("T")
-__all__ = ["Arguments", "Bench", "Check", "Example", "Promise", "Subject", "expect", "told"]
+__all__ = ["Arguments", "Bench", "CapabilitySubject", "Check", "Example", "Promise", "expect", "told"]
 
 ADA: Final = "ada"
 BOB: Final = "bob"
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Subject:
+class CapabilitySubject:
     """A capability as it is to be tried, and what its author says of it.
 
     ``examples`` are by the tools' own names, ``None`` where there are none at all.
@@ -56,12 +56,12 @@ class Subject:
         """Its tools, of all presets."""
         return self.capability.every_tool
 
-    def with_presets(self, names: Iterable[str]) -> Subject:
+    def with_presets(self, names: Iterable[str]) -> CapabilitySubject:
         """Return the subject with just these presets on."""
         on = set(names)
         return replace(self, ref=self.ref.with_presets(**{name: name in on for name in self.capability.presets}))
 
-    def with_tool(self, wanted: AnyTool) -> Subject:
+    def with_tool(self, wanted: AnyTool) -> CapabilitySubject:
         """Return the subject with a tool in it: as it is, or else with one more preset on."""
         if wanted in self.in_use():
             return self
@@ -141,7 +141,7 @@ class Probe:
 class Bench:
     """A session in which something is tried."""
 
-    subject: Subject
+    subject: CapabilitySubject
     desk: Desk
     probe: Probe
     session: Session
@@ -171,7 +171,7 @@ class Bench:
         return await self.session.try_message(self.session.message(self.name_of(wanted), Json(text)))
 
 
-Promise = Callable[[Subject], Awaitable[None]]
+Promise = Callable[[CapabilitySubject], Awaitable[None]]
 """What a capability keeps. Raises ``AssertionError`` where it does not."""
 
 

@@ -23,7 +23,7 @@ from capset.errors import CapsetError, DefinitionError
 from capset.testing.capability_suite.arguments import fits
 from capset.testing.checks import Check
 from capset.testing.processor_suite import definition_checks, running_checks, stream_checks
-from capset.testing.processor_suite.subject import Arguments, Subject
+from capset.testing.processor_suite.subject import Arguments, ProcessorSubject
 
 
 def processor_suite(
@@ -37,7 +37,7 @@ def processor_suite(
     most: int = 100,
     patience: float = 1.0,
     cleanup: float = 1.0,
-) -> tuple[Check[Subject], ...]:
+) -> tuple[Check[ProcessorSubject], ...]:
     """Return every check of a processor.
 
     Args:
@@ -71,7 +71,7 @@ def processor_suite(
     for one in given:
         if not fits(tool, one):
             raise DefinitionError(f"processor_suite: the example {one!r:.200} does not fit the tool {tool.name!r}")
-    subject = Subject(
+    subject = ProcessorSubject(
         tool, given, tuple(uses), frozenset(permissions), dict(env or {}), int(most), float(patience), float(cleanup)
     )
     promises = [*definition_checks.ALWAYS, *running_checks.ALWAYS, *stream_checks.ALWAYS]

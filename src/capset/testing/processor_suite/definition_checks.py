@@ -11,10 +11,10 @@ from typing import Any, Final, cast
 
 from capset.definitions.messages import Message
 from capset.testing.capability_suite.schema_fit import JsonSchema, resolved
-from capset.testing.processor_suite.subject import Promise, Subject, expect
+from capset.testing.processor_suite.subject import ProcessorSubject, Promise, expect
 
 
-async def it_says_what_it_is(subject: Subject) -> None:
+async def it_says_what_it_is(subject: ProcessorSubject) -> None:
     """In the descriptions of the tool, of its inbound, and of everything that it emits, with words to choose by."""
     tool = subject.tool
     told = [("the tool", tool.description), ("its inbound", tool.inbound.get("description"))]
@@ -29,7 +29,7 @@ async def it_says_what_it_is(subject: Subject) -> None:
         )
 
 
-async def its_type_is_its_route(subject: Subject) -> None:
+async def its_type_is_its_route(subject: ProcessorSubject) -> None:
     """Its inbound shows one literal ``type``, and messages of that lead to it."""
     tool, shown = subject.tool, _constants(subject.tool.inbound, "type")
     expect(
@@ -46,7 +46,7 @@ async def its_type_is_its_route(subject: Subject) -> None:
     )
 
 
-async def each_call_gets_a_processor_of_its_own(subject: Subject) -> None:
+async def each_call_gets_a_processor_of_its_own(subject: ProcessorSubject) -> None:
     """Two that the factory makes share no object with state."""
     what = f"processor {subject.tool.type!r}"
     made = [_made(what, subject) for _ in range(2)]
@@ -81,7 +81,7 @@ def _constants(schema: JsonSchema, name: str) -> list[object]:
     return [found["const"]] if "const" in found else list(found.get("enum", ()))
 
 
-def _made(what: str, subject: Subject) -> Any:
+def _made(what: str, subject: ProcessorSubject) -> Any:
     try:
         made = subject.tool.handler()
     except Exception as error:  # of any kind: the author's own

@@ -14,7 +14,7 @@ from capset.definitions.tools.processors import Emit
 Emission = BaseModel | Message
 
 
-class Watch:
+class EmissionWatch:
     """Stands between one processor and its ``emit``."""
 
     def __init__(self, factory: Callable[[], Any]) -> None:

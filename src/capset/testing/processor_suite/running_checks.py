@@ -9,10 +9,10 @@ from pydantic import BaseModel
 from capset.definitions.messages import Message
 from capset.errors import InternalError, InvalidOutput
 from capset.testing.capability_suite.schema_fit import misfit
-from capset.testing.processor_suite.subject import Promise, Subject, expect
+from capset.testing.processor_suite.subject import ProcessorSubject, Promise, expect
 
 
-async def it_fails_in_words(subject: Subject) -> None:
+async def it_fails_in_words(subject: ProcessorSubject) -> None:
     """Whatever valid data comes, nothing is thrown but a ``ToolError``, and errors are emitted as messages."""
     for arguments in await subject.data():
         error = (await subject.run(arguments)).error
@@ -24,7 +24,7 @@ async def it_fails_in_words(subject: Subject) -> None:
         )
 
 
-async def every_emission_fits_its_outbound(subject: Subject) -> None:
+async def every_emission_fits_its_outbound(subject: ProcessorSubject) -> None:
     """By its kind and type, and by its data against the JSON Schema that is shown to everybody."""
     schema = subject.tool.outbound
     contract = subject.contract
@@ -43,7 +43,7 @@ async def every_emission_fits_its_outbound(subject: Subject) -> None:
                 expect(problem is None, f"{what}; got {_shown(message)}: {problem}; make the two agree")
 
 
-async def calls_leave_no_state_behind(subject: Subject) -> None:
+async def calls_leave_no_state_behind(subject: ProcessorSubject) -> None:
     """Whatever was called before, the same data leads to messages of the same kinds and types."""
     for arguments in await subject.data():
         first, second = await subject.run(arguments), await subject.run(arguments)

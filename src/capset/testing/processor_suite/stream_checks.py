@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Final
 
-from capset.testing.processor_suite.subject import Arguments, Promise, Subject, expect, settle
+from capset.testing.processor_suite.subject import Arguments, ProcessorSubject, Promise, expect, settle
 
 _TAKEN: Final = 10
 _AT_ONCE: Final = 64
 """Emissions of its child tasks may wait side by side; what starts more and more of them does not wait at all."""
 
 
-async def it_waits_for_its_consumer(subject: Subject) -> None:
+async def it_waits_for_its_consumer(subject: ProcessorSubject) -> None:
     """However long that pauses, it starts no crowd of emissions that wait for it."""
     most = subject.contract.buffer + 1
     for arguments in await subject.fullest():
@@ -37,7 +37,7 @@ async def it_waits_for_its_consumer(subject: Subject) -> None:
                         break
 
 
-async def leaving_ends_it(subject: Subject) -> None:
+async def leaving_ends_it(subject: ProcessorSubject) -> None:
     """Whenever its consumer leaves, it ends in time and leaves no task behind; so it does at its own end."""
     for arguments in await subject.fullest():
         for taken in (0, 1, 2, subject.most):
@@ -45,7 +45,7 @@ async def leaving_ends_it(subject: Subject) -> None:
                 break
 
 
-async def _leaves_after(subject: Subject, arguments: Arguments, wanted: int) -> int:
+async def _leaves_after(subject: ProcessorSubject, arguments: Arguments, wanted: int) -> int:
     """Take some messages, leave, and look what is left; return how many there were."""
     clock, taken = asyncio.get_running_loop().time, 0
     async with subject.open() as session:

@@ -26,7 +26,7 @@ from capset.kernel.streams.messages import Messages
 from capset.testing.capability_suite.arguments import each, valid
 from capset.testing.checks import expect
 from capset.testing.harness import session_for
-from capset.testing.processor_suite.emissions import Watch
+from capset.testing.processor_suite.emissions import EmissionWatch
 
 Arguments = Mapping[str, Any]
 """JSON data."""
@@ -36,12 +36,12 @@ _FULLEST: Final = 3
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Run:
+class ProcessorRun:
     """What came of one call: its messages, its error, and what the processor did. ``is_cut`` where it was left."""
 
     messages: tuple[Message, ...]
     error: CapsetError | None
-    watch: Watch
+    watch: EmissionWatch
     is_cut: bool
 
     @property
@@ -51,7 +51,7 @@ class Run:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Subject:
+class ProcessorSubject:
     """A processor as it is to be tried. ``most`` messages of a stream are read, each awaited for ``patience`` seconds.
 
     ``cleanup`` are the seconds in which it must have ended once it is left.
@@ -106,9 +106,9 @@ class Subject:
         async with session_for(self.agent, principal=who, env=self.env) as desk:
             yield desk.session
 
-    def stream(self, session: Session, arguments: Arguments) -> tuple[Messages, Watch]:
+    def stream(self, session: Session, arguments: Arguments) -> tuple[Messages, EmissionWatch]:
         """Return the messages of a call, not yet begun, and what watches its processor."""
-        watch = Watch(self.tool.handler)
+        watch = EmissionWatch(self.tool.handler)
         installed = self._installed(session)
         text = json.dumps(arguments, allow_nan=False).encode()
         context = session.ask(session.message(installed.name, Json(text))).context
@@ -118,7 +118,7 @@ class Subject:
             Invocation(context, replace(context.compiled.by_name[installed.name], steps=steps), Json(text))
         ), watch
 
-    async def run(self, arguments: Arguments) -> Run:
+    async def run(self, arguments: Arguments) -> ProcessorRun:
         """Call it in a session of its own, and read what comes, bounded.
 
         Raises ``AssertionError`` where the call is refused before the processor starts.
@@ -139,7 +139,7 @@ class Subject:
                 f"{self.told(arguments)} is refused before it starts: {error.code} ({error.message}); "
                 "give permissions=, env= or examples= with which it can be called"
             )
-        return Run(tuple(found), error, watch, is_cut)
+        return ProcessorRun(tuple(found), error, watch, is_cut)
 
     async def next_of(self, stream: Messages) -> Message | None:
         """Return the next message, or ``None`` at the end, or when none comes for as long as it is waited."""
@@ -162,7 +162,7 @@ class Subject:
         return tuple(found.values())
 
 
-Promise = Callable[[Subject], Awaitable[None]]
+Promise = Callable[[ProcessorSubject], Awaitable[None]]
 """What a processor keeps. Raises ``AssertionError`` where it does not."""
 
 
@@ -173,4 +173,4 @@ async def settle() -> None:
     await asyncio.sleep(0.02)
 
 
-__all__ = ["Arguments", "Promise", "Run", "Subject", "expect", "settle"]
+__all__ = ["Arguments", "ProcessorRun", "ProcessorSubject", "Promise", "expect", "settle"]

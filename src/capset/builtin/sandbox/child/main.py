@@ -14,7 +14,7 @@ from types import FrameType
 from typing import BinaryIO, Final
 
 from capset.builtin.sandbox.child.frames import DONE, FILE, HEAD, Ending, Order, RunLimits, packed_file, read_request
-from capset.builtin.sandbox.child.running import Ended, Printer, folders_of, is_scratch
+from capset.builtin.sandbox.child.output import Printer, RunEnded, folders_of, is_scratch
 
 _OPEN_FILES: Final = 64
 _BASE: Final = 1 << 28
@@ -39,7 +39,7 @@ def main() -> None:
     try:
         ending = run(order, contents, printer, send)
     except MemoryError:
-        ending = _ending(Ended(None, stopped="memory"), printer)
+        ending = _ending(RunEnded(None, stopped="memory"), printer)
     if ending["value"] is not None:
         ending["value"] = printer.cut(ending["value"].encode(errors="replace"), limits["output_bytes"]).decode()
     if ending["error"] is not None:
@@ -52,31 +52,31 @@ def main() -> None:
 
 def _python(order: Order, contents: dict[str, bytes], printer: Printer, send: Callable[[bytes, bytes], None]) -> Ending:
     from capset.builtin.sandbox.child.monty import run_python
-    from capset.builtin.sandbox.child.tree import Tree
+    from capset.builtin.sandbox.child.tree import FileTree
 
     limits = order["limits"]
     # Monty's own process is told to end with this one's; it is its to bury.
     signal.signal(signal.SIGTERM, _stay)
     _bound(limits)
-    tree = Tree(contents, max_files=limits["max_files"], max_bytes=limits["max_bytes"])
+    tree = FileTree(contents, max_files=limits["max_files"], max_bytes=limits["max_bytes"])
     ended = run_python(order["code"], tree, limits, printer)
     now = {str(path): bytes(content) for path, content in tree.files.items()} if ended.stopped is None else {}
     return _told(ended, contents, now, set(map(str, tree.folders)), printer, send)
 
 
 def _bash(order: Order, contents: dict[str, bytes], printer: Printer, send: Callable[[bytes, bytes], None]) -> Ending:
-    from capset.builtin.sandbox.child.shell import Left, Shell
+    from capset.builtin.sandbox.child.shell import LeftFiles, Shell
 
     limits = order["limits"]
     _bound(limits)
     shell = Shell(contents, limits, printer)
     shown = {path: content for path, content in contents.items() if path not in shell.not_shown}
-    ended, left = shell.run(order["code"]), Left({}, {}, set())
+    ended, left = shell.run(order["code"]), LeftFiles({}, {}, set())
     if ended.stopped is None:
         try:
             left = shell.left()
         except OverflowError:
-            ended = Ended(ended.exit_code, error=ended.error, stopped="files")
+            ended = RunEnded(ended.exit_code, error=ended.error, stopped="files")
     for path in left.not_kept.keys() & shown.keys():
         left.files[path] = shown[path]  # what is no file any more is not gone either
     ending = _told(ended, shown, left.files, left.folders, printer, send)
@@ -86,7 +86,7 @@ def _bash(order: Order, contents: dict[str, bytes], printer: Printer, send: Call
 
 
 def _told(
-    ended: Ended,
+    ended: RunEnded,
     before: dict[str, bytes],
     now: dict[str, bytes],
     folders: set[str],
@@ -105,7 +105,7 @@ def _told(
     return ending
 
 
-def _ending(ended: Ended, printer: Printer) -> Ending:
+def _ending(ended: RunEnded, printer: Printer) -> Ending:
     return Ending(
         exit_code=ended.exit_code,
         value=ended.value,

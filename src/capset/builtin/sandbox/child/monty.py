@@ -20,8 +20,8 @@ from pydantic_monty import (
 )
 
 from capset.builtin.sandbox.child.frames import RunLimits, Stopped
-from capset.builtin.sandbox.child.running import Ended, Printer
-from capset.builtin.sandbox.child.tree import Tree, TreeFull
+from capset.builtin.sandbox.child.output import Printer, RunEnded
+from capset.builtin.sandbox.child.tree import FileTree, TreeFull
 
 _SUSPENSIONS: Final = 1 << 40
 """How often the code may ask for a file or the time; what bounds it is the time that it has."""
@@ -38,7 +38,7 @@ class TreeAccess(AbstractOS):
     Arguments and results are those of the base class, whose texts are text, or bytes where a file is opened so.
     """
 
-    def __init__(self, tree: Tree) -> None:
+    def __init__(self, tree: FileTree) -> None:
         self._tree = tree
         self.is_full = False
         self.max_urandom_bytes = _ENTROPY
@@ -131,7 +131,7 @@ class TreeAccess(AbstractOS):
             raise
 
 
-def run_python(code: str, tree: Tree, limits: RunLimits, printer: Printer) -> Ended:
+def run_python(code: str, tree: FileTree, limits: RunLimits, printer: Printer) -> RunEnded:
     """Run code and return how it ended; ``value`` is the ``repr`` of what its last line is, if that is not ``None``."""
     access = TreeAccess(tree)
     is_gone, began = False, 0.0
@@ -166,11 +166,11 @@ def run_python(code: str, tree: Tree, limits: RunLimits, printer: Printer) -> En
         is_late = began > 0 and monotonic() - began >= seconds
         named = _named(str(error), is_late=is_late, is_gone=is_gone)
         stopped = _limit(access, printer, named) or ("crash" if is_gone else None)
-        return Ended(1, error=error.display(), stopped=stopped)
+        return RunEnded(1, error=error.display(), stopped=stopped)
     except MontyCrashedError as error:
         stopped = _limit(access, printer) or ("time" if error.timed_out else "crash")
-        return Ended(None, stopped=stopped)
-    return Ended(0, value=None if value is None else _shown(value), stopped=_limit(access, printer))
+        return RunEnded(None, stopped=stopped)
+    return RunEnded(0, value=None if value is None else _shown(value), stopped=_limit(access, printer))
 
 
 def _limit(access: TreeAccess, printer: Printer, named: Stopped | None = None) -> Stopped | None:

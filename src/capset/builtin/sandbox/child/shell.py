@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from bashkit import Bash, ExecutionProfile, FileSystem
 
 from capset.builtin.sandbox.child.frames import RunLimits, Stopped
-from capset.builtin.sandbox.child.running import Ended, Printer
+from capset.builtin.sandbox.child.output import Printer, RunEnded
 
 _COUNT: Final = 1_000_000_000
 """Commands and rounds of loops that a run may have; what bounds it is the time that it has."""
@@ -15,7 +15,7 @@ _MEMORY: Final = ("memory limit", "budget exhausted", "value size limit", "strin
 _FILES: Final = ("file too large", "filesystem full", "too many files", "file count")
 
 
-class Left(NamedTuple):
+class LeftFiles(NamedTuple):
     """What the code made of its files: ``files`` is all that is there now, beside the interpreter's own."""
 
     files: dict[str, bytes]
@@ -54,23 +54,23 @@ class Shell:
             except RuntimeError as error:
                 self.not_shown[path] = str(error)
 
-    def run(self, code: str) -> Ended:
+    def run(self, code: str) -> RunEnded:
         """Run code and return how it ended."""
         self._printer.start()
         try:
             result = self._bash.execute_sync(code, on_output=self._on_output)
         except _TooMuchOutput:
-            return Ended(None, stopped="output")
+            return RunEnded(None, stopped="output")
         finally:
             self._printer.end()
-        return Ended(result.exit_code, error=result.error, stopped=_limit(result.error or ""))
+        return RunEnded(result.exit_code, error=result.error, stopped=_limit(result.error or ""))
 
-    def left(self) -> Left:
+    def left(self) -> LeftFiles:
         """Return the files as they are now. Links and pipes are named: a session's files have none.
 
         Raises ``OverflowError`` where there are more of them, or larger ones, than a run may have.
         """
-        left, size = Left({}, {}, set()), 0
+        left, size = LeftFiles({}, {}, set()), 0
         for path, kind in self._walk():
             if kind == "directory":
                 left.folders.add(path)

@@ -16,7 +16,7 @@ class TreeFull(OSError):
     """The files are more, or larger, than a run may have."""
 
 
-class Tree:
+class FileTree:
     """Files by path, and the directories around them. Paths are absolute and have no ``..`` in them."""
 
     def __init__(self, contents: dict[str, bytes], *, max_files: int, max_bytes: int) -> None:

@@ -11,14 +11,20 @@ import re
 from collections.abc import Generator, Iterator
 from typing import Final
 
-from capset.builtin.web_fetch.elements import CELLS, EMPHASIS, ENDS, RAW, UNREAD, WRAPPERS, WRITTEN
-from capset.builtin.web_fetch.links import Links
+from capset.builtin.web_fetch.links import PageLinks
 from capset.builtin.web_fetch.markup import (
+    CELLS,
     CELLS_RUN,
+    EMPHASIS,
+    ENDS,
     ITEMS_RUN,
     MARKUP,
+    RAW,
     ROWS_RUN,
     RUN,
+    UNREAD,
+    WRAPPERS,
+    WRITTEN,
     after_aside,
     attributes,
     code,
@@ -57,7 +63,7 @@ class TooLargeError(Exception):
 class Page:
     """One page, read once from its beginning to its end."""
 
-    def __init__(self, html: str, links: Links) -> None:
+    def __init__(self, html: str, links: PageLinks) -> None:
         self._html, self._links = html, links
         self._open = Open()
         self._tables: list[Columns | None] = []

@@ -24,7 +24,7 @@ def folders_of(path: str) -> list[str]:
     return ["/" + "/".join(parts[:end]) for end in range(1, len(parts) + 1)]
 
 
-class Ended(NamedTuple):
+class RunEnded(NamedTuple):
     exit_code: int | None
     value: str | None = None
     error: str | None = None

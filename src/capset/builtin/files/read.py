@@ -13,8 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
 from capset import Context, Tool, ToolError, tool
-from capset.builtin.files.names import names_of, shown
-from capset.builtin.files.opening import open_file
+from capset.builtin.files.paths import names_of, open_file, shown
 from capset.ext import in_thread
 
 Encoding = Literal[

@@ -10,7 +10,7 @@ from typing_extensions import TypedDict
 
 from capset import Context, ToolError, tool
 from capset.builtin.session_file_system.content import text_of, utf8_of
-from capset.builtin.session_file_system.reading import INLINE_BYTES
+from capset.builtin.session_file_system.read import INLINE_BYTES
 from capset.ext import Files, VersionMismatch
 
 _ATTEMPTS: Final = 100

@@ -13,7 +13,7 @@ from typing import Final
 from unicodedata import category
 from uuid import uuid4
 
-from capset.builtin.email.texts import plain_text
+from capset.builtin.email.plain_text import plain_text
 
 MAX_SUBJECT: Final = 255
 _POLICY: Final = SMTP.clone(cte_type="7bit", raise_on_defect=True)

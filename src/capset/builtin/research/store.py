@@ -7,10 +7,10 @@ from difflib import get_close_matches
 from typing import Final
 
 from capset import Context, ToolError
-from capset.builtin.research.citing import check_known, citation, cited_in, folded, report_of, topics_of
-from capset.builtin.research.keeping import MAX_TITLE, Note, ResearchConfig, Source, bounded_url, notes, sources, texts
+from capset.builtin.research.citations import check_known, citation, cited_in, folded, report_of, topics_of
 from capset.builtin.research.passages import clean, kept_of
-from capset.builtin.research.shapes import Gathered, Hit, Noted, Report
+from capset.builtin.research.results import Gathered, Hit, Noted, Report
+from capset.builtin.research.sources import MAX_TITLE, Note, ResearchConfig, Source, bounded_url, notes, sources, texts
 from capset.builtin.research.storing import forget, stored
 from capset.builtin.web_fetch import WebFetch, WebPage
 from capset.builtin.web_fetch.page import own_text_of

@@ -6,9 +6,9 @@ import re
 from html import unescape
 from typing import TYPE_CHECKING, Final
 
-from capset.builtin.web_fetch.controls import without_controls
-from capset.builtin.web_fetch.links import Links
-from capset.builtin.web_fetch.tidying import Page, TooLargeError
+from capset.builtin.web_fetch.charsets import without_controls
+from capset.builtin.web_fetch.links import PageLinks
+from capset.builtin.web_fetch.tidy_html import Page, TooLargeError
 
 if TYPE_CHECKING:
     from html_to_markdown import ConversionOptions
@@ -33,7 +33,7 @@ def converted(html: str, base: str, options: ConversionOptions) -> str:
     made = bytearray()  # in UTF-8, since one wide letter would make four bytes of every letter of a text
     length = 0
     try:
-        for piece in Page(html, Links(base)).pieces():
+        for piece in Page(html, PageLinks(base)).pieces():
             part = _tidied(without_controls(_convert(piece.html, options)))  # entities may say them
             goes_on = piece.within == "table" or (piece.within == "list" and _ITEM.match(part))
             joint = b"\n" if goes_on else b"\n\n"
@@ -69,3 +69,23 @@ def _tidied(text: str) -> str:
     """Return a text without white space at the ends of its lines, and with no more than one empty line in a row."""
     text = "\n".join([line.rstrip() for line in text.split("\n")])
     return (_NEWLINES.sub("\n\n", text) if "\n\n\n" in text else text).strip("\n")
+
+
+def markdown_of(html: str, base: str) -> str:
+    """Return a page as Markdown (CommonMark with the tables of GitHub); ``base`` is its address.
+
+    Links are absolute, and those to ``javascript:``, ``data:`` and the like are left as their text. There are at most
+    two newlines in a row, in code blocks too, and no white space at the end of a line. No markup makes it fail. Of a
+    page with more than ``tidying.MAX_TAGS`` tags, or longer than ``converting.MAX_CONVERTED``, it is the
+    beginning, followed by ``converting.CUT``.
+    """
+    from html_to_markdown import ConversionOptions
+
+    return converted(html, base, ConversionOptions(extract_metadata=False, compact_tables=True, autolinks=False))
+
+
+def text_of(html: str, base: str) -> str:
+    """Return what a page says, without markup; ``base`` is its address. The bounds are those of ``markdown_of``."""
+    from html_to_markdown import ConversionOptions
+
+    return converted(html, base, ConversionOptions(extract_metadata=False, output_format="plain"))

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
 from capset import ToolError
-from capset.builtin.research.keeping import MAX_SOURCES, Note, Source
+from capset.builtin.research.sources import MAX_SOURCES, Note, Source
 
 _CODE: Final = re.compile(
     r"^[ \t]*+(?P<fence>`{3,})[^`\n]*+\n.*?^[ \t]*+(?P=fence)`*+[ \t]*$"
