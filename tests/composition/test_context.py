@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from capset import Agent, Capability, ContextMessage, DefinitionError, compose
 from capset.composition.context import RESERVED, Rendered, render_context, tag_of
-from capset.composition.sources import Source
+from capset.composition.sources import ContributionSource
 from capset.errors import ContextError, ContextShapeConflict
 
-ONE, TWO = Source(("a", "one"), "one"), Source(("a", "two"), "two", "full")
+ONE, TWO = ContributionSource(("a", "one"), "one"), ContributionSource(("a", "two"), "two", "full")
 
 
 def xml(*values: Any) -> str:

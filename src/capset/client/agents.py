@@ -12,7 +12,7 @@ from capset.stores.base import AgentStatus
 from capset.wire.agents import AgentDetail, AgentDiffShape, AgentInput, AgentPageShape, PreviewShape, VersionPageShape
 
 
-class Agents:
+class AgentResource:
     """``client.agents``; needs a key with the scope ``capset:read``, and ``capset:write`` for changes."""
 
     def __init__(self, connection: Connection) -> None:

@@ -12,7 +12,7 @@ from capset.definitions.approvals import ApprovalScope, ApprovalStatus
 from capset.wire.approvals import ApprovalPageShape, ApprovalShape
 
 
-class Approvals:
+class ApprovalResource:
     """``client.approvals``; needs a key with the scope ``capset:approve``, which sees those of its organisation.
 
     With ``capset:call`` alone it sees the requests of the caller's own sessions, and decides none.

@@ -11,7 +11,7 @@ from capset.definitions.capabilities import Status
 from capset.wire.capabilities import CapabilityDetail, CapabilityPageShape, CapabilityShape
 
 
-class Capabilities:
+class CapabilityResource:
     """``client.capabilities``; needs a key with the scope ``capset:read``."""
 
     def __init__(self, connection: Connection) -> None:

@@ -10,16 +10,16 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from capset.client.address import path_of
-from capset.client.agents import Agents
-from capset.client.approvals import Approvals
-from capset.client.capabilities import Capabilities
+from capset.client.agents import AgentResource
+from capset.client.approvals import ApprovalResource
+from capset.client.capabilities import CapabilityResource
 from capset.client.connection import REPEATABLE, Connection, json_bytes
 from capset.client.events import CallEvents
-from capset.client.files import Files
-from capset.client.fingerprints import Fingerprints
-from capset.client.links import Links
-from capset.client.records import Records
-from capset.client.sessions import Sessions
+from capset.client.files import FileResource
+from capset.client.fingerprints import FingerprintResource
+from capset.client.links import LinkResource
+from capset.client.records import RecordResource
+from capset.client.sessions import SessionResource
 from capset.errors import DeadlineExceeded, DefinitionError
 from capset.wire.calls import CallShape
 from capset.wire.operations import HealthShape
@@ -52,14 +52,14 @@ class Client:
         Raises ``DefinitionError`` for an address or a key that is none.
         """
         self._connection = Connection(url, key, timeout=timeout, connect_timeout=connect_timeout, plain_http=plain_http)
-        self.capabilities = Capabilities(self._connection)
-        self.agents = Agents(self._connection)
-        self.sessions = Sessions(self._connection)
-        self.files = Files(self._connection)
-        self.approvals = Approvals(self._connection)
-        self.links = Links(self._connection)
-        self.fingerprints = Fingerprints(self._connection)
-        self.records = Records(self._connection)
+        self.capabilities = CapabilityResource(self._connection)
+        self.agents = AgentResource(self._connection)
+        self.sessions = SessionResource(self._connection)
+        self.files = FileResource(self._connection)
+        self.approvals = ApprovalResource(self._connection)
+        self.links = LinkResource(self._connection)
+        self.fingerprints = FingerprintResource(self._connection)
+        self.records = RecordResource(self._connection)
 
     def __repr__(self) -> str:
         return f"Client({str(self._connection.url)!r})"

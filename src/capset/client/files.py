@@ -20,7 +20,7 @@ class FileContent:
     version: int
 
 
-class Files:
+class FileResource:
     """``client.files``; needs ``capset:call``, and of the principal ``session_files:read`` or ``session_files:write``.
 
     Paths are absolute, such as ``/notes/a b.txt``. One that cannot be raises ``FileError``.

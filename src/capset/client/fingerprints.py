@@ -7,7 +7,7 @@ from capset.client.connection import Connection
 from capset.wire.fingerprints import FingerprintShape, InstalledShape
 
 
-class Fingerprints:
+class FingerprintResource:
     """``client.fingerprints``; needs a key with the scope ``capset:read``."""
 
     def __init__(self, connection: Connection) -> None:

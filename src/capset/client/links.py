@@ -12,7 +12,7 @@ from capset.wire.diffs import DiffShape
 from capset.wire.lineage import EnvelopeShape, KeptLinkShape, LinkPageShape, LinkShape
 
 
-class Links:
+class LinkResource:
     """``client.links``; needs a key with the scope ``capset:call``, and sees what is of the caller's own sessions.
 
     With ``capset:audit`` it sees every link and envelope of the organisation. What it may not see is ``NotFound``.

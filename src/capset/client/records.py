@@ -12,7 +12,7 @@ from capset.definitions.records import Outcome
 from capset.wire.audit import RecordPageShape
 
 
-class Records:
+class RecordResource:
     """``client.records``; needs a key with the scope ``capset:audit``."""
 
     def __init__(self, connection: Connection) -> None:

@@ -8,13 +8,13 @@ from typing import Any
 from capset.client.address import path_of
 from capset.client.connection import if_match, json_bytes
 from capset.client.pages import LARGEST, every
-from capset.client.turns import Turns
+from capset.client.turns import TurnResource
 from capset.wire.lineage import TransitionsShape
 from capset.wire.sessions import SessionPageShape, SessionShape, StateShape
 from capset.wire.snapshots import SnapshotShape
 
 
-class Sessions(Turns):
+class SessionResource(TurnResource):
     """``client.sessions``; needs a key with the scope ``capset:call``."""
 
     async def create(

@@ -15,7 +15,7 @@ from capset.client.events import LARGEST
 from capset.wire.turns import EventShape, GapShape, TurnShape
 
 
-class Turns:
+class TurnResource:
     """What ``client.sessions`` can do about turns."""
 
     def __init__(self, connection: Connection) -> None:

@@ -16,7 +16,7 @@ from capset.composition.merge import Contribution, Merged, merge
 from capset.composition.render import render_system
 from capset.composition.resolve import Chosen, Decided, resolve
 from capset.composition.routes import check_routes
-from capset.composition.sources import Contributed, Source
+from capset.composition.sources import Contributed, ContributionSource
 from capset.composition.state_collection import SessionData, collect_data
 from capset.composition.statics import static_hash
 from capset.definitions.blocks import Block
@@ -169,7 +169,9 @@ def _compose(
         for one in resolved.chosen
         for source, part in one.parts
     ]
-    merged = merge(block.name, block.kind, (*contributions, Contribution(Source((block.name,)), block.part)))
+    merged = merge(
+        block.name, block.kind, (*contributions, Contribution(ContributionSource((block.name,)), block.part))
+    )
     check_routes(merged.tools, resolved.chosen)
     _check_static_context(merged)
     blocks = (*block.children.values(), *(one.tool.block for one in merged.tools.values() if one.tool.block))

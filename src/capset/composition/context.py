@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, cast
 
-from capset.composition.sources import Source
+from capset.composition.sources import ContributionSource
 from capset.definitions.model_context import MAX_LEVELS, ContextMessage, ContextValue
 from capset.errors import ContextError, ContextShapeConflict
 
@@ -37,12 +37,12 @@ class _Tag:
     """One tag while it is gathered; its shape is that of its first contributor who has one, named in ``source``."""
 
     shape: Literal["text", "mapping"] | None = None
-    source: Source | None = None
+    source: ContributionSource | None = None
     texts: list[str] = field(default_factory=list[str])
     inner: dict[str, _Tag] = field(default_factory=dict[str, "_Tag"])
 
 
-def render_context(values: Iterable[tuple[Source, ContextValue]]) -> Rendered:
+def render_context(values: Iterable[tuple[ContributionSource, ContextValue]]) -> Rendered:
     """Join resolved entries, in their order. Equal values give equal bytes.
 
     Raises ``ContextError`` for a tag that cannot be one and a value that is no context, ``ContextShapeConflict`` for
@@ -52,7 +52,7 @@ def render_context(values: Iterable[tuple[Source, ContextValue]]) -> Rendered:
     texts: list[str] = []
     messages: list[ContextMessage] = []
 
-    def take(source: Source, value: object, level: int) -> None:
+    def take(source: ContributionSource, value: object, level: int) -> None:
         _check_level(level, source)
         match value:
             case None:
@@ -83,12 +83,14 @@ def tag_of(key: object) -> str | None:
     return tag if _TAG.fullmatch(tag) and tag not in RESERVED else None
 
 
-def _check_level(level: int, source: Source) -> None:
+def _check_level(level: int, source: ContributionSource) -> None:
     if level > MAX_LEVELS:
         raise ContextError(f"the context of {source} is nested more than {MAX_LEVELS} levels deep")
 
 
-def _gather(into: dict[str, _Tag], value: Mapping[Any, Any], source: Source, path: tuple[str, ...], level: int) -> None:
+def _gather(
+    into: dict[str, _Tag], value: Mapping[Any, Any], source: ContributionSource, path: tuple[str, ...], level: int
+) -> None:
     for key, member in value.items():
         if (tag := tag_of(key)) is None:
             raise ContextError(
@@ -98,7 +100,7 @@ def _gather(into: dict[str, _Tag], value: Mapping[Any, Any], source: Source, pat
         _put(into.setdefault(tag, _Tag()), member, source, (*path, tag), level + 1)
 
 
-def _put(tag: _Tag, value: object, source: Source, path: tuple[str, ...], level: int) -> None:
+def _put(tag: _Tag, value: object, source: ContributionSource, path: tuple[str, ...], level: int) -> None:
     _check_level(level, source)
     match value:
         case None:
@@ -117,7 +119,7 @@ def _put(tag: _Tag, value: object, source: Source, path: tuple[str, ...], level:
             raise _refused(source, value, path)
 
 
-def _shape(tag: _Tag, shape: Literal["text", "mapping"], source: Source, path: tuple[str, ...]) -> None:
+def _shape(tag: _Tag, shape: Literal["text", "mapping"], source: ContributionSource, path: tuple[str, ...]) -> None:
     if tag.shape is None:
         tag.shape, tag.source = shape, source
     elif tag.shape != shape:
@@ -130,7 +132,7 @@ def _shape(tag: _Tag, shape: Literal["text", "mapping"], source: Source, path: t
 _NAMED: Final = {"text": "text", "mapping": "a mapping"}
 
 
-def _refused(source: Source, value: object, path: tuple[str, ...]) -> ContextError:
+def _refused(source: ContributionSource, value: object, path: tuple[str, ...]) -> ContextError:
     where = f" under <{' '.join(path)}>" if path else ""
     return ContextError(
         f"the context of {source} gives {type(value).__name__}{where}: "
@@ -139,7 +141,7 @@ def _refused(source: Source, value: object, path: tuple[str, ...]) -> ContextErr
     )
 
 
-def _checked(text: str, source: Source) -> str:
+def _checked(text: str, source: ContributionSource) -> str:
     try:
         text.encode()
     except UnicodeEncodeError as error:

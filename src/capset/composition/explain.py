@@ -8,7 +8,7 @@ from typing import Literal
 
 from capset.composition.installation import InstalledToolkit
 from capset.composition.merge import Merged
-from capset.composition.sources import Source
+from capset.composition.sources import ContributionSource
 from capset.definitions.model_context import ContextEntry
 
 Surface = Literal["tool", "toolkit", "resource", "state", "target", "instruction", "context", "file", "policy"]
@@ -26,7 +26,7 @@ class Explained:
 
     surface: Surface
     name: str
-    source: Source
+    source: ContributionSource
     within: tuple[str, ...] = ()
 
     def __str__(self) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from capset.composition.sources import Source
+from capset.composition.sources import ContributionSource
 from capset.definitions.hooks import NO_HOOKS, Hooks, merge_hooks
 from capset.definitions.names import TOOL, checked
 from capset.definitions.policies import Policy
@@ -68,7 +68,7 @@ class Installed:
 
     tool: AnyTool
     name: str
-    source: Source
+    source: ContributionSource
     levels: tuple[Level, ...]
     gates: tuple[Policy, ...]
     hooks: Hooks
@@ -102,7 +102,7 @@ class InstalledToolkit:
     """
 
     toolkit: AnyToolkit
-    source: Source
+    source: ContributionSource
     names: ToolNames
     levels: tuple[Level, ...]
     toolkits: tuple[str, ...]
@@ -157,7 +157,7 @@ class Installing:
     def add(
         self,
         members: Iterable[Member],
-        source: Source,
+        source: ContributionSource,
         names: ToolNames,
         around: tuple[Level, ...],
         toolkits: tuple[str, ...] = (),
@@ -183,7 +183,7 @@ class Installing:
     def _install(
         self,
         tool: AnyTool,
-        source: Source,
+        source: ContributionSource,
         names: ToolNames,
         levels: tuple[Level, ...],
         toolkits: tuple[str, ...],

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from capset.composition.resolve import resolve
-from capset.composition.sources import Source
+from capset.composition.sources import ContributionSource
 from capset.definitions.blocks import Block, BlockKind
 from capset.definitions.parts import Part
 from capset.errors import KindError
@@ -24,13 +24,13 @@ def check_block(block: Block) -> None:
 
     Raises what ``resolve`` raises too. Nothing is merged: what children disagree on is met at the root.
     """
-    check_kind(block.name, block.kind, Source((block.name,)), block.part)
+    check_kind(block.name, block.kind, ContributionSource((block.name,)), block.part)
     for one in resolve(block).chosen:
         for source, part in one.parts:
             check_kind(block.name, block.kind, source, part)
 
 
-def check_kind(block: str, kind: BlockKind, source: Source, part: Part) -> None:
+def check_kind(block: str, kind: BlockKind, source: ContributionSource, part: Part) -> None:
     """Raise ``KindError``, naming capability, preset, field, block and the mending, if this kind cannot have a part."""
     for surface, needed in ONLY_FOR.items():
         if surface in part.declared and kind != needed:
@@ -40,7 +40,7 @@ def check_kind(block: str, kind: BlockKind, source: Source, part: Part) -> None:
             )
 
 
-def _mending(source: Source) -> str:
+def _mending(source: ContributionSource) -> str:
     if source.preset is not None:
         return f"use {source.capability}.with_presets({source.preset}=False)"
     if source.capability is not None:

@@ -12,7 +12,7 @@ from typing_extensions import TypeVar
 
 from capset.composition.installation import Installed, InstalledToolkit, Installing, Level, PolicyBinding, ToolNames
 from capset.composition.kinds import check_kind
-from capset.composition.sources import Contributed, Source
+from capset.composition.sources import Contributed, ContributionSource
 from capset.composition.states import MergedState, merge_states
 from capset.definitions.blocks import BlockKind
 from capset.definitions.model_context import ContextEntry
@@ -39,7 +39,7 @@ class Contribution:
     ``around`` is what stands around the part and concerns every tool in it, the outermost first.
     """
 
-    source: Source
+    source: ContributionSource
     part: Part
     names: ToolNames = field(default_factory=ToolNames)
     around: tuple[Level, ...] = ()
@@ -124,7 +124,7 @@ def merge(block: str, kind: BlockKind, contributions: Iterable[Contribution]) ->
 
 
 def merge_resources(
-    resources: Iterable[tuple[Source, AnyResource | Documents]],
+    resources: Iterable[tuple[ContributionSource, AnyResource | Documents]],
 ) -> Mapping[ResourceKey, Contributed[AnyResource | Documents]]:
     """Return every resource by its scope and name. Raises ``ResourceConflict``, naming both contributors (C12)."""
     return _keyed(
@@ -136,7 +136,7 @@ def merge_resources(
 
 
 def _keyed(
-    what: str, conflict: type[DefinitionError], entries: Iterable[tuple[K, V, Source]], hint: str
+    what: str, conflict: type[DefinitionError], entries: Iterable[tuple[K, V, ContributionSource]], hint: str
 ) -> Mapping[K, Contributed[V]]:
     """Join a surface where the same value is one, and different ones under one key are a conflict.
 

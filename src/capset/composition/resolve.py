@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel, ValidationError
 
-from capset.composition.sources import Source
+from capset.composition.sources import ContributionSource
 from capset.definitions.blocks import Block
 from capset.definitions.capabilities import AnyCapability
 from capset.definitions.parts import Part
@@ -43,13 +43,13 @@ class Chosen:
     """What stands before the names of tools that are made at run time."""
 
     @property
-    def parts(self) -> Iterator[tuple[Source, Part]]:
+    def parts(self) -> Iterator[tuple[ContributionSource, Part]]:
         """What it contributes, and from where: itself, then its presets that are on (C5)."""
         name = self.capability.name
         if self.is_base:
-            yield Source(self.path, name), self.capability.part
+            yield ContributionSource(self.path, name), self.capability.part
         for preset in self.presets:
-            yield Source(self.path, name, preset), self.capability.presets[preset].part
+            yield ContributionSource(self.path, name, preset), self.capability.presets[preset].part
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -68,7 +68,7 @@ def resolve(block: Block, decided: Decided | None = None) -> Resolved:
     two references at one depth that disagree; ``DefinitionError`` for more than 100, for a config that is needed and
     not given, and for dynamic ``uses`` that would change what is there.
     """
-    walk = _Walk(block)
+    walk = _Resolution(block)
     roots = [(one, (block.name,)) for one in block.uses if not callable(one)]
     walk.visit(roots)
     choices = Choices(roots)
@@ -90,7 +90,7 @@ def resolve(block: Block, decided: Decided | None = None) -> Resolved:
     return Resolved(tuple(chosen), tuple(walk.functions), tuple(walk.notices))
 
 
-class _Walk:
+class _Resolution:
     """Depth first, dependencies before dependents, then list order (C7)."""
 
     def __init__(self, block: Block) -> None:

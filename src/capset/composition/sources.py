@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ContributionSource:
     """A contributor: a capability, or a block itself where ``capability`` is ``None``.
 
     ``path`` are the names on the way from the root to it; ``preset`` is the preset that contributed, if one did.
@@ -33,4 +33,4 @@ class Contributed(Generic[T]):
     """A value of a composition, and who contributed it first."""
 
     value: T
-    source: Source
+    source: ContributionSource

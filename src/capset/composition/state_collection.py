@@ -9,7 +9,7 @@ from types import MappingProxyType
 from pydantic import BaseModel
 
 from capset.composition.merge import Merged, ResourceKey, merge_resources
-from capset.composition.sources import Contributed, Source
+from capset.composition.sources import Contributed, ContributionSource
 from capset.composition.states import MergedState, merge_states
 from capset.definitions.blocks import Block
 from capset.definitions.resources import SCOPES, AnyResource, Documents, Scope, ScopeState
@@ -52,7 +52,7 @@ def collect_data(block: Block, below_first: Iterable[Merged]) -> SessionData:
     )
 
 
-def _models(scope: Scope, merged: Iterable[Merged]) -> list[tuple[Source, type[BaseModel]]]:
+def _models(scope: Scope, merged: Iterable[Merged]) -> list[tuple[ContributionSource, type[BaseModel]]]:
     found: list[Contributed[type[BaseModel]]] = [
         one for part in merged if scope in part.states for one in part.states[scope].models
     ]

@@ -11,7 +11,7 @@ from typing import Any, Final
 from pydantic import BaseModel, PydanticUserError, create_model, field_validator, model_validator
 from pydantic.fields import FieldInfo
 
-from capset.composition.sources import Contributed, Source
+from capset.composition.sources import Contributed, ContributionSource
 from capset.definitions.resources import state_schema, unfit_default
 from capset.errors import StateConflict
 from capset.schemas.schema import Schema, schema_of
@@ -29,12 +29,12 @@ class MergedState:
 
     model: type[BaseModel]
     schema: Schema
-    fields: Mapping[str, Source]
+    fields: Mapping[str, ContributionSource]
     models: tuple[Contributed[type[BaseModel]], ...]
 
 
 def merge_states(
-    what: str, models: Iterable[tuple[Source, type[BaseModel]]], *, last_word: type[BaseModel] | None = None
+    what: str, models: Iterable[tuple[ContributionSource, type[BaseModel]]], *, last_word: type[BaseModel] | None = None
 ) -> MergedState:
     """Join models in their order: fields add up, and of two with one name the later holds, with its default.
 
@@ -43,7 +43,7 @@ def merge_states(
     Raises ``StateConflict``, naming both contributors, where their JSON Schemas differ in more than default, title and
     description, or where the classes cannot have one subclass.
     """
-    distinct: dict[type[BaseModel], Source] = {}
+    distinct: dict[type[BaseModel], ContributionSource] = {}
     for source, model in models:
         distinct.setdefault(model, source)
     settled: Container[str] = ()
@@ -51,7 +51,7 @@ def merge_states(
         distinct[last_word] = distinct.pop(last_word)
         settled = last_word.model_fields
     fields: dict[str, tuple[FieldInfo, str]] = {}
-    sources: dict[str, Source] = {}
+    sources: dict[str, ContributionSource] = {}
     for model, source in distinct.items():
         shapes = _shapes(model)
         for name, info in model.model_fields.items():
@@ -71,7 +71,7 @@ def merge_states(
 
 
 def _join(
-    what: str, models: Sequence[tuple[type[BaseModel], Source]], fields: Mapping[str, FieldInfo]
+    what: str, models: Sequence[tuple[type[BaseModel], ContributionSource]], fields: Mapping[str, FieldInfo]
 ) -> type[BaseModel]:
     if len(models) == 1:
         return models[0][0]

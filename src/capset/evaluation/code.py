@@ -46,7 +46,7 @@ class NoSource(Exception):
     """A handler has no source that could be hashed; the text says why, and no path."""
 
 
-class Module(NamedTuple):
+class CodeModule(NamedTuple):
     """The file of a module; the ``name`` that it is imported by, if it is; and the one that it was loaded under."""
 
     file: Path
@@ -55,7 +55,7 @@ class Module(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class CodeSource:
     """The files that are hashed: those of a distribution's RECORD, those below a package's folder, or one module.
 
     ``base`` is the ``dist-info`` folder, the package's folder or the module's file; paths are relative to ``root``.
@@ -71,7 +71,7 @@ class Source:
     loaded: str | None = None
 
 
-def module_of(handler: object) -> Module:
+def module_of(handler: object) -> CodeModule:
     """Return the module that a handler was defined in.
 
     Partials, bound methods, callable objects and decorators that use ``functools.wraps`` are seen through. Raises
@@ -89,11 +89,11 @@ def module_of(handler: object) -> Module:
     spec: Any = namespace.get("__spec__")
     loaded = str(namespace.get("__name__"))
     if spec is not None and spec.has_location:
-        return Module(Path(spec.origin).absolute(), str(spec.name), loaded)
+        return CodeModule(Path(spec.origin).absolute(), str(spec.name), loaded)
     file = namespace.get("__file__")
     if not isinstance(file, str):
         raise NoSource("it was typed in, or is part of the interpreter, and has no source file")
-    return Module(Path(file).absolute(), None, loaded)
+    return CodeModule(Path(file).absolute(), None, loaded)
 
 
 def _own(handler: Any) -> object:
@@ -121,14 +121,14 @@ def _inside(handler: Any) -> object:
     return called if isinstance(called, FunctionType) else None
 
 
-def source_of(module: Module) -> Source:
+def source_of(module: CodeModule) -> CodeSource:
     """Return which files the code of a module is hashed with. Raises ``OSError`` for what cannot be read.
 
     It is the distribution that has the module in its RECORD; else the outermost package that the module is in, as in a
     checkout that is installed for editing; else the module alone.
     """
     file, name, loaded = module
-    alone = Source("module", file.parent, file, file.name, loaded=loaded)
+    alone = CodeSource("module", file.parent, file, file.name, loaded=loaded)
     if name is None:
         return alone
     parts = name.split(".")
@@ -144,11 +144,11 @@ def source_of(module: Module) -> Source:
         folder = root.joinpath(*parts[:depth])
         if (folder / "__init__.py").is_file():
             name, version = _editable(folder) or (".".join(parts[:depth]), None)
-            return Source("package", root, folder, name, version)
+            return CodeSource("package", root, folder, name, version)
     return alone
 
 
-def files_of(source: Source) -> dict[str, str]:
+def files_of(source: CodeSource) -> dict[str, str]:
     """Return the SHA-256 of each file of a source, by its path there. Raises ``OSError`` for what cannot be read.
 
     What a RECORD names and is not there any more is left out.
@@ -166,7 +166,7 @@ def files_of(source: Source) -> dict[str, str]:
     return found
 
 
-def _distribution(root: Path, inside: str, top: str) -> Source | None:
+def _distribution(root: Path, inside: str, top: str) -> CodeSource | None:
     """Return the distribution, installed at ``root``, that has a file in its RECORD."""
     from importlib.metadata import Distribution
 
@@ -183,7 +183,7 @@ def _distribution(root: Path, inside: str, top: str) -> Source | None:
             continue
         if inside in record and inside in _recorded(record):
             name, version = _named(Distribution.at(base)) or (base.name.partition("-")[0], None)
-            return Source("distribution", root, base, name, version)
+            return CodeSource("distribution", root, base, name, version)
     return None
 
 
@@ -201,7 +201,7 @@ def _recorded(record: str) -> Iterator[str]:
             yield path
 
 
-def _below(source: Source) -> Iterator[str]:
+def _below(source: CodeSource) -> Iterator[str]:
     def refuse(error: OSError) -> None:
         raise error
 
@@ -339,13 +339,13 @@ def _found(tool: AnyTool) -> Code:
         return Code(None, reason=f"its files cannot be read: {told}")
 
 
-def _hashed(source: Source) -> Code:
+def _hashed(source: CodeSource) -> Code:
     covers = canonical(code_payload(files_of(source)))
     return Code(sha256(covers).hexdigest(), source.kind, source.name, source.version, covers=covers.decode())
 
 
 # Memos over what does not change, or is read once on purpose: a process runs what it has imported.
-_source: Final = _Once[Module, Source](source_of)
-_read: Final = _Once[Source, Code](_hashed)
+_source: Final = _Once[CodeModule, CodeSource](source_of)
+_read: Final = _Once[CodeSource, Code](_hashed)
 _TOOLS: Final[WeakKeyDictionary[AnyTool, Code]] = WeakKeyDictionary()
 _COMPOSITIONS: Final[WeakSet[Composition]] = WeakSet()

@@ -28,7 +28,7 @@ class Group(NamedTuple):
     permissions: frozenset[str]
 
 
-class Entry(NamedTuple):
+class PlanEntry(NamedTuple):
     """One tool of a plan: the number of its group, and its name and hash."""
 
     installed: Installed
@@ -79,11 +79,11 @@ class Plan:
         self.has_hooks = any(one.hooks for one in steps if isinstance(one, PolicyBinding))
         self.speaking = [one for one in members if _texts(one) and _is_current(one, tools)]
         groups: dict[Group, int] = {}
-        entries: list[Entry] = []
+        entries: list[PlanEntry] = []
         for name, one in tools.items():
             group = groups.setdefault(Group(one.gates, one.tool.permissions), len(groups))
             ref = Ref(name, tool_hash(one.tool))
-            entries.append(Entry(one, group, ref))
+            entries.append(PlanEntry(one, group, ref))
         self.groups = tuple(groups)
         self._permissions = frozenset[str]().union(*(group.permissions for group in groups))
         self._groups_of: dict[str | Policy, list[int]] = {}
@@ -134,7 +134,7 @@ class Plan:
                 texts.setdefault((one.toolkit, said), said)  # brought by two ways, it speaks once
         return tuple(chain.from_iterable(texts.values()))
 
-    def chosen(self, left_out: Set[int]) -> Sequence[Entry]:
+    def chosen(self, left_out: Set[int]) -> Sequence[PlanEntry]:
         """Return the entries of all other groups, by name."""
         return [entry for entry in self.entries if entry.group not in left_out] if left_out else self.entries
 

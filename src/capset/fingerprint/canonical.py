@@ -17,7 +17,7 @@ from capset.schemas.plain_data import is_flat
 MAX_EXACT: Final = 2**53
 
 
-class Refused(Exception):
+class Uncanonical(Exception):
     """A value has no canonical form. ``steps`` lead to it, the last one first: ``[".name", "[2]", ".tools"]``."""
 
     def __init__(self, problem: str) -> None:
@@ -28,7 +28,7 @@ class Refused(Exception):
 def written(value: object) -> str:
     """Return a value's canonical text, in which lone surrogates still stand as they are.
 
-    Raises ``Refused`` for what is not JSON data, and ``RecursionError`` for cycles and what is nested too deeply.
+    Raises ``Uncanonical`` for what is not JSON data, and ``RecursionError`` for cycles and what is nested too deeply.
     """
     return _WRITERS.get(type(value), _other)(value)
 
@@ -47,7 +47,7 @@ def _other(value: object) -> str:
         case Mapping():
             return _object(cast("Mapping[Any, Any]", value))
         case _:
-            raise Refused(f"{type(value).__name__} is not JSON data")
+            raise Uncanonical(f"{type(value).__name__} is not JSON data")
 
 
 def _constant(value: bool | None) -> str:
@@ -63,7 +63,7 @@ def _array(items: Iterable[object]) -> str:
     try:
         for item in items:
             texts.append(_WRITERS.get(type(item), _other)(item))  # noqa: PERF401  # their number is the path
-    except Refused as refused:
+    except Uncanonical as refused:
         refused.steps.append(f"[{len(texts)}]")
         raise
     return f"[{','.join(texts)}]"
@@ -78,7 +78,7 @@ def _object(members: Mapping[Any, Any]) -> str:
         for key in _sorted(plain):
             value = plain[key]
             texts.append(f"{encode_basestring(key)}:{_WRITERS.get(type(value), _other)(value)}")
-    except Refused as refused:
+    except Uncanonical as refused:
         if key is not None:
             refused.steps.append(f".{key}")
         raise
@@ -91,14 +91,14 @@ def _sorted(keys: Iterable[Any]) -> list[str]:
         is_ascii = "".join(keys).isascii()
     except TypeError:
         odd = next(key for key in keys if not isinstance(key, str))
-        raise Refused(f"a key must be text; got {odd!r}") from None
+        raise Uncanonical(f"a key must be text; got {odd!r}") from None
     return sorted(keys) if is_ascii else sorted(keys, key=lambda key: key.encode("utf-16-be", "surrogatepass"))
 
 
 def _number(value: float) -> str:
     """Write a float as ECMAScript's Number::toString does (ECMA-262 §6.1.6.1.20), from Python's shortest digits."""
     if not math.isfinite(value):
-        raise Refused(f"{value} is not a JSON number")
+        raise Uncanonical(f"{value} is not a JSON number")
     if value == 0:
         return "0"
     text = repr(value)
@@ -209,7 +209,7 @@ def walked(value: Any) -> bytes:
     """Return what ``canonical`` does, without the shortcut."""
     try:
         return written(value).encode()
-    except Refused as refused:
+    except Uncanonical as refused:
         raise NotCanonical("$" + "".join(reversed(refused.steps)), str(refused)) from None
     except UnicodeEncodeError:
         raise NotCanonical("$", "text holds a lone surrogate, which has no UTF-8") from None

@@ -49,7 +49,7 @@ class ActionResult:
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
+class _Registered:
     """A principal's session, and the environment that it was opened in."""
 
     row: SessionRow
@@ -62,7 +62,7 @@ class _Version:
 
     def __init__(self, name: str, tools: Mapping[str, AnyTool]) -> None:
         self.tools = MappingProxyType(dict(tools))
-        self.kept: OrderedDict[Principal, _Kept] = OrderedDict()
+        self.kept: OrderedDict[Principal, _Registered] = OrderedDict()
         self.locks: WeakValueDictionary[Principal, asyncio.Lock] = WeakValueDictionary()
         self._name = name
         self._agent: Agent | None = None
@@ -157,11 +157,11 @@ class ActionRegistry:
             version.kept.popitem(last=False)
         return kept.session
 
-    async def _opened(self, agent: Agent, context: ExecutionContext, kept: _Kept | None) -> _Kept:
+    async def _opened(self, agent: Agent, context: ExecutionContext, kept: _Registered | None) -> _Registered:
         """Return a session of the row that is there, or of a new one; another environment has another snapshot."""
         who, env = context.user, dict(context.env)
         row = self._kernel.new_session(agent, who) if kept is None else kept.row
         session = await self._kernel.enter(row, agent, principal=who, env=env)
         if kept is None:
             await self._kernel.store.sessions.create(row)
-        return _Kept(row, session, env)
+        return _Registered(row, session, env)

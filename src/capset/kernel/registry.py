@@ -27,7 +27,7 @@ T = TypeVar("T", Agent, AnyCapability)
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class LoadProblem:
     """Something installed that could not be loaded, and why."""
 
     entry_point: str
@@ -45,7 +45,7 @@ class Registry:
 
     capabilities: Mapping[str, AnyCapability]
     agents: Mapping[str, Agent]
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[LoadProblem, ...] = ()
     aliases: Mapping[str, AnyCapability] = field(default_factory=dict[str, AnyCapability])
     earlier: tuple[Agent, ...] = ()
 
@@ -54,7 +54,7 @@ class Registry:
         cls,
         capabilities: Iterable[AnyCapability],
         agents: Iterable[Agent] = (),
-        problems: Iterable[Problem] = (),
+        problems: Iterable[LoadProblem] = (),
     ) -> Self:
         """Return a registry of these. Raises ``DefinitionError`` for two different ones of one name or alias."""
         named = _by_name("capabilities", capabilities)
@@ -63,7 +63,7 @@ class Registry:
     @classmethod
     def installed(cls) -> Self:
         """Load everything that is installed. Raises ``DefinitionError`` as ``of`` does."""
-        problems: list[Problem] = []
+        problems: list[LoadProblem] = []
         capabilities = list(_load_group(CAPABILITIES, Capability, problems))
         return cls.of(capabilities, _load_group(AGENTS, Agent, problems), problems)
 
@@ -126,7 +126,7 @@ def _by_alias(named: Mapping[str, AnyCapability]) -> Mapping[str, AnyCapability]
     return MappingProxyType(dict(sorted(known.items())))
 
 
-def _load_group(group: str, kind: type[T], problems: list[Problem]) -> list[T]:
+def _load_group(group: str, kind: type[T], problems: list[LoadProblem]) -> list[T]:
     found: dict[str, tuple[T, EntryPoint]] = {}
     from importlib.metadata import entry_points  # whose import takes long
 
@@ -134,14 +134,16 @@ def _load_group(group: str, kind: type[T], problems: list[Problem]) -> list[T]:
         try:
             loaded = point.load()
         except CapsetError as error:
-            problems.append(Problem(point.name, error.message, group))
+            problems.append(LoadProblem(point.name, error.message, group))
         except (Exception, SystemExit) as error:
             _log.debug("the entry point %r could not be loaded", point.name, exc_info=error)
-            problems.append(Problem(point.name, f"{type(error).__name__} while loading {point.value}: {error}", group))
+            problems.append(
+                LoadProblem(point.name, f"{type(error).__name__} while loading {point.value}: {error}", group)
+            )
         else:
             if not isinstance(loaded, kind):
                 message = f"{point.value} is {type(loaded).__name__}, not {kind.__name__}"
-                problems.append(Problem(point.name, message, group))
+                problems.append(LoadProblem(point.name, message, group))
                 continue
             first, origin = found.setdefault(loaded.name, (loaded, point))
             if first is not loaded:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar, cast
 
-from capset.adapters.config_file.handlers import Found, Handlers, Unloaded, not_loaded
+from capset.adapters.config_file.handlers import FoundHandler, Handlers, Unloaded, not_loaded
 from capset.adapters.config_file.shapes import ActionShape
 from capset.definitions.capabilities import AnyCapability
 from capset.definitions.limits import Limit, checked_limits
@@ -88,7 +88,7 @@ class _Building:
         self._parts(value)
         return self._try("", lambda: self._tool(found)) if found is not None and self._is_sound else None
 
-    def _tool(self, found: Found) -> AnyTool:
+    def _tool(self, found: FoundHandler) -> AnyTool:
         shape = self._shape
         return schema_tool(
             name=shape.name,
@@ -206,6 +206,6 @@ class _Building:
         self._report(place, message)
 
 
-def _version(found: Found) -> str | None:
+def _version(found: FoundHandler) -> str | None:
     """Return a version of a handler's file, so that another handler is another tool to whoever compares hashes."""
     return None if found.digest is None else f"sha256:{found.digest}"

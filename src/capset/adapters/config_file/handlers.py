@@ -21,7 +21,7 @@ _FOREIGN: Final = (".js", ".mjs", ".cjs", ".ts", ".mts", ".tsx", ".jsx")
 _LOADS: Final = count(1)
 
 
-class Found(NamedTuple):
+class FoundHandler(NamedTuple):
     """What a reference names, and a digest of the file that it stands in; of an installed package there is none."""
 
     value: Any  # whatever the module has under that name
@@ -37,7 +37,7 @@ class Handlers:
         self._prefix = f"_capset_configuration_{next(_LOADS)}"
         self._loaded: dict[Path, tuple[ModuleType, str] | DefinitionError] = {}
 
-    def find(self, reference: str) -> Found:
+    def find(self, reference: str) -> FoundHandler:
         """Return what ``./handlers/weather.py``, with or without ``:function``, or ``package.module:function`` names.
 
         Raises ``DefinitionError`` for what is not there, not below the folder, or cannot be loaded.
@@ -51,7 +51,7 @@ class Handlers:
             meant = closest(name, [one for one in vars(module) if callable(getattr(module, one))])
             hint = f"; did you mean {meant!r}?" if meant else ""
             raise DefinitionError(f"{place} has no {name!r}{hint}")
-        return Found(getattr(module, name), digest)
+        return FoundHandler(getattr(module, name), digest)
 
     def forget(self) -> None:
         """Take back what was loaded: the file that names it is refused."""
@@ -113,7 +113,7 @@ class Unloaded:
     def __init__(self) -> None:
         self.taken: set[str] = set()
 
-    def find(self, reference: str) -> Found:
+    def find(self, reference: str) -> FoundHandler:
         """Return something that stands for what a reference names. Raises ``DefinitionError`` for what can be none."""
         place, _ = _parts(reference)
         if not _is_file(place):
@@ -123,7 +123,7 @@ class Unloaded:
         elif not place.endswith(".py"):
             raise DefinitionError(f"handlers are Python files, ending in .py; got {place!r:.80}")
         self.taken.add(reference)
-        return Found(not_loaded, None)
+        return FoundHandler(not_loaded, None)
 
     def forget(self) -> None:
         """Do nothing: nothing was loaded."""

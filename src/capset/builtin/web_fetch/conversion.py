@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from capset.builtin.web_fetch.charsets import without_controls
 from capset.builtin.web_fetch.links import PageLinks
-from capset.builtin.web_fetch.tidy_html import Page, TooLargeError
+from capset.builtin.web_fetch.tidy_html import HtmlPage, TooLargeError
 
 if TYPE_CHECKING:
     from html_to_markdown import ConversionOptions
@@ -33,7 +33,7 @@ def converted(html: str, base: str, options: ConversionOptions) -> str:
     made = bytearray()  # in UTF-8, since one wide letter would make four bytes of every letter of a text
     length = 0
     try:
-        for piece in Page(html, PageLinks(base)).pieces():
+        for piece in HtmlPage(html, PageLinks(base)).pieces():
             part = _tidied(without_controls(_convert(piece.html, options)))  # entities may say them
             goes_on = piece.within == "table" or (piece.within == "list" and _ITEM.match(part))
             joint = b"\n" if goes_on else b"\n\n"

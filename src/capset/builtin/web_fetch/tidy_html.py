@@ -60,7 +60,7 @@ class TooLargeError(Exception):
     """The page has more tags than are read."""
 
 
-class Page:
+class HtmlPage:
     """One page, read once from its beginning to its end."""
 
     def __init__(self, html: str, links: PageLinks) -> None:

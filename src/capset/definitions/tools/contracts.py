@@ -52,7 +52,7 @@ class Contract:
 
 
 @dataclass(frozen=True, slots=True)
-class _Envelope:
+class _MessageEnvelope:
     """One message of a contract. ``data`` is its annotation, or its JSON Schema; ``None`` where it has none."""
 
     kind: Kind
@@ -87,7 +87,7 @@ def contract_of(owner: str, inbound: Shown, outbound: object, buffer: int) -> tu
     return contract, arguments, _reply(owner, [one for one in emitted if one.kind == "reply"])
 
 
-def _envelope(owner: str, shown: Shown, kinds: tuple[str, ...]) -> _Envelope:
+def _envelope(owner: str, shown: Shown, kinds: tuple[str, ...]) -> _MessageEnvelope:
     """Read one message. Raises ``DefinitionError`` for one that has not exactly one literal type, and one kind."""
     if isinstance(shown, type) and issubclass(shown, BaseModel):  # pyright: ignore[reportUnnecessaryIsInstance]  # untyped callers
         told = f"{owner}, {shown.__name__}"
@@ -129,7 +129,7 @@ def _envelope(owner: str, shown: Shown, kinds: tuple[str, ...]) -> _Envelope:
         raise DefinitionError(
             f"{told} needs a description{' (a docstring)' if model else ''}: it is shown to whoever chooses the tool"
         )
-    return _Envelope(cast("Kind", kind), type_, data, model)
+    return _MessageEnvelope(cast("Kind", kind), type_, data, model)
 
 
 def _as_written(info: FieldInfo) -> Any:
@@ -212,7 +212,7 @@ def _closed_model(owner: str, model: type[BaseModel]) -> dict[str, Any]:
     return json_schema
 
 
-def _emitted(owner: str, envelope: _Envelope) -> Schema:
+def _emitted(owner: str, envelope: _MessageEnvelope) -> Schema:
     """Return the schema of the data of an emission, which also fits what the message's own schema says of it."""
     if envelope.model is None and envelope.data is not None:
         return compile_json_schema(owner, envelope.data)
@@ -227,7 +227,7 @@ def _emitted(owner: str, envelope: _Envelope) -> Schema:
 
 
 def _published_data(
-    owner: str, envelope: _Envelope, model: type[BaseModel], properties: Mapping[str, Any]
+    owner: str, envelope: _MessageEnvelope, model: type[BaseModel], properties: Mapping[str, Any]
 ) -> dict[str, Any] | None:
     """Return what a message's own schema says of its data. Raises ``DefinitionError`` for one that is not sent so."""
     routed = {name: properties.get(name, {}).get("const") for name in ("kind", "type")}
@@ -246,7 +246,7 @@ def _bare(schema: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in schema.items() if key not in _NOTES}
 
 
-def _by_type(owner: str, kind: str, emitted: list[_Envelope]) -> Mapping[str, Schema]:
+def _by_type(owner: str, kind: str, emitted: list[_MessageEnvelope]) -> Mapping[str, Schema]:
     found: dict[str, Schema] = {}
     for one in emitted:
         if one.kind == kind:
@@ -258,7 +258,7 @@ def _by_type(owner: str, kind: str, emitted: list[_Envelope]) -> Mapping[str, Sc
     return MappingProxyType(found)
 
 
-def _reply(owner: str, replies: list[_Envelope]) -> Schema:
+def _reply(owner: str, replies: list[_MessageEnvelope]) -> Schema:
     """Return the schema of what a call returns: the data of whichever reply comes."""
     schemas = [_emitted(f"{owner}, its reply", one) for one in replies]
     if not schemas:
@@ -272,7 +272,7 @@ def _reply(owner: str, replies: list[_Envelope]) -> Schema:
     return schema_of(f"{owner}, its replies", object, "serialization")
 
 
-def _arguments(owner: str, came: _Envelope) -> tuple[Schema, Receive, bool]:
+def _arguments(owner: str, came: _MessageEnvelope) -> tuple[Schema, Receive, bool]:
     """Return the schema of the arguments, what makes the message of them, and whether they are one, the whole data.
 
     What comes is validated once, by the schema: validators may change what they are given.
@@ -331,7 +331,7 @@ def _annotated(model: type[BaseModel]) -> Any:
     return annotation
 
 
-def _foreign_arguments(owner: str, came: _Envelope) -> tuple[Schema, Receive, bool]:
+def _foreign_arguments(owner: str, came: _MessageEnvelope) -> tuple[Schema, Receive, bool]:
     kind, type_ = came.kind, came.type
     if came.data is None:
         return schema_of_fields(type_, {}), lambda given: (Message(kind, type_), given), False

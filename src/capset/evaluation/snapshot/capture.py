@@ -245,7 +245,7 @@ def json_safe(values: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...
     Dropped are values of other types, numbers that JSON has not or nobody reads, text with a lone surrogate, what holds
     itself or is nested more than 50 levels deep, and the values of names that secrets have.
     """
-    look = _Look()
+    look = _Scan()
     kept = look.members(values, "")
     return kept, tuple(look.dropped)
 
@@ -257,7 +257,7 @@ def thawed(value: Any) -> Any:
     return [thawed(one) for one in cast("list[Any]", value)] if isinstance(value, list | tuple) else value
 
 
-class _Look:
+class _Scan:
     """One look at some values; ``above`` are the ids of what holds the value looked at."""
 
     def __init__(self) -> None:

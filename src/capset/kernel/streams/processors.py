@@ -28,7 +28,7 @@ _WORKING: ContextVar[Invocation | None] = ContextVar("capset_working", default=N
 """The call whose message a duplex stream's processor took last, before it started the task that asks."""
 
 
-class _Once:
+class _SingleMessage:
     """The messages of a call: one."""
 
     __slots__ = ("_message",)
@@ -36,7 +36,7 @@ class _Once:
     def __init__(self, message: Any) -> None:
         self._message = message
 
-    def __aiter__(self) -> _Once:
+    def __aiter__(self) -> _SingleMessage:
         return self
 
     async def __anext__(self) -> Any:
@@ -53,7 +53,7 @@ async def process_one(call: Invocation, contract: Contract, factory: Callable[[]
     emitter.begin(call)
     try:
         with ending:
-            await factory()(_Once(call.inbound), emitter, CallContext(call))
+            await factory()(_SingleMessage(call.inbound), emitter, CallContext(call))
     except BaseException as error:
         if ending.expired and isinstance(error, TimeoutError | asyncio.CancelledError):
             if isinstance(error, asyncio.CancelledError) and is_cancelled(call):

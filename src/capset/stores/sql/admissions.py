@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from capset.stores.base import Entry
 from capset.stores.base.admissions import Claim, Refused
-from capset.stores.sql.reader import Reader
+from capset.stores.sql.reader import ReadConnections
 from capset.stores.sql.writer.reservations import Counting, release
 from capset.stores.sql.writer.writer import Writer
 
@@ -12,7 +12,7 @@ from capset.stores.sql.writer.writer import Writer
 class SqlAdmissions:
     """The calls that count, a row each, numbered within their window; and what was used of each budget."""
 
-    def __init__(self, writer: Writer, reader: Reader) -> None:
+    def __init__(self, writer: Writer, reader: ReadConnections) -> None:
         self._writer = writer
         self._reader = reader
 

@@ -14,7 +14,7 @@ from sqlalchemy.exc import IntegrityError
 from capset.errors import StoreError
 from capset.stores.agent_rows import capability_row, entry_of, version_row, version_text
 from capset.stores.base import AgentPage, AgentQuery, AgentRow, CapabilityRow, VersionPage, VersionQuery
-from capset.stores.sql.reader import Reader
+from capset.stores.sql.reader import ReadConnections
 from capset.stores.sql.schema.tables import agent_capabilities, agent_versions, agents
 from capset.stores.sql.writer.writer import Writer
 
@@ -24,7 +24,7 @@ _OBJECTS = ("static_context", "allowance")
 class SqlAgents:
     """The agents of every org; an agent of another org is not there."""
 
-    def __init__(self, writer: Writer, reader: Reader) -> None:
+    def __init__(self, writer: Writer, reader: ReadConnections) -> None:
         self._writer = writer
         self._reader = reader
 

@@ -12,7 +12,7 @@ from sqlalchemy.exc import IntegrityError
 from capset.definitions.approvals import ApprovalRow, ApprovalStatus, EqualCall
 from capset.errors import StoreError
 from capset.stores.base import STANDING, ApprovalPage, ApprovalQuery
-from capset.stores.sql.reader import Reader
+from capset.stores.sql.reader import ReadConnections
 from capset.stores.sql.schema.tables import approvals
 from capset.stores.sql.writer.writer import Writer
 
@@ -22,7 +22,7 @@ _EQUAL = ("session", "digest", "principal", "tool", "tool_hash", "agent")
 class SqlApprovals:
     """The requests, one row each."""
 
-    def __init__(self, writer: Writer, reader: Reader) -> None:
+    def __init__(self, writer: Writer, reader: ReadConnections) -> None:
         self._writer = writer
         self._reader = reader
 

@@ -10,7 +10,7 @@ from sqlalchemy.exc import IntegrityError
 
 from capset.errors import StoreError
 from capset.stores.base import DocumentRow, ScopeKey
-from capset.stores.sql.reader import Reader
+from capset.stores.sql.reader import ReadConnections
 from capset.stores.sql.schema.tables import documents
 from capset.stores.sql.scopes import columns_of, require_session, where
 from capset.stores.sql.search import Search
@@ -26,7 +26,7 @@ _ROW: Final = (documents.c.id, documents.c.text, documents.c.created_at)
 class SqlDocuments:
     """The texts. A row of a session refers to it and goes with it, whatever process deletes it."""
 
-    def __init__(self, writer: Writer, reader: Reader, search: Search) -> None:
+    def __init__(self, writer: Writer, reader: ReadConnections, search: Search) -> None:
         self._writer = writer
         self._reader = reader
         self._search = search

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from sqlalchemy import Connection, delete, func, insert, select, update
 
 from capset.stores.base import KEPT, Begun, EventPage, EventRow, NewEvent, TurnRow
-from capset.stores.sql.reader import Reader
+from capset.stores.sql.reader import ReadConnections
 from capset.stores.sql.schema.tables import session_events, session_turns, sessions
 from capset.stores.sql.writer.writer import Writer
 from capset.stores.texts import gone, over, storable
@@ -17,7 +17,7 @@ from capset.stores.texts import gone, over, storable
 class SqlEvents:
     """The events. They refer to their session and go with it, whatever process deletes it."""
 
-    def __init__(self, writer: Writer, reader: Reader) -> None:
+    def __init__(self, writer: Writer, reader: ReadConnections) -> None:
         self._writer = writer
         self._reader = reader
 

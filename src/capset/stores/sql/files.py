@@ -17,7 +17,7 @@ from capset.errors import FileError
 from capset.stores import file_tree as filetree
 from capset.stores.base.files import STANDARD
 from capset.stores.file_tree import ROOT, TreeNode, Usage
-from capset.stores.sql.reader import Reader
+from capset.stores.sql.reader import ReadConnections
 from capset.stores.sql.schema.tables import blobs, files, sessions
 from capset.stores.sql.writer.writer import Writer
 
@@ -198,7 +198,7 @@ _HASHED_INLINE_BYTES: Final = 256 * 1024
 class SqlFiles:
     """The files of every session. Content is kept once by hash within an org."""
 
-    def __init__(self, writer: Writer, reader: Reader) -> None:
+    def __init__(self, writer: Writer, reader: ReadConnections) -> None:
         self._writer = writer
         self._reader = reader
 

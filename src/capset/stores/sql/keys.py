@@ -11,7 +11,7 @@ from sqlalchemy.exc import IntegrityError
 
 from capset.errors import StoreError
 from capset.stores.base import KeyRow
-from capset.stores.sql.reader import Reader
+from capset.stores.sql.reader import ReadConnections
 from capset.stores.sql.schema.tables import api_keys
 from capset.stores.sql.writer.writer import Writer
 
@@ -22,7 +22,7 @@ _OBJECTS = ("attributes", "allowance")
 class SqlKeys:
     """The keys, one row each."""
 
-    def __init__(self, writer: Writer, reader: Reader) -> None:
+    def __init__(self, writer: Writer, reader: ReadConnections) -> None:
         self._writer = writer
         self._reader = reader
 

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, RowMapping, Select, Table, select
 from capset.fingerprint.hashes import Ref
 from capset.stores.base import EnvelopeRow, LinkPage, LinkQuery, LinkRow, PayloadRow, RegistrationRow, TransitionRow
 from capset.stores.lineage_rows import TRANSITIONS, can_be, kept, turn_of
-from capset.stores.sql.reader import Reader
+from capset.stores.sql.reader import ReadConnections
 from capset.stores.sql.schema.lineage_tables import envelopes, links, payloads, registrations, transitions
 from capset.stores.sql.writer import lineage as turns
 from capset.stores.sql.writer.writer import Writer
@@ -22,7 +22,7 @@ _NUMBER = "number"
 class SqlLineage:
     """Everything by org and id. What one method keeps, it keeps in one transaction."""
 
-    def __init__(self, writer: Writer, reader: Reader) -> None:
+    def __init__(self, writer: Writer, reader: ReadConnections) -> None:
         self._writer = writer
         self._reader = reader
 

@@ -14,7 +14,7 @@ from capset.stores.sql.problems import explained
 _T = TypeVar("_T")
 
 
-class Reader:
+class ReadConnections:
     """The readers' door. ``name`` is the database's, for errors."""
 
     def __init__(self, name: str) -> None:

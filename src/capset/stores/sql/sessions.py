@@ -10,7 +10,7 @@ from sqlalchemy.exc import IntegrityError
 from capset.errors import StoreError
 from capset.stores.base import MOVED, SessionPage, SessionQuery, SessionRow
 from capset.stores.sql.files import FileRows
-from capset.stores.sql.reader import Reader
+from capset.stores.sql.reader import ReadConnections
 from capset.stores.sql.schema.tables import replies, reservations, sessions, spendings
 from capset.stores.sql.writer.writer import Writer
 
@@ -18,7 +18,7 @@ from capset.stores.sql.writer.writer import Writer
 class SqlSessions:
     """The sessions, one row each."""
 
-    def __init__(self, writer: Writer, reader: Reader) -> None:
+    def __init__(self, writer: Writer, reader: ReadConnections) -> None:
         self._writer = writer
         self._reader = reader
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 from sqlalchemy import Connection, bindparam, insert, select, update
 
 from capset.stores.base import Change, ScopeKey, StateRow
-from capset.stores.sql.reader import Reader
+from capset.stores.sql.reader import ReadConnections
 from capset.stores.sql.schema.tables import states
 from capset.stores.sql.scopes import columns_of, require_session, where
 from capset.stores.sql.writer.writer import Writer
@@ -32,7 +32,7 @@ _UPDATE: Final = update(states).where(*_at)
 class SqlStates:
     """The values. A row of a session refers to it and goes with it, whatever process deletes it."""
 
-    def __init__(self, writer: Writer, reader: Reader) -> None:
+    def __init__(self, writer: Writer, reader: ReadConnections) -> None:
         self._writer = writer
         self._reader = reader
 

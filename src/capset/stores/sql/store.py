@@ -21,7 +21,7 @@ from capset.stores.sql.keys import SqlKeys
 from capset.stores.sql.lineage import SqlLineage
 from capset.stores.sql.postgres.online import IndexSpec
 from capset.stores.sql.problems import explained
-from capset.stores.sql.reader import Reader
+from capset.stores.sql.reader import ReadConnections
 from capset.stores.sql.replies import SqlReplies
 from capset.stores.sql.schema.revisions import prepare
 from capset.stores.sql.search import Search
@@ -39,7 +39,7 @@ class SqlStore(ABC):
         self._name = name
         self._leases = leases
         self._writer = Writer(name, self._leases, bound=bound, patience_seconds=patience_seconds)
-        self._reader = Reader(name)
+        self._reader = ReadConnections(name)
         self._engines: tuple[Engine, Engine] | None = None
         self._audit = SqlAudit(self._writer, self._reader)
         self._sessions = SqlSessions(self._writer, self._reader)

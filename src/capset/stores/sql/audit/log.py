@@ -26,7 +26,7 @@ from capset.stores.sql.audit.retention import (
     raw_checkpoints,
 )
 from capset.stores.sql.audit.times import AT, bounds_of, first_from, last_before
-from capset.stores.sql.reader import Reader
+from capset.stores.sql.reader import ReadConnections
 from capset.stores.sql.schema.tables import IS_OUTCOME, records, settings
 from capset.stores.sql.writer.writer import Writer
 
@@ -37,7 +37,7 @@ _FEW: Final = ("id", "principal", "session", "correlation", "approval", "code")
 class SqlAudit:
     """The append-only, hash-chained log of attempts (spec 4, G21–G23)."""
 
-    def __init__(self, writer: Writer, reader: Reader) -> None:
+    def __init__(self, writer: Writer, reader: ReadConnections) -> None:
         self._writer = writer
         self._reader = reader
 

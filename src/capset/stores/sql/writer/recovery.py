@@ -12,7 +12,7 @@ from sqlalchemy import Connection, delete, select
 from capset.clock import iso
 from capset.stores.entries import BadEntry, Row, interrupted
 from capset.stores.sql.audit.records import as_they_lie, extend, marks, raw_records
-from capset.stores.sql.reader import Reader
+from capset.stores.sql.reader import ReadConnections
 from capset.stores.sql.schema.tables import open_intents
 from capset.stores.sql.writer.leases import Leases
 from capset.stores.sql.writer.writer import Writer
@@ -20,7 +20,7 @@ from capset.stores.sql.writer.writer import Writer
 _logger = logging.getLogger("capset.stores")
 
 
-async def close_interrupted(writer: Writer, reader: Reader, leases: Leases) -> None:
+async def close_interrupted(writer: Writer, reader: ReadConnections, leases: Leases) -> None:
     """Close the open intents of every writer that is gone; those of one that lives are its own business."""
     if writers := await reader.read(_writers):
         gone = await asyncio.to_thread(leases.gone, writers)
