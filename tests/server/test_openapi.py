@@ -15,6 +15,7 @@ from starlette.routing import Mount
 from starlette.types import ASGIApp
 
 from capset.server.app import make_api
+from tests.golden.regenerate import OPENAPI, openapi
 from tests.server.approving import till
 from tests.server.runners import Parrot
 from tests.server.support import ALL_SCOPES, FILES, Site, make_session, site
@@ -258,3 +259,9 @@ async def explore(here: Site, folder: Path, config: str, *more: str, key: str = 
     said, _ = await process.communicate()
     assert process.returncode == 0, said.decode()[-10_000:]
     return said.decode()
+
+
+@pytest.mark.spec("P7")
+def test_the_document_is_the_one_that_is_written_down() -> None:
+    """Clients are generated from it: see ``tests.golden.regenerate`` for a change that is meant."""
+    assert openapi() == OPENAPI.read_text("utf-8")

@@ -7,8 +7,9 @@ from typing import cast
 
 import pytest
 
-from capset.stores.base import AuditQuery
-from capset.stores.memory import MemoryStore
+from capset.errors import StateError
+from capset.stores.base import AuditQuery, Claim, NewEvent, TurnRow, Window, WindowFull
+from capset.stores.memory import MemoryStore, admissions
 from capset.testing.store_suite.support import NOW, begin, entry
 
 
@@ -52,3 +53,30 @@ def test_a_store_serves_several_event_loops_in_turn() -> None:
     asyncio.run(store.open())
     asyncio.run(store.audit.commit(entry("a")))
     assert len(asyncio.run(store.audit.query(AuditQuery())).items) == 1
+
+
+@pytest.mark.spec("G13")
+async def test_windows_that_still_count_are_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admissions, "_SWEEP_EVERY", 3)
+    store = MemoryStore()
+    await store.open()
+    second = 1_000_000_000
+    for number in range(20):
+        claim = Claim(
+            f"call-{number}", lambda number=number: number * second, (Window(f"window-{number}", 1, 60 * second),)
+        )
+        await store.admissions.admit(claim, None)
+    for number in range(20):
+        again = Claim("again", lambda: 20 * second, (Window(f"window-{number}", 1, 60 * second),))
+        assert isinstance(await store.admissions.look(again), WindowFull)
+    later = Claim("later", lambda: 1_000 * second, tuple(Window(f"new-{number}", 1, second) for number in range(5)))
+    await store.admissions.admit(later, None)
+    assert not [key for key in store.admissions._windows if key.startswith("window-")]
+
+
+async def test_a_turn_of_no_session_says_that_it_is_the_turn() -> None:
+    store = MemoryStore()
+    await store.open()
+    started = NewEvent("turn.started", "{}")
+    with pytest.raises(StateError, match="turn"):
+        await store.events.begin(TurnRow("none", "turn-1", "me", NOW), started, now=NOW, interrupted=started)

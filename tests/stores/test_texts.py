@@ -13,9 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from capset.errors import StateError
 from capset.stores.base import DocumentRow, ScopeKey, Store, make_store
 from capset.stores.sql import open_postgres
-from capset.stores.texts import ASKED, LONGEST, MOST, asked, best, words
+from capset.stores.texts import ASKED, LONGEST, MOST, asked, best, storable, words
 from capset.testing.store_suite.support import NOW
 from tests.databases import Server
 
@@ -110,3 +111,10 @@ def test_texts_become_words(text: str, expected: list[str]) -> None:
 def test_a_text_gives_so_many_words_at_most() -> None:
     assert len(words("a " * (MOST + 1))) == MOST
     assert words("x" * 1000) == ["x" * LONGEST]
+
+
+@pytest.mark.parametrize(("text", "why"), [("a\0b", "NUL"), ("a\ud800b", "surrogate")])
+def test_a_text_that_no_database_keeps_is_refused_by_name(text: str, why: str) -> None:
+    assert storable("Ünïcode 🎉", "the title") == "Ünïcode 🎉"
+    with pytest.raises(StateError, match=f"the title holds .*{why}"):
+        storable(text, "the title")

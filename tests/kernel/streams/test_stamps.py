@@ -76,3 +76,11 @@ async def test_a_message_that_is_copied_keeps_its_stamp(stage: Stage) -> None:
             first = await anext(aiter(messages))
         assert deepcopy(first) == first == replace(first)
         assert replace(first, meta=None).meta is None
+
+
+@pytest.mark.spec("K11")
+async def test_what_was_emitted_can_be_told_apart_and_collected(stage: Stage) -> None:
+    called = counting(FORMS[0], Log())
+    async with stage(called) as opened:
+        messages = await read(opened.session.invoke(sent(called, 2)))
+    assert len({*messages, *messages}) == len(messages)

@@ -125,9 +125,8 @@ class SqlStore(ABC):
         Raises ``StoreError`` where it cannot be read or written, or what that takes is not installed.
         """
 
-    def make_beside_writers(self, indexes: Sequence[IndexSpec]) -> bool:
-        """Make indexes while others write, if this engine can, and return whether it can."""
-        return False
+    def make_beside_writers(self, indexes: Sequence[IndexSpec]) -> None:  # noqa: B027  # most engines have nothing to do
+        """Make indexes while others write, if this engine can."""
 
     @property
     def name(self) -> str:

@@ -96,6 +96,18 @@ async def what_is_released_counts_no_more(make: Make) -> None:
         expect(isinstance(full, WindowFull) and full.wait, 2 * _SECOND, "the wait for the third to leave")
 
 
+async def budgets_of_several_owners_are_counted_apart(make: Make) -> None:
+    """Leave the budgets of other owners as they were."""
+    one, other = Quota("session-1", 9, 90.0), Quota("session-2", 9, 90.0)
+    async with opened(make) as store:
+        for number, quotas in enumerate([(one, other), (one,), (one,), (other,)]):
+            expect(await _refused(store, _claim(f"call-{number}", number, quotas=quotas, cost=2.0)), None, "a call")
+        for quota, used in ((one, (3, 6.0)), (other, (2, 4.0))):
+            spent = replace(quota, calls=1)
+            refused = await store.admissions.look(_claim("x", 5, quotas=(spent,)))
+            expect(isinstance(refused, QuotaSpent) and (refused.calls, refused.cost), used, f"of {quota.owner}")
+
+
 async def an_approval_is_used_with_its_call_or_not_at_all(make: Make) -> None:
     """Of many who have it one is admitted; a refused call leaves it, a released one gives it back."""
     async with opened(make) as store:
@@ -166,6 +178,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     a_clock_that_is_set_back_gives_nobody_a_place,
     of_many_at_once_exactly_so_many_are_admitted,
     what_is_released_counts_no_more,
+    budgets_of_several_owners_are_counted_apart,
     an_approval_is_used_with_its_call_or_not_at_all,
     an_intent_is_written_with_what_its_call_counts_in,
     a_budget_ends_with_its_session,

@@ -63,6 +63,7 @@ async def links_are_read_in_chain_order(make: Make) -> None:
     """Intents included, page by page; a span of time is a span of the chain."""
     async with opened(make) as store:
         expect(await store.audit.span(), None, "the span of an empty log")
+        await expect_error(ValueError, store.audit.span(since="yesterday"), "a span since no time")
         expect(list(await store.audit.read()), [], "the links of an empty log")
         await store.audit.commit(intent("a", time=_OLD))
         await store.audit.commit(entry("a", time=NOW))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from capset.errors import StoreError
-from capset.stores.base import AuditQuery, DocumentRow, ScopeKey
+from capset.stores.base import AgentQuery, AuditQuery, DocumentRow, ScopeKey
 from capset.testing.store_suite.support import NOW, Check, Make, begin, entry, expect, expect_error, intent, opened
 
 
@@ -75,6 +75,20 @@ async def a_store_that_is_not_open_refuses(make: Make) -> None:
         await expect_error(StoreError, store.documents.search(key, "text", limit=1), "documents.search")
         await expect_error(StoreError, store.lineage.record_payloads([]), "lineage.record_payloads")
         await expect_error(StoreError, store.lineage.latest_link(None, "session-1"), "lineage.latest_link")
+        await expect_error(StoreError, store.lineage.envelope(None, "a"), "lineage.envelope")
+        await expect_error(StoreError, store.lineage.payload(None, "a"), "lineage.payload")
+        await expect_error(StoreError, store.keys.find("a"), "keys.find")
+        await expect_error(StoreError, store.keys.list(), "keys.list")
+        await expect_error(StoreError, store.keys.any(), "keys.any")
+        await expect_error(StoreError, store.keys.revoke("a", NOW), "keys.revoke")
+        await expect_error(StoreError, store.agents.get(None, "a"), "agents.get")
+        await expect_error(StoreError, store.agents.list(AgentQuery(None)), "agents.list")
+        await expect_error(StoreError, store.agents.version(None, "a", 1), "agents.version")
+        await expect_error(StoreError, store.agents.by_hash(None, "a"), "agents.by_hash")
+        await expect_error(StoreError, store.approvals.get(None, "a"), "approvals.get")
+        await expect_error(StoreError, store.approvals.overdue(NOW), "approvals.overdue")
+        await expect_error(StoreError, store.replies.release("a", "b"), "replies.release")
+        await expect_error(StoreError, store.events.read("a", after=0, limit=1), "events.read")
         await store.open()
         await expect_error(StoreError, store.open(), "open when it is open")
         await store.close()

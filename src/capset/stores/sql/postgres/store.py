@@ -76,10 +76,9 @@ class PostgresStore(SqlStore):
         """Write everything, as it was at one moment, into an empty file that is there: what ``pg_restore`` reads."""
         dump(self._url, self._name, file)
 
-    def make_beside_writers(self, indexes: Sequence[IndexSpec]) -> bool:
+    def make_beside_writers(self, indexes: Sequence[IndexSpec]) -> None:
         """Make indexes while others write."""
         make_indexes(self._locking, indexes)
-        return True
 
     @cached_property
     def _locking(self) -> Engine:
