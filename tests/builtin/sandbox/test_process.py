@@ -86,9 +86,9 @@ async def test_runs_at_once_have_nothing_to_do_with_each_other() -> None:
 async def test_a_run_does_not_outlive_capset(language: str) -> None:
     code = f"""
         from capset.builtin.sandbox.config import SandboxConfig
-        from capset.builtin.sandbox.process import Run
+        from capset.builtin.sandbox.process import ChildRun
         limits = SandboxConfig(seconds=100).limits
-        Run(dict(language={language!r}, code={SLEEP[language]!r}, limits=limits, files=[]), {{}}).outcome()
+        ChildRun(dict(language={language!r}, code={SLEEP[language]!r}, limits=limits, files=[]), {{}}).outcome()
     """
     host = await asyncio.create_subprocess_exec(sys.executable, "-c", textwrap.dedent(code))
     try:

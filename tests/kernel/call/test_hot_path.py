@@ -53,12 +53,15 @@ write = replace(plain, name="write", effect="write")
 asked = replace(plain, name="asked", approval="ask")
 
 
+every_stage = [stage for stages in STAGES.values() for stage in stages]
+
+
 def steps(one: Any) -> set[str]:
     """Return the names of the stages that a tool takes part in."""
     composition = compose(Agent("someone", tools=[one]))
     (installed,) = composition.tools.values()
     (compiled,) = compile_tools(composition).by_tool.values()
-    names = [stage.__name__ for stage in STAGES if stage(installed) is not None]
+    names = [stage.__name__ for stage in every_stage if stage(installed) is not None]
     assert len(compiled.steps) == len(names)
     return set(names)
 
@@ -69,7 +72,7 @@ def test_a_tool_has_no_steps_but_those_that_it_needs() -> None:
     assert steps(gated) == ALWAYS | {"policy", "approval"}
     assert steps(write) == ALWAYS
     assert steps(asked) == ALWAYS | {"approval"}
-    assert len(STAGES) > len(ALWAYS)
+    assert len(every_stage) > len(ALWAYS)
 
 
 @pytest.mark.spec("G33")

@@ -11,9 +11,10 @@ from capset.evaluation.code import read_code
 from capset.evaluation.evaluate import evaluate_again
 from capset.evaluation.expansion import ask_uses
 from capset.kernel.call.compilation import compile_tools
+from capset.kernel.call.compiled import CompiledTool, run_phases
 from capset.kernel.call.context import CallContext
 from capset.kernel.call.execution import Origin, execution_of
-from capset.kernel.call.invocation import CompiledTool, Invocation
+from capset.kernel.call.invocation import Invocation
 from capset.kernel.call.session_context import SessionContext
 from capset.kernel.call.stages.identify import Resolve, authenticate
 from capset.kernel.state.files import SessionFiles
@@ -29,12 +30,9 @@ def resolve_dynamically(context: SessionContext, name: str, find: Resolve) -> Co
         authenticate(call)
         call.context = await current_context(context, call)
         call.compiled = find(call.context)
-        for step in call.compiled.steps:
-            pending = step(call)
-            if pending is not None:
-                await pending
+        await run_phases(call)
 
-    return CompiledTool(name, None, None, None, False, (decide,))
+    return CompiledTool(name, None, None, None, False, {"identify": (decide,)})
 
 
 async def current_context(context: SessionContext, origin: Origin) -> SessionContext:

@@ -8,7 +8,7 @@ from capset.composition.compose import Composition
 from capset.composition.installation import Installed
 from capset.definitions.tools.definition import AnyTool
 from capset.fingerprint.hashes import tool_hash
-from capset.kernel.call.invocation import CompiledTool, CompiledTools
+from capset.kernel.call.compiled import CompiledTool, CompiledTools, Phase, Step
 from capset.kernel.call.stages.identify import ambiguous_tool
 from capset.kernel.call.stages.phases import STAGES
 
@@ -20,9 +20,14 @@ def compile_tools(composition: Composition, tools: Mapping[str, Installed] | Non
     aliases = {one.capability.name: one.capability.aliases for one in composition.chosen}
     for installed in (composition.tools if tools is None else tools).values():
         tool = installed.tool
-        steps = tuple(step for stage in STAGES if (step := stage(installed)) is not None)
         compiled = CompiledTool(
-            installed.name, tool, installed.owner, tool_hash(tool), tool.has_side_effects, steps, installed.hooks
+            installed.name,
+            tool,
+            installed.owner,
+            tool_hash(tool),
+            tool.has_side_effects,
+            compile_phases(installed),
+            installed.hooks,
         )
         by_name[installed.name] = compiled
         if installed.name not in composition.tools and installed.source.capability is not None:
@@ -40,3 +45,11 @@ def compile_tools(composition: Composition, tools: Mapping[str, Installed] | Non
                 for owner in (one.capability.name, *one.capability.aliases):
                     by_name[f"{owner}.{name}"] = compiled
     return CompiledTools(by_tool, by_name)
+
+
+def compile_phases(installed: Installed) -> Mapping[Phase, tuple[Step, ...]]:
+    """Return the steps that calls of a tool take, by their phases."""
+    return {
+        phase: tuple(step for stage in stages if (step := stage(installed)) is not None)
+        for phase, stages in STAGES.items()
+    }

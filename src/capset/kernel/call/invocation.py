@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from asyncio import Timeout
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from capset.definitions.hooks import NO_HOOKS, Hooks
 from capset.definitions.messages import Json
 from capset.definitions.records import Outcome
-from capset.definitions.tools.definition import AnyTool
 from capset.errors import CapsetError
 from capset.kernel.call.session_context import Credential, SessionContext
 from capset.kernel.streams.channel import Channel
@@ -20,6 +17,7 @@ from capset.schemas.plain_data import plain_unvalidated
 if TYPE_CHECKING:
     from capset.definitions.approvals import ApprovalRow
     from capset.evaluation.policies import Ruling
+    from capset.kernel.call.compiled import CompiledTool
     from capset.kernel.call.execution import Execution
     from capset.kernel.governance.quotas import Reserved
     from capset.kernel.streams.processors import Processing
@@ -27,36 +25,6 @@ if TYPE_CHECKING:
 
 MISSING: Final = object()
 """The result of a handler that gave none."""
-
-Step = Callable[["Invocation"], Awaitable[None] | None]
-"""What a stage does to one call: raise to refuse it, or change it. Only what suspends is awaitable."""
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class CompiledTool:
-    """The steps that one tool needs, in order, and none that it does not; compiled once, by ``binding``."""
-
-    name: str
-    tool: AnyTool | None
-    capability: str | None
-    hash: str | None
-    has_side_effects: bool
-    steps: tuple[Step, ...]
-    hooks: Hooks = NO_HOOKS
-
-    @property
-    def type(self) -> str:
-        """The type of its messages: a processor's own, else the name that it is called by."""
-        contract = self.tool and self.tool.contract
-        return self.name if contract is None else contract.type
-
-
-@dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
-class CompiledTools:
-    """The compiled tools of a composition: by tool, and by name (``tool`` or ``capability.tool``)."""
-
-    by_tool: Mapping[AnyTool, CompiledTool]
-    by_name: Mapping[str, CompiledTool]
 
 
 class Invocation:
@@ -118,6 +86,8 @@ class Invocation:
     """How many of its emissions wait for the consumer."""
     time_left: float | None = None
     """Seconds of the tool's own timeout that are left once they do not wait any more."""
+    validated: Any = None
+    """The arguments as given, once they were validated: other ones are validated again."""
     inbound: Any = None
     """What a processor is given: the message, of the type that its contract declares."""
     reply_type: str | None = None

@@ -33,7 +33,7 @@ async def unknown_arguments_are_refused(subject: CapabilitySubject) -> None:
 
 
 def _refuses(subject: CapabilitySubject, tool: AnyTool) -> None:
-    from capset.testing.capability_suite.arguments import changed
+    from capset.testing.capability_suite.strategies import changed
 
     schema = tool.arguments.json_schema
     wrong = changed(_valid(subject, tool)).filter(lambda made: misfit(schema, made) is not None)

@@ -19,9 +19,9 @@ from capset.definitions.references import AnyRef
 from capset.definitions.tools.contracts import Contract
 from capset.definitions.tools.definition import AnyTool
 from capset.errors import CapsetError, DefinitionError
+from capset.kernel.call.compilation import compile_phases
 from capset.kernel.call.invocation import Invocation
 from capset.kernel.call.session import Session
-from capset.kernel.call.stages.phases import STAGES
 from capset.kernel.streams.messages import Messages
 from capset.testing.capability_suite.arguments import each, valid
 from capset.testing.checks import expect
@@ -113,10 +113,8 @@ class ProcessorSubject:
         text = json.dumps(arguments, allow_nan=False).encode()
         context = session.ask(session.message(installed.name, Json(text))).context
         watched = replace(installed, tool=replace(self.tool, handler=watch.make))
-        steps = tuple(step for stage in STAGES if (step := stage(watched)) is not None)
-        return Messages(
-            Invocation(context, replace(context.compiled.by_name[installed.name], steps=steps), Json(text))
-        ), watch
+        compiled = replace(context.compiled.by_name[installed.name], phases=compile_phases(watched))
+        return Messages(Invocation(context, compiled, Json(text))), watch
 
     async def run(self, arguments: Arguments) -> ProcessorRun:
         """Call it in a session of its own, and read what comes, bounded.

@@ -20,8 +20,9 @@ from capset.errors import (
     Unauthenticated,
 )
 from capset.evaluation.policies import Ruling, ask_each, rule
-from capset.kernel.call.invocation import Invocation, Step
-from capset.kernel.call.stages.arguments import in_time, policy, recordable, request_of, validation
+from capset.kernel.call.compiled import REPEATED_PHASES, Step, run_phases
+from capset.kernel.call.invocation import Invocation
+from capset.kernel.call.stages.arguments import in_time, recordable, request_of
 from capset.kernel.governance.approvals import ApprovalService, rejection
 from capset.kernel.governance.audit import digest_of
 from capset.kernel.governance.limits import CallLimits
@@ -34,7 +35,7 @@ def approval(installed: Installed) -> Step | None:
     tool, wanted = installed.tool, installed.tool.approval
     if wanted == "auto" and not installed.gates:
         return None
-    check, gate, limits = validation(installed), policy(installed), CallLimits(installed)
+    limits = CallLimits(installed)
     always = ask(f"every call of {installed.name!r} has to be approved")
     own = None if isinstance(wanted, str) else Policy("approval", lambda request: _decided(wanted(request)))
 
@@ -55,15 +56,13 @@ def approval(installed: Installed) -> Step | None:
             raise Unauthenticated("Unauthenticated: the credential of this call is not valid any more.")
         if row.modified is not None:
             call.given = Json(row.modified.encode())
-            check(call)
         elif tool.contract is None and not tool.arguments.only_scalars and not isinstance(call.given, Json):
             # What a caller in process still holds, it may have changed meanwhile.
             call.recorded = recordable(tool.arguments, call.arguments)
             if digest_of(call) != row.digest:
                 raise _void(call, "the arguments have changed since it was asked for")
         call.asked = None
-        if gate is not None and (pending := gate(call)) is not None:
-            await pending
+        await run_phases(call, REPEATED_PHASES)
         await question(call)  # it can deny, too; that somebody has to approve is settled
 
     async def settle(call: Invocation) -> None:

@@ -17,7 +17,8 @@ from capset.definitions.policies import Decision, Policy, Request
 from capset.definitions.tools.definition import AnyTool
 from capset.errors import DeadlineExceeded, InvalidArguments, PermissionDenied
 from capset.evaluation.policies import ask_at_once, ask_each, held_answer, rule, tell_asked
-from capset.kernel.call.invocation import Invocation, Step
+from capset.kernel.call.compiled import Step
+from capset.kernel.call.invocation import Invocation
 from capset.schemas.plain_data import plain, plain_json
 from capset.schemas.schema import Schema, is_finite
 from capset.schemas.validation_errors import VALIDATION_ERRORS, validation_fields
@@ -31,6 +32,8 @@ def validation(installed: Installed) -> Step:
 
     def step(call: Invocation) -> None:
         given = call.given
+        if given is call.validated:  # this call has waited, and its arguments are the same
+            return
         try:
             arguments = validated = check_json(given.text) if type(given) is Json else check(given)
             if contract is not None:
@@ -42,7 +45,7 @@ def validation(installed: Installed) -> Step:
             raise InvalidArguments(f"Invalid arguments for {name!r}: {listed}", fields=fields) from None
         if may_be_infinite and type(given) is Json and not is_finite(validated):
             raise InvalidArguments(f"Invalid arguments for {name!r}: JSON has no NaN and no infinities")
-        call.arguments = arguments
+        call.arguments, call.validated = arguments, given
         # Scalars cannot be changed by a handler, so the validated mapping itself serves as the record's snapshot.
         call.recorded = arguments if only_scalars else recordable(schema, validated)
 

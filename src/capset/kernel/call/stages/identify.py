@@ -8,7 +8,8 @@ from typing import Final
 
 from capset.composition.installation import Installed
 from capset.errors import CapsetError, InvalidArguments, NotFound, TooManyRefusals, Unauthenticated, unknown
-from capset.kernel.call.invocation import CompiledTool, Invocation, Step
+from capset.kernel.call.compiled import ACCESS_PHASES, CompiledTool, Step
+from capset.kernel.call.invocation import Invocation
 from capset.kernel.call.session_context import SessionContext
 
 ANONYMOUS: Final = "anonymous principals are refused"
@@ -39,7 +40,7 @@ Resolve = Callable[[SessionContext], CompiledTool]
 
 def unknown_tool(name: str) -> CompiledTool:
     """Return the compiled form of a name that is no tool: a 404, and a record."""
-    return CompiledTool(name, None, None, None, False, (authenticate, _not_found))
+    return CompiledTool(name, None, None, None, False, {"identify": (authenticate, _not_found)})
 
 
 def ambiguous_tool(compiled: CompiledTool) -> CompiledTool:
@@ -63,7 +64,8 @@ def refusing_tool(compiled: CompiledTool, error: CapsetError) -> CompiledTool:
     def refuse(call: Invocation) -> None:
         raise error
 
-    return replace(compiled, steps=(*compiled.steps[:2], refuse))
+    phases = {phase: compiled.phases.get(phase, ()) for phase in ACCESS_PHASES}
+    return replace(compiled, phases={**phases, "arguments": (refuse,)})
 
 
 def _not_found(call: Invocation) -> None:

@@ -7,11 +7,11 @@ of the outcome is no stage: the pipeline writes it for every call, however far t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from capset.composition.installation import Installed
-from capset.kernel.call.invocation import Step
+from capset.kernel.call.compiled import Phase, Step
 from capset.kernel.call.stages.admission import admission
 from capset.kernel.call.stages.approval import approval
 from capset.kernel.call.stages.arguments import policy, validation
@@ -22,15 +22,17 @@ from capset.kernel.call.stages.run import invoke, load_state
 
 Stage = Callable[[Installed], Step | None]
 
-STAGES: Final[tuple[Stage, ...]] = (
-    authentication,
-    permission,
-    validation,
-    policy,
-    approval,
-    load_state,
-    admission,
-    invoke,
-    output,
-    serialize,
-)
+STAGES: Final[Mapping[Phase, tuple[Stage, ...]]] = {
+    "identify": (authentication,),
+    "authorize": (permission,),
+    "arguments": (validation, policy),
+    "admit": (approval, load_state, admission),
+    "run": (invoke,),
+    "result": (output, serialize),
+}
+"""The stages by their phases, in order. A stage that reads arguments may stand in any of them.
+
+A call that has waited for its approval, or whose approver changed its arguments, goes through all phases before
+``admit`` again (``REPEATED_PHASES``). Approval is the first stage of ``admit``, so that those after it see what was
+approved.
+"""

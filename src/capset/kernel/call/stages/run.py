@@ -12,10 +12,11 @@ from capset.composition.installation import Installed
 from capset.definitions.messages import Progress, Reply
 from capset.definitions.tools.handlers import Shape
 from capset.errors import CapsetError, DeadlineExceeded, InvalidOutput
+from capset.kernel.call.compiled import Step
 from capset.kernel.call.context import CallContext
 from capset.kernel.call.errors import error_for, is_cancelled
 from capset.kernel.call.execution import execution_of
-from capset.kernel.call.invocation import MISSING, Invocation, Step
+from capset.kernel.call.invocation import MISSING, Invocation
 from capset.kernel.call.pipeline import record_given_up
 from capset.kernel.call.retries import with_retries
 from capset.kernel.call.worker_threads import run_for

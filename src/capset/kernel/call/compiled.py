@@ -1,0 +1,70 @@
+"""Compiled tools: the steps of one tool's calls, by the phases of the pipeline (spec 4, G1)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, Literal, get_args
+
+from capset.definitions.hooks import NO_HOOKS, Hooks
+from capset.definitions.tools.definition import AnyTool
+
+if TYPE_CHECKING:
+    from capset.kernel.call.invocation import Invocation
+
+Phase = Literal["identify", "authorize", "arguments", "admit", "run", "result"]
+"""Part of the pipeline. The record of the outcome follows the last one, however far a call came."""
+
+PHASES: Final[tuple[Phase, ...]] = get_args(Phase)
+"""All phases, in the order in which a call goes through them."""
+ACCESS_PHASES: Final[tuple[Phase, ...]] = ("identify", "authorize")
+"""The phases that every refusal comes after, so that it says nothing of a tool to those who may not use it."""
+REPEATED_PHASES: Final[tuple[Phase, ...]] = ("identify", "authorize", "arguments")
+"""The phases that a call goes through again after it has waited for its approval, or was given other arguments."""
+
+Step = Callable[["Invocation"], Awaitable[None] | None]
+"""The part of a stage in one call: raise to refuse the call, or change it. Only steps that suspend are awaitable."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class CompiledTool:
+    """The steps that calls of one tool need, by their phases; compiled once, by ``compile_tools``."""
+
+    name: str
+    tool: AnyTool | None
+    capability: str | None
+    hash: str | None
+    has_side_effects: bool
+    phases: Mapping[Phase, tuple[Step, ...]]
+    hooks: Hooks = NO_HOOKS
+    steps: tuple[Step, ...] = field(init=False)
+    """The steps of all phases, in order."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "steps", self.steps_of(PHASES))
+
+    def steps_of(self, phases: Iterable[Phase]) -> tuple[Step, ...]:
+        """Return the steps of some phases, in their order."""
+        return tuple(step for phase in phases for step in self.phases.get(phase, ()))
+
+    @property
+    def type(self) -> str:
+        """The type of its messages: a processor's own, else the name that it is called by."""
+        contract = self.tool and self.tool.contract
+        return self.name if contract is None else contract.type
+
+
+@dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
+class CompiledTools:
+    """The compiled tools of a composition: by tool, and by name (``tool`` or ``capability.tool``)."""
+
+    by_tool: Mapping[AnyTool, CompiledTool]
+    by_name: Mapping[str, CompiledTool]
+
+
+async def run_phases(call: Invocation, phases: Iterable[Phase] = PHASES) -> None:
+    """Take the steps of some phases of a call's tool, in order. Raises what refuses the call."""
+    for step in call.compiled.steps_of(phases):
+        pending = step(call)
+        if pending is not None:
+            await pending
