@@ -43,7 +43,7 @@ check: $(SETUP) ## lint, format, types, floors, module size, spec ids
 	@$(BIN)/ruff format --check
 	@$(BIN)/pyright
 	@$(BIN)/lint-imports --no-logo
-	@$(BIN)/python scripts/check_module_size.py
+	@$(BIN)/python scripts/check_house.py
 	@$(BIN)/python scripts/check_spec_ids.py
 
 format: $(SETUP) ## format the code and mend what can be mended

@@ -31,7 +31,7 @@ from capset.evaluation.snapshot.snapshot import Snapshot
 from capset.kernel.agent_definition import definition_of
 from capset.kernel.blocks.generation import GeneratorRunner
 from capset.kernel.call.compilation import compile_tools
-from capset.kernel.call.compiled import CompiledTools
+from capset.kernel.call.compiled_tools import CompiledTools
 from capset.kernel.call.pipeline import record_ended
 from capset.kernel.call.session import Session
 from capset.kernel.call.session_context import SessionContext

@@ -14,7 +14,20 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, Engine, event
 
-from capset import Agent, Capability, Decision, Kernel, Principal, Request, Session, allow, compose, policy, tool
+from capset import (
+    Agent,
+    Capability,
+    Context,
+    Decision,
+    Kernel,
+    Principal,
+    Request,
+    Session,
+    allow,
+    compose,
+    policy,
+    tool,
+)
 from capset.definitions.limits import Limit
 from capset.kernel.call.compilation import compile_tools
 from capset.kernel.call.stages.phases import STAGES
@@ -53,6 +66,12 @@ write = replace(plain, name="write", effect="write")
 asked = replace(plain, name="asked", approval="ask")
 
 
+@tool(effect="read")
+async def asking(ctx: Context) -> str:
+    """Ask the context."""
+    return ctx.request.id
+
+
 every_stage = [stage for stages in STAGES.values() for stage in stages]
 
 
@@ -72,6 +91,7 @@ def test_a_tool_has_no_steps_but_those_that_it_needs() -> None:
     assert steps(gated) == ALWAYS | {"policy", "approval"}
     assert steps(write) == ALWAYS
     assert steps(asked) == ALWAYS | {"approval"}
+    assert steps(asking) == ALWAYS | {"load_state"}
     assert len(every_stage) > len(ALWAYS)
 
 

@@ -11,7 +11,7 @@ from capset.builtin.research.citations import check_known, citation, cited_in, f
 from capset.builtin.research.passages import clean, kept_of
 from capset.builtin.research.results import Gathered, Hit, Noted, Report
 from capset.builtin.research.sources import MAX_TITLE, Note, ResearchConfig, Source, bounded_url, notes, sources, texts
-from capset.builtin.research.storing import forget, stored
+from capset.builtin.research.storage import forget, stored
 from capset.builtin.web_fetch import WebFetch, WebPage
 from capset.builtin.web_fetch.page import own_text_of
 from capset.ext import in_thread

@@ -11,7 +11,7 @@ from capset.evaluation.code import read_code
 from capset.evaluation.evaluate import evaluate_again
 from capset.evaluation.expansion import ask_uses
 from capset.kernel.call.compilation import compile_tools
-from capset.kernel.call.compiled import CompiledTool, run_phases
+from capset.kernel.call.compiled_tools import CompiledTool, run_phases
 from capset.kernel.call.context import CallContext
 from capset.kernel.call.execution import Origin, execution_of
 from capset.kernel.call.invocation import Invocation

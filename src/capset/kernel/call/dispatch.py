@@ -8,7 +8,7 @@ from typing import Any, Final
 from capset.definitions.messages import Json
 from capset.definitions.tools.definition import AnyTool, Tool
 from capset.errors import DefinitionError, InternalError, NoOutcome
-from capset.kernel.call.compiled import CompiledTool
+from capset.kernel.call.compiled_tools import CompiledTool
 from capset.kernel.call.execution import Origin, execution_of
 from capset.kernel.call.invocation import MISSING, Invocation
 from capset.kernel.call.pipeline import execute

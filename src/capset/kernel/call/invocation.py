@@ -17,7 +17,7 @@ from capset.schemas.plain_data import plain_unvalidated
 if TYPE_CHECKING:
     from capset.definitions.approvals import ApprovalRow
     from capset.evaluation.policies import Ruling
-    from capset.kernel.call.compiled import CompiledTool
+    from capset.kernel.call.compiled_tools import CompiledTool
     from capset.kernel.call.execution import Execution
     from capset.kernel.governance.quotas import Reserved
     from capset.kernel.streams.processors import Processing

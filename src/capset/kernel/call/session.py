@@ -22,7 +22,7 @@ from capset.errors import InvalidArguments
 from capset.evaluation.snapshot.snapshot import Snapshot
 from capset.kernel.blocks.runs import BlockRun, run_root
 from capset.kernel.call.child_contexts import resolve_dynamically
-from capset.kernel.call.compiled import CompiledTool
+from capset.kernel.call.compiled_tools import CompiledTool
 from capset.kernel.call.dispatch import bind_arguments, resolve_name, resolve_tool, result_of, to_result
 from capset.kernel.call.execution import STORED, Origin, execution_of, is_there
 from capset.kernel.call.invocation import Invocation

@@ -17,7 +17,7 @@ from capset.kernel.state.files import SessionFiles
 from capset.stores.base import ScopeKey, StoredScope
 
 if TYPE_CHECKING:
-    from capset.kernel.call.compiled import CompiledTools
+    from capset.kernel.call.compiled_tools import CompiledTools
 
 Credential = Callable[[], Awaitable[bool]]
 """Says whether a caller would still be let in, such as by an API key that was not revoked."""

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from capset.definitions.messages import Message
 from capset.errors import InvalidArguments
-from capset.kernel.call.compiled import CompiledTool
+from capset.kernel.call.compiled_tools import CompiledTool
 from capset.kernel.call.invocation import Invocation
 from capset.kernel.call.pipeline import execute, record_never_begun, record_unfinished
 from capset.kernel.call.stages.identify import refusing_tool

@@ -14,7 +14,7 @@ from capset.composition.installation import Installed
 from capset.errors import PermissionDenied, ToolError
 from capset.ext import Answer
 from capset.kernel.call import compilation
-from capset.kernel.call.compiled import PHASES, Phase, Step
+from capset.kernel.call.compiled_tools import PHASES, Phase, Step
 from capset.kernel.call.invocation import Invocation
 from capset.kernel.call.stages.phases import STAGES
 from tests.kernel.governance.approving import till

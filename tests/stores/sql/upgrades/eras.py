@@ -24,12 +24,12 @@ from capset.fingerprint.chain import GENESIS, seal
 from capset.fingerprint.signatures import CheckpointKey
 from capset.stores.sql.audit.retention import put_checkpoint
 from capset.stores.sql.postgres.engines import writing_engine
-from capset.stores.sql.schema.revisions import raise_to
+from capset.stores.sql.schema.revisions import HEAD, KNOWN, raise_to
 from capset.stores.sql.sqlite import make_engine
 from capset.testing.store_suite.support import LATER, NOW, entry, intent
 from tests.stores.sql.support import path_of
 
-REVISIONS: Final = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009", "0010")
+REVISIONS: Final = tuple(sorted(KNOWN - {HEAD}))
 KEY: Final = CheckpointKey.generate()
 
 _OWN: Final = ("alembic_version", "records", "open_intents", "checkpoints", "settings")

@@ -15,8 +15,9 @@ from tests.stores.sql.support import opened_at, store_at
 from tests.stores.sql.upgrades.eras import KEY, REVISIONS, engine_at, made, still_there
 
 
-def test_there_is_a_database_of_every_earlier_revision() -> None:
-    assert KNOWN - {HEAD} == set(REVISIONS)
+def test_revisions_are_numbered_without_gaps() -> None:
+    assert sorted(KNOWN) == [f"{number:04}" for number in range(1, len(KNOWN) + 1)]
+    assert (*REVISIONS, HEAD) == tuple(sorted(KNOWN))
 
 
 @pytest.mark.spec("P30")

@@ -7,7 +7,7 @@ from collections.abc import Awaitable
 from capset.composition.installation import Installed
 from capset.definitions.messages import Json
 from capset.errors import ApprovalVoid
-from capset.kernel.call.compiled import Step
+from capset.kernel.call.compiled_tools import Step
 from capset.kernel.call.invocation import Invocation
 from capset.kernel.call.stages.approval import approval
 from capset.kernel.call.stages.arguments import recordable

@@ -20,7 +20,7 @@ from capset.errors import (
     Unauthenticated,
 )
 from capset.evaluation.policies import Ruling, ask_each, rule
-from capset.kernel.call.compiled import REPEATED_PHASES, Step, run_phases
+from capset.kernel.call.compiled_tools import REPEATED_PHASES, Step, run_phases
 from capset.kernel.call.invocation import Invocation
 from capset.kernel.call.stages.arguments import in_time, recordable, request_of
 from capset.kernel.governance.approvals import ApprovalService, rejection

@@ -17,7 +17,7 @@ from capset.definitions.policies import Decision, Policy, Request
 from capset.definitions.tools.definition import AnyTool
 from capset.errors import DeadlineExceeded, InvalidArguments, PermissionDenied
 from capset.evaluation.policies import ask_at_once, ask_each, held_answer, rule, tell_asked
-from capset.kernel.call.compiled import Step
+from capset.kernel.call.compiled_tools import Step
 from capset.kernel.call.invocation import Invocation
 from capset.schemas.plain_data import plain, plain_json
 from capset.schemas.schema import Schema, is_finite

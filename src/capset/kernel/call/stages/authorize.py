@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from capset.composition.installation import Installed
 from capset.errors import PermissionDenied
-from capset.kernel.call.compiled import Step
+from capset.kernel.call.compiled_tools import Step
 from capset.kernel.call.invocation import Invocation
 
 

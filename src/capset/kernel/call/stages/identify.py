@@ -8,7 +8,7 @@ from typing import Final
 
 from capset.composition.installation import Installed
 from capset.errors import CapsetError, InvalidArguments, NotFound, TooManyRefusals, Unauthenticated, unknown
-from capset.kernel.call.compiled import ACCESS_PHASES, CompiledTool, Step
+from capset.kernel.call.compiled_tools import ACCESS_PHASES, CompiledTool, Step
 from capset.kernel.call.invocation import Invocation
 from capset.kernel.call.session_context import SessionContext
 

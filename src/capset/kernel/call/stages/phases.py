@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from capset.composition.installation import Installed
-from capset.kernel.call.compiled import Phase, Step
+from capset.kernel.call.compiled_tools import Phase, Step
 from capset.kernel.call.stages.admission import admission
 from capset.kernel.call.stages.approval import approval
 from capset.kernel.call.stages.arguments import policy, validation

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from capset.composition.installation import Installed
 from capset.definitions.tools.definition import AnyTool
 from capset.errors import Field, InvalidOutput
-from capset.kernel.call.compiled import Step
+from capset.kernel.call.compiled_tools import Step
 from capset.kernel.call.invocation import MISSING, Invocation
 from capset.schemas.schema import Schema
 from capset.schemas.strict_json import MAX_INTEGER

@@ -12,7 +12,7 @@ from capset.composition.installation import Installed
 from capset.definitions.messages import Progress, Reply
 from capset.definitions.tools.handlers import Shape
 from capset.errors import CapsetError, DeadlineExceeded, InvalidOutput
-from capset.kernel.call.compiled import Step
+from capset.kernel.call.compiled_tools import Step
 from capset.kernel.call.context import CallContext
 from capset.kernel.call.errors import error_for, is_cancelled
 from capset.kernel.call.execution import execution_of

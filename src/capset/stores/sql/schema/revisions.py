@@ -7,6 +7,7 @@ a server is made once, by the migrations.
 from __future__ import annotations
 
 import logging
+from importlib.resources import files
 from typing import Final
 
 from sqlalchemy import Connection, Engine, inspect
@@ -14,13 +15,19 @@ from sqlalchemy import Connection, Engine, inspect
 from capset.errors import StoreError
 from capset.stores.sql.schema.creation import make
 
-HEAD: Final = "0011"
+_REVISIONS: Final = sorted(
+    one.name.partition("_")[0]
+    for one in (files("capset.stores.sql") / "migrations" / "versions").iterdir()
+    if one.name[:4].isdigit()
+)
+
+HEAD: Final = _REVISIONS[-1]
 """The revision that this version of capset works with: the last of ``migrations/versions``."""
 
 ENOUGH: Final = "0010"
 """The revision that this version can work with; those that follow add indexes, without which it is slower only."""
 
-KNOWN: Final = frozenset(f"{number:04}" for number in range(1, 12))
+KNOWN: Final = frozenset(_REVISIONS)
 """Every revision that this version can raise to ``HEAD``."""
 
 LARGE: Final = 100_000

@@ -1,0 +1,219 @@
+"""Hold the layout and the words of the package, and what the recipes of AGENTS.md ask for.
+
+Each finding names the file, what is wrong and what to do. An exception stands with its reason in ``house.toml``; one
+that is needed no more is a finding too.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+FOLDERS: Final = ("src", "tests", "examples", "benchmarks", "scripts")
+PACKAGE: Final = Path("src/capset")
+MOST_LINES: Final = 400
+MOST_ENTRIES: Final = 20
+"""In one folder; its ``__init__.py`` does not count."""
+PARTICIPLE: Final = re.compile(r"(?:ing|ed)$")
+CRUTCHES: Final = re.compile(r"\b(whoever|whomever|whatever|nobody|anew|meanwhile|be it|waits not)\b", re.IGNORECASE)
+BEGINNINGS: Final = frozenset({"What", "Whose", "Whoever"})
+
+
+@dataclass
+class House:
+    """The tree below ``root``, its parsed modules by their paths, and the exceptions that were used."""
+
+    root: Path
+    exceptions: Mapping[str, Mapping[str, str]]
+    modules: dict[Path, ast.Module] = field(default_factory=dict[Path, ast.Module])
+    used: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
+
+    def __post_init__(self) -> None:
+        for path in sorted((self.root / PACKAGE).rglob("*.py")):
+            self.modules[path.relative_to(self.root)] = ast.parse(path.read_text("utf-8"))
+
+    def excepted(self, rule: str, name: str) -> bool:
+        """Whether a rule has an exception of this name."""
+        if name not in self.exceptions.get(rule, {}):
+            return False
+        self.used.add((rule, name))
+        return True
+
+    def text(self, path: str) -> str:
+        """Return the text of a file, ``""`` where there is none."""
+        file = self.root / path
+        return file.read_text("utf-8") if file.is_file() else ""
+
+    def below(self, folder: str) -> Iterator[tuple[Path, ast.Module]]:
+        """Yield the modules below a folder of the package."""
+        for path, tree in self.modules.items():
+            if path.is_relative_to(PACKAGE / folder):
+                yield path, tree
+
+
+def long_modules(house: House) -> Iterator[str]:
+    """Yield the modules with too many lines, the longest first."""
+    sizes: list[tuple[int, str]] = []
+    for folder in FOLDERS:
+        for path in (house.root / folder).rglob("*.py"):
+            name, lines = path.relative_to(house.root).as_posix(), len(path.read_bytes().splitlines())
+            if lines > MOST_LINES and not house.excepted("long_modules", name):
+                sizes.append((lines, name))
+    for lines, name in sorted(sizes, reverse=True):
+        yield f"{name} has {lines} lines; at most {MOST_LINES}: split it, or give the reason in scripts/house.toml"
+
+
+def full_folders(house: House) -> Iterator[str]:
+    """Yield the folders of the package with too many entries."""
+    for folder in [house.root / PACKAGE, *sorted((house.root / PACKAGE).rglob("*"))]:
+        if not folder.is_dir() or folder.name == "__pycache__":
+            continue
+        entries = [one for one in folder.iterdir() if one.name not in ("__init__.py", "__pycache__", "py.typed")]
+        name = folder.relative_to(house.root).as_posix()
+        if len(entries) > MOST_ENTRIES and not house.excepted("full_folders", name):
+            yield f"{name} has {len(entries)} entries; at most {MOST_ENTRIES}: group them, or give the reason"
+
+
+def participles(house: House) -> Iterator[str]:
+    """Yield the modules that are named by a participle."""
+    for path in house.modules:
+        name = path.parent.name if path.name == "__init__.py" else path.stem
+        dotted = ".".join(path.with_suffix("").parts[2:]).removesuffix(".__init__")
+        if PARTICIPLE.search(name) and not house.excepted("participles", dotted):
+            yield f"{path} is named by a participle; name it by a noun of the field"
+
+
+def repeated_classes(house: House) -> Iterator[str]:
+    """Yield the class names that stand in two modules."""
+    found: dict[str, list[str]] = {}
+    for path, tree in house.modules.items():
+        for one in tree.body:
+            if isinstance(one, ast.ClassDef):
+                found.setdefault(one.name, []).append(path.as_posix())
+    for name, paths in sorted(found.items()):
+        if len(paths) > 1 and not house.excepted("repeated_classes", name):
+            yield f"the class {name} stands in {' and '.join(paths)}; rename one of them"
+
+
+def crutch_words(house: House) -> Iterator[str]:
+    """Yield the lines of the package with a word that its prose avoids, and docstrings that begin with one."""
+    for path, tree in house.modules.items():
+        excepted = house.excepted("crutch_words", path.as_posix())
+        for number, line in enumerate(house.text(path.as_posix()).splitlines(), 1):
+            if (word := CRUTCHES.search(line)) is not None and not excepted:
+                yield f"{path}:{number} says {word[0]!r}; say it plainly"
+        for one in ast.walk(tree):
+            if isinstance(one, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                first = ((ast.get_docstring(one) or "").split() or [""])[0]
+                if first in BEGINNINGS and not excepted:
+                    where = f"{path}:{getattr(one, 'lineno', 1)}"
+                    yield f"{where} has a docstring that begins with {first!r}; begin with a noun or a verb"
+
+
+def commands(house: House) -> Iterator[str]:
+    """Yield the commands that ``cli/app.py`` does not list, or that no test names."""
+    app = house.text("src/capset/cli/app.py")
+    tests = "".join(path.read_text("utf-8") for path in (house.root / "tests/cli").rglob("*.py"))
+    for path, tree in house.below("cli"):
+        for one in tree.body:
+            if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef) and one.name.endswith("_command"):
+                dotted = ".".join(path.with_suffix("").parts[1:]).removesuffix(".__init__")
+                if f"from {dotted} import" not in app or not re.search(rf"\b{one.name}\b", app):
+                    yield f"{path}: the command {one.name} is not listed in src/capset/cli/app.py"
+                if f'"{one.name.removesuffix("_command")}"' not in tests:
+                    yield f"{path}: no test below tests/cli/ runs {one.name.removesuffix('_command')!r}"
+
+
+def built_ins(house: House) -> Iterator[str]:
+    """Yield the built-in capabilities that lack an entry point, tests, a page or its line in the menu."""
+    project: dict[str, Any] = tomllib.loads(house.text("pyproject.toml"))
+    points: dict[str, str] = project.get("project", {}).get("entry-points", {}).get("capset.capabilities", {})
+    modules = {point.partition(":")[0].rpartition(".")[2] for point in points.values()}
+    nav = house.text("mkdocs.yml")
+    for path in sorted((house.root / PACKAGE / "builtin").glob("*")):
+        name = path.stem
+        if name.startswith("_") or (path.is_dir() and not (path / "__init__.py").is_file()):
+            continue
+        if name not in modules:
+            yield f"builtin {name}: no entry point under capset.capabilities in pyproject.toml"
+        tests = house.root / "tests/builtin"
+        if not (tests / f"test_{name}.py").is_file() and not (tests / name).is_dir():
+            yield f"builtin {name}: neither tests/builtin/test_{name}.py nor tests/builtin/{name}/"
+        if not (house.root / f"docs/capabilities/{name}.md").is_file():
+            yield f"builtin {name}: no page docs/capabilities/{name}.md; write it, and run scripts.capability_pages"
+        if f"capabilities/{name}.md" not in nav:
+            yield f"builtin {name}: mkdocs.yml does not list capabilities/{name}.md"
+
+
+def stages(house: House) -> Iterator[str]:
+    """Yield the stages that belong to no phase, or that no test names."""
+    table = house.text("src/capset/kernel/call/stages/phases.py").partition("STAGES: Final")[2]
+    tests = "".join(path.read_text("utf-8") for path in (house.root / "tests/kernel/call").rglob("*.py"))
+    for path, tree in house.below("kernel/call/stages"):
+        for one in tree.body:
+            if not isinstance(one, ast.FunctionDef) or one.name.startswith("_"):
+                continue
+            if [argument.arg for argument in one.args.args] != ["installed"]:
+                continue
+            if not re.search(rf"\b{one.name}\b", table):
+                yield f"{path}: the stage {one.name} stands in no phase of STAGES in kernel/call/stages/phases.py"
+            if not re.search(rf"\b{one.name}\b", tests):
+                yield f"{path}: no test below tests/kernel/call/ names the stage {one.name}"
+
+
+def rest_modules(house: House) -> Iterator[str]:
+    """Yield the modules of the REST API whose router the application does not include."""
+    app = house.text("src/capset/server/app.py")
+    nouns = app.partition("_NOUNS = (")[2].partition(")")[0]
+    for path, tree in house.below("server/rest"):
+        if not any(isinstance(one, ast.Assign) and ast.unparse(one.targets[0]) == "router" for one in tree.body):
+            continue
+        if not re.search(rf"\b{path.stem}\b", nouns):
+            yield f"{path}: its router is not in _NOUNS of src/capset/server/app.py"
+
+
+RULES: Final[tuple[Callable[[House], Iterator[str]], ...]] = (
+    long_modules,
+    full_folders,
+    participles,
+    repeated_classes,
+    crutch_words,
+    commands,
+    built_ins,
+    stages,
+    rest_modules,
+)
+
+
+def problems(root: Path, exceptions: Mapping[str, Mapping[str, str]]) -> list[str]:
+    """List what breaks a rule, and the exceptions that nothing needs."""
+    house = House(root, exceptions)
+    found = [problem for rule in RULES for problem in rule(house)]
+    for rule, names in exceptions.items():
+        for name, reason in names.items():
+            if (rule, name) not in house.used:
+                found.append(f"scripts/house.toml: {rule} needs no exception for {name!r} any more; remove it")
+            elif not reason.strip():
+                found.append(f"scripts/house.toml: {rule} gives no reason for {name!r}")
+    return found
+
+
+def main(root: Path) -> int:
+    """Print the problems; the exit code is 1 when there are any."""
+    exceptions = tomllib.loads((root / "scripts/house.toml").read_text("utf-8"))
+    found = problems(root, exceptions)
+    for problem in found:
+        print(f"house: {problem}", file=sys.stderr)
+    if not found:
+        print(f"house: {len(RULES)} rules hold")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(__file__).resolve().parents[1]))

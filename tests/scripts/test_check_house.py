@@ -1,0 +1,95 @@
+"""The rules on layout, words and recipes, on small trees and on this one."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from scripts.check_house import RULES, main, problems
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def write(root: Path, name: str, text: str = "x = 1\n") -> None:
+    path = root / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def test_this_tree_holds_every_rule_and_every_exception_is_needed() -> None:
+    assert problems(ROOT, tomllib.loads((ROOT / "scripts/house.toml").read_text("utf-8"))) == []
+
+
+def test_400_lines_pass_and_401_fail_by_name(tmp_path: Path) -> None:
+    write(tmp_path, "tests/full.py", "x = 1\n" * 400)
+    assert problems(tmp_path, {}) == []
+    write(tmp_path, "tests/over.py", "x = 1\n" * 401)
+    write(tmp_path, "scripts/far_over.py", "x = 1\n" * 499 + "y = 2")
+    found = problems(tmp_path, {})
+    assert [one.partition(";")[0] for one in found] == [
+        "scripts/far_over.py has 500 lines",
+        "tests/over.py has 401 lines",
+    ]
+    excepted = {"long_modules": {"tests/over.py": "a table", "scripts/far_over.py": "a table"}}
+    assert problems(tmp_path, excepted) == []
+
+
+def test_a_folder_has_at_most_20_entries(tmp_path: Path) -> None:
+    for number in range(20):
+        write(tmp_path, f"src/capset/net/m{number}.py")
+    write(tmp_path, "src/capset/net/__init__.py")
+    assert problems(tmp_path, {}) == []
+    write(tmp_path, "src/capset/net/more/m.py")
+    (found,) = problems(tmp_path, {})
+    assert found.startswith("src/capset/net has 21 entries")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("src/capset/kernel/bubbling.py", "", "is named by a participle"),
+        ("src/capset/kernel/making/__init__.py", "", "is named by a participle"),
+        ("src/capset/a.py", '"""What a record says."""\n', "docstring that begins with 'What'"),
+        ("src/capset/a.py", "# Nobody reads it\n", "says 'Nobody'"),
+        ("src/capset/cli/shout.py", "def shout_command() -> None: ...\n", "not listed in src/capset/cli/app.py"),
+        ("src/capset/cli/shout.py", "def shout_command() -> None: ...\n", "no test below tests/cli/ runs 'shout'"),
+        ("src/capset/builtin/shout.py", "", "no entry point"),
+        ("src/capset/builtin/shout.py", "", "no page docs/capabilities/shout.md"),
+        ("src/capset/builtin/shout.py", "", "neither tests/builtin/test_shout.py"),
+        ("src/capset/builtin/shout.py", "", "mkdocs.yml does not list"),
+        ("src/capset/kernel/call/stages/extra.py", "def check(installed): ...\n", "stands in no phase"),
+        ("src/capset/kernel/call/stages/extra.py", "def check(installed): ...\n", "names the stage check"),
+        ("src/capset/server/rest/shouts.py", "router = 1\n", "its router is not in _NOUNS"),
+    ],
+)
+def test_a_step_that_was_left_out_is_named(tmp_path: Path, name: str, text: str, said: str) -> None:
+    write(tmp_path, name, text)
+    found = problems(tmp_path, {})
+    assert any(said in one for one in found), found
+    assert all(Path(name).stem in one or "making" in one for one in found)
+
+
+def test_a_class_name_stands_once(tmp_path: Path) -> None:
+    write(tmp_path, "src/capset/a.py", "class Gate: ...\n")
+    write(tmp_path, "src/capset/b.py", "class Gate: ...\n")
+    (found,) = problems(tmp_path, {})
+    assert found == "the class Gate stands in src/capset/a.py and src/capset/b.py; rename one of them"
+
+
+def test_an_exception_that_nothing_needs_is_a_finding_and_so_is_one_without_a_reason(tmp_path: Path) -> None:
+    write(tmp_path, "src/capset/making.py")
+    assert problems(tmp_path, {"participles": {"making": "", "gone": "was needed"}}) == [
+        "scripts/house.toml: participles gives no reason for 'making'",
+        "scripts/house.toml: participles needs no exception for 'gone' any more; remove it",
+    ]
+
+
+def test_the_exit_code_says_whether_all_holds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(tmp_path, "scripts/house.toml", "")
+    assert main(tmp_path) == 0
+    assert capsys.readouterr().out == f"house: {len(RULES)} rules hold\n"
+    write(tmp_path, "src/capset/making.py")
+    assert main(tmp_path) == 1
+    assert "making.py is named by a participle" in capsys.readouterr().err
