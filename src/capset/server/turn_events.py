@@ -33,7 +33,7 @@ class Gap:
 
 
 class Notifier:
-    """Wakes the followers of a session when one of its events was stored."""
+    """Notifier of a session's followers: wakes them when one of its events was stored."""
 
     def __init__(self) -> None:
         self._waiting: defaultdict[str, set[asyncio.Event]] = defaultdict(set)

@@ -28,7 +28,7 @@ requests for approvals; ``metrics``: read the server's metrics, which cover all 
 DEFAULT_SCOPES: Final[tuple[Scope, ...]] = ("capset:read", "capset:call")
 _MAX_AGENT: Final = 200
 _PREFIX: Final = "capset_"
-"""Marks a key as one where it should not be, such as in a repository."""
+"""Makes a leaked key recognisable, such as in a repository."""
 
 
 async def create_key(

@@ -81,5 +81,5 @@ class Idempotency:
 
 
 def is_refused(error: CapsetError | None) -> bool:
-    """Return whether a call was refused by governance, or by a store that could not take it (G4, G23)."""
+    """Return whether a call was refused by governance, or by a store that could not take it."""
     return error is not None and (error.refusal or isinstance(error, StoreError))

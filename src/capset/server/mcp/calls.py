@@ -22,7 +22,7 @@ from capset.wire.errors import error_shape
 from capset.wire.messages import progress_of
 
 Report = Callable[[float, float | None, str | None], Awaitable[None]]
-"""Sends one progress notification: progress, total, message."""
+"""A function that sends one progress notification: progress, total, message."""
 
 
 async def call_tool(exchange: Exchange, params: CallToolRequestParams, report: Report) -> CallToolResult:
@@ -58,7 +58,7 @@ async def _to_its_end(messages: Messages) -> AsyncGenerator[Messages]:
 
 
 def _approval(params: CallToolRequestParams) -> str | None:
-    """Return the approval id that the client gives; only the approval service knows whether it is approved (G17)."""
+    """Return the approval id that the client gives; only the approval service knows whether it is approved."""
     given = (params.meta or {}).get(APPROVAL)
     if given is not None and not isinstance(given, str):
         raise MCPError(INVALID_PARAMS, f"_meta: {APPROVAL} is the id of a request for an approval, a text")
@@ -84,7 +84,7 @@ async def answer(session: Session, ended: Messages, reply: Message | None) -> Ca
     """Return the result of a call that has ended; ``reply`` is its reply, if any.
 
     A refusal or a failure is a result too, with ``is_error``: the model reads it, and may correct itself. All results
-    are marked as untrusted; text that is too long for a model is cut (spec 4, G26).
+    are marked as untrusted; text that is too long for a model is cut.
     """
     result = ended.result
     meta = {

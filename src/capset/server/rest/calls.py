@@ -176,7 +176,7 @@ async def _as_events(asked: CallRequest, kept: tuple[int, bytes] | None, receive
 
 
 def parse_call(body: bytes) -> CallInput:
-    """Return the call in a body. Raises ``Refused`` for invalid JSON, ``InvalidArguments`` for invalid content."""
+    """Return the call in a body. Raises ``HttpRefusal`` for invalid JSON, ``InvalidArguments`` for invalid content."""
     data = parse_json(body)
     try:
         return CallInput.model_validate(data)
