@@ -130,7 +130,7 @@ class Unloaded:
 
 
 def not_loaded(params: object, context: object) -> None:
-    """Placeholder for a handler that was not loaded; it is never called."""
+    """Stand in for a handler that was not loaded; it is never called."""
     raise DefinitionError("this handler was not loaded")
 
 
