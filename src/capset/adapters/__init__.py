@@ -1,1 +1,1 @@
-"""Other people's shapes and frameworks, and the way between them and capset's."""
+"""Adapters between capset and the formats and frameworks of others."""

@@ -17,7 +17,7 @@ _TOML_LINE: Final = re.compile(r"\(at line (\d+),")
 
 
 class Unparsable(DefinitionError):
-    """A file cannot be parsed; ``line`` is where, if that is known, and ``told`` what is wrong, without the file."""
+    """A file that cannot be parsed; ``line`` is the place, if known, and ``told`` the problem, without the path."""
 
     def __init__(self, where: str, told: str, line: int | None = None, column: int | None = None) -> None:
         place = f", line {line}, column {column}" if line is not None and column is not None else ""
@@ -27,9 +27,10 @@ class Unparsable(DefinitionError):
 
 
 def read_text(path: Path, what: str) -> str:
-    """Return the text of a file that is to be parsed; ``what`` it is, as errors say: ``an agent file``.
+    """Return the text of a file to be parsed; ``what`` describes it in errors: ``an agent file``.
 
-    Raises ``DefinitionError`` for one of another ending, one that cannot be read, is too large or is not UTF-8.
+    Raises ``DefinitionError`` for a file with another suffix, and one that cannot be read, is too large or is not
+    UTF-8.
     """
     if path.suffix.lower() not in _PARSERS:
         raise DefinitionError(f"{path}: {what} ends in {', '.join(_PARSERS)}")
@@ -45,8 +46,8 @@ def read_text(path: Path, what: str) -> str:
         raise DefinitionError(f"{path}: is not UTF-8 text, at byte {error.start}") from None
 
 
-def parse(path: Path, text: str) -> Any:  # whatever the file holds
-    """Return what a text says, parsed as the file's ending tells. Raises ``Unparsable``."""
+def parse(path: Path, text: str) -> Any:  # any value from a file
+    """Return the data of a text, in the format of the file's suffix. Raises ``Unparsable``."""
     try:
         return _PARSERS[path.suffix.lower()](text, str(path))
     except RecursionError:
@@ -54,11 +55,11 @@ def parse(path: Path, text: str) -> Any:  # whatever the file holds
 
 
 def _parse_yaml(text: str, where: str) -> Any:
-    # Only YAML files pay for the parser.
+    # Only YAML files pay for the import of the parser.
     import yaml
 
     class Loader(yaml.SafeLoader):
-        """Refuses a key that stands twice; by itself it would keep the last."""
+        """A loader that refuses duplicate keys; by default, the last would win."""
 
         def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:  # keys of any type
             known: set[str] = set()
@@ -76,7 +77,7 @@ def _parse_yaml(text: str, where: str) -> Any:
         at = (mark.line + 1, mark.column + 1) if mark else (None, None)
         raise Unparsable(where, f"not YAML: {problem}", *at) from None
     except (ValueError, LookupError, AttributeError):
-        # The parser lets out whatever a value such as the date 2024-13-45 makes Python raise.
+        # The parser passes on any error that a value such as the date 2024-13-45 raises in Python.
         raise Unparsable(where, "not YAML: a number, a date or a tagged value cannot be read") from None
 
 
@@ -97,7 +98,7 @@ def _parse_json(text: str, where: str) -> Any:
 def _parse_toml(text: str, where: str) -> Any:
     try:
         return tomllib.loads(text)
-    except ValueError as error:  # TOMLDecodeError, or that of an integer without end
+    except ValueError as error:  # TOMLDecodeError, or that of an overlong integer
         found = _TOML_LINE.search(str(error))
         raise Unparsable(where, f"not TOML: {error}", int(found[1]) if found else None) from None
 
@@ -109,4 +110,4 @@ _PARSERS: Final[dict[str, Callable[[str, str], Any]]] = {
     ".toml": _parse_toml,
 }
 ENDINGS: Final = tuple(_PARSERS)
-"""How the names of such files end, in lower case."""
+"""The suffixes of such files, in lower case."""

@@ -37,28 +37,26 @@ except ModuleNotFoundError as missing:
     ) from None
 
 _NO_OBJECT: Final = "(not a JSON object)"
-"""A name that no tool's parameter has, for arguments that have no names."""
+"""A name that no tool's parameter has, for arguments that are not an object."""
 
 
 class CapsetToolset(AbstractToolset[object]):
-    """The tools in play in a session, for any agent of pydantic-ai, whatever its dependencies.
+    """The tools in play in a session, for any pydantic-ai agent, with any dependencies.
 
-    Calls enter by ``session.invoke()`` as JSON; the kernel alone validates, decides and records them. Their records
-    have the run's id as their correlation and the tool call's as their causation. What is refused or fails is a failed
-    tool result that the model reads, and costs no retries; ``UsageLimits`` stop a model that goes on asking.
+    Calls go through ``session.invoke()`` as JSON; the kernel alone validates, decides and records them. Their records
+    have the run's id as their correlation and the tool call's as their causation. A refused or failed call becomes a
+    failed tool result that the model reads, and costs no retries; ``UsageLimits`` stop a model that keeps asking.
 
-    A call that has to be approved fails, and the model reads the request's id: once somebody has approved it, the same
-    call goes through, in this run or another of the session. A session's run budget is that of one run of the agent. An
-    approval on pydantic-ai's side lets a call come as far as capset, and never counts as one of
-    capset's.
+    A call that needs an approval fails, and the model reads the request's id: once it is approved, the same call goes
+    through, in this run or another of the session. A session's run budget is that of one run of the agent. An approval
+    on pydantic-ai's side only lets a call reach capset, and never counts as one of capset's.
     """
 
     def __init__(self, session: Session, *, include_instructions: bool = True, id: str | None = None) -> None:
-        """Give an agent what the session has at each model step.
+        """Expose a session to an agent at each model step.
 
-        ``include_instructions`` tells the model the session's system text, context included, of which every record has
-        the ``prompt_hash``. ``id`` names the toolset among the agent's others. ``session.options(timeout=…)`` holds
-        here.
+        ``include_instructions`` gives the model the session's system text, including context, whose ``prompt_hash`` is
+        in every record. ``id`` names the toolset among the agent's others. ``session.options(timeout=…)`` applies here.
         """
         self._session = session
         self._id = id
@@ -67,11 +65,11 @@ class CapsetToolset(AbstractToolset[object]):
 
     @property
     def id(self) -> str | None:
-        """What tells this toolset from others of the same agent."""
+        """The id that distinguishes this toolset from others of the same agent."""
         return self._id
 
     async def get_instructions(self, ctx: RunContext[object]) -> InstructionPart | None:
-        """Return the session's system text as it is now: pydantic-ai asks before every model step (spec 1, C21, C26).
+        """Return the session's current system text: pydantic-ai asks before every model step.
 
         Raises ``ContextError``, naming the context that failed.
         """
@@ -80,10 +78,10 @@ class CapsetToolset(AbstractToolset[object]):
         return InstructionPart(text, dynamic=bool(composition.context or composition.dynamic)) if text else None
 
     async def get_tools(self, ctx: RunContext[object]) -> dict[str, ToolsetTool[object]]:
-        """Return exactly the tools that are in play in this step (spec 1, C27)."""
+        """Return exactly the tools that are in play in this step."""
         snapshot = await self._session.current()
         if self._shown is None or self._shown[0] is not snapshot:
-            # In the order of their names, so that whoever has the same runtime hash shows a model the same list.
+            # Sorted by name, so that equal runtime hashes show a model the same list.
             self._shown = snapshot, [_definition(snapshot, ref) for ref in snapshot.tool_refs]
         return {
             definition.name: ToolsetTool(
@@ -101,8 +99,8 @@ class CapsetToolset(AbstractToolset[object]):
     ) -> ToolReturn[JsonValue]:
         """Return the reply's data, or ``None`` if the tool ended without a reply. Raises ``ToolFailed`` if it failed.
 
-        What is too long for a model is a text: its beginning, and where the whole is kept. The metadata, which no model
-        is sent, mark it as ``untrusted`` and name the ``record`` and, where it was cut, the ``file`` (spec 4, G26).
+        A result too long for a model becomes a text: its beginning, and the place of the whole. The metadata, which are
+        not sent to the model, mark it as ``untrusted`` and name the ``record`` and, if it was cut, the ``file``.
         Cancelling this cancels the call, and the record says so.
         """
         data = Json(json.dumps(tool_args, default=to_jsonable_python).encode())
@@ -125,9 +123,9 @@ class CapsetToolset(AbstractToolset[object]):
 
 
 class _AnyArguments:
-    """The validator that pydantic-ai asks for. It lets all arguments through, so that the kernel judges every attempt.
+    """The validator that pydantic-ai requires. It accepts all arguments, so that the kernel judges every attempt.
 
-    Those that are no JSON object get a name that the kernel refuses.
+    Arguments that are not a JSON object get a name that the kernel refuses.
     """
 
     def validate_json(self, input: str | bytes | bytearray, **_: object) -> dict[str, Any]:
@@ -147,7 +145,7 @@ def _definition(snapshot: Snapshot, ref: Ref) -> ToolDefinition:
     return ToolDefinition(
         name=installed.name,
         description=tool.description,
-        # Copies, because functions that prepare tools for a step may change what they are given.
+        # Copies, because functions that prepare tools for a step may modify them.
         parameters_json_schema=deepcopy(tool.arguments.json_schema),
         return_schema=deepcopy(tool.output.json_schema),
         metadata={"capability": installed.owner, "effect": tool.effect, "tool_hash": ref.hash},
@@ -155,7 +153,7 @@ def _definition(snapshot: Snapshot, ref: Ref) -> ToolDefinition:
 
 
 def _meta(ctx: RunContext[object]) -> Meta:
-    """Return what ties a call to its run; a context that belongs to no run gets ids of its own."""
+    """Return the metadata that ties a call to its run; a context without a run gets new ids."""
     return Meta(
         id=ctx.tool_call_id or str(uuid4()),
         timestamp=iso(time.time_ns()),
@@ -165,11 +163,11 @@ def _meta(ctx: RunContext[object]) -> Meta:
 
 
 def _said(error: CapsetError) -> str:
-    """Return an error as text for the model: its message, then whatever is not yet said in it."""
+    """Return an error as text for the model: its message, then the fields not mentioned in it."""
     return "\n".join([error.message, *(f"- {field}" for field in error.fields if str(field) not in error.message)])
 
 
 def _named(error: CapsetError) -> str:
-    """Return what stands behind that: what kind of error it is, and whether to try again."""
+    """Return the suffix of that text: the kind of error, and whether to retry."""
     again = ", may be tried again" if error.retryable else ""
     return f"({error.code}{again}; correlation {error.correlation})"

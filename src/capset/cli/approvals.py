@@ -1,4 +1,4 @@
-"""``capset approvals``: the calls that somebody has to approve, and deciding them (spec 4, G16–G18)."""
+"""``capset approvals``: listing and deciding the calls that need an approval (spec 4, G16–G18)."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def show_command(id: Id, org: Org = None, db: Db = None, url: Url = None, as_jso
 
     async def here(desk: ApprovalService) -> ApprovalShape:
         row = await desk.get(id, org=org)
-        if row.code_hash is not None:  # so that it can be said whose it is, if that is installed here
+        if row.code_hash is not None:  # so that its origin can be shown, if it is installed here
             await read_code_of(Registry.installed().tools)
         return approval_shape(row)
 
@@ -152,7 +152,7 @@ def _asked(
     here: Callable[[ApprovalService], Awaitable[T]],
     **local: str | None,
 ) -> T:
-    """Return what a server's requests, or those in a database here, have to say; ``local`` options are for the one."""
+    """Return the answer of a server, or of a local database; ``local`` options apply to the database only."""
     server = server_of(url, **local)
     if server is not None:
         return ask(server, there)

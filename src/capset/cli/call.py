@@ -1,4 +1,4 @@
-"""What a call says while it runs: one bar on a terminal, lines elsewhere, and nothing for programs."""
+"""``capset call``, with its progress: a bar on a terminal, lines elsewhere, nothing for programs."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ if TYPE_CHECKING:
 
 
 class ProgressView:
-    """``with Watching(quiet=…) as watching: watching.show(event)``, on stderr; the bar is gone at the end.
+    """``with ProgressView(quiet=…) as watching: watching.show(event)``, on stderr; the bar disappears at the end.
 
-    That a call waits for its approval is told in any case, with the command to give it; ``where`` are the options by
-    which that finds the request.
+    A call that waits for its approval is always reported, with the command to approve it; ``where`` are the options
+    with which that command finds the request.
     """
 
     def __init__(self, *, quiet: bool, where: str = "") -> None:
@@ -58,12 +58,12 @@ class ProgressView:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Take the bar away."""
+        """Remove the bar."""
         if self._bar is not None:
             self._bar.stop()
 
     def show(self, message: Message | MessageShape) -> None:
-        """Show an event; messages of other kinds are none."""
+        """Show an event; other messages are ignored."""
         data: object = message.data
         if message.kind == "event" and message.type == "approval.requested" and isinstance(data, Mapping):
             self._ask(cast("Mapping[str, object]", data))
@@ -79,7 +79,7 @@ class ProgressView:
             self._tell(f"{said.fraction:>4.0%} {said.message or ''}")
 
     def _ask(self, request: Mapping[str, object]) -> None:
-        """Say what waits for an approval, and how it is given."""
+        """Report a call that waits for an approval, and the command for it."""
         approve = f"capset approvals approve {shlex.quote(str(request.get('id')))}{self._where}"
         asked = f"{request.get('tool')} {json.dumps(request.get('arguments'), ensure_ascii=False)}"
         console = err()
@@ -92,7 +92,7 @@ class ProgressView:
             self._console.print(f"[dim]{cell(line)}[/]", soft_wrap=True)
 
     def _move(self, fraction: float, told: str) -> None:
-        """Move the bar, which is there from the first progress on."""
+        """Move the bar, which appears with the first progress."""
         if self._bar is not None:
             self._bar.update(self._task, completed=fraction, description=told)
             return
@@ -151,7 +151,7 @@ def call_command(
         error, shape = ask(server, lambda client: _call_there(client, target, data, way))
     else:
         settings = load_settings(db=db, principal=principal, grant=grant, attribute=attribute, env=env)
-        with contextlib.redirect_stdout(sys.stderr):  # what a handler prints is not the result
+        with contextlib.redirect_stdout(sys.stderr):  # output of a handler is not the result
             error, shape = asyncio.run(_call(settings, target, Json(data), way))
     with ended():
         if as_json:
@@ -174,7 +174,7 @@ def call_command(
 
 @dataclass(frozen=True, slots=True)
 class CallTarget:
-    """What is called: a tool, and by which agent or in which session, as the command line named them; within what."""
+    """The called tool, its agent or session as given on the command line, the configuration and the allowance."""
 
     tool: str
     agent: str | None
@@ -185,9 +185,9 @@ class CallTarget:
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """How a call is made: in how many seconds, what it does for an approval, and which it has; what is shown of it.
+    """The options of a call: timeout, approval handling, and output.
 
-    ``where`` are the options by which ``capset approvals`` finds its request.
+    ``where`` are the options with which ``capset approvals`` finds its request.
     """
 
     timeout: float | None
@@ -198,7 +198,7 @@ class Way:
 
 
 Called = tuple[CapsetError | None, dict[str, Any]]
-"""What went wrong, if anything did, and the call's wire shape as plain JSON data."""
+"""The error, if any, and the call's wire shape as plain JSON data."""
 
 
 async def _call_there(client: Client, target: CallTarget, data: bytes, way: Way) -> Called:
@@ -226,14 +226,14 @@ async def _call_there(client: Client, target: CallTarget, data: bytes, way: Way)
 
 
 async def _call(settings: Settings, target: CallTarget, data: Json, way: Way) -> Called:
-    # Found first, so that a misspelt name makes no database.
+    # Resolved first, so that a misspelt name creates no database.
     async with open_session(settings, _served(Registry.installed(), target), target.session) as opened:
         session = opened.options(timeout=way.timeout, approvals=way.approvals, approval=way.approval)
         return await _run(session, target.tool, data, way)
 
 
 def _served(registry: Registry, target: CallTarget) -> Served:
-    """Return the agent that is asked for, or one of the tool's capability alone."""
+    """Return the requested agent, or one with the tool's capability alone."""
     if any(one is not None for one in (target.agent, target.session, target.config)):
         return find_served(registry, target.agent, target.session, target.config, target.allowance)
     name, dot, _ = target.tool.partition(".")

@@ -1,4 +1,4 @@
-"""``capset check``: everything that is wrong with a configuration file, and what it would serve."""
+"""``capset check``: all problems of a configuration file, and what it would serve."""
 
 from __future__ import annotations
 

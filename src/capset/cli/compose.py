@@ -1,4 +1,4 @@
-"""``capset compose``: what an agent comes to, without calling anything."""
+"""``capset compose``: the composition of an agent, without calling anything."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``capset diff``: what differs between two versions (spec 2, F31)."""
+"""``capset diff``: the differences between two versions (spec 2, F31)."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ async def _compared(before: str, after: str, db: str | None) -> Diff:
 
 
 def show_lines(lines: Iterable[Line]) -> None:
-    """Print a report in colours, and say on stderr if values in it are cut."""
+    """Print a report in colours, with a note on stderr if values in it are cut."""
     console = out()
     is_cut = False
     for line in lines:

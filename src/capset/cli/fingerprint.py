@@ -1,4 +1,4 @@
-"""``capset fingerprint``: the hashes of an agent, and what each of them covers (spec 2, F2–F9)."""
+"""``capset fingerprint``: the hashes of an agent, and the payload of each (spec 2, F2–F9)."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from capset.kernel.registry import Registry
 from capset.wire.fingerprints import AgentHashesShape, CodeShape, CoveredShape, canonical_payloads, hashes_shape
 
 _LEAST: Final = 8
-"""Digits of a hash that are enough to name it, if no other begins so."""
+"""The minimum number of digits that identify a hash, if they are unique."""
 _WHOLE, _SHORT = 64, 12
-"""Digits that are shown, and where a terminal is too narrow for those."""
+"""The number of digits shown, in full and on a narrow terminal."""
 
 
 @guarded
@@ -79,7 +79,7 @@ def fingerprint_command(
     console = out()
     console.print(_tree(shape, console.width), soft_wrap=True)
     for shown, text in (shape.payloads or {}).items():
-        # Exact for programs; a terminal is not to be moved by other people's texts.
+        # Exact for programs; escaped for terminals, where untrusted text must not move the cursor.
         _write(f"\n{shown}\n{visible(text) if sys.stdout.isatty() else text}\n")
     return Exit.DONE
 
@@ -124,7 +124,7 @@ def _keep(captured: Captured, file: str) -> None:
 
 
 def _write(text: str) -> None:
-    """Write text as UTF-8 whatever the terminal's encoding is, since the bytes matter."""
+    """Write text as UTF-8 regardless of the terminal's encoding, because the bytes matter."""
     sys.stdout.flush()
     sys.stdout.buffer.write(text.encode())
     sys.stdout.buffer.flush()

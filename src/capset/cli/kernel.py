@@ -1,4 +1,4 @@
-"""``capset kernel``: messages in and messages out, one JSON object a line, for programs in any language."""
+"""``capset kernel``: messages in and out, one JSON object per line, for programs in any language."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from capset.server.standard_streams import Streams
 from capset.wire.ndjson import LIMIT, Reader, line_of
 
 LAST_SECONDS: Final = 1.0
-"""How long it tries to say of what was cancelled that it was."""
+"""The time to report that cancelled calls were cancelled."""
 
 
 @guarded
@@ -70,7 +70,7 @@ def kernel_command(
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """Whose messages are served, and within which bounds."""
+    """The session to serve, and its limits."""
 
     agent: str | None
     session: str | None
@@ -83,7 +83,7 @@ class _Asked:
 
 
 class _Incoming:
-    """The messages on stdin, as they come. After ``stop()`` it gives none, whatever has come already."""
+    """The messages on stdin, as they come. After ``stop()`` it yields none, not even those already received."""
 
     def __init__(self, streams: Streams, max_line: int) -> None:
         self._streams = streams
@@ -93,7 +93,7 @@ class _Incoming:
         self._stopped: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def stop(self) -> None:
-        """Take no more."""
+        """Stop reading."""
         if not self._stopped.done():
             self._stopped.set_result(None)
 
@@ -121,7 +121,7 @@ class _Incoming:
 
 
 async def _serve(settings: Settings, asked: _Asked) -> None:
-    # Found first, so that a misspelt name makes no database.
+    # Resolved first, so that a misspelt name creates no database.
     served = find_served(Registry.installed(), asked.agent, asked.session, asked.config, asked.allowance)
     async with open_kernel(settings, served, asked.session) as (kernel, session):
         streams = Streams()
@@ -141,14 +141,14 @@ async def _serve(settings: Settings, asked: _Asked) -> None:
 
 
 async def _answer(answers: Serving, streams: Streams) -> None:
-    """Write every answer before the next is taken, so that a reader who stops, stops whoever emits."""
+    """Write every answer before taking the next, so that a slow reader pauses the tools that produce them."""
     async with answers:
         async for message in answers:
             await streams.write(line_of(message))
 
 
 def _end_by_signals(serving: asyncio.Task[None], answers: Serving, incoming: _Incoming) -> None:
-    """Let a signal end the input, and what runs after some seconds; a second one does not wait for that."""
+    """Make a signal end the input, and the running calls after some seconds; a second one ends them at once."""
     loop = asyncio.get_running_loop()
     signals = 0
 

@@ -27,7 +27,7 @@ from capset.wire.keys import KeyPageShape, key_shape, new_key_shape
 _LIFETIME: Final = re.compile(r"([1-9]\d{0,4})([hd])")
 _UNITS: Final = {"h": "hours", "d": "days"}
 _KINDS: Final[tuple[PrincipalKind, ...]] = ("user", "agent", "org")
-"""Who can have a key: whoever has one is not anonymous."""
+"""The kinds of principals that can have a key: anonymous ones cannot."""
 
 
 @guarded
@@ -54,7 +54,7 @@ def create_command(
 ) -> Exit:
     """Make an API key and show it, this once: only its hash is kept."""
     settings = load_settings(db=db)
-    # By options alone: a settings file that somebody lays into a folder gives nothing to keys.
+    # From options alone: a settings file planted in a folder must not grant anything to keys.
     who = Principal(
         principal,
         permissions=grant or (),
@@ -133,7 +133,7 @@ def _line(row: KeyRow, now: str) -> list[str]:
 
 
 def _scopes(given: list[str] | None) -> Sequence[str]:
-    """Return the scopes that are asked for; ``read`` is short for ``capset:read``, as the list shows it."""
+    """Return the requested scopes; ``read`` is short for ``capset:read``, as in the list."""
     return [one if ":" in one else f"capset:{one}" for one in given] if given else DEFAULT_SCOPES
 
 

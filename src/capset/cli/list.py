@@ -42,7 +42,7 @@ def list_command(
 
 
 Listed = tuple[Sequence[CapabilityShape], Mapping[str, CapabilityDetail]]
-"""Capabilities, and by their ids all that is known of them."""
+"""Capabilities, and the known details by id."""
 
 
 async def _list_there(client: Client, category: str | None, *, with_details: bool) -> Listed:

@@ -55,14 +55,14 @@ def mcp_command(
     settings = load_settings(db=db, principal=principal, grant=grant, attribute=attribute, env=env)
     allowance = load_allowance(limit, session_budget, run_budget)
     with contextlib.redirect_stdout(sys.stderr):  # stdout is the protocol's
-        # Found first, so that a misspelt name makes no database.
+        # Resolved first, so that a misspelt name creates no database.
         served = find_served(Registry.installed(), agent, session, config, allowance)
         asyncio.run(_serve(serve, settings, served, session, is_kept=not new_session))
     return Exit.DONE
 
 
 def _server() -> Serve:
-    # Only this command pays for the SDK, which may not be installed.
+    # Only this command needs the SDK, which may not be installed.
     try:
         from capset.server.mcp import serve_stdio
     except ModuleNotFoundError as error:

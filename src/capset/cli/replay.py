@@ -1,4 +1,4 @@
-"""``capset replay``: what an agent could do when a snapshot was kept, and what it can do now (spec 2, F33)."""
+"""``capset replay``: the abilities of an agent when a snapshot was stored, and now (spec 2, F33)."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def replay_command(
 
 @dataclass(frozen=True, slots=True)
 class Today:
-    """What the command line says of today; ``None``, and no attributes, is as it was then."""
+    """The command line's values for today; ``None``, and no attributes, means as it was then."""
 
     agent: str | None
     principal: str | None

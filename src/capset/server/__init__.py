@@ -1,1 +1,1 @@
-"""The doors that other processes enter by: REST, MCP and the console. They decide nothing (DESIGN §2)."""
+"""The interfaces for other processes: REST, MCP and the console. They decide nothing themselves."""

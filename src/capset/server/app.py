@@ -1,4 +1,4 @@
-"""The server as one ASGI application, over a kernel that its host has open."""
+"""The server as one ASGI application, over a kernel that its host keeps open."""
 
 from __future__ import annotations
 
@@ -63,15 +63,15 @@ _NOUNS = (
     health,
 )
 
-# FastAPI would make spans of its own for every request, with its query and its Host, where a host has set an SDK up.
+# FastAPI would add its own spans for every request, with query and Host, where a host has set up an SDK.
 _NO_TELEMETRY: Final[TelemetryConfig] = {"tracing": False, "metrics": False, "logs": False, "auto_configure": False}
 
 
 @asynccontextmanager
 async def open_app(service: Service, names: AllowedHosts, *, log: BinaryIO | None = None) -> AsyncGenerator[ASGIApp]:
-    """Give the application. Its host keeps the service's kernel open for as long as it runs.
+    """Yield the application. Its host keeps the service's kernel open while it runs.
 
-    ``log`` takes one line of JSON a request; stderr, if it is left out.
+    ``log`` receives one line of JSON per request; it defaults to stderr.
     """
     app = make_api()
     app.state.service = service
@@ -88,7 +88,7 @@ async def open_app(service: Service, names: AllowedHosts, *, log: BinaryIO | Non
 
 
 def _telemetry(app: FastAPI, service: Service, tally: Metrics) -> Telemetry:
-    """Return what the gate tells of requests; where nobody traces calls, nothing of OpenTelemetry is loaded."""
+    """Return the telemetry of requests; where calls are not traced, no OpenTelemetry module is loaded."""
     routes, kernel = Routes((*app.state.document["paths"], "/openapi.json", *MCP_PATHS)), service.kernel
     if not kernel.observers:
         return Telemetry(routes, tally, None)
@@ -101,7 +101,7 @@ def _telemetry(app: FastAPI, service: Service, tally: Metrics) -> Telemetry:
 
 
 def make_api() -> FastAPI:
-    """Return the REST API, for a service yet to come; ``state.document`` is its OpenAPI document."""
+    """Return the REST API, not yet bound to a service; ``state.document`` is its OpenAPI document."""
     app = FastAPI(
         title="capset",
         version=version("capset"),
@@ -128,7 +128,7 @@ def make_api() -> FastAPI:
 
 
 async def _document(request: Request) -> Response:
-    """Return the OpenAPI document, with the place below which a host has put the application."""
+    """Return the OpenAPI document, with the root path under which a host has mounted the application."""
     servers = [{"url": request.scope["root_path"] or "/"}]
     return JSONResponse({**request.app.state.document, "servers": servers})
 
@@ -138,22 +138,22 @@ async def _failed(request: Request, error: Exception) -> Response:
 
 
 async def _unexpected(request: Request, error: Exception) -> Response:
-    """Say that something went wrong; what it was, the gate puts into the log."""
+    """Answer that something went wrong; the middleware logs the error itself."""
     return await _failed(request, InternalError("Something went wrong; the log has the details."))
 
 
 async def _misfitting(request: Request, error: Exception) -> Response:
-    """List every field of a body, a query or a path that does not fit."""
+    """List every field of a body, a query or a path that failed validation."""
     found = cast("RequestValidationError", error)
     problems = cast("list[ErrorDetails]", found.errors())
     for one in problems:
-        one["loc"] = one["loc"][1:]  # without where a value came from: its name tells as much
+        one["loc"] = one["loc"][1:]  # without the source of the value: its name is enough
     fields = fields_at(problems, _known(request), found.body)
     return await _failed(request, misfit("request", fields))
 
 
 def _known(request: Request) -> list[str]:
-    """Return the names of a body's own fields, for who mistypes one."""
+    """Return the names of a body's own fields, for suggestions when one is mistyped."""
     route = request.scope.get("route")
     field = route.body_field if isinstance(route, APIRoute) else None
     shape = field.field_info.annotation if field is not None else None
@@ -161,7 +161,7 @@ def _known(request: Request) -> list[str]:
 
 
 async def _refused(request: Request, error: Exception) -> Response:
-    """Say what FastAPI refuses: a path or a method that there is not, or a body that could not be read."""
+    """Answer an error of FastAPI's: an unknown path or method, or a body that could not be read."""
     found = cast("HTTPException", error)
     if isinstance(found.__cause__, CapsetError):
         return await _failed(request, found.__cause__)

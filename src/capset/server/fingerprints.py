@@ -1,4 +1,4 @@
-"""What hashes cover: of what was recorded here, what is installed, and the org's own agents (spec 5, P12)."""
+"""Lookup of hashes: in what was recorded here, what is installed, and the org's own agents (spec 5, P12)."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from capset.wire.lineage import RefShape
 
 _PAGE: Final = 200
 _MOST: Final = 1_000
-"""How many of an org's agents, the newest, are looked through for a hash that is known from nowhere else."""
+"""How many of an org's agents, newest first, are searched for a hash that is not found elsewhere."""
 
 
 class FingerprintLookup:
-    """Finds what a hash covers, for one org at a time: what another has recorded is not there."""
+    """Lookup of the content behind a hash, for one org at a time: other orgs' records stay hidden."""
 
     def __init__(self, kernel: Kernel, registry: Registry, agents: StoredAgents) -> None:
         self._kernel = kernel
@@ -42,7 +42,7 @@ class FingerprintLookup:
         self._parts = lru_cache(_MOST)(_parts_of)
 
     async def find(self, org: str | None, hash: str) -> FingerprintShape:
-        """Return what a hash covers. Raises ``NotFound``, and ``StoreError`` for a payload that somebody changed."""
+        """Return the content behind a hash. Raises ``NotFound``, and ``StoreError`` for a payload that was altered."""
         row = await self._kernel.store.lineage.payload(org, hash)
         if row is not None:
             code = known_code(hash)
@@ -54,11 +54,11 @@ class FingerprintLookup:
         payload = self._installed.get(hash) or await self._of_agents(org, hash)
         if payload is None:
             raise NotFound(f"nothing is known here that has the hash {hash!r}")
-        plain: Any = from_json(canonical(payload))  # as a payload that was recorded: large integers in their own form
+        plain: Any = from_json(canonical(payload))  # like a recorded payload: large integers in their own form
         return FingerprintShape(hash=hash, profile=PROFILE, kind=payload["kind"], payload=plain)
 
     async def installed(self) -> InstalledShape:
-        """Return the capabilities that are installed, with their hashes, those of their tools, and their code."""
+        """Return the installed capabilities, with their hashes, those of their tools, and their code."""
         await self._read_code()
         return self._listed
 
@@ -79,7 +79,7 @@ class FingerprintLookup:
         return InstalledShape(profile=PROFILE, capabilities=found, code=code_shapes(every))
 
     async def _read_code(self) -> None:
-        """Read the code of all that is installed, in a thread; it is read once."""
+        """Read the code of everything installed, once, in a thread."""
         await read_code_of(self._registry.tools)
 
     async def _code(self, hash: str) -> FingerprintShape | None:
@@ -92,15 +92,15 @@ class FingerprintLookup:
 
     @cached_property
     def _installed(self) -> Mapping[str, Payload]:
-        """What is in this process, by its hash; a registry does not change."""
+        """The payloads of this process by hash; a registry does not change."""
         parts = [part for one in self._registry.capabilities.values() for part in _of_capability(one)]
         for agent in self._registry.agents.values():
-            with suppress(DefinitionError):  # one that cannot be composed has no hash
+            with suppress(DefinitionError):  # an agent that cannot be composed has no hash
                 parts += static_parts(self._kernel.compose(agent))
         return {one.hash: one.payload for one in parts}
 
     async def _of_agents(self, org: str | None, hash: str) -> Payload | None:
-        """Return what an agent that is stored for the org, or something in it, has under a hash."""
+        """Return the payload of a hash from an agent stored for the org, or from a part of one."""
         kept = await self._kernel.store.agents.by_hash(org, hash)
         if kept is not None and (found := self._in(kept, hash)) is not None:
             return found
@@ -110,14 +110,14 @@ class FingerprintLookup:
             for row in page.items:
                 if (found := self._in(row, hash)) is not None:
                     return found
-                await asyncio.sleep(0)  # the first time, each takes a millisecond
+                await asyncio.sleep(0)  # the first composition of each takes a millisecond
             before = page.next
             if before is None:
                 return None
         return None
 
     def _in(self, row: AgentRow, hash: str) -> Payload | None:
-        with suppress(DefinitionError):  # what is installed has changed since it was written
+        with suppress(DefinitionError):  # what is installed has changed since the agent was written
             return self._parts(self._kernel.compose(self._agents.loaded(row).agent)).get(hash)
         return None
 
@@ -127,14 +127,14 @@ def _parts_of(composition: Composition) -> Mapping[str, Payload]:
 
 
 def _of_capability(capability: AnyCapability) -> Iterator[Fingerprinted]:
-    """Yield a capability as an agent has it that chooses nothing, and every toolkit and tool of all its presets."""
+    """Yield a capability as used by an agent with its defaults, and every toolkit and tool of all its presets."""
     yield _as_used(capability)
     for part in capability.parts.values():
         yield from _members(part.members)
 
 
 def _as_used(capability: AnyCapability) -> Fingerprinted:
-    """Return a capability with its payload; one that contributes nothing, or needs a config, as it is by itself."""
+    """Return a capability with its payload: on its own, if it contributes nothing or needs a config."""
     with suppress(DefinitionError):
         for one in static_parts(compose(Agent("anyone", uses=[capability]))):
             if one.payload["kind"] == "capability" and one.name == capability.name:
@@ -152,7 +152,7 @@ def _members(members: Iterable[Member]) -> Iterator[Fingerprinted]:
 
 
 def _kept(row: PayloadRow) -> dict[str, Any]:  # JSON
-    """Return what a store keeps for a hash. Raises ``StoreError`` if it does not give that hash."""
+    """Return the stored payload of a hash. Raises ``StoreError`` if it does not match the hash."""
     try:
         payload: Any = from_json(row.payload, allow_inf_nan=False)
         if not isinstance(payload, dict) or (row.profile == PROFILE and digest(payload) != row.hash):

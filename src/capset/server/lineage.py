@@ -1,8 +1,8 @@
-"""What a caller may see of which exact version ran (spec 2, F29; spec 5, P12, P14).
+"""Access to links, envelopes and transitions: the exact versions that ran (spec 2, F29; spec 5, P12, P14).
 
-All of it belongs to an organisation, and nothing of another is there. Within one, a key with the scope ``capset:audit``
-sees everything, as it sees every record; any other sees what is of the caller's own sessions, and the rest is not there
-either: a link of no session, and one of a session that was deleted, among it.
+Each belongs to an organisation and is visible only there. Within one, a key with the scope ``capset:audit`` sees
+everything, as it sees every record; any other sees the caller's own sessions only. The rest is not found, including
+links without a session and those of a deleted session.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ async def link(service: Service, caller: Caller, id: str) -> LinkRow:
 async def links(service: Service, caller: Caller, query: LinkQuery) -> LinkPage:
     """Return links of the caller's organisation, newest first.
 
-    Without the scope ``capset:audit``, those of one session of the caller's own: raises ``PermissionDenied`` where none
-    is named, and ``NotFound`` for another's.
+    Without the scope ``capset:audit``, the query must name one of the caller's own sessions: raises
+    ``PermissionDenied`` if none is named, and ``NotFound`` for another's.
     """
     if not caller.has("capset:audit"):
         if query.session is None:
@@ -60,7 +60,7 @@ async def envelope_of(service: Service, caller: Caller, id: str) -> EnvelopeRow:
 
 
 async def transitions(service: Service, caller: Caller, session: str) -> Sequence[TransitionRow]:
-    """Return how a session's runtime hash moved. Raises ``NotFound`` for a session that is not there for the caller."""
+    """Return the transitions of a session's runtime hash. Raises ``NotFound`` for a session hidden from the caller."""
     rows = await service.kernel.store.lineage.transitions(caller.principal.org, session)
     if caller.has("capset:audit"):
         found = await service.kernel.find_session(session)
@@ -79,7 +79,7 @@ async def diff(service: Service, caller: Caller, before: str, after: str) -> Dif
 
 
 async def _check(service: Service, caller: Caller, id: str) -> None:
-    """Raise ``NotFound`` unless there is a link, or else an envelope, of this id that the caller may see."""
+    """Raise ``NotFound`` unless the caller may see a link, or else an envelope, with this id."""
     store, org = service.kernel.store.lineage, caller.principal.org
     found = await store.link(org, id)
     if found is None and (kept := await store.envelope(org, id)) is not None:
@@ -96,7 +96,7 @@ async def _session_of(service: Service, row: EnvelopeRow) -> str | None:
 
 
 async def _is_seen(service: Service, caller: Caller, session: str | None) -> bool:
-    """Whether a caller may see what is of a session of his organisation."""
+    """Return whether a caller may see the lineage of a session of the same organisation."""
     if caller.has("capset:audit"):
         return True
     if session is None:

@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document of this server: FastAPI's, with what it cannot know."""
+"""The OpenAPI 3.1 document of this server: FastAPI's, completed."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ Node = dict[str, Any]
 
 
 def describe(app: FastAPI) -> Node:
-    """Return the document: problem details instead of FastAPI's own errors, and nothing of what is installed here."""
+    """Return the document: problem details instead of FastAPI's own errors, independent of what is installed here."""
     document = app.openapi()
     schemas: Node = document["components"]["schemas"]
     for name in ("HTTPValidationError", "ValidationError"):
         schemas.pop(name, None)
     for shape in (Problem, CallProblem):
         schemas.update(_schemas_of(shape))
-    del schemas["Problem"]["additionalProperties"]  # a kind of problem may have members of its own (RFC 9457 §3.2)
+    del schemas["Problem"]["additionalProperties"]  # a problem type may have members of its own (RFC 9457 §3.2)
     operations = {one["operationId"]: one for path in document["paths"].values() for one in path.values()}
     _leave_defaults_out(operations, schemas)
     schemas["AgentInput"]["properties"]["capabilities"]["uniqueItems"] = True
@@ -67,7 +67,7 @@ def describe(app: FastAPI) -> Node:
 
 
 def methods_by_path(document: Node) -> Callable[[str], list[str]]:
-    """Return the function that tells the methods of a path: a router knows those of one of its routes only."""
+    """Return a function from a path to its methods: a router knows only those of one route."""
     paths: Node = {**document["paths"], "/openapi.json": {"get": {}}}
     patterns = {path: compile_path(path.replace("{path}", "{path:path}"))[0] for path in paths}
     table = [(patterns[path], sorted(map(str.upper, paths[path]))) for path in sorted(paths, key=_is_templated)]
@@ -79,12 +79,12 @@ def methods_by_path(document: Node) -> Callable[[str], list[str]]:
 
 
 def _is_templated(path: str) -> bool:
-    """Whether a path has parameters: OpenAPI takes one that has none first."""
+    """Return whether a path has parameters: OpenAPI matches paths without parameters first."""
     return "{" in path
 
 
 def _patch_of(agent: Node) -> Node:
-    """Return the schema of a merge patch: every member may be left out, and cleared by null if it need not be there."""
+    """Return the schema of a merge patch: every member is optional, and can be cleared by null unless required."""
     members: Node = deepcopy(agent["properties"])
     for name, schema in members.items():
         if name not in agent["required"]:
@@ -103,7 +103,7 @@ def _take_patches(operation: Node) -> None:
 
 
 def _schemas_of(shape: type[Shape]) -> dict[str, Node]:
-    """Return the schemas of an answer by name: a member that may be left out has no default of null."""
+    """Return the schemas of an answer by name: optional members have no default of null."""
     schema = shape.model_json_schema(ref_template=f"{_SCHEMAS}{{model}}")
     found: dict[str, Node] = {**schema.pop("$defs", {}), shape.__name__: schema}
     for one in found.values():
@@ -114,20 +114,20 @@ def _schemas_of(shape: type[Shape]) -> dict[str, Node]:
 
 
 def _answer_refused_calls(operation: Node) -> None:
-    """Say which problems of a call may come of its session: they have the members of the call too."""
+    """Document the problems that a call's session may raise: they also have the members of the call."""
     either = {"anyOf": [{"$ref": f"{_SCHEMAS}{shape.__name__}"} for shape in (CallProblem, Problem)]}
     for status in ("401", "403", "404", "409", "422", "429", "503"):
         operation["responses"][status]["content"] = {MEDIA_TYPE: {"schema": either}}
 
 
 def _lead_with_bytes(operation: Node) -> None:
-    """Name the bytes of a file before a folder's JSON: generated clients take the first."""
+    """Put a file's bytes before a folder's JSON: generated clients take the first."""
     content: Node = operation["responses"]["200"]["content"]
     content["application/json"] = content.pop("application/json")
 
 
 def _leave_defaults_out(operations: Mapping[str, Node], schemas: Node) -> None:
-    """Say no defaults of what is sent: generated clients take a member that has one for required, or send it."""
+    """Remove defaults from request bodies: generated clients treat such members as required, or send them."""
     for operation in operations.values():
         for content in operation.get("requestBody", {}).get("content", {}).values():
             name = content["schema"].get("$ref", "").removeprefix(_SCHEMAS)
@@ -136,7 +136,7 @@ def _leave_defaults_out(operations: Mapping[str, Node], schemas: Node) -> None:
 
 
 def _link(operations: Mapping[str, Node]) -> None:
-    """Say what can be done with what was just made."""
+    """Add links from a created object to the operations on it."""
     made = (("create_agent", _OF_AGENT), ("create_session", _OF_SESSION), ("record_link", _OF_LINK))
     for origin, targets in made:
         links: Node = {name: {"operationId": name, "parameters": {"path.id": _ID}} for name in targets}

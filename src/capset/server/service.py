@@ -1,4 +1,4 @@
-"""What every door over HTTP works with: the kernel, the registry, the stored agents, and sessions for callers."""
+"""The service behind the HTTP interfaces: the kernel, the registry, the stored agents, and callers' sessions."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from capset.server.turns import TurnService
 from capset.stores.base import Begun, SessionRow
 
 _MAX_CONTEXT: Final = 64 * 1024
-"""Bytes of JSON that a session's context may have: every look at the session reads it."""
+"""The maximum size of a session's context as JSON, in bytes: it is read with every access to the session."""
 _CHECKS: Final = 2
 _TRIES: Final = 20
-"""How often a move is tried again when others move the same session; each time, one of them has succeeded."""
+"""How often a move is retried when others move the same session; each time, one of them has succeeded."""
 
 
 class Service:
-    """One kernel as a service. ``env`` is what the host says of this environment, in values of its own.
+    """One kernel as a service. ``env`` describes this environment to policies, in keys the host chooses.
 
-    ``anyone`` is who everybody is where no keys are asked for; ``tokens`` knows callers by what an issuer says of them.
+    ``anyone`` is the caller of every request where no keys are required; ``tokens`` authenticates an issuer's tokens.
     """
 
     def __init__(
@@ -56,27 +56,27 @@ class Service:
         self.callers = Callers(kernel, anyone, tokens)
         self.limits = limits or RequestLimits(file=kernel.governance.file_bytes)
         self.is_draining = False
-        """Whether the server was told to end, so that ``/v1/readyz`` says so."""
+        """True once the server has been told to shut down; ``/v1/readyz`` reports it."""
         self.turns = TurnService(kernel)
         self.checks = asyncio.Semaphore(_CHECKS)
-        """For checks of configurations, each of which keeps a thread busy."""
+        """Bounds the checks of configurations, each of which occupies a thread."""
         self._env = env or {}
         self._sessions: TtlCache[tuple[Caller, str], Session] = TtlCache()
         self._agent_sessions: TtlCache[tuple[Caller, str], Session] = TtlCache()
 
     def drain(self) -> None:
-        """Say from now on that the server is ending."""
+        """Report from now on that the server is shutting down."""
         self.is_draining = True
 
     @property
     def env(self) -> Mapping[str, Any]:
-        """What the host says of this environment, in values of its own."""
+        """The host's description of this environment, in keys of its own."""
         return self._env
 
     def adopt(self, registry: Registry) -> None:
-        """Work with another registry from now on, whole and at once; running sessions keep what they began with.
+        """Switch to another registry atomically; running sessions continue with what they began with.
 
-        ``registry.earlier`` must have the agents that are not in it any more.
+        ``registry.earlier`` must contain the agents that it no longer has.
         """
         agents = StoredAgents(self.kernel, registry)
         self.registry, self.agents = registry, agents
@@ -84,7 +84,7 @@ class Service:
         self._agent_sessions.forget(lambda _, session: True)
 
     async def session_row(self, caller: Caller, id: str) -> SessionRow:
-        """Return what is kept of the caller's session. Raises ``NotFound``, for somebody else's too."""
+        """Return the row of the caller's session. Raises ``NotFound``, also for another caller's session."""
         row = await self.kernel.find_session(id)
         who = caller.principal
         if row is None or (row.org, row.principal_kind, row.principal) != (who.org, who.kind, who.id):
@@ -92,7 +92,7 @@ class Service:
         return row
 
     async def session(self, caller: Caller, id: str) -> Session:
-        """Return the caller's session, entered at most a second ago. Raises ``NotFound``, for somebody else's too."""
+        """Return the caller's session, entered at most a second ago. Raises ``NotFound``, also for another's."""
         return await self._sessions.get((caller, id), lambda: self._enter(caller, id))
 
     async def new_session(
@@ -103,10 +103,10 @@ class Service:
         invocation: Mapping[str, Any] | None = None,  # JSON data
         context: Mapping[str, Any] | None = None,  # JSON data
     ) -> SessionRow:
-        """Make and keep a session of an agent, for an ``invocation``, with a ``context``; neither is ever its ``env``.
+        """Create and store a session of an agent, for an ``invocation``, with a ``context``; neither sets its ``env``.
 
-        Raises ``NotFound``, ``Conflict`` for an agent that is archived, and ``InvalidArguments`` for an invocation that
-        cannot be hashed or a context that cannot be kept.
+        Raises ``NotFound``, ``Conflict`` for an archived agent, and ``InvalidArguments`` for an invocation that cannot
+        be hashed or a context that cannot be stored.
         """
         hashed, kept = invocation_hash(invocation), _context(context)
         loaded = await self.agents.active(caller.principal.org, agent_id)
@@ -120,10 +120,10 @@ class Service:
     ) -> SessionRow:
         """Move the caller's session to a version of its agent, ``None`` for the current one, and return it.
 
-        What is under way in it ends with the version that it began with. Raises ``NotFound`` for a session or a version
-        that is not there, ``Conflict`` for a session that moves by itself, or whose agent has no versions, ``Outdated``
-        where it has another version than the one expected, and ``PermissionDenied``, naming what is of high risk there
-        and in neither the session nor the agent now, to all but administrators.
+        Calls under way finish with the version they began with. Raises ``NotFound`` for an unknown session or version,
+        ``Conflict`` for a session that moves by itself, or whose agent has no versions, ``Outdated`` if it has another
+        version than the expected one, and, to all but administrators, ``PermissionDenied``, naming high-risk
+        capabilities of the version that are in neither the session nor the current agent.
         """
         for _ in range(_TRIES):
             row = await self.session_row(caller, id)
@@ -155,7 +155,7 @@ class Service:
         return await self.agents.get(caller.principal.org, id)
 
     async def agent_session(self, caller: Caller, agent_id: str) -> Session:
-        """Return the one session that the caller has with an agent by its address (spec 5, P16).
+        """Return the one session that the caller has with an agent by its address.
 
         It keeps its files, and moves to the agent's current version. Raises as ``new_session`` does.
         """
@@ -171,12 +171,12 @@ class Service:
         return await self._open(caller, await ensure_session(self.kernel, row, loaded.id), loaded.agent)
 
     async def _open(self, caller: Caller, row: SessionRow, agent: Agent, hooks: Hooks | None = None) -> Session:
-        """Open a session: who acts and in which environment is known here, and never from a request (spec 2, F16)."""
+        """Open a session: its principal and environment come from the service, never from a request (spec 2, F16)."""
         who = caller.principal
         return await self.kernel.enter(row, agent, principal=who, env=self._env, agent_id=row.agent_id, hooks=hooks)
 
     async def _version(self, row: SessionRow, version: int | None) -> Loaded:
-        """Return a session's agent in another version."""
+        """Return another version of a session's agent."""
         if row.door is not None:
             raise Conflict(
                 f"the session {row.id!r} is that of a door: it moves to its agent's current version by itself"
@@ -199,7 +199,7 @@ class Service:
 
 
 def _context(given: Mapping[str, Any] | None) -> str | None:
-    """Return a session's context as it is kept. Raises ``InvalidArguments`` for one that cannot be."""
+    """Return a session's context in its stored form. Raises ``InvalidArguments`` if it cannot be stored."""
     if given is None:
         return None
     kept = to_json(session_context_of(given))

@@ -1,4 +1,4 @@
-"""The process's standard streams, for a protocol alone: nothing else gets among its bytes, and no wait blocks."""
+"""Exclusive, non-blocking use of the process's standard streams for a protocol."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _CHUNK: Final = 65536
 class Streams:
     """Standard input and output, from here on to the end of the process.
 
-    Descriptor 1 is standard error from now on, and descriptor 0 is empty, so that nothing that a handler prints, or a
-    process of its own, gets among what is written here. Reading and writing wait in threads that may be left behind:
-    neither a silent writer nor a reader that does not read keeps the process from ending. Raises ``OSError`` if there
-    are no such streams.
+    Descriptor 1 becomes standard error and descriptor 0 becomes empty, so that output of a handler, or of its child
+    processes, cannot mix with what is written here. Reading and writing block in threads that may be abandoned: neither
+    a silent writer nor a reader that does not read keeps the process from ending. Raises ``OSError`` if the streams do
+    not exist.
     """
 
     __slots__ = ("_give", "_reading", "_threads", "_turn", "_writing")
@@ -36,18 +36,18 @@ class Streams:
         self._turn = asyncio.Lock()
 
     async def read(self) -> bytes:
-        """Return some of what comes, or nothing at its end."""
+        """Return the next available bytes, empty at the end."""
         return await self._threads.run(partial(_read, self._reading))
 
     async def write(self, data: bytes) -> None:
-        """Write all of it; return once whoever reads it, or the pipe, has taken it. Raises ``OSError``."""
+        """Write all of ``data``; return once the reader or the pipe has taken it. Raises ``OSError``."""
         async with self._turn:
             left = data[self._give(data) :]
             if left:
                 await self._threads.run(partial(_write_all, self._writing, left))
 
     async def gone(self) -> None:
-        """Return once nobody is there to read any more; of what is no pipe that cannot be told before a write."""
+        """Return once the reader has disconnected; only pipes report that before a write."""
         loop = asyncio.get_running_loop()
         left: asyncio.Future[None] = loop.create_future()
 
@@ -58,7 +58,7 @@ class Streams:
                 left.set_result(None)
             loop.remove_reader(self._writing)
 
-        # A file has nobody to leave, and on Windows there is no such way to hear of it.
+        # A file has no reader to lose, and Windows offers no such notification.
         with contextlib.suppress(NotImplementedError, PermissionError):
             loop.add_reader(self._writing, look)
         try:
@@ -69,9 +69,9 @@ class Streams:
 
 
 def _private(descriptor: int, instead: int) -> int:
-    """Put another file in a standard stream's place, and return the stream under a number that nobody else knows.
+    """Replace a standard stream by another file, and return the stream under a private descriptor.
 
-    It is never closed: a thread that was left behind may still be reading from it.
+    It is never closed: an abandoned thread may still be reading from it.
     """
     private = os.dup(descriptor)
     os.dup2(instead, descriptor)
@@ -80,9 +80,9 @@ def _private(descriptor: int, instead: int) -> int:
 
 
 def _giving(descriptor: int) -> Callable[[bytes], int]:
-    """Return what writes as much as there is room for, without waiting, and gives its length: a thread costs more.
+    """Return a function that writes what fits without blocking, and returns its length: a thread costs more.
 
-    The stream itself may be shared with other processes, so it must not be made to never wait.
+    The stream itself may be shared with other processes, so it must not be made non-blocking.
     """
     mode = os.fstat(descriptor).st_mode
     if stat.S_ISREG(mode):
@@ -91,7 +91,7 @@ def _giving(descriptor: int) -> Callable[[bytes], int]:
         connection = socket.socket(fileno=os.dup(descriptor))
         return _unless_full(lambda data: connection.send(data, socket.MSG_DONTWAIT))
     if stat.S_ISFIFO(mode):
-        with contextlib.suppress(OSError):  # not Linux, or not ours to open
+        with contextlib.suppress(OSError):  # not Linux, or no permission to open it
             own = os.open(f"/proc/self/fd/{descriptor}", os.O_WRONLY | os.O_NONBLOCK)
             return _unless_full(partial(os.write, own))
     return lambda data: 0
@@ -111,7 +111,7 @@ def _read(descriptor: int) -> bytes:
     try:
         return os.read(descriptor, _CHUNK)
     except OSError:
-        return b""  # nobody there
+        return b""  # disconnected
 
 
 def _write_all(descriptor: int, data: bytes) -> None:

@@ -1,7 +1,7 @@
-"""What is told of a session's turns, as it comes: kept first, then told (spec 5, P10).
+"""Events of a session's turns, as they come: stored first, then delivered (spec 5, P10).
 
-Whoever follows reads from the store, at the pace of their own, so that nobody who is slow holds up a turn. A bell tells
-at once of what this process has kept; what another one has is found by looking once a second.
+Each follower reads from the store at its own pace, so that a slow one does not hold up a turn. A notifier reports at
+once what this process has stored; events of other processes are found by polling once a second.
 """
 
 from __future__ import annotations
@@ -19,40 +19,40 @@ from capset.stores.base import EventRow, NewEvent
 from capset.wire.turns import ENDINGS, failed_event
 
 LOOK_SECONDS: Final = 1.0
-"""How long it takes at most until what another process has kept is seen here."""
+"""The maximum delay before events stored by another process are seen here."""
 PAGE: Final = 100
-"""How many events are read at once: each may be as long as a result."""
+"""The number of events read at once: each may be as long as a result."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """The events after the number ``after``, up to ``last``, are not kept any more, or never were."""
+    """A gap: the events after the number ``after``, up to ``last``, are no longer stored, or never were."""
 
     after: int
     last: int
 
 
 class Notifier:
-    """Wakes those who follow a session, when something of it was kept."""
+    """Notifier of a session's followers: wakes them when one of its events was stored."""
 
     def __init__(self) -> None:
         self._waiting: defaultdict[str, set[asyncio.Event]] = defaultdict(set)
         self.is_closed = False
 
     def ring(self, session: str) -> None:
-        """Wake whoever follows a session."""
+        """Wake the followers of a session."""
         for one in self._waiting.get(session, ()):
             one.set()
 
     def close(self) -> None:
-        """Wake everybody, to leave: the server ends."""
+        """Wake all followers so that they leave: the server is shutting down."""
         self.is_closed = True
         for session in self._waiting:
             self.ring(session)
 
     @contextmanager
     def heard(self, session: str) -> Generator[asyncio.Event]:
-        """Give what is set each time that the bell rings."""
+        """Yield an event that is set at each notification of a session."""
         rung = asyncio.Event()
         self._waiting[session].add(rung)
         try:
@@ -73,10 +73,10 @@ async def follow(
     waits: bool = True,
     may: Callable[[], Awaitable[bool]] | None = None,
 ) -> AsyncGenerator[EventRow | Gap]:
-    """Give the events of a session after a number, and then those that come; or of one ``turn``, up to its end.
+    """Yield the events of a session after a number, then new ones as they come; or of one ``turn``, up to its end.
 
-    Without ``waits`` it ends after those that there are. It ends when the session is deleted, or the server ends, and
-    once ``may``, which is asked before every look, says that its caller may not read any more.
+    Without ``waits``, it ends after the existing events. It ends when the session is deleted, the server shuts down, or
+    ``may``, which is awaited before every read, returns that the caller may no longer read.
     """
     events = kernel.store.events
     with bell.heard(session) as rung:
@@ -88,7 +88,7 @@ async def follow(
                 page = await events.read(session, after=after, limit=PAGE)
             except StateError:
                 return
-            if after > page.last:  # of a store that was put back to an earlier time
+            if after > page.last:  # the store was restored to an earlier time
                 yield Gap(after, page.last)
                 after = page.last
             for row in page.items:
@@ -102,7 +102,7 @@ async def follow(
             if after < page.last:
                 continue
             if turn is not None and (page.running is None or page.running.turn != turn):
-                return  # its last event is not kept any more
+                return  # its last event is no longer stored
             if page.running is not None and page.running.until <= kernel.now():
                 await events.interrupt(session, now=kernel.now(), interrupted=interrupted())
                 continue
@@ -116,9 +116,9 @@ async def _next_look(rung: asyncio.Event) -> None:
         async with asyncio.timeout(LOOK_SECONDS):
             await rung.wait()
     except TimeoutError:
-        pass  # somebody else may have kept something
+        pass  # another process may have stored something
 
 
 def interrupted() -> NewEvent:
-    """Return how a turn ends whose process has died."""
+    """Return the last event of a turn whose process has died."""
     return failed_event(Interrupted("The turn was interrupted: the process that ran it has ended"))

@@ -1,7 +1,7 @@
-"""Turns of agents: each is its session's and not its connection's, one at a time in a session (spec 5, P10).
+"""Turns of agents: each belongs to its session, not to a connection, one at a time in a session (spec 5, P10).
 
-A row in the store says who has the turn that a session is in, and until when; its process renews that. One whose
-process has died ends as ``interrupted``, by whoever looks at it next.
+A row in the store says which process holds a session's current turn, and until when; that process renews it. A turn
+whose process has died is ended as ``interrupted`` by the next process that looks at it.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from capset.stores.base import Begun, NewEvent, SessionRow, TurnRow
 from capset.wire.turns import ended_event, executed_event, failed_event, started_event
 
 HELD_SECONDS: Final = 30
-"""How long a turn stays a process's that says nothing: then the process counts as dead."""
+"""How long a turn is held without renewal before its process counts as dead."""
 RENEW_SECONDS: Final = 10.0
-"""How often a process says that it is there."""
+"""How often a process renews its hold."""
 BATCH_SECONDS: Final = 0.05
-"""How long an event waits for others that are kept with it."""
+"""How long an event waits for others to be stored in one batch."""
 _LAST_TRIES: Final = 5
-"""How often the end of a turn is tried to be kept, where the store is not available."""
+"""How often storing the end of a turn is tried while the store is unavailable."""
 _log = logging.getLogger("capset.server")
 
 
 class TurnService:
-    """The turns that this process runs. ``bell`` rings when something of one was kept."""
+    """The turns that this process runs. ``bell`` notifies followers when an event was stored."""
 
     def __init__(self, kernel: Kernel) -> None:
         self.bell = Notifier()
@@ -45,14 +45,14 @@ class TurnService:
         self._redact = redactor_of(kernel.governance.redact)
 
     def check_runner(self) -> None:
-        """Raise ``HttpRefusal`` (501) where nothing here can run an agent's turn."""
+        """Raise ``HttpRefusal`` (501) if this server cannot run turns of agents."""
         if self._kernel.generator is None:
             raise HttpRefusal(501, "no_runner", "This server runs no agents: its kernel was given no generator runner")
 
     async def begin(self, row: SessionRow, turn: RunningTurn, session: Session, content: Any) -> Begun:  # any JSON
-        """Begin a turn of a session, and return its id and the number of its first event; it goes on by itself.
+        """Begin a turn of a session, and return its id and the number of its first event; it runs in the background.
 
-        Raises ``TurnRunning`` while the session is in another, and ``StateError`` (404) where it was deleted.
+        Raises ``TurnRunning`` while the session is in another turn, and ``StateError`` (404) if it was deleted.
         """
         kernel = self._kernel
         self._holder = self._holder or kernel.new_id()
@@ -71,12 +71,12 @@ class TurnService:
 
 
 class RunningTurn:
-    """One turn on its way: what it tells is kept in batches, and each of them says that its process is there."""
+    """One running turn: its events are stored in batches, and each batch renews the process's hold on the turn."""
 
     def __init__(self, kernel: Kernel, bell: Notifier, session: str, correlation: str) -> None:
         self.id = kernel.new_id()
         self._kernel = kernel
-        self._events = kernel.store.events  # a closing kernel gives no store, and lets turns end
+        self._events = kernel.store.events  # a closing kernel gives no store, but lets turns end
         self._bell = bell
         self._session = session
         self._correlation = correlation
@@ -87,11 +87,11 @@ class RunningTurn:
 
     @property
     def hooks(self) -> Hooks:
-        """What the session's opening needs for this turn to hear of its calls."""
+        """The hooks with which the session reports its calls to this turn."""
         return Hooks(on_tool_executed=self._executed)
 
     async def run(self, session: Session, content: Any, redact: Callable[[Any], Any] | None) -> None:
-        """Run the agent to its end, whatever that is, and keep what came of it."""
+        """Run the agent to its end, successful or not, and store the outcome."""
         keeper = asyncio.get_running_loop().create_task(self._keep(asyncio.current_task()))
         try:
             last = await self._outcome(session, content, redact)
@@ -131,7 +131,7 @@ class RunningTurn:
         self._told.set()
 
     async def _keep(self, running: asyncio.Task[Any] | None) -> None:
-        """Keep what is told, and hold the turn; cancel it where it is no longer this process's."""
+        """Store the events and renew the hold; cancel the turn if it is no longer this process's."""
         loop = asyncio.get_running_loop()
         renewed = loop.time()
         while not self._is_done:
@@ -139,7 +139,7 @@ class RunningTurn:
                 async with asyncio.timeout_at(renewed + RENEW_SECONDS):
                     await self._told.wait()
             except TimeoutError:
-                pass  # time to say that this process is there
+                pass  # time to renew
             await asyncio.sleep(BATCH_SECONDS if not self._is_done else 0)
             self._told.clear()
             if self._is_done:
@@ -152,7 +152,7 @@ class RunningTurn:
                 running.cancel()
                 return
             else:
-                renewed = loop.time() - RENEW_SECONDS + 1  # the store is away: again in a second
+                renewed = loop.time() - RENEW_SECONDS + 1  # the store is unavailable: again in a second
 
     async def _end(self, keeper: asyncio.Task[None], last: NewEvent) -> None:
         self._is_done = True
@@ -166,7 +166,7 @@ class RunningTurn:
         _log.error("the end of the turn %s was not kept: it will count as interrupted", self.id)
 
     async def _append(self, until: str | None) -> bool:
-        """Keep what waits, and return whether that could be done."""
+        """Store the waiting events, and return whether that succeeded."""
         events, self._waiting = self._waiting, []
         try:
             await self._events.append(self._session, self.id, events, now=self._now(), until=until)

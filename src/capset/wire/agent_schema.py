@@ -1,4 +1,4 @@
-"""The JSON Schema of agent files, for editors: of all of them, or of those that fit what is installed here."""
+"""The JSON Schema of agent files, for editors: in general, or limited to what is installed here."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ Node = dict[str, Any]
 def agent_file_schema(capabilities: Iterable[AnyCapability] | None = None) -> Node:
     """Return the schema of agent files.
 
-    With ``capabilities`` it takes just those, each with its own presets, config and tools, so that an editor can offer
-    them; without, any id.
+    With ``capabilities``, it accepts only those, each with its own presets, config and tools, so that an editor can
+    offer them; without, it accepts any id.
     """
     schema = plain_schema(AgentShape.model_json_schema())
     if capabilities is not None:
@@ -55,14 +55,14 @@ def _closed(members: Node) -> Node:
 
 
 def _definitions(one: AnyCapability) -> Iterator[tuple[str, Node]]:
-    """Yield what the schema of a capability's config refers to, under names that no other capability's have."""
+    """Yield the definitions that a capability's config schema refers to, under names unique to the capability."""
     if one.config is not None:
         for name, inner in config_schema(one.config).json_schema.get("$defs", {}).items():
             yield f"{one.name}.{name}", _within(one, inner)
 
 
 def _within(one: AnyCapability, schema: Any) -> Any:
-    """Return a schema with its references turned to the definitions of one capability."""
+    """Return a schema with its references pointed at the definitions of one capability."""
     if isinstance(schema, list):
         return [_within(one, inner) for inner in cast("list[Any]", schema)]
     if not isinstance(schema, Mapping):
@@ -74,7 +74,7 @@ def _within(one: AnyCapability, schema: Any) -> Any:
 
 
 def plain_schema(schema: Any) -> Any:
-    """Return a schema without what pydantic adds for itself: made-up titles, and the marks of code in texts."""
+    """Return a schema without pydantic's additions: generated titles, and code markup in texts."""
     if isinstance(schema, list):
         return [plain_schema(inner) for inner in cast("list[Any]", schema)]
     if not isinstance(schema, Mapping):

@@ -25,7 +25,7 @@ from capset.wire.shapes import Shape, Whole
 from capset.wire.snapshots import SnapshotShape, snapshot_shape
 
 Text = Annotated[str, Field(pattern=r"^[^\u0000]*$")]
-"""Text that every database takes: without NUL."""
+"""Text that every database accepts: without NUL."""
 
 
 class CapabilityEntry(Shape):
@@ -43,18 +43,18 @@ class CapabilityEntry(Shape):
     rename: dict[str, str] | None = None
 
     def short(self) -> str | CapabilityEntry:
-        """Return the shortest entry that says the same: a plain id where nothing is chosen."""
+        """Return the shortest equivalent entry: a plain id if nothing is chosen."""
         entry = self.model_copy(update={"presets": self.presets or None, "rename": self.rename or None})
         return self.id if entry == CapabilityEntry(id=self.id) else entry
 
 
-def _kind(entry: Any) -> str:  # whatever a file holds there
+def _kind(entry: Any) -> str:  # any value from a file
     return "an entry" if isinstance(entry, Mapping | CapabilityEntry) else "an id"
 
 
 Entry = Annotated[
     Annotated[str, Tag("an id")] | Annotated[CapabilityEntry, Tag("an entry")],
-    Discriminator(_kind),  # so that an error speaks of the one that was meant
+    Discriminator(_kind),  # so that an error is about the intended form
 ]
 
 
@@ -139,7 +139,7 @@ def _entries(given: Iterable[str | CapabilityEntry]) -> list[CapabilityEntry]:
 
 
 def entry_of_row(row: CapabilityRow) -> str | CapabilityEntry:
-    """Return how a stored agent uses a capability, as it is written."""
+    """Return the written form of a stored agent's use of a capability."""
     config = None if row.config is None else dict(row.config)
     entry = CapabilityEntry(
         id=row.id, presets=dict(row.presets), config=config, prefix=row.prefix, rename=dict(row.rename)
@@ -171,7 +171,7 @@ def agent_detail(row: AgentRow, notices: Iterable[str] = ()) -> AgentDetail:
 
 
 def defined_agent_detail(composition: Composition) -> AgentDetail:
-    """Return the wire shape of an agent that is defined in code."""
+    """Return the wire shape of an agent defined in code."""
     agent = composition.block
     return AgentDetail(
         id=agent.name,
@@ -195,7 +195,7 @@ def _entry(plain: str | dict[str, Any]) -> str | CapabilityEntry:  # JSON
 
 
 LAST: Final = 2**31 - 1
-"""The last number that a version can have."""
+"""The highest possible version number."""
 
 
 Version = Annotated[int, Field(ge=1, le=LAST), Whole]
@@ -245,7 +245,7 @@ class AgentDiffShape(Shape):
     notices: list[str]
 
     def plain(self) -> dict[str, Any]:
-        """Return plain JSON data; what is not known is left out, and a null in it is data."""
+        """Return plain JSON data; unknown members are omitted, and a null is data."""
         return self.model_dump(mode="json", exclude_unset=True)
 
 
@@ -262,7 +262,7 @@ def version_shape(row: AgentRow) -> VersionShape:
 
 
 def defined_version_shape(composition: Composition) -> VersionShape:
-    """Return the wire shape of the one version that an agent has which is defined in code."""
+    """Return the wire shape of the single version of an agent defined in code."""
     return VersionShape(version=1, name=composition.block.name, static_hash=composition.static_hash, status="active")
 
 

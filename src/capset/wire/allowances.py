@@ -31,7 +31,7 @@ LIMIT_SCHEMA: Final[dict[str, Any]] = {
 
 
 def _limit(given: Any) -> str | dict[str, str | int]:  # any JSON
-    """Return a limit in the one form in which it is kept."""
+    """Return a limit in its one stored form."""
     if isinstance(given, Mapping):
         given = {name: whole(value) for name, value in cast("Mapping[str, Any]", given).items()}
     try:
@@ -54,7 +54,7 @@ class BudgetShape(Shape):
     )
 
     def budget(self) -> Budget | None:
-        """Return the budget; ``None`` where it says nothing."""
+        """Return the budget; ``None`` if it is empty."""
         return None if self.calls is None and self.cost is None else Budget(self.calls, self.cost)
 
 
@@ -75,7 +75,7 @@ class AllowanceShape(Shape):
     run: BudgetShape | None = Field(None, description="What each run may use, such as a turn.")
 
     def allowance(self) -> Allowance | None:
-        """Return the allowance; ``None`` where it says nothing."""
+        """Return the allowance; ``None`` if it is empty."""
         session, run = (one and one.budget() for one in (self.session, self.run))
         if not self.limits and session is None and run is None:
             return None
@@ -83,11 +83,11 @@ class AllowanceShape(Shape):
 
 
 def kept_allowance(given: AllowanceShape | None) -> dict[str, Any] | None:  # JSON
-    """Return an allowance as it is kept."""
+    """Return an allowance in its stored form."""
     made = given and given.allowance()
     return made and made.plain()
 
 
 def allowance_shape(kept: Mapping[str, Any] | None) -> AllowanceShape | None:  # JSON
-    """Return the wire shape of an allowance that is kept."""
+    """Return the wire shape of a stored allowance."""
     return None if kept is None else AllowanceShape.model_validate(kept)

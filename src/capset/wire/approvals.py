@@ -80,7 +80,7 @@ class ApprovalPageShape(Shape):
 
 
 def approval_shape(row: ApprovalRow) -> ApprovalShape:
-    """Return the wire shape of a request. Raises ``StoreError`` if what is kept of it is no JSON."""
+    """Return the wire shape of a request. Raises ``StoreError`` if its stored data is not JSON."""
     try:
         parsed = {name: json.loads(getattr(row, name)) for name in ("arguments", "policies")}
         modified = None if row.modified is None else redacted(json.loads(row.modified), longest=None)

@@ -72,16 +72,16 @@ def audit_page_shape(page: AuditPage) -> AuditPageShape:
 
 
 def record_page_shape(page: AuditPage) -> RecordPageShape:
-    """Return the wire shape of a page of records, as the REST API pages everything."""
+    """Return the wire shape of a page of records, in the REST API's paging format."""
     return RecordPageShape(
         items=[record_data(record) for record in page.items], next=str(page.next) if page.next else None
     )
 
 
 def record_data(record: Record) -> dict[str, Any]:
-    """Return a record as plain JSON data, with its arguments and policies as JSON, not as text.
+    """Return a record as plain JSON data, with its arguments and policies as JSON instead of text.
 
-    Raises ``StoreError`` if they are none: then somebody changed the record.
+    Raises ``StoreError`` if they are not JSON: the record was altered.
     """
     return asdict(record) | {name: _parsed(record, name) for name in ("arguments", "policies")}
 

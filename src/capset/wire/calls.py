@@ -1,4 +1,4 @@
-"""The result of one governed call: the same object from the command line and from every other door (spec 5, P9)."""
+"""The result of one governed call: the same object on the command line and every other interface (spec 5, P9)."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class CallShape(Shape):
     prompt_hash: str
 
     def plain(self) -> dict[str, Any]:
-        """Return plain JSON data; of ``data`` and ``error`` exactly one is there, even where ``data`` is null."""
+        """Return plain JSON data with exactly one of ``data`` and ``error``, even if ``data`` is null."""
         ending = self.model_dump(mode="json", include={"record", "session", "runtime_hash", "prompt_hash"})
         if self.error is None:
             return {"success": True, "data": self.data, **ending}
@@ -63,9 +63,9 @@ class CallProblem(Problem):
 
 
 def call_data(result: Result[Any], data: Any, session: str) -> dict[str, Any]:
-    """Return a call that has ended as plain JSON data, as ``CallShape`` says; ``data`` is its reply's, as JSON data.
+    """Return a finished call as plain JSON data, as in ``CallShape``; ``data`` is its reply's, as JSON data.
 
-    It is written out here because doors write it all day.
+    It is written by hand because it is on the hot path of every interface.
     """
     ending = {
         "record": result.record,
@@ -81,5 +81,5 @@ def call_data(result: Result[Any], data: Any, session: str) -> dict[str, Any]:
 
 
 def approval_of(error: CapsetError | None) -> str | None:
-    """Return the id of the request that somebody has to decide before a call can be made, if that is what is wrong."""
+    """Return the id of the approval request that a call waits for, if that is the error."""
     return error.approval if isinstance(error, ApprovalRequired) else None

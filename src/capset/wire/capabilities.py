@@ -103,7 +103,7 @@ class CapabilityDetail(CapabilityShape):
 
 
 def capability_shape(capability: AnyCapability) -> CapabilityShape:
-    """Return the wire shape of a capability, without what it brings."""
+    """Return the wire shape of a capability, without its contents."""
     return CapabilityShape(
         id=capability.name,
         name=capability.title,
@@ -115,7 +115,7 @@ def capability_shape(capability: AnyCapability) -> CapabilityShape:
 
 
 def capability_detail(capability: AnyCapability) -> CapabilityDetail:
-    """Return the wire shape of a capability with everything that it brings."""
+    """Return the wire shape of a capability with all its contents."""
     return CapabilityDetail(
         **dict(capability_shape(capability)),
         version=capability.version,
@@ -171,7 +171,7 @@ def tool_shape(tool: AnyTool) -> ToolShape:
 
 
 def _toolkits(capability: AnyCapability) -> Iterable[AnyToolkit]:
-    """Return every toolkit of a capability and of its presets, each once, one before those that are in it."""
+    """Return every toolkit of a capability and of its presets, each once, before the toolkits nested in it."""
     return dict.fromkeys(one for part in capability.parts.values() for one in toolkits_in(part.members))
 
 

@@ -1,4 +1,4 @@
-"""What is said of a configuration file, without using it (spec 4, G28; spec 5, P12)."""
+"""The result of checking a configuration file without using it (spec 4, G28; spec 5, P12)."""
 
 from __future__ import annotations
 
@@ -55,5 +55,5 @@ class ConfigCheckShape(Shape):
     allowance: AllowanceShape | None = None
 
     def said(self) -> dict[str, Any]:
-        """Return it as plain JSON data: a null is data, and what was not said is left out."""
+        """Return plain JSON data: a null is data, and unset members are omitted."""
         return self.model_dump(mode="json", exclude_unset=True)

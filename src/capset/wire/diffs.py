@@ -1,4 +1,4 @@
-"""What differs between two versions of an agent, on the wire (spec 2, F31)."""
+"""Differences between two versions of an agent, on the wire (spec 2, F31)."""
 
 from __future__ import annotations
 
@@ -128,14 +128,14 @@ class DiffShape(Shape):
     notes: list[str]
 
     def plain(self) -> dict[str, Any]:
-        """Return plain JSON data; what is not known is left out, and a null in it is data."""
+        """Return plain JSON data; unknown members are omitted, and a null is data."""
         return self.model_dump(mode="json", exclude_unset=True)
 
 
 def diff_shape(diff: Diff) -> DiffShape:
     """Return the wire shape of a comparison."""
     before, after = diff.before, diff.after
-    known: dict[str, Any] = {}  # what is left out must not be set
+    known: dict[str, Any] = {}  # omitted members must stay unset
     if diff.policies is not None:
         known["policies"] = [_policy(one) for one in diff.policies]
     if diff.modes is not None:
@@ -258,7 +258,7 @@ class ReplayShape(Shape):
     diff: DiffShape
 
     def plain(self) -> dict[str, Any]:
-        """Return plain JSON data; of the comparison, what is not known is left out."""
+        """Return plain JSON data; unknown members of the comparison are omitted."""
         return {**self.model_dump(mode="json", exclude={"diff"}), "diff": self.diff.plain()}
 
 

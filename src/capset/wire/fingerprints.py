@@ -1,4 +1,4 @@
-"""Hashes, what they cover, and the code behind tools, on the wire (spec 2, F1–F9, F35)."""
+"""Hashes, their payloads, and the code behind tools, on the wire (spec 2, F1–F9, F35)."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ class AgentHashesShape(Shape):
 
 
 def hashes_shape(snapshot: Snapshot, *, with_payloads: bool = False) -> AgentHashesShape:
-    """Return the wire shape of a snapshot's hashes; its tools are by name."""
+    """Return the wire shape of a snapshot's hashes, with its tools sorted by name."""
     known = covered_payloads(snapshot)
     composition = snapshot.composition
     definition = _covered(Ref(composition.block.name, snapshot.static_hash), known, set())
@@ -161,7 +161,7 @@ def hashes_shape(snapshot: Snapshot, *, with_payloads: bool = False) -> AgentHas
 
 
 def canonical_payloads(snapshot: Snapshot) -> dict[str, str]:
-    """Return the canonical text of everything that the hashes of a snapshot cover, by hash; of its tools' code too."""
+    """Return the canonical text of every payload that a snapshot's hashes cover, tool code included, by hash."""
     code = [code_of(one.tool) for one in snapshot.installed.values()]
     known = {shown: canonical(payload).decode() for shown, payload in covered_payloads(snapshot).items()}
     return known | {one.hash: one.covers for one in code if one.hash is not None and one.covers is not None}

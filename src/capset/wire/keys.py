@@ -1,4 +1,4 @@
-"""API keys on the wire: everything but the key, which is shown once, when it is made (spec 5, P14)."""
+"""API keys on the wire: everything but the key itself, which is shown once, on creation (spec 5, P14)."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def key_shape(row: KeyRow) -> KeyShape:
 
 
 def new_key_shape(row: KeyRow, key: str) -> NewKeyShape:
-    """Return the wire shape of a key that was just made."""
+    """Return the wire shape of a newly created key."""
     return NewKeyShape(**_members(row), key=key)
 
 

@@ -1,4 +1,4 @@
-"""Which exact version ran, on the wire: links, envelopes and transitions (spec 2, F26–F29; spec 5, P12)."""
+"""Links, envelopes and transitions on the wire: the exact versions that ran (spec 2, F26–F29; spec 5, P12)."""
 
 from __future__ import annotations
 
@@ -100,12 +100,12 @@ class EnvelopeShape(Shape):
 
 
 def link_shape(row: LinkRow) -> LinkShape:
-    """Return the wire shape of a link. Raises ``StoreError`` if somebody changed its metadata."""
+    """Return the wire shape of a link. Raises ``StoreError`` if its metadata was altered."""
     return LinkShape(**_link(row))
 
 
 def kept_link_shape(kept: KeptTurn) -> KeptLinkShape:
-    """Return the wire shape of a turn that was kept with its envelope."""
+    """Return the wire shape of a turn that was stored with its envelope."""
     if kept.envelope is None:
         raise ValueError("this turn was kept without an envelope")
     moved = transition_shape(kept.transition) if kept.transition else None
@@ -120,7 +120,7 @@ def transition_shape(row: TransitionRow) -> TransitionShape:
 
 
 def envelope_shape(row: EnvelopeRow) -> EnvelopeShape:
-    """Return the wire shape of an envelope. Raises ``StoreError`` if somebody changed it."""
+    """Return the wire shape of an envelope. Raises ``StoreError`` if it was altered."""
     try:
         envelope = read_envelope(row.body)
     except DefinitionError as error:

@@ -30,7 +30,7 @@ class MessageShape(Shape):
 
 
 def message_data(message: Message) -> dict[str, Any]:
-    """Return a message of the kernel's as plain JSON data, as ``MessageShape`` says."""
+    """Return a kernel message as plain JSON data, as in ``MessageShape``."""
     data = {"kind": message.kind, "type": message.type, "data": message.data}
     if (meta := message.meta) is None:
         return data
@@ -45,9 +45,9 @@ def message_data(message: Message) -> dict[str, Any]:
 
 
 def progress_of(message: Message | MessageShape) -> Progress | None:
-    """Return how far an event says that its call has come, or ``None``.
+    """Return the progress that an event reports, or ``None``.
 
-    Processors choose the data of their events: one that is named ``progress`` counts if it has a fraction.
+    Processors choose the data of their events: one named ``progress`` counts if it has a fraction.
     """
     data: object = message.data
     if message.kind != "event" or message.type != "progress" or not isinstance(data, Mapping):

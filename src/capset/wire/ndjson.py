@@ -1,4 +1,4 @@
-"""Strict JSON, taken apart: what a text says, and the very text of each member (spec 3, K3)."""
+"""Strict JSON: its value, and the exact text of each member (spec 3, K3)."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _SPACE: Final = re.compile(r"[ \t\r\n]*")
 
 
 def parse_strictly(text: bytes) -> tuple[Any, dict[str, str]]:  # any JSON
-    """Return what JSON text says, and of an object the text of each member.
+    """Return the value of JSON text, and the text of each member if it is an object.
 
-    Raises ``ValueError`` for what is not UTF-8, for NaN and infinities, lone surrogates, a depth beyond 200 and a key
-    that stands twice in one object. A number beyond every float is an infinity; its text is there all the same.
+    Raises ``ValueError`` for text that is not UTF-8, for NaN and infinities, lone surrogates, a depth beyond 200 and
+    duplicate keys in an object. A number beyond every float becomes an infinity; its text is exact all the same.
     """
-    said = from_json(text, allow_inf_nan=False)  # strict but for one thing: of a key that stands twice the last counts
+    said = from_json(text, allow_inf_nan=False)  # strict except for duplicate keys, of which the last counts
     if isinstance(said, dict):
         return cast("dict[str, Any]", said), _members(text.decode())
     _ONCE.decode(text.decode())
@@ -39,7 +39,7 @@ def parse_strictly(text: bytes) -> tuple[Any, dict[str, str]]:  # any JSON
 
 
 def _members(text: str) -> dict[str, str]:
-    """Take the members of an object that is known to be JSON."""
+    """Return the texts of an object's members; the object must be valid JSON."""
     members: dict[str, str] = {}
     place = _after_space(text, text.index("{") + 1)
     while text[place] != "}":
@@ -76,14 +76,14 @@ _ONCE: Final = json.JSONDecoder(object_pairs_hook=_refuse_twice)
 
 
 LIMIT: Final = 1024 * 1024
-"""Bytes that a line may have, without its end, unless it is said."""
+"""The default limit of a line in bytes, without its end."""
 LINE: Final = "capset.line"
-"""The type of an error about a line that does not say a type itself."""
+"""The type of an error about a line without a type."""
 _MAX_TYPE: Final = 200
 _MAX_TEXT: Final = 1000
 _MAX_PATH: Final = 100
 _MODEL: Final = re.compile(r" or instance of \w+")
-"""What pydantic says of its own models, which no sender has seen."""
+"""Pydantic's mention of its own models, which senders do not know."""
 
 _Text = Annotated[str, Field(min_length=1, max_length=_MAX_TEXT)]
 _Type = Annotated[str, Field(pattern=f"^(?:{MESSAGE.pattern}|{TOOL.pattern})$", max_length=_MAX_TYPE)]
@@ -113,13 +113,13 @@ class _Envelope(Shape):
 
 @dataclass(frozen=True, slots=True)
 class Verbatim(Message):
-    """A message that nobody here is to answer. It is written again as the very line that it was read from (K12)."""
+    """A message that is not answered here. It is written back as the exact line it was read from."""
 
     line: bytes = field(default=b"", compare=False, repr=False)
 
 
 class _Refused(CapsetError):
-    """What is wrong with one line."""
+    """The error of one line."""
 
     def __init__(self, status: int, code: str, message: str, fields: list[Misfit] | None = None) -> None:
         super().__init__(message, fields=fields or ())
@@ -128,18 +128,18 @@ class _Refused(CapsetError):
 
 
 class Reader:
-    """Makes messages of bytes, however they are cut: ``feed`` them as they come, then ``end``.
+    """Decoder of bytes into messages, split at any point: ``feed`` it as they come, then ``end``.
 
-    Commands and queries carry their data as ``Json``, word for word; other kinds are ``Verbatim``. A line that is no
-    message becomes an error message, and the next is read: 413 ``message_too_large``, of which no more than ``limit``
-    bytes were ever kept; 400 ``broken_message`` for what is not strict JSON; 422 ``invalid_message`` for another
-    envelope than K1's, with the causation where an id could be read. Nothing here raises.
+    Commands and queries carry their data as ``Json``, word for word; other kinds are ``Verbatim``. An invalid line
+    becomes an error message, and reading continues with the next: 413 ``message_too_large``, of which no more than
+    ``limit`` bytes were buffered; 400 ``broken_message`` for anything but strict JSON; 422 ``invalid_message`` for an
+    envelope other than K1's, with the causation if an id could be read. No method raises.
     """
 
     __slots__ = ("_clock", "_ids", "_is_skipping", "_limit", "_line", "_number")
 
     def __init__(self, limit: int = LIMIT, clock: Clock | None = None) -> None:
-        """``limit`` is in bytes, 1 or more; ``clock`` stamps the error messages, and what a sender left out."""
+        """Set the ``limit`` in bytes, 1 or more; ``clock`` stamps error messages, and messages without a timestamp."""
         if limit < 1:
             raise ValueError(f"a line's limit is a number of bytes, 1 or more; got {limit!r}")
         self._limit = limit
@@ -150,7 +150,7 @@ class Reader:
         self._number = 1
 
     def feed(self, chunk: bytes) -> list[Message]:
-        """Return the messages of the lines that end in ``chunk``, and the error of one that has become too long."""
+        """Return the messages of the lines that end in ``chunk``, and the error for a line that grew too long."""
         read: list[Message] = []
         *ends, rest = chunk.split(b"\n")
         for end in ends:
@@ -160,7 +160,7 @@ class Reader:
         return read
 
     def end(self) -> list[Message]:
-        """Return the message of a last line that has no end."""
+        """Return the message of a last line without an end."""
         read: list[Message] = []
         self._finish(read)
         return read
@@ -209,7 +209,7 @@ class Reader:
         return Message(envelope.kind, envelope.type, data, meta)
 
     def _meta(self, given: _Meta | None) -> Meta | None:
-        """Return what surrounds a message whole, as far as its sender has begun it."""
+        """Return the complete metadata of a message whose sender gave part of it."""
         if given is None:
             return None
         own = given.id or self._ids.new()
@@ -217,7 +217,7 @@ class Reader:
         return Meta(own, timestamp, given.correlation or own, given.causation, given.deadline, given.traceparent)
 
     def _error(self, error: CapsetError, said: object = None) -> Message:
-        """Return the message for a line that is none; ``said`` is the JSON that it was."""
+        """Return the error message for an invalid line; ``said`` is its JSON value."""
         envelope = _mapping(said)
         sent = _mapping(envelope.get("meta"))
         own, causation = self._ids.new(), _text(sent.get("id"))
@@ -227,13 +227,13 @@ class Reader:
 
 
 def line_of(message: Message) -> bytes:
-    """Return a message as one line, with its end. Raises ``ValueError`` or ``TypeError`` for data that is no JSON."""
+    """Return a message as one line, with its end. Raises ``ValueError`` or ``TypeError`` for data that is not JSON."""
     if isinstance(message, Verbatim):
         return message.line + b"\n"
     data = message_data(message)
     if isinstance(message.data, Json):
         data["data"] = from_json(message.data.text, allow_inf_nan=False)
-    # Only texts that are for people, such as an error's, can still hold a lone surrogate here: it becomes a "?".
+    # Only texts for people, such as an error's, can still hold a lone surrogate here: it becomes a "?".
     text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return text.encode(errors="replace") + b"\n"
 

@@ -1,4 +1,4 @@
-"""What those who run capset are told, on the wire: health, databases, the demo (spec 5, P13, P30)."""
+"""Shapes for operators: health, databases, the demo (spec 5, P13, P30)."""
 
 from __future__ import annotations
 

@@ -68,13 +68,13 @@ class StateShape(Shape):
 
 
 def session_shape(row: SessionRow) -> SessionShape:
-    """Return the wire shape of a session. Raises ``StoreError`` if somebody changed its context."""
+    """Return the wire shape of a session. Raises ``StoreError`` if its context was altered."""
     same = {name: getattr(row, name) for name in SessionShape.model_fields if name != "context"}
     return SessionShape(**same, context=context_of(row))
 
 
 def context_of(row: SessionRow) -> dict[str, Any] | None:  # JSON data
-    """Return the context that a session was made with. Raises ``StoreError`` if somebody changed it."""
+    """Return the context that a session was created with. Raises ``StoreError`` if it was altered."""
     try:
         return None if row.context is None else from_json(row.context)
     except ValueError:
@@ -82,5 +82,5 @@ def context_of(row: SessionRow) -> dict[str, Any] | None:  # JSON data
 
 
 def state_shape(shown: Mapping[Scope, Mapping[str, Any]]) -> StateShape:  # JSON data
-    """Return the wire shape of what a session exposes."""
+    """Return the wire shape of a session's exposed state."""
     return StateShape.model_validate(shown)

@@ -1,4 +1,4 @@
-"""What every wire shape is."""
+"""The base class of every wire shape."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ class Shape(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", serialize_by_alias=True)
 
     def plain(self) -> dict[str, Any]:
-        """Return the shape as plain JSON data; fields that are absent are left out."""
+        """Return the shape as plain JSON data; absent fields are omitted."""
         return self.model_dump(mode="json", exclude_none=True)
 
 
 def whole(given: Any) -> Any:  # any JSON
-    """Return 3.0 as 3: to JSON Schema it is an integer."""
+    """Return 3.0 as 3: JSON Schema treats it as an integer."""
     return int(given) if isinstance(given, float) and given.is_integer() else given
 
 
 Whole: Final = BeforeValidator(whole)
-"""Takes such a number for an integer."""
+"""Accepts such a number as an integer."""

@@ -1,4 +1,4 @@
-"""A composed and evaluated agent on the wire: its prompt, its tools, why some are not in play, and its hashes."""
+"""A composed and evaluated agent on the wire: its prompt, its tools, the reasons for absent ones, and its hashes."""
 
 from __future__ import annotations
 
@@ -125,9 +125,9 @@ class SnapshotShape(Shape):
 
 
 def snapshot_shape(snapshot: Snapshot, system_text: str | None = None) -> SnapshotShape:
-    """Return the wire shape of a snapshot; its tools are sorted by name.
+    """Return the wire shape of a snapshot, with its tools sorted by name.
 
-    ``system_text`` is the text with its context, where a session has resolved it.
+    ``system_text`` is the text with its context, if a session has resolved it.
     """
     composition = snapshot.composition
     made = [one for name, one in sorted(snapshot.installed.items()) if name not in composition.tools]
@@ -194,7 +194,7 @@ def snapshot_shape(snapshot: Snapshot, system_text: str | None = None) -> Snapsh
 
 
 def _around(tool: Installed) -> str:
-    """Return the path of the toolkit that a tool is in, with a dot after it, as a toolkit's path is written."""
+    """Return the path of the toolkit that contains a tool, followed by a dot."""
     names = (tool.source.capability, tool.source.preset, *tool.toolkits)
     return "".join(f"{name}." for name in names if name)
 

@@ -1,7 +1,7 @@
 """Turns and their events on the wire (spec 5, P10).
 
-Events carry types, ids and a turn's output. Arguments and results of its calls are in the records, which ``record``
-names, and in the session's files.
+Events carry types, ids and a turn's output. The arguments and results of its calls are in the records, to which
+``record`` refers, and in the session's files.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from capset.wire.errors import error_shape
 from capset.wire.shapes import Shape
 
 ENDINGS: Final = ("turn.ended", "turn.failed")
-"""The types of the last event of a turn."""
+"""The types of a turn's last event."""
 _MAX_MESSAGE: Final = 2_000
-"""Characters of an error's message in an event."""
+"""The maximum length of an error message in an event."""
 
 
 class TurnInput(Shape):
@@ -61,7 +61,7 @@ class GapShape(Shape):
 
 
 def event_shape(row: EventRow) -> EventShape:
-    """Return the wire shape of an event. Raises ``StoreError`` if somebody changed it."""
+    """Return the wire shape of an event. Raises ``StoreError`` if it was altered."""
     try:
         data: Any = from_json(row.data)
     except ValueError:
@@ -82,15 +82,15 @@ def executed_event(told: ToolExecuted) -> NewEvent:
 
 
 def ended_event(output: Any, file: str | None = None) -> NewEvent:  # JSON data
-    """Return the last event of a turn. Where its output was cut, ``file`` has the whole, if that could be kept.
+    """Return the last event of a turn. If its output was cut, ``file`` has the whole, where that could be stored.
 
-    Raises ``ValueError`` for what JSON cannot carry.
+    Raises ``ValueError`` for an output that JSON cannot represent.
     """
     return _event("turn.ended", {"output": output} if file is None else {"output": output, "file": file})
 
 
 def failed_event(error: CapsetError, correlation: str | None = None) -> NewEvent:
-    """Return the last event of a turn that failed; the fields of what did not fit are left out."""
+    """Return the last event of a failed turn; the invalid fields of its error are omitted."""
     said = error_shape(error)
     short = said.message.encode(errors="replace").decode()[:_MAX_MESSAGE]
     said = said.model_copy(update={"message": short, "fields": None, "correlation": said.correlation or correlation})

@@ -1,1 +1,1 @@
-"""Agents from files and from stores: how they are read, kept, compared and shown."""
+"""Agents from files and from stores: reading, storing, comparing and showing them."""

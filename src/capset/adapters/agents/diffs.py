@@ -1,4 +1,4 @@
-"""What differs between two versions of an agent: in what was written, and in what comes of it (spec 5, P5)."""
+"""Comparison of two versions of an agent: their definitions, and their compositions (spec 5, P5)."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from capset.kernel.kernel import Kernel
 
 @dataclass(frozen=True, eq=False, slots=True)
 class AgentDiff:
-    """Two versions compared: ``changes`` of what was written, and ``composed`` of what comes of it for one principal.
+    """Two versions compared: ``changes`` of the definition, and ``composed``, the compositions for one principal.
 
-    ``composed`` is ``None`` where one of them cannot be composed any more, or only an administrator may have it
-    evaluated; ``notices`` say why, and what has gone.
+    ``composed`` is ``None`` if one of them can no longer be composed, or only an administrator may evaluate it;
+    ``notices`` give the reason, and name what is gone.
     """
 
     before: int
@@ -46,10 +46,10 @@ async def diff_agents(
     principal: Principal,
     env: Mapping[str, Any],
 ) -> AgentDiff:
-    """Compare two versions of one agent, as they are for this principal in this environment today.
+    """Compare two versions of one agent, as they are today for this principal in this environment.
 
-    One with something of high risk that the ``present`` version has not is evaluated for administrators alone: that
-    runs policies and makes dynamic toolkits.
+    A version with high-risk capabilities that the ``present`` one lacks is evaluated for administrators only, because
+    evaluation runs policies and makes dynamic toolkits.
     """
     notices: list[str] = []
     sides: list[Side] = []
@@ -75,7 +75,7 @@ async def diff_agents(
 
 
 def changes_of(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Change]:
-    """Yield what differs between two written agents, field by field; capabilities go by their ids."""
+    """Yield the differences between two definitions, field by field; capabilities are matched by id."""
     for name in sorted({*before, *after}):
         if name not in after:
             yield Change(name, "removed", before=before[name])
@@ -99,7 +99,7 @@ def _composed(kernel: Kernel, one: Loaded) -> Composition | None:
     try:
         return kernel.compose(one.agent)
     except DefinitionError:
-        return None  # then nothing of it counts as enabled
+        return None  # then none of its capabilities counts as enabled
 
 
 def _version(one: Loaded) -> int:

@@ -1,4 +1,4 @@
-"""The capabilities that an agent is written with, as references to what is installed here (spec 1, C1, C4, C10)."""
+"""Resolution of an agent's capability entries to references to what is installed here (spec 1, C1, C4, C10)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from capset.wire.agents import CapabilityEntry
 
 @dataclass(frozen=True, slots=True)
 class EntryMismatch:
-    """What is wrong with one entry: which entry, where in it (``""`` for the whole), what was expected."""
+    """An invalid entry: its position and id, the place in it (``""`` for the whole), and the expectation."""
 
     position: int
     id: str
@@ -30,16 +30,16 @@ class EntryMismatch:
 
     @property
     def field(self) -> Field:
-        """It as a field of an agent."""
+        """The mismatch as a field of an agent."""
         place = f".{self.place}" if self.place else ""
         return Field(f"capabilities.{self.position}{place}", self.expected, self.did_you_mean)
 
 
 @dataclass(frozen=True, slots=True)
 class Referred:
-    """The references that entries come to, and everything that is wrong with them.
+    """The references of some entries, and all mismatches.
 
-    What is wrong is not in the references: a capability, a preset, a config or a name is left out.
+    Invalid parts are left out of the references: a capability, a preset, a config or a name.
     """
 
     refs: tuple[AnyRef, ...]
@@ -49,7 +49,7 @@ class Referred:
 def refer(entries: Iterable[CapabilityEntry], registry: Registry, *, is_new: bool = False) -> Referred:
     """Return the references of some entries; an alias stands for its capability.
 
-    Where ``is_new``, what is coming soon is wrong too: nobody can begin with it (spec 5, P3).
+    With ``is_new``, a capability that is coming soon is a mismatch too: it cannot be used yet.
     """
     refs: dict[str, AnyRef] = {}
     wrong: list[EntryMismatch] = []
@@ -74,7 +74,7 @@ def refer(entries: Iterable[CapabilityEntry], registry: Registry, *, is_new: boo
 
 
 def _chosen(ref: AnyRef, entry: CapabilityEntry) -> tuple[AnyRef, list[Field]]:
-    """Return a reference with all that an entry says and that fits, and what does not."""
+    """Return a reference with the valid choices of an entry, and the invalid ones."""
     wrong: list[Field] = []
     for name, is_on in (entry.presets or {}).items():
         if name in ref.base.presets:
@@ -106,7 +106,7 @@ def _configured(ref: AnyRef, given: Mapping[str, Any]) -> tuple[AnyRef, list[Fie
             return ref, [Field("config", f"a config has at most {MAX_SIZE} values and letters")]
         text = to_json(given)
         from_json(text, allow_inf_nan=False)
-    except (ValueError, RecursionError):  # serialisation errors of pydantic are ValueErrors
+    except (ValueError, RecursionError):  # pydantic's serialisation errors are ValueErrors
         return ref, [Field("config", "must be JSON data: texts, finite numbers, true, false, null, lists, mappings")]
     try:
         return ref.with_config(config_from(model, text)), []

@@ -26,14 +26,14 @@ _HINT: Final = "the shortest agent file is, in YAML, the line: name: my-agent"
 def read_agent_file(path: Path, registry: Registry) -> Agent:
     """Return the agent that a file describes.
 
-    Raises ``DefinitionError`` for a file that cannot be read or parsed, and one that lists every field that does not
-    fit, every capability that is not installed, and all that is chosen of one and cannot be.
+    Raises ``DefinitionError`` for a file that cannot be read or parsed, and one that lists every invalid field, every
+    capability that is not installed, and every invalid choice within one.
     """
     return build_agent(parse(path, read_text(path, "an agent file")), registry, str(path))
 
 
-def build_agent(data: Any, registry: Registry, where: str) -> Agent:  # data is whatever the file held
-    """Return the agent that plain data describes; ``where`` begins every error message."""
+def build_agent(data: Any, registry: Registry, where: str) -> Agent:  # any value from a file
+    """Return the agent that plain data describes; ``where`` is the prefix of every error message."""
     if not isinstance(data, dict):
         raise DefinitionError(f"{where}: not an agent file: it must hold a mapping with a name", hint=_HINT)
     try:
@@ -46,9 +46,9 @@ def build_agent(data: Any, registry: Registry, where: str) -> Agent:  # data is 
 
 
 def make_agent(shape: AgentShape, registry: Registry, where: str, *, is_new: bool = False) -> Agent:
-    """Return the agent of a shape. Raises ``DefinitionError``, naming everything in it that cannot be had.
+    """Return the agent of a shape. Raises ``DefinitionError``, naming everything in it that is not available.
 
-    Where ``is_new``, that is what is coming soon too (spec 5, P3).
+    With ``is_new``, that includes what is coming soon.
     """
     referred = refer(shape.entries(), registry, is_new=is_new)
     context, wrong = context_of(shape)
@@ -79,7 +79,7 @@ def agent_of(shape: AgentShape, refs: Iterable[AnyRef], context: Mapping[str, An
 
 
 def context_of(shape: AgentShape) -> tuple[dict[str, Any] | None, list[Field]]:  # JSON
-    """Return the static context of a shape, and what is wrong with it."""
+    """Return the static context of a shape, and its validation errors."""
     if shape.static_context is None:
         return None, []
     try:
@@ -94,7 +94,7 @@ def _listed(heading: str, problems: Iterable[Field | str]) -> str:
 
 
 def _entry_misfits(data: Mapping[str, Any], registry: Registry) -> list[Field]:
-    """Return what is wrong with those entries that are well formed, where something else is not."""
+    """Return the mismatches of the well-formed entries of data that is invalid elsewhere."""
     entries = data.get("capabilities")
     if not isinstance(entries, list):
         return []

@@ -1,4 +1,4 @@
-"""Who may give an agent what is of high risk: an administrator alone (spec 5, P3)."""
+"""Protection of high-risk capabilities: only an administrator gives them to an agent (spec 5, P3)."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from capset.errors import PermissionDenied
 
 @dataclass(frozen=True, slots=True)
 class Author:
-    """Who writes agents, such as ``user:ada``, and whether as an administrator."""
+    """The author of a change, such as ``user:ada``, and whether it is an administrator."""
 
     name: str
     is_admin: bool = False
 
 
 def needs_admin(after: Composition, before: Composition | None) -> tuple[str, ...]:
-    """Return the high-risk capabilities that an agent has and had not before, or not in this way.
+    """Return the high-risk capabilities that an agent newly has, or uses in a new way.
 
-    Those count too that come by another's ``uses`` or stand in a block that a tool runs. One that is used with another
-    config or other presets is enabled anew: it may reach something else then. Dynamic ``uses`` are decided at run time;
-    what they can add is the risk of the capability that has them.
+    This includes those that come through another's ``uses`` or are in a block that a tool runs. A change of config or
+    presets counts as new, because it may reach something else. Dynamic ``uses`` are decided at run time; what they can
+    add is the risk of the capability that has them.
     """
     known = {} if before is None else _used(before)
     return tuple(name for name, used in _used(after).items() if known.get(name) != used)
@@ -41,7 +41,7 @@ def check_enabled(needed: tuple[str, ...]) -> None:
 
 
 def _used(composition: Composition) -> dict[str, list[Any]]:
-    """Return how each high-risk capability of an agent is used, wherever it stands in it."""
+    """Return the uses of each high-risk capability of an agent, at any depth."""
     found: dict[str, list[Any]] = {}
     pending, seen = [composition], {composition}
     while pending:
@@ -55,11 +55,11 @@ def _used(composition: Composition) -> dict[str, list[Any]]:
 
 
 def _text_of(config: Any) -> str:
-    """Return a config as JSON text, since Python takes 1, 1.0 and True for equal.
+    """Return a config as JSON text, because Python treats 1, 1.0 and True as equal.
 
-    It is compared beside the config and not in its place: a secret's text is the same as any other's.
+    It is compared in addition to the config, not instead of it: all secrets have the same text.
     """
     try:
         return json.dumps(json.loads(to_json(config, round_trip=True, serialize_unknown=True)), sort_keys=True)
-    except ValueError:  # a serialiser of the model's own refuses it
+    except ValueError:  # refused by the model's own serialiser
         return repr(config)

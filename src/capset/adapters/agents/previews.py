@@ -1,4 +1,4 @@
-"""What an agent would be if it were written: everything that stands in the way, and nothing kept (spec 5, P7)."""
+"""Previews of agents to be written: every problem is reported, and nothing is stored (spec 5, P7)."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from capset.wire.agents import AgentInput
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Preview:
-    """An agent that could be written, or everything for which it cannot be: then ``agent`` is ``None``.
+    """An agent that could be written, or everything that prevents it: then ``agent`` is ``None``.
 
-    ``problems`` are fields that do not fit; ``conflicts`` are between what does. ``needs_admin`` names the capabilities
-    that only an administrator enables.
+    ``problems`` are invalid fields; ``conflicts`` are between valid ones. ``needs_admin`` names the capabilities that
+    only an administrator enables.
     """
 
     agent: Agent | None
@@ -32,7 +32,7 @@ class Preview:
 
 
 def preview_of(given: AgentInput, registry: Registry, before: Composition | None) -> Preview:
-    """Return what would become of an agent that was ``before``, if there was one.
+    """Return the preview of a change to an agent that was ``before``, if it existed.
 
     A hundred capabilities with many conflicts take a second.
     """

@@ -1,4 +1,4 @@
-"""A stored agent as it is kept, and as it is written (spec 5, P4, P7)."""
+"""The stored and the written form of an agent (spec 5, P4, P7)."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from capset.wire.agents import AgentInput, CapabilityEntry, entry_of_row
 from capset.wire.allowances import kept_allowance
 
 _CHOSEN: Final = ("model", "static_context", "allowance")
-"""The members that an agent may leave out."""
+"""The optional members of an agent."""
 
 
 def filled(row: AgentRow, given: AgentInput) -> AgentRow:
-    """Return a row with everything that is given, as it is given."""
+    """Return a row with the given members, exactly as given."""
     return replace(
         row,
         name=given.name,
@@ -37,12 +37,12 @@ def filled(row: AgentRow, given: AgentInput) -> AgentRow:
 
 
 def row_of(entry: CapabilityEntry) -> CapabilityRow:
-    """Return how an entry is kept."""
+    """Return the stored form of an entry."""
     return CapabilityRow(entry.id, entry.presets or {}, entry.config, entry.prefix, entry.rename or {})
 
 
 def definition_of_row(row: AgentRow) -> dict[str, Any]:  # JSON
-    """Return a stored agent as an agent file says it."""
+    """Return a stored agent in the form of an agent file."""
     texts = {name: getattr(row, name) for name in ("name", "description", "system_prompt")}
     capabilities = [one if isinstance(one, str) else one.plain() for one in map(entry_of_row, row.capabilities)]
     chosen = {name: value for name in _CHOSEN if (value := getattr(row, name)) is not None}
@@ -50,30 +50,30 @@ def definition_of_row(row: AgentRow) -> dict[str, Any]:  # JSON
 
 
 def text_of(row: AgentRow) -> str:
-    """Return a definition as text, by which two are told apart: to Python, 1 and true are equal."""
+    """Return a definition as text, for comparisons: to Python, 1 and true are equal."""
     return json.dumps(definition_of_row(row), sort_keys=True)
 
 
 def plain_of(row: AgentRow) -> dict[str, Any]:  # JSON
-    """Return all that can be written of a stored agent."""
+    """Return the writable members of a stored agent."""
     return {**definition_of_row(row), "tags": list(row.tags), "status": row.status}
 
 
 def restored(row: AgentRow, status: AgentStatus) -> AgentInput:
-    """Return what was written of a version, to be written again with another status.
+    """Return a version's content, to be written again with another status.
 
-    Raises ``InvalidArguments`` for what does not fit any more.
+    Raises ``InvalidArguments`` if it is no longer valid.
     """
     return _input({**plain_of(row), "status": status})
 
 
 def patched(row: AgentRow, patch: Mapping[str, Any]) -> AgentInput:
-    """Return what a JSON merge patch makes of an agent (RFC 7396).
+    """Return the result of applying a JSON merge patch to an agent (RFC 7396).
 
-    Raises ``InvalidArguments`` for what does not fit, and for a member that an agent has not, even where it is null.
+    Raises ``InvalidArguments`` for an invalid result, and for an unknown member, even where it is null.
     """
     there: dict[str, Any] = {**dict.fromkeys(_CHOSEN), **plain_of(row)}
-    # What there is not cannot be cleared either: it may be a slip of the pen.
+    # Unknown members cannot be cleared either: the name may be a typo.
     unknown = {name: None for name, value in patch.items() if value is None and name not in there}
     merged = merge_patch(there, patch) | unknown
     return _input(merged)
@@ -88,7 +88,7 @@ def _input(given: Mapping[str, Any]) -> AgentInput:
 
 
 def merge_patch(target: Any, patch: Any) -> Any:  # JSON of every type
-    """Return what a merge patch makes of JSON data: null removes a member, an object is merged, all else replaces."""
+    """Apply a merge patch to JSON data: null removes a member, objects are merged, all else is replaced."""
     if not isinstance(patch, dict):
         return patch
     merged: dict[str, Any] = dict(cast("dict[str, Any]", target)) if isinstance(target, dict) else {}

@@ -1,4 +1,4 @@
-"""Sessions of agents, as every interface that begins them keeps them (spec 5, P16)."""
+"""Sessions of agents, stored the same way by every interface (spec 5, P16)."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from capset.stores.base import SessionRow
 
 
 def new_session_row(kernel: Kernel, loaded: Loaded, principal: Principal) -> SessionRow:
-    """Return what is to be kept of a new session of an agent."""
+    """Return the row of a new session of an agent, not yet stored."""
     row = kernel.new_session(loaded.agent, principal)
     return replace(row, agent_id=loaded.id, agent_version=loaded.row.version if loaded.row else 1)
 
 
 async def ensure_session(kernel: Kernel, row: SessionRow, *agent: str) -> SessionRow:
-    """Return the one session that a principal has with an agent, kept from now on with the agent as ``row`` has it.
+    """Return the one session of a principal with an agent, stored with the agent as in ``row``.
 
-    ``agent`` says which agent that is: its id, or the path of its file and its name.
+    ``agent`` identifies the agent: its id, or the path of its file and its name.
     """
     door = "\0".join((*agent, row.principal_kind, row.org or "", row.principal))
     return await kernel.store.sessions.ensure(replace(row, door=hashlib.sha256(door.encode()).hexdigest()))

@@ -1,4 +1,4 @@
-"""The agents of an organisation: those that it made, and those that are defined in code (spec 5, P3–P5)."""
+"""The agents of an organisation: its stored ones, and those defined in code (spec 5, P3–P5)."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from capset.wire.agents import AgentInput, AgentShape
 
 _CACHED: Final = 1_000
 _PREVIEWS: Final = 2
-"""How many previews are worked out at once; each keeps one of the threads busy that stores read with."""
+"""The number of concurrent previews; each occupies one of the threads that stores read with."""
 _TRIES: Final = 20
-"""How often a change is tried again when others change the same agent; each time, one of them has succeeded."""
+"""How often a change is retried when others change the same agent; each time, one of them has succeeded."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Loaded:
-    """An agent ready for use; ``row`` is what is kept of it, unless it is defined in code.
+    """An agent ready for use; ``row`` is its stored form, unless it is defined in code.
 
-    ``notices`` say what of its capabilities is gone, deprecated or contributes nothing.
+    ``notices`` name capabilities that are gone, deprecated or contribute nothing.
     """
 
     id: str
@@ -46,24 +46,24 @@ class Loaded:
 
 
 class StoredAgents:
-    """Writes agents whole or not at all, and loads them even where a capability has gone since."""
+    """Store access for agents: writes are atomic, and reads work even if a capability has been removed."""
 
     def __init__(self, kernel: Kernel, registry: Registry) -> None:
         self._kernel = kernel
         self._registry = registry
-        # One object for one definition, so that the kernel composes it once.
+        # One object per definition, so that the kernel composes it once.
         self._cached = lru_cache(_CACHED)(self._load)
         self._previews = asyncio.Semaphore(_PREVIEWS)
 
     @property
     def defined(self) -> tuple[Agent, ...]:
-        """The agents that are defined in code, by name."""
+        """The agents defined in code, by name."""
         return tuple(self._registry.agents.values())
 
     async def create(self, org: str | None, given: AgentInput, *, author: Author) -> AgentRow:
-        """Keep a new agent and return it.
+        """Store a new agent and return it.
 
-        Raises ``DefinitionError``, naming everything that cannot be had, or a conflict; and ``PermissionDenied``,
+        Raises ``DefinitionError``, naming everything that is not available, or a conflict; and ``PermissionDenied``,
         naming what only an administrator enables.
         """
         now = self._kernel.now()
@@ -73,23 +73,23 @@ class StoredAgents:
         return row
 
     async def get(self, org: str | None, id: str) -> Loaded:
-        """Return an agent: a stored one by its id, or one that is defined in code by its name.
+        """Return an agent: a stored one by its id, or one defined in code by its name.
 
-        Raises ``NotFound`` if the org has none such.
+        Raises ``NotFound`` if the org has no such agent.
         """
         if (defined := self._registry.agents.get(id)) is not None:
             return Loaded(id, defined, None, self._kernel.compose(defined).notices)
         return self.loaded(await self._row(org, id))
 
     async def active(self, org: str | None, id: str) -> Loaded:
-        """Return an agent that takes sessions. Raises ``NotFound``, and ``Conflict`` for one that is archived."""
+        """Return an agent that accepts sessions. Raises ``NotFound``, and ``Conflict`` for an archived one."""
         loaded = await self.get(org, id)
         if loaded.row is not None and loaded.row.status != "active":
             raise Conflict(f"the agent {id!r} is archived: it takes no new sessions")
         return loaded
 
     def loaded(self, row: AgentRow) -> Loaded:
-        """Return a stored agent ready for use, or with a notice of why it cannot be used as it is any more."""
+        """Return a stored agent ready for use, with a notice for each part that no longer works."""
         agent, gone = self._cached(json.dumps(definition_of_row(row)))
         try:
             notices = self._kernel.compose(agent).notices
@@ -98,9 +98,9 @@ class StoredAgents:
         return Loaded(row.id, agent, row, (*gone, *notices))
 
     def of_session(self, row: SessionRow) -> Agent:
-        """Return a session's agent as it was when the session began, without what has gone since.
+        """Return a session's agent as it was when the session began, without what has been removed since.
 
-        Raises ``Conflict`` where it is not all in the session's definition, and its code is not here as it was then.
+        Raises ``Conflict`` if the session's definition is incomplete and its code is no longer installed unchanged.
         """
         return agent_in_code(row, self._kernel, self._registry) or self._cached(row.definition)[0]
 
@@ -113,21 +113,21 @@ class StoredAgents:
         author: Author,
         version: int | None = None,
     ) -> AgentRow:
-        """Change an agent by a JSON merge patch (RFC 7396; null clears), whole or not at all, and return it.
+        """Change an agent atomically by a JSON merge patch (RFC 7396; null clears), and return it.
 
-        Raises ``InvalidArguments`` or ``DefinitionError`` for what does not fit, ``PermissionDenied``, naming what only
-        an administrator enables, ``Outdated`` if the agent has another version than the one expected, and ``Conflict``
-        for one that is defined in code.
+        Raises ``InvalidArguments`` or ``DefinitionError`` for an invalid result, ``PermissionDenied``, naming what only
+        an administrator enables, ``Outdated`` if the agent has another version than the expected one, and ``Conflict``
+        for an agent defined in code.
         """
         return await self._write(org, id, lambda row: patched(row, patch), author, version)
 
     async def rollback(
         self, org: str | None, id: str, to: int, *, author: Author, version: int | None = None
     ) -> AgentRow:
-        """Write again what one version of an agent said, but for its status, as its next version, and return that.
+        """Write the content of an earlier version, except its status, as the next version, and return that.
 
-        Raises ``NotFound`` for a version that there is not, and what ``change`` raises: of what it said something may
-        be gone by now.
+        Raises ``NotFound`` for an unknown version, and the errors of ``change``: part of the content may no longer be
+        available.
         """
         self._check_stored(id)
         await self._row(org, id)
@@ -137,7 +137,7 @@ class StoredAgents:
         return await self._write(org, id, lambda row: restored(kept, row.status), author, version)
 
     async def at(self, org: str | None, id: str, version: int) -> Loaded:
-        """Return an agent as it was in one version, without what has gone since; one in code has its first alone.
+        """Return an agent as of one version, without what has been removed since; in code, only version 1 exists.
 
         Raises ``NotFound``.
         """
@@ -152,9 +152,9 @@ class StoredAgents:
         return self.loaded(row)
 
     async def check_move(self, row: SessionRow, to: Loaded) -> None:
-        """Raise ``PermissionDenied`` where a session would move to what is of high risk, and was taken from its agent.
+        """Raise ``PermissionDenied`` if a move would give a session high-risk capabilities new to it and its agent.
 
-        What the session has already, or the agent's present version, counts as enabled (spec 5, P3).
+        What the session already has, or the agent's present version, counts as enabled.
         """
         own, present = self.of_session(row), await self.get(row.org, to.id)
         after = self._kernel.compose(to.agent)
@@ -164,7 +164,7 @@ class StoredAgents:
         check_enabled(tuple(sorted(needed)))
 
     async def preview(self, given: AgentInput) -> Preview:
-        """Return what a new agent would be. Nothing is kept."""
+        """Return the preview of a new agent. Nothing is stored."""
         return await self._previewed(given, None)
 
     async def preview_change(
@@ -173,10 +173,10 @@ class StoredAgents:
         id: str,
         patch: Mapping[str, Any],  # any JSON
     ) -> Preview:
-        """Return what a merge patch would make of an agent; of one that is defined in code, what it is.
+        """Return the preview of a merge patch on an agent; for one defined in code, of the agent itself.
 
-        Raises ``NotFound``, ``InvalidArguments`` for a patch that does not fit, and ``Conflict`` for one that says
-        anything of an agent that is defined in code.
+        Raises ``NotFound``, ``InvalidArguments`` for an invalid patch, and ``Conflict`` for a patch that is not empty
+        on an agent defined in code.
         """
         if patch:
             self._check_stored(id)
@@ -224,7 +224,7 @@ class StoredAgents:
     def _filled(self, row: AgentRow, given: AgentInput, author: Author) -> AgentRow:
         changed = filled(row, given)
         if text_of(changed) == text_of(row):
-            return changed  # so that one whose capability has gone can still be archived
+            return changed  # so that an agent whose capability is gone can still be archived
         agent = make_agent(given, self._registry, f"agent {given.name!r}", is_new=True)
         composition = self._kernel.compose(agent)
         if not author.is_admin:
@@ -237,7 +237,7 @@ class StoredAgents:
         )
 
     def _composed(self, row: AgentRow) -> Composition | None:
-        """Return what a stored agent is now; ``None`` for one that cannot be composed any more, and a new one."""
+        """Return a stored agent's current composition; ``None`` for a new one, or if it can no longer be composed."""
         if not row.static_hash:
             return None
         return self._composition(self._cached(json.dumps(definition_of_row(row)))[0])
@@ -249,7 +249,7 @@ class StoredAgents:
             return None
 
     def _load(self, definition: str) -> tuple[Agent, tuple[str, ...]]:
-        """Return the agent of a definition, and what of its capabilities is gone."""
+        """Return the agent of a definition, and a notice for each capability that is gone."""
         shape = AgentShape.model_validate_json(definition)
         referred = refer(shape.entries(), self._registry)
         agent = agent_of(shape, referred.refs, shape.static_context)
@@ -269,9 +269,9 @@ def _no_version(id: str, version: int) -> NotFound:
 
 
 def agent_in_code(row: SessionRow, kernel: Kernel, registry: Registry) -> Agent | None:
-    """Return the installed agent that a session is of, or ``None`` where the session's own definition says it all.
+    """Return the installed agent of a session, or ``None`` if the session's own definition is complete.
 
-    Raises ``Conflict`` where it does not, and no agent of that name is installed that is still what it was.
+    Raises ``Conflict`` if it is incomplete and no unchanged agent of that name is installed.
     """
     unsaid: list[str] = from_json(row.definition).get(ONLY_IN_CODE, [])
     if not unsaid and row.agent_id is None:

@@ -1,4 +1,4 @@
-"""Stored agents and those in code as the wire has them, for every door (spec 5, P4, P5, P7)."""
+"""Wire shapes of stored agents and agents in code, for every interface (spec 5, P4, P5, P7)."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ async def page_of(
     limit: int = 50,
     cursor: str | None = None,
 ) -> AgentPageShape:
-    """List agents: those that are defined in code by name, then the stored ones, newest first.
+    """List agents: those defined in code by name, then the stored ones, newest first.
 
-    A cursor among those in code is ``~`` and the name that the page before ended with.
+    A cursor among those in code is ``~`` and the last name of the previous page.
     """
     defined = [one for one in agents.defined if status in (None, "active") and name in (None, one.name)]
     cursor, first = cursor or "~", list[Agent]()
@@ -58,13 +58,13 @@ async def page_of(
         first, cursor = [one for one in defined if one.name > cursor[1:]], None
     shown = first[:limit]
     left = limit - len(shown)
-    # The store is asked even where no room is left: it knows the total, and whether there is a next page.
+    # The store is queried even with no slots left: it knows the total, and whether there is a next page.
     page = await kernel.store.agents.list(AgentQuery(org, status, name, left or 1, cursor))
     items = list[AgentDetail]()
     for one in (*shown, *page.items[:left]):
         loaded = agents.loaded(one) if isinstance(one, AgentRow) else await agents.get(org, one.name)
         items.append(detail_of(kernel, loaded))
-        await asyncio.sleep(0)  # the first time, each takes a millisecond
+        await asyncio.sleep(0)  # the first composition of each takes a millisecond
     ended = len(first) == len(shown) and (left > 0 or not page.items)
     following = page.next if ended else f"~{shown[-1].name}"
     return AgentPageShape(items=items, total=len(defined) + page.total, next=following)
@@ -73,7 +73,7 @@ async def page_of(
 async def versions_of(
     kernel: Kernel, agents: StoredAgents, org: str | None, id: str, *, limit: int = 50, cursor: str | None = None
 ) -> VersionPageShape:
-    """List the versions of an agent, newest first; one that is defined in code has one. Raises ``NotFound``."""
+    """List the versions of an agent, newest first; one defined in code has one. Raises ``NotFound``."""
     before = None if cursor is None else int(cursor)
     loaded = await agents.get(org, id)
     if loaded.row is None:
@@ -112,16 +112,17 @@ async def shown_preview(
     env: Mapping[str, Any],
     id: str | None = None,
 ) -> PreviewShape:
-    """Return a preview with what this principal would have in a session of it.
+    """Return a preview together with its evaluation for this principal.
 
-    What only an administrator may write is evaluated for nobody else: that runs policies and makes dynamic toolkits.
+    What only an administrator may write is evaluated for administrators only, because that runs policies and makes
+    dynamic toolkits.
     """
     snapshot, conflicts = None, found.conflicts
     if found.agent is not None and (author.is_admin or not found.needs_admin):
         try:
-            # Not the kernel's own compose: it would keep each of these for sessions that there never are.
+            # Not the kernel's own compose, which would cache it for sessions that will never exist.
             snapshot = await kernel.evaluate(compose(found.agent), principal=principal, env=env, agent_id=id)
-        except DefinitionError as error:  # what only shows once it is evaluated
+        except DefinitionError as error:  # problems that only evaluation reveals
             conflicts = (error,)
     is_valid = found.agent is not None and not conflicts
     return preview_shape(found.problems, conflicts, found.needs_admin, snapshot, is_valid=is_valid)

@@ -1,4 +1,4 @@
-"""Configuration files: actions, and what governs them, as YAML, JSON or TOML (spec 4, G27, G28)."""
+"""Configuration files: actions and their governance, as YAML, JSON or TOML (spec 4, G27, G28)."""
 
 from __future__ import annotations
 

@@ -25,18 +25,18 @@ BUILT_IN: Final[Mapping[str, str]] = {
     "file-read": "files.file_read",
     "email-send": "email.email_send",
 }
-"""The origin's built-in actions; with ``_`` for ``-`` they are meant too."""
+"""The origin's built-in actions; ``_`` is accepted for ``-``."""
 _OWN: Final = ("parameters", "returns", "effect", "idempotent")
-"""What an installed tool, or a handler that is a tool, says itself."""
+"""The members that an installed tool, or a handler that is a tool, defines itself."""
 _UNSEEN: Final = "not known here"
-"""The description of a handler that was not loaded: it may be a tool, which has its own."""
+"""The description for a handler that was not loaded: it may be a tool with its own."""
 Report = Callable[[str, str], None]
-"""Takes what is wrong: where in the action, by the documented form's words, and what was expected."""
+"""A function that receives a problem: the place in the action, by its documented name, and the expectation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Borrowed:
-    """A tool that an installed capability brings, and the form that it has as an action."""
+    """A tool of an installed capability, and its form as an action."""
 
     capability: AnyCapability
     original: AnyTool
@@ -45,7 +45,7 @@ class Borrowed:
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """An action as a file has it; ``dropped`` are the members that did not even fit its shape."""
+    """An action of a file; ``dropped`` are the members that do not fit its shape."""
 
     shape: ActionShape
     dropped: frozenset[str]
@@ -54,7 +54,7 @@ class Given:
 def build_action(
     given: Given, handlers: Handlers | Unloaded, registry: Registry, report: Report
 ) -> AnyTool | Borrowed | None:
-    """Return the tool of an action, or ``None`` once everything that is wrong with it was reported."""
+    """Return the tool of an action, or ``None`` once all of its problems were reported."""
     return _Building(given, report).build(handlers, registry)
 
 
@@ -107,8 +107,8 @@ class _Building:
             retry=self._retry(idempotent=bool(shape.idempotent)),
         )
 
-    def _parts(self, handler: Any) -> None:  # whatever a module has under that name
-        """Report what is wrong with every part of an action, were its handler not there."""
+    def _parts(self, handler: Any) -> None:  # any value from a module
+        """Report the problems of every part of an action apart from loading its handler."""
         shape = self._shape
         if handler is not None:
             self._try("handler", lambda: plain_handler(self._owner, handler))
@@ -140,7 +140,7 @@ class _Building:
         return None if tool is None else Borrowed(capability, original, tool)
 
     def _narrower(self, tool: AnyTool, version: str | None) -> AnyTool | None:
-        """Return a tool that asks for more than the one that is there, and never for less."""
+        """Return a tool with requirements added to the original's, and none removed."""
         shape = self._shape
         for field in _OWN:
             if getattr(shape, field) is not None:
@@ -188,7 +188,7 @@ class _Building:
             self._wrong("permissions", "say what a principal must hold; [] if that is nothing")
 
     def _try(self, field: str, make: Callable[[], T]) -> T | None:
-        """Return what is made, or report why it cannot be."""
+        """Return the result of ``make``, or report its error."""
         if field in self._given.dropped:
             return None
         try:
@@ -207,5 +207,5 @@ class _Building:
 
 
 def _version(found: FoundHandler) -> str | None:
-    """Return a version of a handler's file, so that another handler is another tool to whoever compares hashes."""
+    """Return a version from the handler's file, so that a changed handler gives the tool another hash."""
     return None if found.digest is None else f"sha256:{found.digest}"

@@ -1,6 +1,6 @@
-"""What is wrong with a configuration that somebody sends: its text alone is looked at (spec 5, P12).
+"""Validation of a submitted configuration by its text alone (spec 5, P12).
 
-No code is imported, no path is followed, and nothing is said of what there is on this machine.
+No code is imported, no path is followed, and nothing about this machine is revealed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _NAME: Final = "configuration"
 
 
 def check_text(text: str, format: Format, registry: Registry) -> ConfigCheckShape:
-    """Return everything that is wrong with a configuration, and what it would serve if that is nothing."""
+    """Return all problems of a configuration, or what it would serve if there are none."""
     handlers = Unloaded()
     try:
         reading = parsed(Path(f"{_NAME}.{format}"), text, handlers)
@@ -32,14 +32,14 @@ def check_text(text: str, format: Format, registry: Registry) -> ConfigCheckShap
 
 
 def told_of_problems(problems: Iterable[Problem]) -> ConfigCheckShape:
-    """Return what is said of a configuration that cannot be used."""
+    """Return the check result of a configuration that cannot be used."""
     return ConfigCheckShape(valid=False, problems=[_problem(one) for one in problems], warnings=[])
 
 
 def told_of(
     found: Configuration, *, unseen: Collection[str] = (), unfollowed: Iterable[Problem] = ()
 ) -> ConfigCheckShape:
-    """Return what is said of a sound configuration.
+    """Return the check result of a valid configuration.
 
     ``unseen`` are the handlers that were not loaded, ``unfollowed`` the warnings of other paths.
     """

@@ -1,4 +1,4 @@
-"""What is wrong with a configuration file, each with its line (spec 4, G28)."""
+"""Configurations, and the problems of a configuration file, each with its line (spec 4, G28)."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from capset.kernel.registry import Registry
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What is wrong, or worth a warning: on which line, from 1, at which member, in which action if it is in one.
+    """An error or a warning: its line, from 1, the member, the message, and the action, if it is in one.
 
-    ``line`` is ``None`` where a file could not even be parsed, and the parser did not say.
+    ``line`` is ``None`` if the file could not be parsed and the parser gave no line.
     """
 
     line: int | None
@@ -34,7 +34,7 @@ class Problem:
 
 
 class InvalidConfiguration(DefinitionError):
-    """Nothing of the file is used; ``problems`` are all that was found in it, in the order of their lines."""
+    """Nothing of the file is used; ``problems`` are all that were found, in the order of their lines."""
 
     def __init__(self, file: Path, problems: Iterable[Problem]) -> None:
         self.problems = tuple(sorted(problems, key=lambda one: (one.line or 0, one.path)))
@@ -44,7 +44,7 @@ class InvalidConfiguration(DefinitionError):
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """A tool of the file's, where it comes from (the handler, or ``CAPABILITY.TOOL``), and its line, from 1."""
+    """A tool from the file, its source (the handler, or ``CAPABILITY.TOOL``), and its line, from 1."""
 
     tool: AnyTool
     source: str
@@ -53,9 +53,9 @@ class Action:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Configuration:
-    """A file that was taken whole. ``actions`` are by name; ``digest`` is the SHA-256 of the file's text.
+    """A valid file. ``actions`` are by name; ``digest`` is the SHA-256 of the file's text.
 
-    ``Kernel(governance=…, workspace=…, checkpoints=…)`` of what stands here, and a session of ``agent``, run it.
+    Run it with ``Kernel(governance=…, workspace=…, checkpoints=…)`` and a session of ``agent``.
     """
 
     path: Path
@@ -70,7 +70,7 @@ class Configuration:
 
     @property
     def lasting(self) -> tuple[object, ...]:
-        """What holds for as long as a kernel runs, to be compared with another's."""
+        """The settings that are fixed while a kernel runs, for comparison with another configuration's."""
         signed = self.checkpoints and (self.checkpoints.key.public.id, self.checkpoints.every, self.checkpoints.keep)
         return self.governance, self.workspace, signed
 
@@ -80,20 +80,20 @@ class Configuration:
         return tuple(one.tool for one in self.actions.values())
 
     def within(self, registry: Registry, *, earlier: tuple[Agent, ...] = ()) -> Registry:
-        """Return a registry with the agent beside what is installed; ``earlier`` are those that it takes the place of.
+        """Return a registry with the agent added to what is installed; ``earlier`` are the agents that it replaces.
 
-        Raises ``DefinitionError`` where another agent of its name is installed.
+        Raises ``DefinitionError`` if another agent of its name is installed.
         """
         agents = (*registry.agents.values(), self.agent)
         return replace(Registry.of(registry.capabilities.values(), agents, registry.problems), earlier=earlier)
 
 
 Told = tuple[str | None, str, str]
-"""The action that is meant, if it is one; which of its members, or of the governance's; and what to think of."""
+"""The action concerned, if any; the member of the action, or else of the governance; and the warning."""
 
 
 def warnings_of(actions: Iterable[Action], governance: Governance) -> Iterator[Told]:
-    """Yield what is worth a second look; nothing of it is refused."""
+    """Yield warnings; none of them makes the configuration invalid."""
     tools = [one.tool for one in actions]
     is_limited = governance.allowance is not None and bool(governance.allowance.limits)
     if not governance.record_reads:

@@ -1,4 +1,4 @@
-"""The handlers that a configuration file names: files below its folder, or what is installed (spec 4, G27, G28)."""
+"""Handlers named by a configuration file: files below its folder, or installed modules (spec 4, G27, G28)."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ from typing import Any, Final, NamedTuple
 from capset.errors import DefinitionError, closest
 
 FUNCTION: Final = "handler"
-"""The function that is meant where none is named."""
+"""The default name of a handler function."""
 _DOTTED: Final = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 _FOREIGN: Final = (".js", ".mjs", ".cjs", ".ts", ".mts", ".tsx", ".jsx")
 _LOADS: Final = count(1)
 
 
 class FoundHandler(NamedTuple):
-    """What a reference names, and a digest of the file that it stands in; of an installed package there is none."""
+    """The object behind a reference, and a digest of its file; an installed package has no digest."""
 
-    value: Any  # whatever the module has under that name
+    value: Any  # any value from a module
     digest: str | None
 
 
 class Handlers:
-    """Loads handlers for one reading of a file, each of its Python files once, and anew for the next reading."""
+    """Loader of handlers for one reading of a file: each Python file is run once per reading."""
 
     def __init__(self, folder: Path) -> None:
-        """``folder`` is that of the configuration file; what is not below it, after symlinks, is refused."""
+        """Set the ``folder`` of the configuration file; paths that lead out of it, after symlinks, are refused."""
         self._folder = folder.resolve()
         self._prefix = f"_capset_configuration_{next(_LOADS)}"
         self._loaded: dict[Path, tuple[ModuleType, str] | DefinitionError] = {}
 
     def find(self, reference: str) -> FoundHandler:
-        """Return what ``./handlers/weather.py``, with or without ``:function``, or ``package.module:function`` names.
+        """Load ``./handlers/weather.py``, with or without ``:function``, or ``package.module:function``.
 
-        Raises ``DefinitionError`` for what is not there, not below the folder, or cannot be loaded.
+        Raises ``DefinitionError`` for a handler that does not exist, is not below the folder, or cannot be loaded.
         """
         place, name = _parts(reference)
         if _is_file(place):
@@ -54,7 +54,7 @@ class Handlers:
         return FoundHandler(getattr(module, name), digest)
 
     def forget(self) -> None:
-        """Take back what was loaded: the file that names it is refused."""
+        """Discard the loaded modules: the file that names them is refused."""
         for one in self._loaded.values():
             if not isinstance(one, DefinitionError):
                 sys.modules.pop(one[0].__name__, None)
@@ -76,7 +76,7 @@ class Handlers:
             path = (self._folder / place).resolve()
             is_inside = path.is_relative_to(self._folder)
             is_file = is_inside and path.is_file()
-        except (OSError, ValueError, RuntimeError):  # too long, a NUL, symlinks in a circle
+        except (OSError, ValueError, RuntimeError):  # too long, a NUL, circular symlinks
             is_inside, is_file, path = True, False, self._folder
         if not is_inside:
             raise DefinitionError(f"{place!r} leads out of the configuration file's folder, below which handlers stand")
@@ -87,7 +87,7 @@ class Handlers:
         return path
 
     def _load(self, path: Path, place: str) -> tuple[ModuleType, str]:
-        """Run a file as a module of a private name: annotations and dataclasses look their module up by that."""
+        """Run a file as a module with a private name: annotations and dataclasses look up their module by that."""
         name = f"{self._prefix}.{len(self._loaded)}_{path.stem}"
         module = ModuleType(name)
         module.__file__ = str(path)
@@ -105,16 +105,16 @@ class Handlers:
 
 
 class Unloaded:
-    """In the place of ``Handlers`` where no code may be loaded: takes every reference that is well formed.
+    """Replacement for ``Handlers`` where no code may be loaded: it accepts every well-formed reference.
 
-    It looks at no file and imports nothing, and so it cannot tell what is there. ``taken`` are the references so far.
+    It reads no file and imports nothing, so it cannot tell what exists. ``taken`` are the references so far.
     """
 
     def __init__(self) -> None:
         self.taken: set[str] = set()
 
     def find(self, reference: str) -> FoundHandler:
-        """Return something that stands for what a reference names. Raises ``DefinitionError`` for what can be none."""
+        """Return a placeholder for a reference. Raises ``DefinitionError`` for one that is malformed."""
         place, _ = _parts(reference)
         if not _is_file(place):
             _check_dotted(place)
@@ -130,18 +130,18 @@ class Unloaded:
 
 
 def not_loaded(params: object, context: object) -> None:
-    """Stand for a handler that was not loaded; nobody calls it."""
+    """Stand in for a handler that was not loaded; it is never called."""
     raise DefinitionError("this handler was not loaded")
 
 
 def is_outside(place: str) -> bool:
-    """Whether a path leads out of the folder that it is seen from, by its text alone."""
+    """Return whether a path leads out of its folder, judging by its text alone."""
     parts = posixpath.normpath(place.replace("\\", "/"))
     return "\0" in place or parts == ".." or parts.startswith(("../", "/")) or place[1:2] == ":"
 
 
 def _parts(reference: str) -> tuple[str, str]:
-    """Return where a handler stands, and the name of its function. Raises ``DefinitionError`` for what is no name."""
+    """Return the place of a handler, and the name of its function. Raises ``DefinitionError`` for an invalid name."""
     place, colon, name = reference.rpartition(":")
     if not colon:
         place, name = reference, FUNCTION

@@ -1,4 +1,4 @@
-"""Parts of a file as their shapes, those too that do not fit as a whole: so that all that is wrong is found at once."""
+"""Validation part by part, also of files that are invalid as a whole, so that all problems are found at once."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ _PARTS: Final[tuple[tuple[re.Pattern[str], type[Shape]], ...]] = (
 
 @dataclass(frozen=True, slots=True)
 class Taken(Generic[S]):
-    """A part of the file: where it is, what of it fits, and its members that do not, by their documented names."""
+    """A part of the file: its path, its valid content, and its invalid members by their documented names."""
 
     path: str
     shape: S
     dropped: frozenset[str]
 
     def place(self, member: str) -> str:
-        """Return the path of a member that is named as in the documented form, by the name that the file has."""
+        """Return the path of a member, given by its documented name, under the name that the file uses."""
         first, dot, rest = member.partition(".")
         field = type(self.shape).model_fields.get(first)
         named = (field.alias if field is not None else None) or first
@@ -63,7 +63,7 @@ def check_shape(data: Mapping[str, Any]) -> list[Field]:
 
 
 def _meant(field: Field) -> Field:
-    """Return a field of a name that nobody knows with what was perhaps meant, deeper down too."""
+    """Return an unknown field with a suggestion, also below the top level."""
     above, _, name = field.path.rpartition(".")
     kind = next((kind for pattern, kind in _PARTS if pattern.fullmatch(above)), None)
     if field.expected != UNKNOWN_FIELD or kind is None:
@@ -76,7 +76,7 @@ def _names_of(kind: type[Shape]) -> list[str]:
 
 
 def actions_in(data: Mapping[str, Any]) -> Iterator[tuple[Taken[ActionShape], Given]]:
-    """Yield the actions of both forms that can be read at all."""
+    """Yield the actions in both forms, as far as they can be read."""
     forms: list[tuple[str, type[ActionShape]]] = [("actions", ActionShape), (f"{LAYER}.actions", OriginActionShape)]
     for path, shape in forms:
         found = _member(data, path)
@@ -86,7 +86,7 @@ def actions_in(data: Mapping[str, Any]) -> Iterator[tuple[Taken[ActionShape], Gi
 
 
 def governance_in(data: Mapping[str, Any]) -> Iterator[Taken[GovernanceShape] | Taken[SecurityShape]]:
-    """Yield what governs the actions, in either form."""
+    """Yield the governance of the actions, in either form."""
     if (found := _take("governance", GovernanceShape, data.get("governance"))) is not None:
         yield found
     if (found := _take(f"{LAYER}.security", SecurityShape, _member(data, f"{LAYER}.security"))) is not None:
@@ -94,14 +94,14 @@ def governance_in(data: Mapping[str, Any]) -> Iterator[Taken[GovernanceShape] | 
 
 
 def whole_in(data: Mapping[str, Any]) -> ConfigurationShape:
-    """Return the other members of a file, those of them that fit."""
+    """Return the valid ones of the other members of a file."""
     rest = {name: value for name, value in data.items() if name not in ("actions", "governance", "layers")}
     taken = _take("", ConfigurationShape, rest)
     return ConfigurationShape.model_validate({}) if taken is None else taken.shape
 
 
 def _take(path: str, kind: type[S], raw: object) -> Taken[S] | None:
-    """Return what fits of a part; ``None`` if there is none, or not enough."""
+    """Return the valid content of a part; ``None`` if it is absent, or its valid content is not enough."""
     if not isinstance(raw, Mapping):
         return None
     given = cast("Mapping[str, Any]", raw)

@@ -1,4 +1,4 @@
-"""Reading a configuration file: all of it, or a list of everything that is wrong with it (spec 4, G28)."""
+"""Reading of a configuration file: all of it, or a list of all its problems (spec 4, G28)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from capset.wire.allowances import AllowanceShape
 
 T = TypeVar("T")
 _OF_MODELS: Final = re.compile(r" or instance of \w+")
-"""What pydantic says besides of an object, in words of the code."""
+"""Pydantic's addition to messages about objects, which mentions classes of the code."""
 _UNFOLLOWED: Final = {
     "workspace": "the folder is not looked at here: whether it is there was not checked",
     "audit.key": "the file of the key is not read here: whether it is there, and holds a key, was not checked",
@@ -46,16 +46,16 @@ _UNNAMED: Final = re.compile(r"[^A-Za-z0-9 _.-]+")
 
 
 def read_configuration(path: Path, registry: Registry) -> Configuration:
-    """Return what a configuration file says; its handlers are loaded, anew each time.
+    """Return the configuration in a file; its handlers are loaded again each time.
 
-    ``registry`` has the capabilities whose tools it may name. Raises ``InvalidConfiguration`` with everything that is
-    wrong, each with its line; ``DefinitionError`` for a file that cannot be read.
+    ``registry`` has the capabilities whose tools it may name. Raises ``InvalidConfiguration`` with all problems, each
+    with its line; ``DefinitionError`` for a file that cannot be read.
     """
     return parsed(path, read_text(path, "a configuration file"), Handlers(path.parent)).read(registry)
 
 
 def parsed(path: Path, text: str, handlers: Handlers | Unloaded) -> Reading:
-    """Return the reading of a file that holds a text. Raises ``InvalidConfiguration`` for one that holds no mapping."""
+    """Return the reading of a file with this text. Raises ``InvalidConfiguration`` if the text is not a mapping."""
     try:
         lines = lines_of(path.suffix.lower(), text)
         data = parse(path, text)
@@ -70,7 +70,7 @@ def parsed(path: Path, text: str, handlers: Handlers | Unloaded) -> Reading:
 
 
 class Reading:
-    """One reading of a file; with handlers that are ``Unloaded``, nothing beside the text is looked at."""
+    """One reading of a file; with ``Unloaded`` handlers, only its text is used."""
 
     def __init__(
         self, path: Path, text: str, data: Mapping[str, Any], lines: Lines, handlers: Handlers | Unloaded
@@ -85,7 +85,7 @@ class Reading:
         self._governed: dict[str, str] = {}
 
     def read(self, registry: Registry) -> Configuration:
-        """Return what the file says. Raises ``InvalidConfiguration`` with everything that is wrong with it."""
+        """Return the configuration. Raises ``InvalidConfiguration`` with all problems."""
         try:
             return self._read(registry)
         except BaseException:
@@ -93,7 +93,7 @@ class Reading:
             raise
 
     def unfollowed(self) -> list[Problem]:
-        """Return a warning for each path of a sound file that is not followed where handlers are ``Unloaded``."""
+        """Return a warning for each path of a valid file that ``Unloaded`` handlers do not follow."""
         rest = whole_in(self._data)
         given = {"workspace": rest.workspace, "audit.key": rest.audit}
         return [
@@ -173,7 +173,7 @@ class Reading:
         for taken in governance_in(self._data):
             for name in type(taken.shape).model_fields:
                 value = getattr(taken.shape, name)
-                # To say null of refusals is to limit none; of all others it is to say nothing.
+                # For refusals, null means no limit; for all other members, it means unset.
                 if value is None and not (name == "refusals" and name in taken.shape.model_fields_set):
                     continue
                 if name in values:
@@ -215,7 +215,7 @@ class Reading:
         try:
             folder = (self._path.parent / given).resolve()
             is_folder = folder.is_dir()
-        except (OSError, ValueError, RuntimeError):  # too long, a NUL, symlinks in a circle
+        except (OSError, ValueError, RuntimeError):  # too long, a NUL, circular symlinks
             folder, is_folder = None, False
         if not is_folder:
             self._report("workspace", f"there is no folder {given!r:.80}; make it first, or name another")
@@ -237,11 +237,11 @@ class Reading:
     def _agent(self, name: str | None, tools: list[AnyTool], refs: tuple[AnyRef, ...]) -> Agent:
         stem = _UNNAMED.sub("-", self._path.stem).lstrip(" _.-")[:100]
         agent = Agent(name or (stem if AGENT.fullmatch(stem) else "configuration"), tools=tools, uses=refs)
-        compose(agent)  # two tools of one name, a config that is missing
+        compose(agent)  # two tools of one name, a missing config
         return agent
 
     def _name_at(self, path: str) -> str | None:
-        """Return the name of the action that a path leads into."""
+        """Return the name of the action that contains a path."""
         found: Any = self._data
         name: Any = None
         for part in path.split("."):
@@ -267,7 +267,7 @@ class Reading:
 
 
 def _governing(name: str, value: Any) -> Any:  # of the type that the member has
-    """Return a value of the governance, checked alone. Raises ``DefinitionError``."""
+    """Return a value of the governance, validated alone. Raises ``DefinitionError``."""
     if name == "redact":
         redactor_of(value)
     made: Any = value
@@ -280,6 +280,6 @@ def _governing(name: str, value: Any) -> Any:  # of the type that the member has
 
 
 def _with_tools(ref: AnyRef, tools: Mapping[AnyTool, list[AnyTool]]) -> AnyRef:
-    """Return a reference to a capability with just these tools, and the presets on that bring them."""
+    """Return a reference to a capability with only these tools, and the presets enabled that contain them."""
     wanted = {name: True for name, preset in ref.base.presets.items() if any(one in tools for one in preset.part.tools)}
     return replace(ref.with_presets(**wanted), base=narrowed(ref.base, tools))

@@ -1,4 +1,4 @@
-"""What a configuration file may hold, in both of its forms (spec 4, G27)."""
+"""The shapes of a configuration file, in both of its forms (spec 4, G27)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _RETRY: Final[dict[str, Any]] = {
         },
     ]
 }
-# What checks these says more than a union of types would, so they are taken as they come (limits.py, retries.py).
+# Their validators (limits.py, retries.py) give better messages than a union of types would, so they take any value.
 RefusalsText = Annotated[Any, WithJsonSchema({"anyOf": [*LIMIT_SCHEMA["anyOf"], {"type": "null"}]})]
 LimitsText = Annotated[
     Any, WithJsonSchema({"anyOf": [*LIMIT_SCHEMA["anyOf"], {"type": "array", "items": LIMIT_SCHEMA}]})

@@ -1,7 +1,7 @@
-"""The lines on which the members of a file stand, by their dotted paths: ``actions.0.handler``.
+"""The line of each member of a file, by its dotted path: ``actions.0.handler``.
 
-YAML is read off its nodes, JSON by a scan of its own, TOML by its headers and the keys that begin a line: what is
-inside an inline table or a list is looked for at the key that holds it.
+YAML lines come from its nodes, JSON lines from a scan, TOML lines from its headers and the keys at the start of a line:
+for a member of an inline table or a list, the line is that of the key that holds it.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from yaml import Node
 
 MAX_VALUES: Final = 100_000
-"""How many values a file may come to. YAML can say a value once and mean it very often."""
+"""The maximum number of values in a file. In YAML, a value written once can be repeated many times."""
 MAX_LEVELS: Final = 100
 MAX_NAME: Final = 1_000
-"""How many letters the name of a member has. Whatever is wrong below it is told with it, each time."""
+"""The maximum length of a member's name in characters: every problem below it repeats it."""
 MAX_LETTERS: Final = 4_194_304
-"""How many letters the paths of a file come to that lines are kept for."""
+"""The maximum total length, in characters, of the paths whose lines are stored."""
 _SPACE: Final = re.compile(r"[ \t\r\n]*")
 _SCALAR: Final = json.JSONDecoder()
 _KEY: Final = r"""(?:[A-Za-z0-9_-]+|"(?:[^"\\]|\\.)*"|'[^']*')"""
@@ -40,18 +40,19 @@ _TOKEN: Final = re.compile(
     r"|[\[\]{},\n]",
     re.DOTALL,
 )
-"""Texts of several lines, comments, keys (and values like them), and what opens, parts and closes. None backtracks."""
+"""Multi-line strings, comments, keys (and values like them), and opening, separating and closing characters. None
+backtracks."""
 
 
 class Lines:
-    """Lines by path, from 1; of what has none, that of what it stands in."""
+    """Lines by path, from 1; a path without one has that of its parent."""
 
     def __init__(self) -> None:
         self._found: dict[str, int] = {}
         self._left = MAX_LETTERS
 
     def note(self, above: str | None, name: str, line: int) -> str | None:
-        """Note the line of a member, the first time, and return its path; ``None`` if it, or ``above``, is too much."""
+        """Store the line of a member, once, and return its path; ``None`` if it, or ``above``, exceeds the limits."""
         path = self.join(above, name)
         if path is None or path in self._found:
             return path
@@ -62,22 +63,22 @@ class Lines:
         return path
 
     def join(self, above: str | None, name: str) -> str | None:
-        """Return the path of a member; ``None`` if no line could be kept for it."""
+        """Return the path of a member; ``None`` if its line could not be stored."""
         if above is None or len(above) + len(name) >= self._left:
             return None
         return f"{above}.{name}" if above else name
 
     def of(self, path: str) -> int:
-        """Return the line of a member, or of the nearest one above it that is known."""
+        """Return the line of a member, or of its nearest known parent."""
         while path and path not in self._found:
             path = path.rpartition(".")[0]
         return self._found.get(path, 1)
 
 
 def lines_of(suffix: str, text: str) -> Lines:
-    """Return the lines of a file that ends in ``suffix``; of one that cannot be parsed, those that could be found.
+    """Return the lines of a file with this ``suffix``; if it cannot be parsed, as many as could be found.
 
-    Raises ``DefinitionError`` for YAML that means more than ``MAX_VALUES`` values, and for YAML and TOML of more than
+    Raises ``DefinitionError`` for YAML with more than ``MAX_VALUES`` values, and for YAML and TOML with more than
     ``MAX_LEVELS`` levels.
     """
     lines = Lines()
@@ -86,9 +87,9 @@ def lines_of(suffix: str, text: str) -> Lines:
 
 
 def check_members(data: object) -> None:
-    """Check how deep the data of a file is, and how long its names are. Raises ``DefinitionError``.
+    """Check the depth of a file's data, and the length of its names. Raises ``DefinitionError``.
 
-    YAML has been read by ``lines_of`` before: data that holds itself has no end.
+    YAML must have passed ``lines_of`` before: recursive data would have no end.
     """
     level: list[object] = [data]
     for _ in range(MAX_LEVELS + 1):
@@ -111,10 +112,10 @@ def _too_deep() -> DefinitionError:
 
 
 def _of_yaml(text: str, lines: Lines) -> None:
-    # Only YAML files pay for the parser.
+    # Only YAML files pay for the import of the parser.
     import yaml
 
-    with suppress(yaml.YAMLError, RecursionError):  # told when it is parsed
+    with suppress(yaml.YAMLError, RecursionError):  # reported when it is parsed
         root = yaml.compose(text, yaml.SafeLoader)
         if root is not None:
             _walk(root, "", lines, [MAX_VALUES], 0)
@@ -149,7 +150,7 @@ def _of_json(text: str, lines: Lines) -> None:
         return space.end() if space else at
 
     def value(at: int, path: str | None) -> int:
-        """Return where a value ends that begins at ``at``."""
+        """Return the end of the value that begins at ``at``."""
         if text[at] not in "{[":
             return _SCALAR.raw_decode(text, at)[1]
         is_object, index = text[at] == "{", 0
@@ -164,7 +165,7 @@ def _of_json(text: str, lines: Lines) -> None:
             at, index = after(at + 1) if text[at] == "," else at, index + 1
         return at + 1
 
-    with suppress(ValueError, IndexError, RecursionError):  # told when it is parsed
+    with suppress(ValueError, IndexError, RecursionError):  # reported when it is parsed
         value(after(0), "")
 
 
@@ -174,12 +175,12 @@ def _of_toml(text: str, lines: Lines) -> None:
     table: str | None = ""
     closing = None
     for number, line in enumerate(text.splitlines(), start=1):
-        if closing is not None:  # inside a text of several lines
+        if closing is not None:  # inside a multi-line string
             closing = None if line.count(closing) % 2 else closing
             continue
         if header := _HEADER.match(line):
             *above, last = _names(header[2])
-            table = "" if len(above) < MAX_LEVELS else None  # deeper only behind what is not TOML
+            table = "" if len(above) < MAX_LEVELS else None  # deeper tables follow only text that is not TOML
             for name in above:
                 table = _within(lines.join(table, name), counts, lines)
             table = lines.join(table, last)
@@ -196,7 +197,7 @@ def _of_toml(text: str, lines: Lines) -> None:
 
 
 def _check_toml_levels(text: str) -> None:
-    """Refuse dotted keys, and tables in each other, of too many levels: the parser's time grows with their square."""
+    """Refuse deeply nested dotted keys and tables: the parser's time grows with the square of the levels."""
     above: list[int] = []
     levels = key = 0
     for token in _TOKEN.finditer(text):
@@ -210,12 +211,12 @@ def _check_toml_levels(text: str) -> None:
             levels -= above.pop()
         elif first in ",\n":
             key = 0
-        if levels + key > MAX_LEVELS + 2:  # what holds a header is counted too
+        if levels + key > MAX_LEVELS + 2:  # the header's own container counts too
             raise _too_deep()
 
 
 def _within(path: str | None, counts: Mapping[str, int], lines: Lines) -> str | None:
-    """Return the path of a table, or of the last one so far of an array of tables."""
+    """Return the path of a table, or of the latest one of an array of tables."""
     return lines.join(path, str(counts[path])) if path is not None and path in counts else path
 
 

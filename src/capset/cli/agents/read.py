@@ -80,7 +80,7 @@ def show_command(
 
 
 def show(found: AgentDetail, *, as_json: bool) -> None:
-    """Print one agent, and what is worth a warning."""
+    """Print one agent and its warnings."""
     told = found.plain()
     if as_json:
         print_json(told)

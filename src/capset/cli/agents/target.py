@@ -1,4 +1,4 @@
-"""Where the commands of ``capset agents`` work: on a server, or in a database here."""
+"""Targets of ``capset agents``: a server or a local database."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Expected = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class LocalAgents:
-    """A database here, and whose agents in it are meant. Whoever has the file is its administrator."""
+    """A local database, and the owner of the agents in it. Access to its file means administrator rights."""
 
     kernel: Kernel
     agents: StoredAgents
@@ -52,7 +52,7 @@ class LocalAgents:
 
     @property
     def author(self) -> Author:
-        """Who writes."""
+        """The author of changes."""
         return Author(f"user:{self.principal.id}", is_admin=True)
 
 
@@ -67,9 +67,9 @@ def asked(
     stored: bool = True,
     **local: Any,  # the other options of load_settings
 ) -> T:
-    """Return what a server answers, or else a database here.
+    """Return the answer of a server, or else of a local database.
 
-    With ``makes`` that may be a new one; where nothing that is ``stored`` is asked for, there need be none.
+    With ``makes``, the database may be created; without ``stored``, no database needs to exist.
     """
     server = server_of(url, db=db, org=org, **local)
     if server is not None:
@@ -90,7 +90,7 @@ async def _here(settings: Settings, org: str | None, work: Callable[[LocalAgents
 
 
 def read_input(path: Path) -> AgentInput:
-    """Return the agent of a file, which may have ``tags`` and a ``status`` too. Raises ``DefinitionError``."""
+    """Return the agent in a file, which may also have ``tags`` and a ``status``. Raises ``DefinitionError``."""
     data = parse(path, read_text(path, "an agent file"))
     if not isinstance(data, dict):
         raise DefinitionError(f"{path}: not an agent file: it must hold a mapping with a name")

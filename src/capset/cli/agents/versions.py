@@ -1,4 +1,4 @@
-"""``capset agents versions``, ``diff`` and ``preview``: what an agent was, and what it would be."""
+"""``capset agents versions``, ``diff`` and ``preview``: earlier versions of an agent, and possible ones."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""``capset audit``: reading, checking, signing and cutting the record of every attempt (spec 4, G20–G23)."""
+"""``capset audit``: reading, verifying, signing and pruning the record of every attempt (spec 4, G20–G23)."""

@@ -1,4 +1,4 @@
-"""``capset audit keygen|checkpoint|checkpoints|prune``: signing how far the log has come, and cutting it there."""
+"""``capset audit keygen|checkpoint|checkpoints|prune``: signing the state of the log, and pruning it."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ async def _prune(url: str, before: str, key: CheckpointKey, now: str) -> Pruned:
 
 
 def _write(path: Path, text: str, mode: int) -> None:
-    """Write a new file that is never readable by more than ``mode`` says."""
+    """Write a new file that never has more permissions than ``mode``."""
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     except FileExistsError:

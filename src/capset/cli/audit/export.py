@@ -1,4 +1,4 @@
-"""``capset audit export``: the links of the chain, all columns, a JSON object a line."""
+"""``capset audit export``: the links of the chain with all columns, one JSON object per line."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from capset.stores.base import AuditLog
 from capset.wire.audit import ExportShape
 
 _PAGE: Final = 500
-"""Records that are in memory at once."""
+"""The number of records in memory at once."""
 
 
 @guarded
@@ -86,7 +86,10 @@ async def _write_records(audit: AuditLog, start: int, end: int, file: TextIO) ->
 
 
 async def _write_checkpoints(audit: AuditLog, start: int, end: int, beside: TextIO | None) -> int:
-    """Write those whose record is among the ones from ``start`` to ``end``, or the one before; return how many."""
+    """Write the checkpoints for records from ``start`` to ``end``, or the one before; return how many.
+
+    They go to ``beside``; without it, they are only counted.
+    """
     written = number = 0
     while page := await audit.checkpoints(after=number):
         number = page[-1].number
@@ -100,7 +103,7 @@ async def _write_checkpoints(audit: AuditLog, start: int, end: int, beside: Text
 
 @contextlib.contextmanager
 def _opened(path: Path | None) -> Generator[TextIO]:
-    """Give a new file, or stdout."""
+    """Yield a new file, or stdout."""
     if path is None:
         yield sys.stdout
         sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""The files that ``capset audit`` takes: keys, checkpoints that were kept elsewhere, and exported records."""
+"""The input files of ``capset audit``: keys, checkpoints stored elsewhere, and exported records."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PrivateKey = Annotated[
 
 
 def private_key(path: Path) -> CheckpointKey:
-    """Return the key in a file. Raises ``DefinitionError`` for a file that has none, or is not there."""
+    """Return the key in a file. Raises ``DefinitionError`` for a file that has none, or does not exist."""
     return CheckpointKey.read(_there(path))
 
 
@@ -30,7 +30,7 @@ def public_keys(paths: list[Path] | None) -> list[PublicKey]:
 
 
 def kept_checkpoints(paths: list[Path] | None) -> list[Checkpoint]:
-    """Return the checkpoints in files, a JSON object a line. Raises ``DefinitionError`` for what is none."""
+    """Return the checkpoints in files, one JSON object per line. Raises ``DefinitionError`` for an invalid line."""
     found: list[Checkpoint] = []
     for path in paths or ():
         try:
@@ -45,10 +45,10 @@ def kept_checkpoints(paths: list[Path] | None) -> list[Checkpoint]:
     return found
 
 
-def exported_rows(file: TextIO) -> Iterator[Mapping[str, Any]]:  # a row that was changed holds anything
-    """Yield the records of a file, a JSON object a line, as they lie there. Raises ``DefinitionError`` for other lines.
+def exported_rows(file: TextIO) -> Iterator[Mapping[str, Any]]:  # an altered row can contain any value
+    """Yield the records of a file unchanged, one JSON object per line. Raises ``DefinitionError`` for other lines.
 
-    A column that a record of an earlier version does not have is null there.
+    A column that is missing in a record of an earlier version becomes null.
     """
     for number, line in enumerate(file, 1):
         try:
@@ -62,7 +62,7 @@ def exported_rows(file: TextIO) -> Iterator[Mapping[str, Any]]:  # a row that wa
 
 
 def _plain(value: Any, name: str) -> Any:
-    """Return a column's value, in a form that no record has where it is of another type."""
+    """Return a column's value; one of the wrong type becomes a form that matches no record."""
     expected = int if name in NUMBERS else str
     return value if value is None or type(value) is expected else {"changed": repr(value)}
 

@@ -1,4 +1,4 @@
-"""``capset audit query``: how calls ended."""
+"""``capset audit query``: outcomes of calls."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def _outcome(named: str | None) -> Outcome | None:
 
 
 async def _query_there(client: Client, query: AuditQuery) -> AuditPageShape:
-    """Return as many records as are wanted, which may be more than the server gives at once."""
+    """Return the requested number of records, in as many pages as the server requires."""
     items: list[dict[str, Any]] = []
     cursor = str(query.before) if query.before is not None else None
     while True:

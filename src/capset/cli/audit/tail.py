@@ -1,4 +1,4 @@
-"""``capset audit tail``: the newest records, and those that follow."""
+"""``capset audit tail``: the newest records, and new ones as they come."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from capset.stores.base import AuditLog, AuditQuery
 from capset.wire.audit import record_data
 
 POLL_SECONDS: Final = 0.5
-"""How often somebody who follows looks."""
+"""The polling interval of ``--follow``."""
 
 
 @guarded
@@ -45,7 +45,7 @@ async def _tail(url: str, lines: int, *, follow: bool, as_json: bool) -> None:
 
 
 async def _more(audit: AuditLog, after: int, *, as_json: bool) -> int:
-    """Show the outcomes that follow a position, and return the position of the last link that was read."""
+    """Show the outcomes after a position, and return the position of the last link that was read."""
     while page := await audit.read(after=after):
         for record in page:
             if record.phase == "outcome":

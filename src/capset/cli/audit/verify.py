@@ -57,7 +57,7 @@ def verify_command(
 
 
 def _tell(found: Verification, *, in_file: bool, by_kept: bool) -> None:
-    """Say what holds, and what was not looked at."""
+    """Print the result, and the limits of the check."""
     held = f"{found.checked} records, every hash holds" if found.checked else "there are no records"
     out().print(f"[green]verified:[/] {held}")
     notes: list[str] = []
@@ -94,7 +94,7 @@ def _verify_file(path: Path, keys: Sequence[PublicKey], kept: Sequence[Checkpoin
             first = next(rows, None)
             if first is None or first["seq"] == 1 or type(first["seq"]) is not int or first["seq"] < 1:
                 return verify(chain([first] if first else [], rows), keys=keys, kept=kept)
-            # What came before a part of a chain is not there to be compared with: only a checkpoint can say.
+            # The records before a partial chain are missing, so only a checkpoint can confirm its start.
             anchored = any(one.seq == first["seq"] - 1 for one in kept)
             previous = None if anchored else str(first["previous"])
             return verify(chain([first], rows), since=first["seq"], previous=previous, keys=keys, kept=kept)

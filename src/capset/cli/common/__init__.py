@@ -1,1 +1,1 @@
-"""What commands share: settings, targets, output, exit codes."""
+"""Shared parts of the commands: settings, targets, output, exit codes."""

@@ -19,7 +19,7 @@ _SESSION_HELP: Final = "What each session may use"
 _RUN_HELP: Final = "What each run may use"
 _BUDGET: Final = "calls=N,cost=N"
 
-# Of what governs a kernel; variables and the settings file say it too.
+# For the governance of a kernel; environment variables and the settings file apply too.
 LimitOption = Annotated[
     list[str] | None,
     typer.Option("--limit", metavar="100/1h", help=f"{_LIMIT_HELP} (or CAPSET_LIMIT, with commas)."),
@@ -36,7 +36,7 @@ RunBudget = Annotated[
     str | None, typer.Option("--run-budget", metavar=_BUDGET, help=f"{_RUN_HELP} (or CAPSET_RUN_BUDGET).")
 ]
 
-# Of a principal, as a key has it; by these options alone.
+# For the principal of a key; only these options apply.
 KeyLimit = Annotated[list[str] | None, typer.Option("--limit", metavar="100/1h", help=f"{_LIMIT_HELP}.")]
 KeySessionBudget = Annotated[
     str | None, typer.Option("--session-budget", metavar=_BUDGET, help=f"{_SESSION_HELP} of the principal.")
@@ -49,9 +49,9 @@ KeyRunBudget = Annotated[
 def given_allowance(
     limit: list[str] | None, session_budget: str | None, run_budget: str | None, *, option: str = "--limit"
 ) -> Allowance | None:
-    """Return what options say; ``None`` for nothing. Raises ``DefinitionError``, naming the option.
+    """Return the allowance in options; ``None`` if there is none. Raises ``DefinitionError``, naming the option.
 
-    ``option`` is the one that gives limits.
+    ``option`` is the name of the option for limits.
     """
     return _made(
         _limits(option, limit or ()),
@@ -71,8 +71,8 @@ def load_allowance(
 ) -> Allowance | None:
     """Return the allowance in force: options, then ``CAPSET_*`` variables, then ``[allowance]`` in ``capset.toml``.
 
-    Each of the three members has its nearest source; an empty variable says nothing and hides the file's. Raises
-    ``DefinitionError``, naming what is wrong.
+    Each of the three members comes from its first source; an empty variable means none, and hides the file's. Raises
+    ``DefinitionError``, naming the problem.
     """
     variables = os.environ if environ is None else environ
     given = given_allowance(limit, session_budget, run_budget, option=option) or Allowance()
@@ -108,7 +108,7 @@ def _limits(source: str, written: Iterable[str]) -> tuple[Limit, ...]:
 
 
 def _budget(source: str, written: str) -> Budget:
-    """Return the budget of ``calls=100``, ``cost=2.5`` or both."""
+    """Return the budget in ``calls=100``, ``cost=2.5`` or both."""
     given: dict[str, Any] = {}
     for part in written.split(","):
         name, _, number = (one.strip() for one in part.partition("="))

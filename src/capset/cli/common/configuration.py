@@ -26,8 +26,8 @@ ConfigFile = Annotated[
 
 
 def load_configuration(path: Path, registry: Registry) -> Configuration:
-    """Return what a configuration file says, and print its warnings. Raises as ``read_configuration`` does."""
-    from capset.adapters.config_file import read_configuration  # only those who have such a file pay for it
+    """Return the configuration in a file, and print its warnings. Raises as ``read_configuration`` does."""
+    from capset.adapters.config_file import read_configuration  # a cost only for commands with --config
 
     configuration = read_configuration(path, registry)
     print_warnings(path, configuration.warnings)
@@ -35,19 +35,19 @@ def load_configuration(path: Path, registry: Registry) -> Configuration:
 
 
 def print_warnings(path: Path, warnings: Iterable[Problem]) -> None:
-    """Say on stderr what a configuration file perhaps does not mean."""
+    """Print the warnings of a configuration file on stderr."""
     for one in warnings:
         err().print(f"[yellow]warning:[/] {verbatim(f'{path}: {one}')}", soft_wrap=True)
 
 
 def refuse_agent(config: Path | None, agent: str | None) -> None:
-    """Raise ``DefinitionError`` if an agent is named beside a configuration file, which has its own."""
+    """Raise ``DefinitionError`` if an agent is named in addition to a configuration file, which has its own."""
     if config is not None and agent is not None:
         raise DefinitionError("a configuration file has its agent: give --agent or --config, not both")
 
 
 def make_kernel(store: str, configuration: Configuration | None, allowance: Allowance | None = None) -> Kernel:
-    """Return a kernel on a store, governed as a configuration says, and within an allowance beside its own."""
+    """Return a kernel on a store, governed by a configuration, with an allowance in addition to its own."""
     if configuration is None:
         return Kernel(store=store, governance=Governance(allowance=allowance))
     governance = configuration.governance

@@ -1,4 +1,4 @@
-"""Which agent ``capset fingerprint`` and ``capset replay`` mean, where a capability alone may be one."""
+"""The agents of ``capset fingerprint`` and ``capset replay``, which may also be single capabilities."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from capset.kernel.registry import Registry
 
 
 def find_definition(registry: Registry, named: str) -> Agent | UUID:
-    """Return an installed agent, one of an installed capability alone, or that of a file; or the id of a stored one.
+    """Return an installed agent, one with a single installed capability, or a file's; or the id of a stored agent.
 
-    Raises ``NotFound`` for a name that nobody has, and what ``read_agent_file`` raises.
+    Raises ``NotFound`` for an unknown name, and the errors of ``read_agent_file``.
     """
     if named not in registry.agents and (alone := _alone(registry, named)) is not None:
         return alone
@@ -30,7 +30,7 @@ def find_definition(registry: Registry, named: str) -> Agent | UUID:
 
 
 async def load(registry: Registry, found: Agent | UUID, db: str) -> Agent:
-    """Return an agent, a stored one by its id from the database. Raises ``NotFound`` if there is none."""
+    """Return an agent, loading a stored one from the database by its id. Raises ``NotFound`` if there is none."""
     if isinstance(found, Agent):
         return found
     async with Kernel(store=existing_db(db)) as kernel:
@@ -41,7 +41,7 @@ async def load(registry: Registry, found: Agent | UUID, db: str) -> Agent:
 
 
 async def agent_of(registry: Registry, link: CapabilityLink, db: str) -> Agent:
-    """Return the agent that a link names, by its id, installed or stored, or else by its name.
+    """Return the agent of a link: by its id, installed or stored, or else by its name.
 
     Raises ``NotFound`` if there is none.
     """
@@ -50,7 +50,7 @@ async def agent_of(registry: Registry, link: CapabilityLink, db: str) -> Agent:
     try:
         return await load(registry, UUID(link.agent_id), db)
     except (ValueError, NotFound):
-        pass  # no id, or of an agent that is not kept here
+        pass  # not an id, or of an agent that is not stored here
     found = registry.agents.get(link.agent_name) or _alone(registry, link.agent_name)
     if found is None:
         raise NotFound(

@@ -1,4 +1,4 @@
-"""How a command ends (DESIGN §4, rule 12)."""
+"""Exit codes and error reporting of commands."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ class Exit(IntEnum):
 
 
 INTERRUPTED: Final = 130
-"""What a shell calls the end by Ctrl-C."""
+"""The shell's exit code for Ctrl-C."""
 
 
 def guarded(command: Callable[P, Exit]) -> Callable[P, None]:
-    """Make a command of a function: whatever it raises becomes one clear message and an exit code, no traceback.
+    """Turn a function into a command: every error becomes one clear message and an exit code, without a traceback.
 
-    ``CAPSET_DEBUG=1`` shows the traceback of what nobody expected.
+    ``CAPSET_DEBUG=1`` shows the traceback of unexpected errors.
     """
 
     @functools.wraps(command)
@@ -71,7 +71,7 @@ def guarded(command: Callable[P, Exit]) -> Callable[P, None]:
 
 @contextlib.contextmanager
 def ended() -> Generator[None]:
-    """Print what a command has come to: that nobody reads it any more changes nothing about its exit code."""
+    """Print a command's result: a reader that has gone does not change the exit code."""
     try:
         yield
     except BrokenPipeError:
@@ -79,7 +79,7 @@ def ended() -> Generator[None]:
 
 
 def _told(error: Exception) -> tuple[Exit, CapsetError]:
-    """Return how the command ends, and what to say. Raises an error that nobody expected, if it is to be debugged."""
+    """Return the exit code and the error to report. Raises an unexpected error if it is to be debugged."""
     match error:
         case StoreError() | Unreachable() | ForeignAnswer() | DeadlineExceeded() | Cancelled() | InternalError():
             return Exit.FAILED, error
@@ -88,7 +88,7 @@ def _told(error: Exception) -> tuple[Exit, CapsetError]:
         case CapsetError():
             return Exit.BAD_INPUT, error
         case UnicodeEncodeError():
-            # Texts from inside are checked where they enter; this one came in by the command line.
+            # Other strings are validated on entry; this one came from the command line.
             return Exit.BAD_INPUT, DefinitionError(f"{error.object[:100]!r} is not valid UTF-8 text")
         case OSError():
             parts = (error.filename, error.strerror or type(error).__name__)
@@ -104,14 +104,14 @@ def _tell(error: CapsetError, *, as_json: bool) -> None:
     try:
         print_error(error, as_json=as_json)
     except OSError:
-        # Nobody can read it there; people may still see it beside.
+        # The stream is gone; stderr may still be visible.
         with contextlib.suppress(OSError):
             print_error(error, as_json=False)
         _mute()
 
 
 def _mute() -> None:
-    """Let nothing more out: what a stream did not take, Python would try to write once more when it ends."""
+    """Discard all further output: Python would try again on exit to write what a stream did not accept."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError):
@@ -119,7 +119,7 @@ def _mute() -> None:
 
 
 def needs_extra(extra: str, *modules: str) -> None:
-    """Raise ``DefinitionError``, saying how to install it, if a module of an extra is missing."""
+    """Raise ``DefinitionError`` with the command to install an extra, if one of its modules is missing."""
     if missing_modules(*modules):
         raise DefinitionError(
             f"this needs the extra {extra!r}, which is not installed", hint=f"pip install 'capset[{extra}]'"
@@ -127,12 +127,12 @@ def needs_extra(extra: str, *modules: str) -> None:
 
 
 def missing_modules(*modules: str) -> list[str]:
-    """Return those of the modules that are not installed."""
+    """Return the modules that are not installed."""
     return [module for module in modules if not _is_there(module)]
 
 
 def _is_there(module: str) -> bool:
     try:
         return find_spec(module) is not None
-    except ModuleNotFoundError:  # of the package that it would be in
+    except ModuleNotFoundError:  # its parent package is missing
         return False

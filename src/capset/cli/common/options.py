@@ -1,4 +1,4 @@
-"""Options and arguments that commands share."""
+"""Shared options and arguments of commands."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Env = Annotated[
 
 
 def check_seconds(option: str, seconds: float | None) -> None:
-    """Raise ``DefinitionError`` unless an option, if it is given, is a number of seconds that can pass."""
+    """Raise ``DefinitionError`` unless an option is unset or a valid number of seconds."""
     if seconds is not None and not seconds > 0:
         raise DefinitionError(f"{option} must be a positive number of seconds; got {seconds}")
 
@@ -44,14 +44,14 @@ MAX_ARGUMENT_BYTES: Final = 16 * 1024 * 1024
 
 
 def read_arguments(given: str) -> bytes:
-    """Return the arguments' JSON text. Raises ``DefinitionError`` if it is not there, or not a JSON object."""
+    """Return the arguments' JSON text. Raises ``DefinitionError`` if it cannot be read, or is not a JSON object."""
     return read_object("--args", given)
 
 
 def read_object(option: str, given: str) -> bytes:
-    """Return the JSON text of an object: as it is given, from ``@FILE``, or from stdin for ``-``.
+    """Return the JSON text of an object: as given, from ``@FILE``, or from stdin for ``-``.
 
-    Raises ``DefinitionError``, which names the option, if it is not there, or not a JSON object.
+    Raises ``DefinitionError``, naming the option, if it cannot be read, or is not a JSON object.
     """
     source = "stdin" if given == "-" else given.removeprefix("@")
     try:
@@ -84,7 +84,7 @@ _HINT: Final = "write a day, or a time in ISO 8601; without an offset it is UTC"
 
 
 def instant(option: str, given: str | None) -> str | None:
-    """Return an option's time as records have it: ISO 8601 UTC with six digits. Raises ``DefinitionError``."""
+    """Return an option's time in the format of records: ISO 8601 UTC with six digits. Raises ``DefinitionError``."""
     if given is None:
         return None
     try:

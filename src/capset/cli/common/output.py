@@ -18,15 +18,15 @@ from capset.errors import CapsetError
 from capset.wire.errors import error_shape
 
 PIPE_WIDTH: Final = 160
-"""Columns of text when it goes to a file or another program."""
+"""The width of text in columns when it goes to a file or another program."""
 LONGEST_WORD: Final = 24
-"""Columns of a table that hold no longer text than this stay whole."""
+"""The maximum width of text in table columns that never wrap."""
 _HIDDEN: Final = ("Cc", "Cf", "Zl", "Zp")
-"""The categories of what could move a terminal's cursor, or change what is seen: controls, formats, separators."""
+"""Unicode categories that could move a terminal's cursor or change its display: controls, formats, separators."""
 
 
 class _Spelling(dict[int, str]):
-    """What each character is shown as, for ``str.translate``; filled as characters are met."""
+    """A table for ``str.translate`` that spells out hidden characters; filled as characters are met."""
 
     def __missing__(self, code: int) -> str:
         shown = chr(code)
@@ -47,22 +47,22 @@ class _Console(Console):
 
 
 def out() -> Console:
-    """Return a console for results, wide where nobody's terminal limits it; it guesses at nothing in other texts."""
+    """Return a console for results, wide when output is not a terminal, without highlighting or emoji codes."""
     return _Console(highlight=False, emoji=False, width=None if sys.stdout.isatty() else PIPE_WIDTH)
 
 
 def err() -> Console:
-    """Return a console for what is said beside the results."""
+    """Return a console for everything besides the results."""
     return _Console(stderr=True, highlight=False, emoji=False)
 
 
 def print_json(data: Any) -> None:  # plain JSON data
-    """Print one JSON value, on one line, in ASCII: every stream takes that."""
+    """Print one JSON value on one line, in ASCII, which every stream accepts."""
     print(json.dumps(data), flush=True)
 
 
 def print_error(error: CapsetError, *, as_json: bool) -> None:
-    """Say what went wrong and what to do: to people on stderr, to programs as JSON on stdout."""
+    """Report an error and its hint: to people on stderr, to programs as JSON on stdout."""
     if as_json:
         print_json({"success": False, "error": error_shape(error).plain()})
         return
@@ -73,34 +73,34 @@ def print_error(error: CapsetError, *, as_json: bool) -> None:
 
 
 def pretty(value: Any) -> str:  # plain JSON data
-    """Return JSON as people read it."""
+    """Return JSON formatted for people."""
     return json.dumps(value, indent=2, ensure_ascii=False)
 
 
 def visible(text: str) -> str:
-    """Return text with its control and format characters spelled out, but for new lines and tabs."""
+    """Return text with control and format characters spelled out, except for newlines and tabs."""
     return text.translate(_SPELLING)
 
 
 def one_line(text: str) -> str:
-    """Return text as ``visible`` does, with its new lines spelled out too."""
+    """Return text as ``visible`` does, with newlines spelled out too."""
     return visible(text).replace("\n", "\\n")
 
 
 def verbatim(text: str) -> str:
-    """Return other people's text for a console: no markup in it, no control characters."""
+    """Return untrusted text for a console, without markup or control characters."""
     return escape(visible(text))
 
 
 def cell(text: str) -> str:
-    """Return other people's text for one line of a console, such as a table's row."""
+    """Return untrusted text for one line of a console, such as a table's row."""
     return escape(one_line(text))
 
 
 def table(*columns: str, rows: Iterable[Iterable[str]], folds: Iterable[str]) -> Table:
-    """Return a table in the house style, of rows of markup.
+    """Return a table in the common style, with rows of markup.
 
-    On a narrow terminal the columns ``folds`` give way, and those with a text longer than ``LONGEST_WORD``.
+    On a narrow terminal, the columns ``folds`` wrap, and those with a text longer than ``LONGEST_WORD``.
     """
     made = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1, 0, 0))
     lines = [list(row) for row in rows]

@@ -1,4 +1,4 @@
-"""What the command finds around it: standard streams that may be missing or take few characters, signals, the log."""
+"""The process environment of a command: missing or limited standard streams, signals, the log."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from capset.cli.common.output import one_line
 
 
 def on_ending(end: Callable[[], object]) -> None:
-    """Call ``end`` at each SIGINT and SIGTERM, in the event loop that runs."""
+    """Call ``end`` at each SIGINT and SIGTERM, in the running event loop."""
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         with contextlib.suppress(NotImplementedError):  # on Windows, where Ctrl-C ends it with 130
@@ -23,12 +23,12 @@ def on_ending(end: Callable[[], object]) -> None:
 
 
 def prepare() -> None:
-    """Make the streams take any text, and show errors of the log in one line each.
+    """Make the streams accept any text, and log each error in one line.
 
-    A stream that is closed stands for nothing to read, or for nobody who reads. ``CAPSET_DEBUG=1`` shows the whole log,
-    with tracebacks.
+    A closed stream is replaced by an empty input or a discarding output. ``CAPSET_DEBUG=1`` shows the whole log, with
+    tracebacks.
     """
-    # Closed again by the end of the process only, as the streams that they stand in for.
+    # They stay open until the process ends, like the streams they replace.
     sys.stdin = sys.stdin or open(os.devnull, encoding="utf-8")  # noqa: PTH123, SIM115
     sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
     sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
@@ -44,7 +44,7 @@ def prepare() -> None:
 
 
 class OneLine(logging.Formatter):
-    """Leaves tracebacks out, and spells out what is not for a terminal."""
+    """A formatter without tracebacks that spells out control characters."""
 
     def format(self, record: logging.LogRecord) -> str:
         return f"{record.levelname.lower()}: {one_line(record.getMessage())}"

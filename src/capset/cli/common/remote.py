@@ -1,4 +1,4 @@
-"""Work that a capset server does instead: ``--url``."""
+"""Work delegated to a capset server: ``--url``."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ Url = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A server, and the key by which it is asked."""
+    """A server, and the key for requests to it."""
 
     url: str
     key: str | None = field(repr=False)
 
     @asynccontextmanager
     async def open(self) -> AsyncGenerator[Client]:
-        """Give a client, and say what to do where the key does not do."""
-        from capset.client import Client  # only those who ask a server pay for it
+        """Yield a client, and add a hint to errors about the key."""
+        from capset.client import Client  # a cost only for requests to a server
 
         plain_http = os.environ.get("CAPSET_PLAIN_HTTP") == "1"
         try:
@@ -49,10 +49,11 @@ class Server:
 
 
 def server_of(url: str | None, **here: object) -> Server | None:
-    """Return the server that is to be asked, or ``None`` for work on this machine.
+    """Return the server to ask, or ``None`` for local work.
 
-    A server is named by the command line or by a variable, not by a file: whoever laid a file into a folder could have
-    the key sent to them. Raises ``DefinitionError`` if one of the options ``here`` is given, which only work here has.
+    A server comes from the command line or a variable, not from a file: a file planted in a folder could otherwise have
+    the key sent to its author. Raises ``DefinitionError`` if one of the options ``here``, which apply to local work
+    only, is given.
     """
     named = os.environ.get("CAPSET_URL") if url is None else url
     if not named:
@@ -67,7 +68,7 @@ def server_of(url: str | None, **here: object) -> Server | None:
 
 
 def ask(server: Server, question: Callable[[Client], Awaitable[T]]) -> T:
-    """Return what a server answers."""
+    """Return a server's answer."""
 
     async def asked() -> T:
         async with server.open() as client:

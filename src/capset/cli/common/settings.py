@@ -1,4 +1,4 @@
-"""What a command runs with: flags, then ``CAPSET_*`` variables, then ``capset.toml`` here, then defaults."""
+"""Settings of a command: flags, then ``CAPSET_*`` variables, then ``capset.toml`` here, then defaults."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _KNOWN: Final = ("db", "principal", "grant", "attributes", "env", "allowance")
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Where records are kept, who acts with which permissions, and what policies may read of the environment."""
+    """The database, the principal and its permissions, and the environment that policies may read."""
 
     db: str
     principal: Principal
@@ -40,10 +40,10 @@ def load_settings(
 ) -> Settings:
     """Return the settings in force. ``CAPSET_GRANT`` separates permissions by commas; an empty one grants nothing.
 
-    ``db`` is a URL, or a file's name, which stands for ``sqlite:///FILE``. Each ``attribute`` is ``KEY=VALUE``, with a
-    value in JSON or else a text; any of them takes the place of all in ``CAPSET_ATTRIBUTES``, a JSON object, and that
-    of the file's. Each ``env`` is written alike, and wins over the file's of that key. Raises ``DefinitionError`` for a
-    settings file that cannot be read or has a key that nobody knows.
+    ``db`` is a URL, or a file name, which stands for ``sqlite:///FILE``. Each ``attribute`` is ``KEY=VALUE``, with a
+    value in JSON or else a string; if any is given, they replace those in ``CAPSET_ATTRIBUTES``, a JSON object, which
+    in turn replace the file's. Each ``env`` is written alike, and overrides that key of the file's. Raises
+    ``DefinitionError`` for a settings file that cannot be read or has an unknown key.
     """
     variables = os.environ if environ is None else environ
     file = read_settings(folder or Path.cwd())
@@ -60,12 +60,12 @@ def load_settings(
 
 
 def given_env(env: list[str] | None) -> dict[str, Any]:
-    """Return what ``--env`` gave, each ``KEY=VALUE``. Raises ``DefinitionError`` for what is none."""
+    """Return the values of ``--env``, each ``KEY=VALUE``. Raises ``DefinitionError`` for a malformed one."""
     return dict(_entry("--env", one) for one in env or ())
 
 
 def given_attributes(attribute: list[str] | None) -> dict[str, Any]:
-    """Return what ``--attribute`` gave, each ``KEY=VALUE``. Raises ``DefinitionError`` for a name that comes twice."""
+    """Return the values of ``--attribute``, each ``KEY=VALUE``. Raises ``DefinitionError`` for a duplicate name."""
     found: dict[str, Any] = {}
     for name, value in (_entry("--attribute", one) for one in attribute or ()):
         if name in found:
@@ -75,7 +75,7 @@ def given_attributes(attribute: list[str] | None) -> dict[str, Any]:
 
 
 def existing_db(url: str) -> str:
-    """Return the URL, or raise ``DefinitionError`` if it names a file that is not there: looking makes no database."""
+    """Return the URL, or raise ``DefinitionError`` if its file does not exist: reading creates no database."""
     scheme, _, path = url.partition(":///")
     if scheme == "sqlite" and not Path(path).exists():
         raise DefinitionError(f"there is no database at {path}", hint="name one with --db or CAPSET_DB")
@@ -107,7 +107,7 @@ def _url(named: str) -> str:
 
 
 def read_settings(folder: Path) -> dict[str, Any]:
-    """Return what the settings file of a folder says. Raises ``DefinitionError`` for one that cannot be."""
+    """Return the contents of a folder's settings file. Raises ``DefinitionError`` if it is invalid."""
     path = folder / FILE
     try:
         text = path.read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Targets of commands: the agent that is meant, its session, and the store that is read."""
+"""Targets of commands: an agent, its session, and the store."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @asynccontextmanager
 async def opened_store(url: str) -> AsyncGenerator[Store]:
-    """Open the store that a URL names, and close it at the end. Raises as ``make_store`` and ``Store.open`` do."""
+    """Open the store at a URL, and close it at the end. Raises as ``make_store`` and ``Store.open`` do."""
     store = make_store(url)
     await store.open()
     try:
@@ -42,10 +42,10 @@ async def opened_store(url: str) -> AsyncGenerator[Store]:
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """What a command works with: what is known, whose tools are meant (``None``: a session's), and what governs them.
+    """A command's target: the registry, the agent whose tools are used (``None``: a session's), and its governance.
 
-    ``agent`` is an id where it is one that a database may have; ``file`` is where one stands that only a file has.
-    ``allowance`` is beside that of the configuration.
+    ``agent`` is an id if it may be in a database; ``file`` is the path of an agent defined only in a file.
+    ``allowance`` is in addition to that of the configuration.
     """
 
     registry: Registry
@@ -56,15 +56,15 @@ class Served:
 
 
 def refuse_both(agent: str | None, session: str | None) -> None:
-    """Raise ``DefinitionError`` if an agent and a session are named."""
+    """Raise ``DefinitionError`` if both an agent and a session are named."""
     if agent is not None and session is not None:
         raise DefinitionError("a session has its agent: give --agent or --session, not both")
 
 
 def find_agent(registry: Registry, named: str) -> Agent | UUID:
-    """Return an installed agent by its name, or that of an agent file; or the id of one that a database may have.
+    """Return an installed agent by its name, or that of an agent file; or the id of a possibly stored agent.
 
-    Raises ``NotFound`` for a name that nobody has, and what ``read_agent_file`` raises.
+    Raises ``NotFound`` for an unknown name, and the errors of ``read_agent_file``.
     """
     path = Path(named)
     if named not in registry.agents:
@@ -82,7 +82,7 @@ def find_served(
     config: Path | None,
     allowance: Allowance | None = None,
 ) -> Served:
-    """Return what is to be served. Raises as ``find_agent`` and ``read_configuration`` do."""
+    """Return the target. Raises as ``find_agent`` and ``read_configuration`` do."""
     refuse_both(agent, session)
     refuse_agent(config, agent)
     if config is not None:
@@ -99,7 +99,7 @@ def find_served(
 
 
 def announce(session: Session) -> None:
-    """Say on stderr what is served, to whom, and in which session."""
+    """Print on stderr the agent, its principal and its session."""
     told = f"serving {session.snapshot.composition.block.name} as {session.snapshot.principal.id}, session {session.id}"
     err().print(f"[dim]{cell(told)}[/]", soft_wrap=True)
 
@@ -115,12 +115,12 @@ async def open_session(settings: Settings, served: Served, session_id: str | Non
 async def open_kernel(
     settings: Settings, served: Served, session_id: str | None, *, is_kept: bool = False
 ) -> AsyncGenerator[tuple[Kernel, Session]]:
-    """Open a kernel, and a session of it: the one that ``session_id`` names, or one of what is served.
+    """Open a kernel and a session: the one with ``session_id``, or one of the served agent.
 
-    That is a new one, or where ``is_kept`` the one that the settings' principal has with the agent (spec 5, P16).
-    Raises ``NotFound`` if there is no such session of the settings' principal, or no such stored agent; ``Conflict``
-    for one that is archived, or a session whose agent only code defines that is not here; and ``DefinitionError`` if
-    the database to look it up in is not there.
+    The latter is new, or with ``is_kept`` the one that the settings' principal has with the agent. Raises ``NotFound``
+    if there is no such session of the settings' principal, or no such stored agent; ``Conflict`` for an archived agent,
+    or for a session whose agent is defined only in code that is not here; and ``DefinitionError`` if the database of a
+    stored agent or session does not exist.
     """
     who, agent, registry = settings.principal, served.agent, served.registry
     db = settings.db if isinstance(agent, Agent) else existing_db(settings.db)
@@ -137,9 +137,9 @@ async def open_kernel(
 
 
 async def _kept(kernel: Kernel, served: Served, settings: Settings) -> Session:
-    """Return the one session of an agent; it moves to the agent as it is now.
+    """Return the one session of an agent, moved to the agent's current version.
 
-    Servers know a stored agent, and one in code, by the same id. One in a file is known by the file.
+    For an agent that is stored or in code, servers use the same id. An agent in a file is identified by its path.
     """
     who, agent = settings.principal, served.agent
     if isinstance(agent, Agent) and served.file is not None:
@@ -154,7 +154,7 @@ async def _kept(kernel: Kernel, served: Served, settings: Settings) -> Session:
 
 
 async def _of_stored(kernel: Kernel, registry: Registry, id: str, settings: Settings) -> Session:
-    """Return a new session of an agent that was made over the API, by a key without an organisation."""
+    """Return a new session of an agent that was created over the API with a key without an organisation."""
     loaded = await _loaded(kernel, registry, id)
     row = new_session_row(kernel, loaded, settings.principal)
     session = await kernel.enter(row, loaded.agent, principal=settings.principal, env=settings.env)
@@ -163,7 +163,7 @@ async def _of_stored(kernel: Kernel, registry: Registry, id: str, settings: Sett
 
 
 async def _loaded(kernel: Kernel, registry: Registry, id: str) -> Loaded:
-    """Return an agent that takes sessions, and say on stderr what is to be known of it."""
+    """Return an agent that accepts sessions, and print its notices on stderr."""
     loaded = await StoredAgents(kernel, registry).active(None, id)
     for notice in loaded.notices:
         err().print(f"[yellow]warning:[/] {verbatim(notice)}", soft_wrap=True)
@@ -180,7 +180,7 @@ def _id(named: str) -> UUID | None:
 async def _agent_of(kernel: Kernel, registry: Registry, session: str, principal: str) -> Agent:
     row = await kernel.find_session(session)
     if row is None:
-        # In the kernel's own words for a session of somebody else: neither tells whether it exists.
+        # The kernel's message for another principal's session: neither reveals whether it exists.
         hint = "leave --session out to start one; its id is printed"
         raise NotFound(f"there is no session {session!r} of {principal!r}", hint=hint)
     defined = agent_in_code(row, kernel, registry)

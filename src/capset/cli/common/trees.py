@@ -1,4 +1,4 @@
-"""A composition as a tree: each capability, why it is there, how it is used, and what it brings (spec 1, C40)."""
+"""A composition as a tree: each capability, its origin, its configuration, and its contents (spec 1, C40)."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def tree_of(shape: SnapshotShape) -> Tree:
 
 
 def _add_made(tree: Tree, made: MadeShape, shape: SnapshotShape) -> None:
-    """Add a dynamic toolkit, with the tools that it made for this principal, or why it was not made."""
+    """Add a dynamic toolkit, with its tools for this principal, or the reason why it was not made."""
     told = f" [dim]made for {cell(shape.principal)}[/]" if made.in_play else f" not made — {cell(made.reason)}"
     branch = tree.add(f"toolkit [bold]{cell(made.path)}[/]{told}")
     for tool in shape.tools:
@@ -55,12 +55,12 @@ def _add_made(tree: Tree, made: MadeShape, shape: SnapshotShape) -> None:
 
 
 def presets_line(presets: Sequence[tuple[str, bool]]) -> str:
-    """Return the presets of a capability, those that are on and those that are off, as markup."""
+    """Return the presets of a capability, enabled and disabled, as markup."""
     return "  ".join(f"[green]●[/] {name}" if is_on else f"[dim]○ {name}[/]" for name, is_on in presets)
 
 
 def _why(used: UsedShape) -> str:
-    """Say by which way a capability came, where the agent does not name it itself."""
+    """Return the path by which a capability came, if the agent does not name it itself."""
     way = used.path[1:-1]
     needed = f" [dim]needed by {cell(' → '.join(way))}[/]" if way else ""
     return f"{needed} [dim]added at run time[/]" if used.is_dynamic else needed

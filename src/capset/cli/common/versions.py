@@ -1,4 +1,4 @@
-"""The versions that ``capset diff`` compares: files, standard input, or the ids of what a store keeps."""
+"""The versions that ``capset diff`` compares: files, standard input, or the ids of stored versions."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _KINDS: Final = "an envelope, as SnapshotEnvelope.to_json() writes it, or a link
 
 
 def find(named: str) -> Side | UUID:
-    """Return the version that a file, or ``-`` for standard input, holds; or the id of a stored one.
+    """Return the version in a file, or in standard input for ``-``; or the id of a stored one.
 
-    Raises ``DefinitionError`` for what is neither, cannot be read, or holds no link and no envelope.
+    Raises ``DefinitionError`` for any other name, and a file that cannot be read, or contains no link and no envelope.
     """
     path = Path(named)
     if named == "-":

@@ -1,1 +1,1 @@
-"""``capset db``: what a database needs of whoever runs it."""
+"""``capset db``: operation of a database."""

@@ -1,4 +1,4 @@
-"""``capset db backup``: a whole database in one file, while others go on writing."""
+"""``capset db backup``: a whole database in one file, while writers continue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``capset db check``: whether a database is whole, and as this version makes it."""
+"""``capset db check``: integrity of a database, and conformance to this version's schema."""
 
 from __future__ import annotations
 

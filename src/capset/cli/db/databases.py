@@ -1,4 +1,4 @@
-"""The database that a command of ``capset db`` is for."""
+"""The target database of ``capset db``."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
 
 def database_at(url: str) -> SqlStore:
-    """Return the store at a URL, not opened. Raises ``DefinitionError`` for one that is in no database of ours."""
+    """Return the unopened store at a URL. Raises ``DefinitionError`` for a URL that is not of a database."""
     from capset.stores.sql.store import SqlStore
 
     store = make_store(url)
     if not isinstance(store, SqlStore):
-        scheme = url.partition("://")[0]  # and no more: the rest may hold a password
+        scheme = url.partition("://")[0]  # only the scheme: the rest may contain a password
         raise DefinitionError(
             f"capset db is for SQLite and PostgreSQL; a store {scheme}:// is neither", hint="name one with --db"
         )

@@ -1,4 +1,4 @@
-"""``capset db upgrade``: a database of an earlier version is brought up to this one's revision."""
+"""``capset db upgrade``: migration of a database from an earlier version to this one's revision."""
 
 from __future__ import annotations
 

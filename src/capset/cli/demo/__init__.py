@@ -1,4 +1,4 @@
-"""``capset demo``: the main job, on real files, from an agent to a verified record."""
+"""``capset demo``: the main task, on real files, from an agent to a verified record."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ async def _conclude(console: Console, demo: Demo, imported: Imported, folder: Pa
 
 
 def _export(console: Console, file: Path, text: str | None) -> str | None:
-    """Write a text, if there is one, and return where it is."""
+    """Write a text, if there is one, and return its path."""
     if not text:
         return None
     file.write_text(text, encoding="utf-8")
@@ -142,7 +142,7 @@ def _show_surprises(surprises: list[str]) -> None:
 
 
 def _fresh(into: Path) -> Path:
-    """Make and return a folder that was not there: ``capset-demo``, or with the first number that is free."""
+    """Create and return a new folder: ``capset-demo``, or with the first free number."""
     number = 1
     while True:
         folder = into / ("capset-demo" if number == 1 else f"capset-demo-{number}")

@@ -1,4 +1,4 @@
-"""Calls of the demo: each is shown, and what does not go as it should is kept."""
+"""Calls of the demo: each is shown, and unexpected outcomes are collected."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from capset.kernel.results import Result
 
 
 class Stopped(Exception):
-    """A call failed that the next ones build on; the surprises name it."""
+    """A call failed on which later ones depend; the surprises name it."""
 
 
 class Calls:
-    """The calls of one run, and its ``surprises``: whatever did not go as it should."""
+    """The calls of one run, and its ``surprises``: the unexpected outcomes."""
 
     def __init__(self, console: Console) -> None:
         self.surprises: list[str] = []
         self._console = console
 
     async def ask(self, session: Session, tool: str, **arguments: Any) -> Any:  # JSON data, of the tool's own shape
-        """Call a tool and return what it gives. Raises ``Stopped`` where it fails."""
+        """Call a tool and return its output. Raises ``Stopped`` if it fails."""
         result, data = await self._call(session, tool, arguments)
         if result.error is not None:
             self.surprises.append(f"{tool} failed: {result.error.message}")

@@ -1,4 +1,4 @@
-"""What the demo puts on the screen."""
+"""Output of the demo on the screen."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from capset.wire.operations import DoorShape
 
 
 def show_session(console: Console, session: Session, folder: Path) -> None:
-    """Say what runs, where, and in which exact version."""
+    """Print the running session, its folder, and its exact version."""
     snapshot = session.snapshot
     agent = snapshot.composition.block
     capabilities = ", ".join(capability.name for capability in agent.uses if not callable(capability))
@@ -30,7 +30,7 @@ def show_session(console: Console, session: Session, folder: Path) -> None:
 def show_call(
     console: Console, tool: str, arguments: Mapping[str, Any], result: Result[Any], data: Any
 ) -> None:  # arguments and data are the tool's own
-    """Show one call in one line: the tool, its arguments, and what came of it."""
+    """Show one call in one line: the tool, its arguments, and the outcome."""
     mark = "[green]✓[/]" if result.success else "[red]✗[/]"
     came = json.dumps(data, ensure_ascii=False) if result.error is None else result.error.message
     given = json.dumps(arguments, ensure_ascii=False)
@@ -39,19 +39,19 @@ def show_call(
 
 
 def show_records(console: Console, page: AuditPage) -> None:
-    """Show the trail, in the order in which it was written."""
+    """Show the records, in the order they were written."""
     columns = ("SEQ", "PRINCIPAL", "TOOL", "DECISION", "OUTCOME", "ms", "RUNTIME", "HASH")
     console.print(table(*columns, rows=map(_row, reversed(page.items)), folds=("TOOL",)))
 
 
 def show_progress(console: Console, data: Any) -> None:
-    """Show how far a tool has come, as it says itself."""
+    """Show the progress that a tool reports."""
     done = round(data["fraction"] * 20)
     console.print(f"  [dim]{'█' * done}{'░' * (20 - done)} {data['fraction']:>4.0%} {cell(data['message'] or '')}[/]")
 
 
 def show_doors(console: Console, doors: list[DoorShape]) -> None:
-    """Show which record each door left."""
+    """Show the record of each interface."""
     rows = ((one.door, one.tool, one.outcome, short(one.runtime_hash), one.record) for one in doors)
     console.print(
         table("DOOR", "TOOL", "OUTCOME", "RUNTIME", "RECORD", rows=(map(cell, row) for row in rows), folds=())

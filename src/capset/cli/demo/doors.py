@@ -1,4 +1,4 @@
-"""The second half of the demo: the same files and tools through the server's doors, and the records that each left."""
+"""The second half of the demo: the same files and tools through the server's interfaces, and the records of each."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from capset.client import Client
 
 NEEDED: Final = ("fastapi", "uvicorn", "httptools", "structlog", "httpx2", "mcp")
-"""The modules of the extras ``server`` and ``mcp`` that this half takes."""
+"""The modules of the extras ``server`` and ``mcp`` that this half needs."""
 
 
 DOORS: Final = ["rest", "stream", "mcp"]
-"""The doors, in the order in which the demo takes them; their names are the correlations of their calls."""
+"""The interfaces, in the order of the demo; their names are the correlations of their calls."""
 
 
 class RemoteFiles:
@@ -39,7 +39,7 @@ class RemoteFiles:
 
 
 async def walk_doors(console: Console, folder: Path, sources: list[Path]) -> list[DoorShape] | None:
-    """Work through every door of a server, and return the records; ``None`` where the extras are not installed."""
+    """Use every interface of a server, and return the records; ``None`` if the extras are not installed."""
     if missing := missing_modules(*NEEDED):
         err().print(f"[yellow]skipped:[/] the server needs pip install 'capset\\[server,mcp]' ({', '.join(missing)})")
         return None
@@ -63,7 +63,7 @@ async def walk_doors(console: Console, folder: Path, sources: list[Path]) -> lis
 
 
 async def _stream(console: Console, client: Client, session: str) -> None:
-    """Call a tool that takes its time, as a stream of events."""
+    """Call a slow tool, as a stream of events."""
     async with client.stream(session, "count_words", correlation="stream") as events:
         async for event in events:
             show_progress(console, event.data)
@@ -72,7 +72,7 @@ async def _stream(console: Console, client: Client, session: str) -> None:
 
 
 async def _mcp(console: Console, url: str, key: str) -> None:
-    """Find the same tools as an MCP client, by the official SDK, and call one."""
+    """Find the same tools as an MCP client, with the official SDK, and call one."""
     import httpx2
     from mcp import Client
     from mcp.client.streamable_http import streamable_http_client

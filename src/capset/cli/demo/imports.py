@@ -1,4 +1,4 @@
-"""Bringing a folder of the host into a session's files."""
+"""Import of a folder of the host into a session's files."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from capset.cli.common.output import cell, err
 from capset.errors import CapsetError
 
 MAX_BYTES: Final = 1_000_000
-"""Files beyond this are not the text that a demo wants to read."""
+"""The maximum size of a file: larger ones are not text that a demo wants to read."""
 AT_ONCE: Final = 32
-"""How many writes wait for one commit together."""
+"""The number of writes that share one commit."""
 _HIDDEN: Final = ("__pycache__", "node_modules")
 
 
 @dataclass(slots=True)
 class Imported:
-    """What came in, and what did not, each with its reason."""
+    """The imported files, and the skipped ones with their reasons."""
 
     files: int = 0
     size_bytes: int = 0
@@ -31,7 +31,7 @@ class Imported:
 
 
 class Target(Protocol):
-    """Where files go: a session's files, or as much of them as an import needs."""
+    """The destination of files: a session's files, or as much of them as an import needs."""
 
     async def write(self, path: str, content: bytes) -> object:
         """Create or replace a file."""

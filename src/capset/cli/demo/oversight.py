@@ -1,4 +1,4 @@
-"""The last part of the demo: a call that somebody else approves, and a limit that two openings share."""
+"""The last part of the demo: a call that another person approves, and a limit shared by two kernels."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ EXPECTED: Final = (
     *(("publish", "approval_required"), ("publish", "approval_required"), ("publish", None)),
     *(("announce", None), ("announce", None), ("announce", "limit_exceeded")),
 )
-"""The calls of this part in their order, and how each is refused, if it is."""
+"""The calls of this part in their order, and the expected refusal of each, if any."""
 
 
 async def oversee(console: Console, folder: Path) -> list[OversightShape] | None:
-    """Make the calls of this part, and return them; ``None`` where the extras are not installed."""
+    """Make the calls of this part, and return them; ``None`` if the extras are not installed."""
     if missing_modules(*NEEDED):
         return None
     from capset.client import Client
@@ -47,7 +47,7 @@ async def oversee(console: Console, folder: Path) -> list[OversightShape] | None
 
 
 async def _approved(console: Console, client: Client, editor: Client, session: str) -> list[OversightShape]:
-    """Publish something: the call is refused, made again, approved by somebody else, and made once more as it was."""
+    """Publish something: refused, made again, approved by another principal, and made once more unchanged."""
 
     async def publish() -> OversightShape:
         return _shown(console, "client", "publish", await client.call(session, "publish", {"title": TITLE}))
@@ -82,7 +82,7 @@ def _shown(console: Console, where: str, tool: str, call: CallShape) -> Oversigh
 
 
 def surprises_of(calls: list[OversightShape]) -> list[str]:
-    """Return what did not go as it should."""
+    """Return the unexpected outcomes."""
     surprises = [
         f"{tool} should have ended with {code or 'its result'}, not with {one.code}"
         for one, (tool, code) in zip(calls, EXPECTED, strict=True)

@@ -1,4 +1,4 @@
-"""A capability of the demo's own: one tool that somebody has to approve, and one that may be called twice a minute."""
+"""A capability of the demo's own: one tool that needs an approval, and one limited to two calls per minute."""
 
 from __future__ import annotations
 

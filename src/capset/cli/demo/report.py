@@ -8,7 +8,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """What the calls gave, as JSON data: files by size, sums over the three largest, and what was found in them."""
+    """The results of the calls, as JSON data: files by size, sums over the three largest, and search results."""
 
     files: list[dict[str, Any]]
     total: float

@@ -1,4 +1,4 @@
-"""The agent of the demo, and the calls that it makes."""
+"""The agent of the demo, and its calls."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ class Demo:
         self.calls = calls
         self.report = ""
         self.sizes: list[int] = []
-        """The sizes of the largest files, which the report is about."""
+        """The sizes of the largest files, the subject of the report."""
         self._visitor = visitor
 
     async def run(self) -> None:
-        """Make every call, showing each; the first that fails, but should not, is the last."""
+        """Make every call, showing each; stop at the first unexpected failure."""
         with contextlib.suppress(Stopped):
             await self._work()
 
@@ -68,7 +68,7 @@ class Demo:
         await self.calls.refused(self._visitor, "permission_denied", write, path="/x.md", content="mine now")
         await self.calls.refused(self.session, "invalid_arguments", stat, path=7, pth="/report.md")
 
-    async def _ask(self, tool: str, **arguments: Any) -> Any:  # JSON data, of whatever shape the tool has
+    async def _ask(self, tool: str, **arguments: Any) -> Any:  # JSON data, in the tool's own shape
         return await self.calls.ask(self.session, tool, **arguments)
 
 

@@ -1,4 +1,4 @@
-"""The server of the demo, for as long as it is needed: on a free port of this machine, on the demo's own database."""
+"""The server of the demo: on a free local port, on the demo's own database, for as long as it is needed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ EDITOR = Principal("editor", org="demo")
 
 @dataclass(frozen=True, slots=True)
 class DemoServer:
-    """Where the server is, a key for everything, and one of somebody else's that may approve."""
+    """The server's address, a key for everything, and another principal's key that may approve."""
 
     url: str
     key: str
@@ -30,8 +30,8 @@ class DemoServer:
 
 @asynccontextmanager
 async def serving(folder: Path) -> AsyncGenerator[DemoServer]:
-    """Serve what is installed and the demo's own, from the database in ``folder``."""
-    # The demo without its server does without what a server needs.
+    """Serve what is installed and the demo's own capabilities, from the database in ``folder``."""
+    # Imported here because the demo also works without the server's dependencies.
     from capset.server.app import open_app
     from capset.server.http.middleware import AllowedHosts
     from capset.server.http.uvicorn_server import bind, make_server

@@ -1,4 +1,4 @@
-"""A web site of the demo's own, on a free port of this machine: one page."""
+"""A web site for the demo, on a free local port: one page."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 
 @asynccontextmanager
 async def serving_page(title: str, lines: list[str]) -> AsyncGenerator[str]:
-    """Serve a page with a heading and a line a paragraph, whatever is asked for; yield its ``host:port``."""
+    """Serve a page with a heading and one line per paragraph for every request; yield its ``host:port``."""
     body = page_of(title, lines).encode()
     head = f"HTTP/1.1 200 OK\r\nContent-Type: text/html; charset=utf-8\r\nContent-Length: {len(body)}\r\n\r\n"
 
@@ -28,7 +28,7 @@ async def serving_page(title: str, lines: list[str]) -> AsyncGenerator[str]:
 
 
 def page_of(title: str, lines: list[str]) -> str:
-    """Return a page of HTML, with a script that a conversion must leave out."""
+    """Return an HTML page, with a script that a conversion must leave out."""
     said = "\n".join(f"<p>{html.escape(line)}</p>" for line in lines)
     return f"""<!doctype html>
 <html lang="en"><head><title>{html.escape(title)}</title><script>alert("not for readers")</script></head>

@@ -1,4 +1,4 @@
-"""A capability of the demo's own: a tool that tells how far it has come."""
+"""A capability of the demo's own: a tool that reports its progress."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from capset import Capability, Context, Progress, Reply, tool
 
 STEPS: Final = 4
-"""How often the tool says how far it is."""
+"""How often the tool reports its progress."""
 
 
 class Survey(BaseModel):

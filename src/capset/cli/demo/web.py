@@ -1,4 +1,4 @@
-"""The third part of the demo: a page of the web, research with its source, and code that checks the numbers."""
+"""The third part of the demo: a web page, research with its source, and code that checks the numbers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from capset.kernel.kernel import Kernel
 from capset.kernel.registry import Registry
 
 NEEDED: Final = ("httpx2", "html_to_markdown", "pydantic_monty", "bashkit")
-"""Modules of the extras ``web`` and ``sandbox``, which this part takes."""
+"""The modules of the extras ``web`` and ``sandbox`` that this part needs."""
 CAPABILITIES: Final = ("research", "sandbox", "session_file_system")
 READER: Final = Principal(
     "reader",
@@ -36,16 +36,16 @@ _LOOKING: Final = "open('/etc/passwd').read()"
 
 @dataclass(frozen=True, slots=True)
 class WebFindings:
-    """What the first part found: the lines of its report, and the sizes that it added up."""
+    """The findings of the first part: the lines of its report, and the sizes that it added up."""
 
     lines: list[str]
     sizes: list[int]
 
 
 async def read_the_web(console: Console, kernel: Kernel, calls: Calls, found: WebFindings) -> str | None:
-    """Read the report as a page of the web, note what it says, and check its sums; return the research, if it is done.
+    """Read the report as a web page, note its contents, and check its sums; return the research, if it is done.
 
-    ``None`` too where the extras are not installed, which it says.
+    Returns ``None`` too, after a message, if the extras are not installed.
     """
     if missing := missing_modules(*NEEDED):
         err().print(f"[yellow]skipped:[/] this takes pip install 'capset\\[web,sandbox]' ({', '.join(missing)})")
@@ -93,7 +93,7 @@ def _researcher(host: str) -> Agent:
 
 
 def _configured(registry: Registry, name: str, config: dict[str, Any]) -> AnyRef:  # JSON data
-    """Return a capability with a config as an agent file has it: what is installed is known by its name alone."""
+    """Return a capability with a config as in an agent file: installed capabilities are known only by name."""
     ref = as_ref("the demo", registry.get(name))
     if ref.base.config is None:
         return ref

@@ -123,7 +123,7 @@ def serve_command(
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     if sys.platform == "win32":
-        return None  # uvloop is not for Windows
+        return None  # uvloop does not support Windows
     import uvloop
 
     return uvloop.new_event_loop
@@ -131,7 +131,7 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 @dataclass(frozen=True, slots=True)
 class _Served:
-    """What is installed, the configuration that is served beside it, if any, and within what."""
+    """The installed registry, the configuration served with it, if any, and the allowance."""
 
     installed: Registry
     configuration: Configuration | None
@@ -143,7 +143,7 @@ class _Served:
         return self.installed if self.configuration is None else self.configuration.within(self.installed)
 
     def reloading(self, service: Service, principal: Principal) -> AbstractContextManager[None]:
-        """Return what listens to SIGHUP while it is entered, where there is something to be read again."""
+        """Return a context manager that listens to SIGHUP, if there is a configuration to read again."""
         if self.configuration is None:
             return contextlib.nullcontext()
         from capset.cli.serve.reload import Reload
@@ -170,7 +170,7 @@ async def _serve(
     registry = served.registry
     anyone = Caller(settings.principal, frozenset({"capset:admin"}), None) if insecure else None
     known = None if issuer is None else _tokens_of(issuer)
-    with bind(host, port) as bound:  # first, so that a taken port makes no database
+    with bind(host, port) as bound:  # first, so that a taken port creates no database
         address = f"http://{names.written}:{bound.getsockname()[1]}"
 
         def started() -> None:
@@ -194,7 +194,7 @@ async def _serve(
 
 
 def _tokens_of(issuer: Issuer) -> Callable[[Kernel], Identifies]:
-    """Return what knows the issuer's tokens on a kernel yet to come; its keys must be somewhere by now."""
+    """Return the authenticator of an issuer's tokens, given a kernel; its keys must already be available."""
     from capset.server.auth.jwks import Jwks
     from capset.server.auth.tokens import Tokens
 
@@ -203,14 +203,14 @@ def _tokens_of(issuer: Issuer) -> Callable[[Kernel], Identifies]:
 
 
 def _settle() -> None:
-    """Have Python look for garbage less often, and not among what is there to stay: most calls leave none."""
+    """Collect garbage less often, and exclude long-lived objects: most calls leave no garbage."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 20, 20)
 
 
 def _who(settings: Settings, issuer: Issuer | None, *, insecure: bool, has_keys: bool) -> str:
-    """Say who may come in, where that is not what one would think."""
+    """Return a note about who may call the server, if that may be unexpected."""
     if insecure:
         granted = " ".join(sorted(settings.principal.permissions)) or "no permissions"
         return f" [yellow]without keys:[/] everybody is {cell(settings.principal.id)}, with {cell(granted)}"

@@ -76,9 +76,9 @@ def issuer_of(
     algorithms: list[str] | None,
     attributes: list[str] | None,
 ) -> Issuer | None:
-    """Return whose tokens are taken, ``None`` for nobody's. Raises ``DefinitionError`` for half of what it takes.
+    """Return the trusted issuer, ``None`` without one. Raises ``DefinitionError`` for an incomplete set of options.
 
-    No settings file says any of it: whoever lays one into a folder lets nobody in.
+    No settings file can set these: one planted in a folder must not let anyone in.
     """
     needed = {"--jwt-issuer": issuer, "--jwt-audience": audience, "--jwt-jwks": jwks}
     if not any((*needed.values(), org_claim, org, algorithms, attributes)):

@@ -1,4 +1,4 @@
-"""``SIGHUP``: another version of a configuration file takes the place of the one that is served (spec 4, G28)."""
+"""``SIGHUP``: a new version of a configuration file replaces the one being served (spec 4, G28)."""
 
 from __future__ import annotations
 
@@ -23,16 +23,15 @@ if TYPE_CHECKING:
     from capset.server.service import Service
 
 OPERATOR: Final = "capset-serve"
-"""The agent that a reload's records name."""
+"""The agent named in a reload's records."""
 _log = logging.getLogger("capset.configuration")
 
 
 class Reload:
-    """Reads the file again at each ``SIGHUP``, and lets the service work with it, whole or not at all.
+    """Reloader of the configuration file: each ``SIGHUP`` switches the service to the new content atomically.
 
-    Each time is a call of the tool ``reload_configuration`` by whom the process acts for, so that it is on record with
-    the file's digest and its outcome. What governs calls is the kernel's for as long as that runs: a file that says
-    otherwise of it is refused.
+    Each reload is a call of the tool ``reload_configuration`` as the process's principal, so that it is recorded with
+    the file's digest and its outcome. Governance is fixed while a kernel runs: a file that changes it is refused.
     """
 
     def __init__(
@@ -48,7 +47,7 @@ class Reload:
 
     @contextlib.contextmanager
     def listening(self) -> Generator[None]:
-        """Listen to the signal, where there is such a one."""
+        """Listen to the signal while inside, on platforms that have it."""
         loop = asyncio.get_running_loop()
         number = getattr(signal, "SIGHUP", None)  # not on Windows
         if number is None:
@@ -63,7 +62,7 @@ class Reload:
             task.cancel()
 
     async def reload(self) -> None:
-        """Read the file again. Whatever is wrong with it is logged, on record, and changes nothing."""
+        """Read the file again. An error is logged and recorded, and changes nothing."""
         path = self._current.path
         try:
             kernel = self._service.kernel
@@ -97,10 +96,10 @@ class Reload:
         )
 
     async def _take(self, params: dict[str, Any]) -> int:
-        """Take the file, or raise ``ToolError``: nothing is changed before everything of it is known to be sound."""
+        """Switch to the file, or raise ``ToolError``: nothing changes until all of it is validated."""
         current = self._current
         try:
-            # Handlers may do slow work as they are loaded, and calls go on meanwhile.
+            # Handlers may do slow work on import, and calls continue in the meantime.
             found = await asyncio.to_thread(read_configuration, current.path, self._installed)
             before = (current.agent, *self._service.registry.earlier)
             registry = found.within(self._installed, earlier=before)
@@ -117,7 +116,7 @@ class Reload:
 
 
 def _digest(path: Path) -> str | None:
-    """Return the SHA-256 of a file's text, as a configuration has it; ``None`` for one that cannot be read."""
+    """Return the SHA-256 of a file's text, as in a configuration; ``None`` for a file that cannot be read."""
     try:
         return hashlib.sha256(path.read_bytes().removeprefix(b"\xef\xbb\xbf")).hexdigest()
     except OSError:

@@ -1,4 +1,4 @@
-"""Traces of ``capset serve``, sent where OpenTelemetry's own variables of the environment say (spec 5, P13)."""
+"""Traces of ``capset serve``, exported according to OpenTelemetry's environment variables (spec 5, P13)."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _PROTOCOL: Final = "http/protobuf"
 
 @contextmanager
 def telemetry() -> Generator[None]:
-    """Set the OpenTelemetry SDK up where it was asked for; leaving sends what was not sent yet.
+    """Set up the OpenTelemetry SDK if requested; leaving flushes the remaining spans.
 
     The SDK reads its own variables: service name, resource, sampler, batches, endpoint, headers. Raises
-    ``DefinitionError`` for an exporter or a protocol that is not there, and where the extra ``otel`` is missing.
+    ``DefinitionError`` for an unknown exporter or protocol, and if the extra ``otel`` is missing.
     """
     names = exporters_of(os.environ)
     if not names:
@@ -50,9 +50,9 @@ def telemetry() -> Generator[None]:
 
 
 def exporters_of(environ: Mapping[str, str]) -> list[str]:
-    """Return the exporters that are asked for: ``otlp`` and ``console``; an endpoint alone asks for ``otlp``.
+    """Return the requested exporters, ``otlp`` and ``console``; an endpoint alone implies ``otlp``.
 
-    Raises ``DefinitionError`` for others, and for a protocol that is not ``http/protobuf``.
+    Raises ``DefinitionError`` for others, and for a protocol other than ``http/protobuf``.
     """
     if environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return []

@@ -1,1 +1,1 @@
-"""``capset sessions``: conversations, their state and what is told of their turns."""
+"""``capset sessions``: conversations, their state and the events of their turns."""

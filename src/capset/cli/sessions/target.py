@@ -1,4 +1,4 @@
-"""Where the commands of ``capset sessions`` work: on a server, or in a database here, as a server would."""
+"""Targets of ``capset sessions``: a server, or a local database with the same rules."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Org = Annotated[str | None, typer.Option("--org", help="The organisation of the 
 
 @dataclass(frozen=True, slots=True)
 class LocalSessions:
-    """A database here, with the rules that a server has, and whose sessions in it are meant."""
+    """A local database under the rules of a server, and the owner of the sessions in it."""
 
     service: Service
     caller: Caller
@@ -43,7 +43,7 @@ def asked(
     principal: str | None,
     makes: bool = False,
 ) -> T:
-    """Return what a server answers, or else a database here; with ``makes`` that may be a new one."""
+    """Return the answer of a server, or else of a local database; with ``makes``, that may be created."""
     server = server_of(url, db=db, org=org, principal=principal)
     if server is not None:
         return ask(server, there)
@@ -55,7 +55,7 @@ def asked(
 
 
 async def _here(settings: Settings, org: str | None, work: Callable[[LocalSessions], Awaitable[T]]) -> T:
-    from capset.server.auth.callers import Caller  # only those who work here pay for it
+    from capset.server.auth.callers import Caller  # a cost only for local work
     from capset.server.service import Service
 
     who = replace(settings.principal, org=org)
@@ -65,5 +65,5 @@ async def _here(settings: Settings, org: str | None, work: Callable[[LocalSessio
 
 
 def parts(told: dict[str, Any]) -> list[tuple[str, Any]]:  # JSON
-    """Return the members of an object that say something."""
+    """Return the members of an object that are not null."""
     return [(name, value) for name, value in told.items() if value is not None]

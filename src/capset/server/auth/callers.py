@@ -1,4 +1,4 @@
-"""Who asks: found by the API key or the token of a request, before anything else is looked at (spec 4, G1)."""
+"""Authentication of callers by the API key or token of a request, before anything else (spec 4, G1)."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from capset.stores.base import KeyRow
 
 _MAX_KEY: Final = 200
 REFUSED: Final = "This needs a valid API key or token, as the header: Authorization: Bearer KEY"
-"""What everybody is told who shows none that is valid."""
+"""The message for every request without valid credentials."""
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """A principal, what it may ask of the API, and the id of its key; ``None`` where none was needed.
+    """A principal, its API scopes, and the id of its key; ``None`` where none was needed.
 
-    Of who comes by a token, ``key`` is ``jwt:`` and the issuer. ``agent`` is the one that ``/mcp`` leads to.
+    For a caller with a token, ``key`` is ``jwt:`` and the issuer. ``agent`` is the default agent of ``/mcp``.
     """
 
     principal: Principal
@@ -32,36 +32,36 @@ class Caller:
 
     @property
     def identity(self) -> str:
-        """Text that no two callers share; permissions and scopes make no other caller."""
+        """Text unique to the caller; it does not depend on permissions or scopes."""
         who = self.principal
         return "\0".join((self.key or "", who.kind, who.org or "", who.id, *self.attributes))
 
     @property
     def attributes(self) -> tuple[str, ...]:
-        """The principal's attributes and those of whom it acts for, as JSON texts; none where nothing is said."""
+        """The attributes of the principal and of those it acts for, as JSON texts; empty if there are none."""
         several = (self.principal.attributes, *self.principal.on_behalf_of_attributes)
         return tuple(one.to_json() for one in several) if any(several) else ()
 
     def has(self, scope: Scope) -> bool:
-        """Whether the caller has this scope, or that of an administrator."""
+        """Return whether the caller has this scope or ``capset:admin``."""
         return scope in self.scopes or "capset:admin" in self.scopes
 
     def check(self, *scopes: Scope) -> None:
-        """Raise ``PermissionDenied`` unless the caller has one of these scopes, or that of an administrator."""
+        """Raise ``PermissionDenied`` unless the caller has one of these scopes or ``capset:admin``."""
         if not any(map(self.has, scopes)):
             raise PermissionDenied(f"Permission denied: the API key lacks the scope {' or '.join(scopes)}")
 
 
 class Identifies(Protocol):
-    """What knows callers by tokens, such as ``capset.server.auth.tokens.Tokens``."""
+    """Authenticator of tokens, such as ``capset.server.auth.tokens.Tokens``."""
 
     async def identify(self, token: str) -> Caller:
-        """Return who sent a token. Raises ``Unauthenticated``."""
+        """Return the sender of a token. Raises ``Unauthenticated``."""
         ...
 
 
 class Callers:
-    """Knows callers by their keys, and by ``tokens`` if they are taken; with ``anyone``, everybody is that caller."""
+    """Authenticator by API key, and by ``tokens`` if given; with ``anyone``, every request is from that caller."""
 
     def __init__(self, kernel: Kernel, anyone: Caller | None, tokens: Identifies | None = None) -> None:
         self._kernel = kernel
@@ -70,10 +70,10 @@ class Callers:
         self._known: TtlCache[str, tuple[KeyRow, Caller] | None] = TtlCache()
 
     async def identify(self, authorization: str | None) -> Caller:
-        """Return who sent this ``Authorization`` header.
+        """Return the sender of this ``Authorization`` header.
 
-        Raises ``Unauthenticated`` for none, and for a key or a token that is unknown, revoked, expired or forged,
-        without saying which.
+        Raises ``Unauthenticated`` for a missing header, and for a key or a token that is unknown, revoked, expired or
+        forged, without saying which.
         """
         if self._anyone is not None:
             return self._anyone
@@ -81,7 +81,7 @@ class Callers:
         key = key.strip()
         if scheme.lower() != "bearer" or not key:
             raise Unauthenticated(REFUSED)
-        if self._tokens is not None and key.count(".") == 2:  # no key has a dot
+        if self._tokens is not None and key.count(".") == 2:  # keys contain no dots
             return await self._tokens.identify(key)
         if len(key) > _MAX_KEY:
             raise Unauthenticated(REFUSED)
@@ -92,9 +92,9 @@ class Callers:
         return found[1]
 
     async def knows(self, authorization: str | None, *, afresh: bool = False) -> bool:
-        """Whether who sent this header would still be let in: for answers that go on for long.
+        """Return whether the sender of this header would still be let in: for long-running answers.
 
-        ``afresh`` asks the store itself, and not what it said within the last second.
+        ``afresh`` asks the store itself instead of the cached answer of the last second.
         """
         if afresh:
             own = digest_of((authorization or "").partition(" ")[2].strip())
@@ -109,7 +109,7 @@ class Callers:
         row = await self._kernel.store.keys.find(digest)
         if row is None:
             return None
-        kind = cast("PrincipalKind", row.principal_kind)  # as it was kept; Principal checks it
+        kind = cast("PrincipalKind", row.principal_kind)  # as it was stored; Principal checks it
         allowance = None if row.allowance is None else allowance_of(row.allowance)
         principal = Principal(
             row.principal,

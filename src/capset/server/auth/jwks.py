@@ -1,4 +1,4 @@
-"""The keys of who issues tokens: a JSON Web Key Set, fetched or read from a file, and kept (spec 5, P14)."""
+"""A token issuer's JSON Web Key Set, fetched or read from a file, and cached (spec 5, P14)."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from capset.net.urls import read_url
 FRESH_SECONDS: Final = 600.0
 """How long keys are used before they are fetched again."""
 APART_SECONDS: Final = 60.0
-"""How long after one fetch a key that is not known may cause the next: nobody can drive requests to the issuer."""
+"""The minimum time between fetches caused by unknown keys, so that clients cannot flood the issuer with requests."""
 AGAIN_SECONDS: Final = 10.0
-"""How long after a fetch that failed the next is tried."""
+"""How long to wait after a failed fetch before the next."""
 STALE_SECONDS: Final = 24 * 3_600.0
 """How long keys are used while the issuer cannot be reached."""
 MAX_BYTES: Final = 256 * 1024
 MAX_KEYS: Final = 100
 _TIMEOUT: Final = 5.0
 _KINDS: Final = ("RSA", "EC", "OKP")
-"""The kinds of keys that verify and cannot sign: with a shared secret, whoever checks tokens could make them."""
+"""The key types that verify and cannot sign: with a shared secret, any verifier of tokens could also issue them."""
 _RSA: Final = range(342, 1_367)
-"""How many base64url letters a modulus has: 2,048 to 8,192 bits."""
+"""The length of a modulus in base64url characters: 2,048 to 8,192 bits."""
 _EMPTY: Final = KeySet([])
 _log = logging.getLogger("capset.tokens")
 
@@ -40,7 +40,7 @@ _log = logging.getLogger("capset.tokens")
 class Jwks:
     """An issuer's keys, from an https URL (http on loopback) or from a file.
 
-    Raises ``DefinitionError`` for another URL, and for a file that cannot be read or has no key to verify with.
+    Raises ``DefinitionError`` for any other URL, and for a file that cannot be read or has no verification key.
     """
 
     def __init__(
@@ -61,9 +61,9 @@ class Jwks:
             raise DefinitionError(f"no keys can be read from {source!r}: {error}") from None
 
     async def keys(self, kid: str | None) -> KeySet:
-        """Return the keys, empty if none can be had. They are fetched if they are old, or have none of this ``kid``.
+        """Return the keys, empty if there are none; fetch them if they are stale or lack this ``kid``.
 
-        Those who come while a fetch is under way wait for it, unless the key that they need is known.
+        Concurrent callers wait for a fetch under way, unless the key they need is already known.
         """
         if self._is_due(kid) and not (self._lock.locked() and kid in self._kids):
             async with self._lock:
@@ -92,7 +92,7 @@ class Jwks:
         if self._client is None:
             return await asyncio.to_thread(self._file)
         headers = {"accept": "application/json"}
-        # A redirect could lead from https to http, and from the issuer to anybody.
+        # A redirect could lead from https to http, or from the issuer to anyone.
         async with self._client.open("GET", self._source, timeout=_TIMEOUT, headers=headers, redirects=0) as answer:
             if answer.status != 200:
                 raise ValueError(f"the answer has the status {answer.status}")
@@ -104,9 +104,9 @@ class Jwks:
 
 
 def read_keys(data: bytes) -> KeySet:
-    """Return the keys of a set that verify signatures; one that is malformed does not take the others along.
+    """Return the verification keys of a set; a malformed key does not invalidate the others.
 
-    Raises ``ValueError`` for what is no set, is too large or has no such key.
+    Raises ``ValueError`` if the data is not a set, is too large or has no such key.
     """
     if len(data) > MAX_BYTES:
         raise ValueError(f"there are more than {MAX_BYTES} bytes")

@@ -1,4 +1,4 @@
-"""API keys: how they are made, and what they may ask (spec 5, P14; spec 4, G10). Needs no extra."""
+"""API keys: how they are created, and their scopes (spec 5, P14; spec 4, G10). Needs no extra."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ Scope = Literal[
     "capset:metrics",
     "capset:admin",
 ]
-"""``read`` capabilities, agents and fingerprints; ``call``: sessions, calls, files, MCP, links of one's own sessions;
-``write`` agents; ``audit``: read the org's records and links; ``approve``: read and decide the org's requests for
-approvals; ``metrics``: read the server's metrics, which are of all orgs; ``admin``: all of these."""
+"""``read``: capabilities, agents and fingerprints; ``call``: sessions, calls, files, MCP, links of the caller's own
+sessions; ``write``: agents; ``audit``: read the org's records and links; ``approve``: read and decide the org's
+requests for approvals; ``metrics``: read the server's metrics, which cover all orgs; ``admin``: all of these."""
 DEFAULT_SCOPES: Final[tuple[Scope, ...]] = ("capset:read", "capset:call")
 _MAX_AGENT: Final = 200
 _PREFIX: Final = "capset_"
-"""So that a key is known for one where it should not be, such as in a repository."""
+"""Makes a leaked key recognisable, such as in a repository."""
 
 
 async def create_key(
@@ -40,17 +40,16 @@ async def create_key(
     lifetime: timedelta | None = None,
     agent: str | None = None,
 ) -> tuple[KeyRow, str]:
-    """Make and keep a key by which ``principal`` acts; return what is kept, and the key, which nobody can get again.
+    """Create and store a key for ``principal``; return its row and the key, which cannot be retrieved later.
 
-    Permissions and attributes are the principal's, as they are: let only administrators reach this.
+    The key has the principal's permissions and attributes as they are: expose this to administrators only.
 
-    256 random bits need no slow hash: what is kept is their SHA-256. ``agent`` is the one
-    that ``/mcp`` leads to, by its id, or its name if it is defined in code; it may be made later. Raises
-    ``DefinitionError`` for an unknown scope, for an organisation without a name, for an agent that is none, and for a
-    principal that no key can stand for.
+    256 random bits need no slow hash: only their SHA-256 is stored. ``agent`` is the default agent of ``/mcp``, by its
+    id, or by its name if it is defined in code; it may be created later. Raises ``DefinitionError`` for an unknown
+    scope, an organisation without a name, an invalid agent, and a principal that no key can represent.
     """
     if principal.kind == "anonymous" or principal.on_behalf_of is not None:
-        # A key tells who somebody is, and nothing of whom they act for.
+        # A key identifies a principal, but not the principals it acts for.
         raise DefinitionError(f"a key is for a user, an agent or an org that acts for itself; got {principal!r}")
     if (org := principal.org) is not None and not (org.strip() and org.isprintable()):
         raise DefinitionError(f"an organisation's name must be printable text, and not empty; got {org!r}")
@@ -82,12 +81,12 @@ async def create_key(
 
 
 def digest_of(key: str) -> str:
-    """Return what is kept of a key: its SHA-256 in hexadecimal."""
+    """Return the stored form of a key: its SHA-256 in hexadecimal."""
     return hashlib.sha256(key.encode(errors="replace")).hexdigest()
 
 
 def is_valid(row: KeyRow, now: str) -> bool:
-    """Whether a key opens at this time, ISO 8601 UTC as the kernel's clock tells it."""
+    """Return whether a key is valid at this time, ISO 8601 UTC from the kernel's clock."""
     return row.revoked_at is None and (row.expires_at is None or now < row.expires_at)
 
 

@@ -1,4 +1,4 @@
-"""Who asks, by a JSON Web Token of an issuer that the host trusts (spec 5, P14; RFC 7519, RFC 8725)."""
+"""Authentication by JSON Web Tokens of an issuer that the host trusts (spec 5, P14; RFC 7519, RFC 8725)."""
 
 from __future__ import annotations
 
@@ -28,36 +28,37 @@ ALGORITHMS: Final = (
     *("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
     *("ES256", "ES384", "ES512", "Ed25519", "EdDSA"),
 )
-"""How tokens may be signed: never by a shared secret, and never not at all."""
+"""The accepted signature algorithms: no shared secrets, and no unsigned tokens."""
 MAX_TOKEN: Final = 8_192
-"""How many characters a token may have."""
+"""The maximum length of a token in characters."""
 LEEWAY_SECONDS: Final = 30
-"""By how much the issuer's clock may differ."""
+"""The tolerated difference from the issuer's clock."""
 _MAX_NAME: Final = 200
 _TYPES: Final = ("jwt", "at+jwt", "application/jwt", "application/at+jwt")
-"""What a token may say that it is, if it does: others of the same issuer tell of a logout or a change, of nobody."""
+"""The accepted values of a token's ``typ``, if it has one: other tokens of the same issuer, such as for a logout or a
+change, identify no caller."""
 _BOUND: Final = {"act": "acts for somebody else", "cnf": "is bound to a key that its sender would have to prove"}
-"""Claims that say more than we could hold to: a token that has one is refused, not half believed."""
+"""Claims that restrict a token in ways not enforced here: such a token is refused, not partly honoured."""
 _log = logging.getLogger("capset.tokens")
 
 
 @dataclass(frozen=True, slots=True)
 class Issuer:
-    """Whose tokens are taken, and what they say.
+    """A trusted issuer of tokens, and the meaning of its claims.
 
     Args:
-        issuer: the claim ``iss``, letter by letter.
-        audience: the claim ``aud``, or one of it: that a token is meant for this server.
-        jwks: where the issuer's public keys are: an https URL, or a file.
-        algorithms: how tokens may be signed.
-        org_claim: the claim that names the caller's organisation.
-        org: the organisation of those whose token names none; without it such a token is refused.
+        issuer: the claim ``iss``, matched exactly.
+        audience: the claim ``aud``, or one of its values: the token is meant for this server.
+        jwks: the source of the issuer's public keys: an https URL, or a file.
+        algorithms: the accepted signature algorithms.
+        org_claim: the claim with the caller's organisation.
+        org: the organisation for tokens that name none; without it such a token is refused.
         attributes: the claims that become attributes of the principal, by the attributes' names: ``{"tier":
             "plan.tier"}`` takes the member ``tier`` of the claim ``plan``, unless there is a claim ``plan.tier``. A
             claim that is absent or null leaves its attribute out.
 
-    Raises ``DefinitionError`` for an empty text, for an algorithm that is none of ``ALGORITHMS``, and for attributes
-    that a principal cannot have.
+    Raises ``DefinitionError`` for an empty text, for an algorithm not in ``ALGORITHMS``, and for attributes that a
+    principal cannot have.
     """
 
     issuer: str
@@ -69,7 +70,7 @@ class Issuer:
     attributes: Mapping[str, str] = field(default_factory=dict[str, str], hash=False)
 
     def __post_init__(self) -> None:
-        """Check what was given."""
+        """Validate the fields."""
         for name in ("issuer", "audience", "jwks", "org_claim"):
             if not getattr(self, name).strip():
                 raise DefinitionError(f"a token's {name} must not be empty")
@@ -88,7 +89,7 @@ class Issuer:
 
 
 class Tokens:
-    """Knows callers by the tokens of one issuer. ``jwks`` is where its keys come from, if not as ``issuer`` says.
+    """Authenticator of one issuer's tokens. ``jwks`` overrides the key source of ``issuer``.
 
     Raises ``DefinitionError`` as ``Jwks`` does.
     """
@@ -109,7 +110,7 @@ class Tokens:
         self._known: TtlCache[bytes, tuple[Caller, float]] = TtlCache()
 
     async def identify(self, token: str) -> Caller:
-        """Return who sent a token. Raises ``Unauthenticated``, in the same words for whatever is wrong with it."""
+        """Return the sender of a token. Raises ``Unauthenticated``, with the same message for every defect."""
         if len(token) > MAX_TOKEN or not token.isascii():
             _refuse("it is too long, or no token")
         digest = hashlib.sha256(token.encode()).digest()
@@ -120,7 +121,7 @@ class Tokens:
 
     async def _verify(self, token: str) -> tuple[Caller, float]:
         header = _header(token)
-        # Whatever must be understood beyond RFC 7519 is not; RFC 7797 forbids its own for JWTs.
+        # No extension beyond RFC 7519 is supported; RFC 7797 forbids its own for JWTs.
         if "crit" in header or str(header.get("typ", "jwt")).lower() not in _TYPES:
             _refuse("it is a token of another kind")
         kid = header.get("kid")
@@ -166,11 +167,11 @@ class Tokens:
 
 
 class _Registry(JWSRegistry):
-    """Takes the algorithms that it is given and no others, without a warning for each use of an older name."""
+    """A registry that accepts exactly the given algorithms, without warnings about older names."""
 
-    max_header_length = 4_096  # certificates may stand there
+    max_header_length = 4_096  # it may hold certificates
 
-    def get_alg(self, name: str) -> Any:  # what joserfc keeps of an algorithm, a class that it does not export
+    def get_alg(self, name: str) -> Any:  # joserfc's class of an algorithm, which it does not export
         if name not in (self.allowed or ()):
             raise UnsupportedAlgorithmError(f"the algorithm {name!r} is not taken")
         return self.algorithms[name]
@@ -188,7 +189,7 @@ def _header(token: str) -> dict[str, Any]:
 
 
 def _texts(claims: Mapping[str, Any], name: str) -> list[str]:
-    """Return the texts of a claim: a list, or one text with spaces between, as issuers differ."""
+    """Return the strings of a claim: a list, or one string separated by spaces, as issuers differ."""
     value = claims.get(name)
     listed = value.split() if isinstance(value, str) else [] if value is None else value
     if not isinstance(listed, list) or not all(isinstance(one, str) for one in cast("list[object]", listed)):
@@ -197,7 +198,7 @@ def _texts(claims: Mapping[str, Any], name: str) -> list[str]:
 
 
 def _claim(claims: Mapping[str, Any], named: str) -> Any:  # any JSON
-    """Return a claim by its whole name, or else the member of one by its dotted path; ``None`` where there is none."""
+    """Return a claim by its whole name, or a nested member by its dotted path; ``None`` if there is none."""
     if named in claims:
         return claims[named]
     found: object = claims
@@ -215,6 +216,6 @@ def _is_name(value: object) -> bool:
 
 
 def _refuse(why: str) -> NoReturn:
-    """Tell the log why, and the client nothing."""
+    """Refuse a token: log the reason without telling the client."""
     _log.info("a token was refused: %s", why)
     raise Unauthenticated(REFUSED)

@@ -1,4 +1,4 @@
-"""The body of a request, read whole and bounded before anything looks at it (spec 5, P15)."""
+"""Request bodies, read whole and within bounds before they are processed (spec 5, P15)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from capset.server.http.request_context import HttpRefusal
 
 
 def size_of(headers: Iterable[tuple[bytes, bytes]]) -> int:
-    """Return how many bytes headers take on the wire."""
+    """Return the size of headers on the wire, in bytes."""
     size = 0
     for name, value in headers:
         size += len(name) + len(value) + 4
@@ -21,7 +21,7 @@ def size_of(headers: Iterable[tuple[bytes, bytes]]) -> int:
 async def read_body(receive: Receive, declared: bytes | None, limit: int, seconds: float) -> bytes:
     """Return a request's whole body.
 
-    Raises ``HttpRefusal`` for one that is too large or too slow, ``ClientLeft`` if the client left.
+    Raises ``HttpRefusal`` for a body that is too large or too slow, ``ClientLeft`` if the client disconnected.
     """
     if declared is not None and declared.isdigit() and (len(declared) > 18 or int(declared) > limit):
         raise _too_large(limit)
@@ -43,11 +43,11 @@ async def read_body(receive: Receive, declared: bytes | None, limit: int, second
 
 
 class ClientLeft(Exception):
-    """The client left before its request was whole."""
+    """The client disconnected before its request was complete."""
 
 
 def replaying(body: bytes, receive: Receive) -> Receive:
-    """Return a ``receive`` that gives a body that was read already, and then what comes."""
+    """Return a ``receive`` that replays a body that was already read, then passes on to the original."""
     first: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def replayed() -> Message:

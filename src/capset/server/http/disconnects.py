@@ -1,4 +1,4 @@
-"""Noticing that a client has left while its request is worked on."""
+"""Detection of clients that disconnect while their request is processed."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from starlette.types import Receive
 from capset.server.http.bodies import ClientLeft
 
 PATIENCE_SECONDS: Final = 0.05
-"""Work that is done sooner is not watched over: most calls are, and a watch would cost more than they do."""
+"""How long work may take before it is watched: most calls finish sooner, and a watch would cost more than they do."""
 
 
 class DisconnectWatch:
-    """While inside, a client that leaves cancels the work, which then ends in ``ClientLeft``.
+    """Context manager that cancels the work when the client disconnects; the work then ends in ``ClientLeft``.
 
-    Nothing but the client's leaving may come by ``receive``: the body was read.
+    ``receive`` must deliver nothing but the disconnect: the body has been read.
     """
 
     __slots__ = ("_handle", "_left", "_receive", "_task", "_worker")
@@ -28,7 +28,7 @@ class DisconnectWatch:
         self._task: asyncio.Task[None] | None = None
 
     def __enter__(self) -> Self:
-        """Begin to watch, a moment later."""
+        """Start watching after ``PATIENCE_SECONDS``."""
         self._worker = asyncio.current_task()
         self._handle = asyncio.get_running_loop().call_later(PATIENCE_SECONDS, self._start)
         return self
@@ -36,7 +36,7 @@ class DisconnectWatch:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Watch no more. Raises ``ClientLeft`` if the client left and that is why the work ended."""
+        """Stop watching. Raises ``ClientLeft`` if the work was cancelled because the client disconnected."""
         self._handle.cancel()
         if self._task is not None:
             self._task.cancel()

@@ -1,4 +1,4 @@
-"""Entity tags: the version of what is kept, in quotes (RFC 9110 §8.8.3, §13.1)."""
+"""Entity tags: versions of stored objects, in quotes (RFC 9110 §8.8.3, §13.1)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from starlette.responses import Response
 from capset.errors import Outdated
 from capset.server.http.request_context import HttpRefusal
 
-_TAG: Final = re.compile('"[0-9]{1,18}"|[0-9]{1,18}')  # some clients leave the quotes out
+_TAG: Final = re.compile('"[0-9]{1,18}"|[0-9]{1,18}')  # some clients omit the quotes
 
 IfMatch = Annotated[
     str | None,
@@ -24,7 +24,7 @@ IfNoneMatch = Annotated[
 ]
 
 Unless = Annotated[str | None, Header(alias="If-None-Match", description='Only if it is not this version, such as "3"')]
-"""``If-None-Match`` of what is read: one that the client has need not be sent again."""
+"""``If-None-Match`` of a read: a version that the client already has is not sent again."""
 UNCHANGED: Final[dict[int | str, dict[str, Any]]] = {304: {"description": "It is as the client has it"}}
 
 
@@ -34,20 +34,20 @@ def tag_of(version: int) -> str:
 
 
 def is_known(version: int, unless: str | None) -> bool:
-    """Whether a client has a version: ``unless`` is ``*``, or has its tag, weak or strong (RFC 9110 §13.1.2)."""
+    """Return whether a client has a version: ``unless`` is ``*`` or has its tag, weak or strong (RFC 9110 §13.1.2)."""
     given = [one.strip() for one in (unless or "").split(",")]
     return given == ["*"] or tag_of(version) in [one.removeprefix("W/") for one in given]
 
 
 def unchanged(version: int) -> Response:
-    """Return the answer to who has this version."""
+    """Return the response to a client that already has this version."""
     return Response(status_code=304, headers={"ETag": tag_of(version)})
 
 
 def expected(if_match: str | None, if_none_match: str | None = None) -> int | None:
-    """Return the version that a client expects, 0 for none, ``None`` if any will do.
+    """Return the version that a client expects, 0 for none, ``None`` for any.
 
-    Raises ``HttpRefusal`` for headers that cannot be evaluated, and ``Outdated`` for two that cannot both hold.
+    Raises ``HttpRefusal`` for headers that cannot be evaluated, and ``Outdated`` for two that contradict each other.
     """
     if if_none_match is not None:
         if if_none_match.strip() != "*":
@@ -62,5 +62,5 @@ def expected(if_match: str | None, if_none_match: str | None = None) -> int | No
         raise HttpRefusal(400, "invalid_header", 'If-Match takes one entity tag as it was given in ETag, such as "3"')
     version = int(found[0].strip('"'))
     if version == 0:
-        raise Outdated("If-Match: nothing has the version 0")  # to the stores it means that there is none
+        raise Outdated("If-Match: nothing has the version 0")  # to the stores, 0 means that the object does not exist
     return version

@@ -1,4 +1,4 @@
-"""``Idempotency-Key``: a request that is sent again is answered again, and done once (spec 5, P9)."""
+"""``Idempotency-Key``: a repeated request is answered again, but executed once (spec 5, P9)."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from capset.server.service import Service
 from capset.stores.base import ReplyRow
 
 KEPT: Final = timedelta(hours=24)
-"""How long an answer is kept."""
+"""How long an answer is stored."""
 _KEY: Final = re.compile(r"[\x21-\x7e]{1,255}")
 
 
 @dataclass(frozen=True, slots=True)
 class Idempotency:
-    """One request under the key that its client gave it. An answer is kept for 24 hours, by session and key."""
+    """One request under its client's idempotency key. Answers are stored for 24 hours, by session and key."""
 
     service: Service
     caller: Caller
@@ -32,14 +32,15 @@ class Idempotency:
     body: bytes
 
     def __post_init__(self) -> None:
-        """Raise ``HttpRefusal`` for a key that is not 1–255 printable characters of ASCII."""
+        """Raise ``HttpRefusal`` unless the key is 1–255 printable ASCII characters."""
         if not _KEY.fullmatch(self.key):
             raise HttpRefusal(400, "invalid_header", "An Idempotency-Key is 1–255 printable characters of ASCII")
 
     async def begin(self) -> tuple[int, bytes] | None:
-        """Return the answer that is kept, or ``None`` if this request is the first of its key.
+        """Return the stored answer, or ``None`` if this request is the first with its key.
 
-        Raises ``InvalidArguments`` if the key was another request's, and ``Conflict`` while the first is under way.
+        Raises ``InvalidArguments`` if the key belongs to another request, and ``Conflict`` while the first is under
+        way.
         """
         kernel = self.service.kernel
         now = kernel.now()
@@ -55,14 +56,14 @@ class Idempotency:
         return kept.status, kept.body.encode()
 
     def _digest(self) -> str:
-        """Tell requests apart by what they ask, and by what their caller may do and is: an answer is no way to more."""
+        """Return a digest of the request and of its caller's rights and attributes: a replay must not grant more."""
         told = " ".join((*sorted(self.caller.principal.permissions), *self.caller.attributes)).encode()
         return hashlib.sha256(told + b"\0" + self.body).hexdigest()
 
     async def end(self, result: Result[Any], body: bytes) -> None:
-        """Keep the answer to a call that ended with ``result``, unless it did not run, so that it can be made later.
+        """Store the answer to a call that ended with ``result``, unless it did not run, so that it can be made later.
 
-        Where a call ran and its outcome is not on record, the key stays taken: nothing vouches for what it did.
+        If a call ran but its outcome was not recorded, the key stays taken: its effects are unknown.
         """
         error = result.error
         if not is_refused(error):
@@ -71,14 +72,14 @@ class Idempotency:
             await self.release()
 
     async def keep(self, status: int, body: bytes) -> None:
-        """Keep an answer."""
+        """Store an answer."""
         await self.service.kernel.store.replies.fulfil(self.session, self.key, status, body.decode())
 
     async def release(self) -> None:
-        """Forget the request, which came to nothing, so that it can be made later."""
+        """Discard the request, which had no effect, so that it can be made later."""
         await self.service.kernel.store.replies.release(self.session, self.key)
 
 
 def is_refused(error: CapsetError | None) -> bool:
-    """Whether a call was not let through: refused by governance, or by a store that could not take it (G4, G23)."""
+    """Return whether a call was refused by governance, or by a store that could not take it."""
     return error is not None and (error.refusal or isinstance(error, StoreError))

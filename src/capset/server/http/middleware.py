@@ -1,4 +1,4 @@
-"""The gate that every request passes: limits, Host and Origin, who asks, one line in the log, and no traceback out."""
+"""The middleware around every request: limits, Host and Origin, authentication, access log, error handling."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _log = logging.getLogger("capset.server")
 
 @dataclass(frozen=True, slots=True)
 class AllowedHosts:
-    """By which names this server may be called (``*``: any), and from which origins a browser may call it."""
+    """The host names of this server (``*``: any), and the origins that browsers may call it from."""
 
     written: str
     hosts: frozenset[str]
@@ -37,7 +37,7 @@ class AllowedHosts:
 
     @classmethod
     def of(cls, bound: str, hosts: Iterable[str] = (), origins: Iterable[str] = ()) -> AllowedHosts:
-        """Return the names of a server that is bound to ``bound``: that one and those given, or loopback's."""
+        """Return the names of a server bound to ``bound``: that one and those given, or those of loopback."""
         loopback = ("localhost", "127.0.0.1", "[::1]") if is_loopback(bound) else ()
         written = f"[{bound}]" if ":" in bound else bound
         named = (host.lower() for host in (written, *loopback, *hosts))
@@ -68,10 +68,10 @@ class ServerMiddleware:
         self._limits = service.limits
         self._access = access
         self._addressed: tuple[bytes | None, bytes | None] | None = None
-        """The Host and the Origin that were let in last: mostly, they come again."""
+        """The last accepted Host and Origin: most requests repeat them."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Take one request through."""
+        """Handle one request."""
         if scope["type"] == "lifespan":
             return await self._app(scope, receive, send)
         if scope["type"] != "http":
@@ -131,7 +131,7 @@ class ServerMiddleware:
         bound = 0 if path in PUBLIC else limits.file if is_file(scope["method"], path) else limits.body
         body = await read_body(receive, request_info.headers.get(b"content-length"), bound, limits.body_seconds)
         if scope["method"] == "HEAD":
-            scope = {**scope, "method": "GET"}  # the server leaves the body out (RFC 9110 §9.3.2)
+            scope = {**scope, "method": "GET"}  # the server omits the body (RFC 9110 §9.3.2)
         await self._app(scope, replaying(body, receive), send)
 
     async def _fail(self, send: Send, request_info: RequestContext, error: CapsetError) -> None:
@@ -158,12 +158,12 @@ class ServerMiddleware:
 
 
 def is_file(method: str, path: str) -> bool:
-    """Whether a request brings the content of a file."""
+    """Return whether a request uploads the content of a file."""
     return method == "PUT" and path.startswith("/v1/sessions/") and "/files/" in path
 
 
 def is_utf8(raw_path: bytes) -> bool:
-    """Whether the bytes that a path stands for are text; two that are not could be taken for the same name."""
+    """Return whether a percent-encoded path is UTF-8; two that are not could decode to the same name."""
     if b"%" not in raw_path:
         return raw_path.isascii()
     try:

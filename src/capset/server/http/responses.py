@@ -1,4 +1,4 @@
-"""Answers as plain ASGI messages."""
+"""Responses as plain ASGI messages."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ async def answer_refusal(
     correlation: str,
     call: Mapping[str, Any],  # JSON data
 ) -> None:
-    """Answer a call that was refused in its session: with problem details, and the members of the call beside them."""
+    """Answer a call that was refused in its session: problem details, plus the members of the call."""
     status, body, headers = _problem(error, correlation, call)
     await answer(send, status, MEDIA_TYPE.encode(), body, *headers)
 
 
 def problem_response(error: CapsetError, correlation: str) -> Response:
-    """Return problem details as a response of Starlette's."""
+    """Return problem details as a Starlette response."""
     status, body, headers = _problem(shown(error, correlation), correlation)
     response = Response(body, status, media_type=MEDIA_TYPE)
     response.raw_headers.extend(headers)
@@ -53,12 +53,12 @@ def _problem(
         headers.append((b"www-authenticate", b"Bearer"))
     headers.extend(retry_headers(error))
     if problem.status in (408, 413, 431):
-        headers.append((b"connection", b"close"))  # what is left of the request is nobody's
+        headers.append((b"connection", b"close"))  # the rest of the request is not read
     return problem.status, json.dumps({**problem.plain(), **(members or {})}).encode(), headers
 
 
 def retry_headers(error: CapsetError | None) -> list[tuple[bytes, bytes]]:
-    """Return ``Retry-After`` where a limit says when it is over: whole seconds, rounded up (RFC 9110 §10.2.3)."""
+    """Return ``Retry-After`` if a limit has an end: whole seconds, rounded up (RFC 9110 §10.2.3)."""
     if error is None or error.status != 429 or error.retry_after is None:
         return []
     return [(b"retry-after", b"%d" % max(1, math.ceil(error.retry_after)))]
@@ -73,12 +73,12 @@ async def answer(send: Send, status: int, media_type: bytes, body: bytes, *heade
 
 
 def misfit(what: str, fields: Sequence[Field]) -> InvalidArguments:
-    """Say that something does not fit, with every field in the message too."""
+    """Return a validation error whose message also lists every field."""
     return InvalidArguments(f"Invalid {what}: {'; '.join(map(str, fields))}", fields=fields)
 
 
 def shown(error: CapsetError, correlation: str) -> CapsetError:
-    """Return an error as a client may see it: what a store says of itself, such as its path, is for the log."""
+    """Return an error fit for clients: details of the store, such as its path, are only logged."""
     if not isinstance(error, StoreError):
         return error
     _log.error("the store failed, correlation %s: %s", correlation, error.message)

@@ -1,4 +1,4 @@
-"""Which of the paths that there are a request asks for: a template, of which there are as many as routes."""
+"""Matching of request paths to route templates, a set as small as the set of routes."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any, Final
 _ANY: Final = "{}"
 _REST: Final = "{path}"
 _HERE: Final = ""
-"""Under which key of a node its template stands: no segment is empty there."""
+"""The key of a node's own template: path segments are never empty."""
 MCP_PATHS: Final = ("/mcp", "/mcp/agents/{id}", "/mcp/sessions/{id}")
 
 
 class Routes:
-    """Knows the template of a path, such as ``/v1/agents/{id}``, in a microsecond; routers take far longer."""
+    """Matcher of paths to templates, such as ``/v1/agents/{id}``, in a microsecond; routers take far longer."""
 
     def __init__(self, templates: Iterable[str]) -> None:
         self._root: dict[str, Any] = {}
@@ -25,7 +25,7 @@ class Routes:
             node[_HERE] = template
 
     def of(self, path: str) -> str | None:
-        """Return the template that a path fits, ``None`` for none; what is spelled out goes before what is named."""
+        """Return the template of a path, ``None`` for none; literal segments precede parameters."""
         return _find(self._root, path.split("/")[1:], 0)
 
 

@@ -1,4 +1,4 @@
-"""What was looked up a moment ago, so that a busy caller costs the store one look a second."""
+"""A cache of recent lookups, so that a busy caller costs the store one lookup per second."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final, Generic, TypeVar
 
 SECONDS: Final = 1.0
-"""How long something that was looked up is taken for true: so long a key that another process revokes still opens."""
+"""How long a lookup counts as current: a key that another process revokes stays valid for that long."""
 _SIZE: Final = 1_000
 
 K = TypeVar("K")
@@ -16,7 +16,7 @@ V = TypeVar("V")
 
 
 class TtlCache(Generic[K, V]):
-    """Values by key, each for ``seconds``; the oldest go when there are more than ``size``."""
+    """Values by key, each valid for ``seconds``; the oldest are evicted beyond ``size``."""
 
     def __init__(self, seconds: float = SECONDS, size: int = _SIZE) -> None:
         self._seconds = seconds
@@ -25,14 +25,14 @@ class TtlCache(Generic[K, V]):
         self._kept: OrderedDict[K, tuple[float, V]] = OrderedDict()
 
     async def get(self, key: K, look_up: Callable[[], Awaitable[V]]) -> V:
-        """Return what is known of ``key``, looking it up if that is too old. An error is not kept."""
+        """Return the value of ``key``, looking it up if it is too old. Errors are not cached."""
         kept = self._kept.get(key)
         if kept is not None and time.monotonic() < kept[0]:
             return kept[1]
         before = self._forgotten
         value = await look_up()
         if before != self._forgotten:
-            return value  # something changed meanwhile, perhaps this
+            return value  # something changed in the meantime, perhaps this
         self._kept[key] = time.monotonic() + self._seconds, value
         self._kept.move_to_end(key)
         if len(self._kept) > self._size:
@@ -40,7 +40,7 @@ class TtlCache(Generic[K, V]):
         return value
 
     def forget(self, is_changed: Callable[[K, V], bool]) -> None:
-        """Look up anew next time whatever is changed, and what is being looked up at this moment."""
+        """Drop the values that changed, and do not cache the lookups under way."""
         for key in [key for key, (_, value) in self._kept.items() if is_changed(key, value)]:
             del self._kept[key]
         self._forgotten += 1

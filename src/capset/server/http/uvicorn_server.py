@@ -1,4 +1,4 @@
-"""Running the server: a socket that is bound first, uvicorn on it, and an end that lets calls finish."""
+"""The server process: a socket that is bound first, uvicorn on it, and a shutdown that lets calls finish."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from capset.server.http.request_context import HttpRefusal
 from capset.wire.errors import MEDIA_TYPE, problem_of
 
 DRAIN_SECONDS: Final = 10
-"""How long requests may go on after the server was told to end; then they are cancelled."""
+"""How long requests may continue after shutdown began, before they are cancelled."""
 BACKLOG: Final = 2048
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """Return a socket that is bound to an address; port 0 takes a free one. Raises ``Unreachable`` if it cannot be."""
+    """Return a socket bound to an address; port 0 takes a free one. Raises ``Unreachable`` if it cannot be."""
     with contextlib.ExitStack() as on_failure:
         try:
             family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-            # Only where the protocol is named does asyncio switch off Nagle's delay, of 40 ms an answer.
+            # asyncio disables Nagle's algorithm, which delays answers by 40 ms, only if the protocol is named.
             bound = on_failure.enter_context(socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP))
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             bound.bind((host, port))
-            bound.listen(BACKLOG)  # here, since two may be bound to one port where neither listens yet
+            bound.listen(BACKLOG)  # here, because two sockets can be bound to one port while neither listens
         except OSError as error:
             raise Unreachable(
                 f"cannot listen on {host}:{port}: {error.strerror}",
@@ -49,9 +49,9 @@ def bind(host: str, port: int) -> socket.socket:
 def make_server(
     app: ASGIApp, limits: RequestLimits, started: Callable[[], None], ending: Callable[[], None] | None = None
 ) -> uvicorn.Server:
-    """Return uvicorn's server, which leaves signals alone; its ``should_exit`` ends it, once requests have finished.
+    """Return a uvicorn server that leaves signals alone; ``should_exit`` stops it once requests have finished.
 
-    ``ending`` is called when it begins to end, for answers that would go on for ever.
+    ``ending`` is called when shutdown begins, for answers that would never end.
     """
     config = uvicorn.Config(
         app,
@@ -79,11 +79,11 @@ async def serve(
     delay: float = 0,
     ending: Callable[[], None] | None = None,
 ) -> None:
-    """Serve until SIGINT or SIGTERM, then let requests finish. ``started`` is called once requests are taken.
+    """Serve until SIGINT or SIGTERM, then let requests finish. ``started`` is called once requests are accepted.
 
-    ``draining`` is called when it is told to end. After SIGTERM it goes on taking requests for ``delay`` seconds more,
-    so that whoever sends them has time to look away; a second signal ends it at once. ``ending`` is called before it
-    waits for those that are under way.
+    ``draining`` is called at the signal. After SIGTERM the server accepts requests for ``delay`` more seconds, so that
+    load balancers can notice; a second signal ends that at once. ``ending`` is called before it waits for the requests
+    under way.
     """
     server = make_server(app, limits, started, ending)
     loop = asyncio.get_running_loop()
@@ -106,7 +106,7 @@ async def serve(
 
 
 class _Server(uvicorn.Server):
-    """Leaves signals to ``serve``: uvicorn would raise them again, and end the process before its store is closed."""
+    """A uvicorn server without signal handling: uvicorn would raise signals again, before the store is closed."""
 
     def __init__(self, config: uvicorn.Config, started: Callable[[], None], ending: Callable[[], None] | None) -> None:
         super().__init__(config)
@@ -115,33 +115,34 @@ class _Server(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None]:
-        """Capture none."""
+        """Leave signal handlers alone."""
         yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start, and say so."""
+        """Start, and report it."""
         await super().startup(sockets)
         self._tell()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Say that it ends, and let requests finish."""
+        """Report the shutdown, and let requests finish."""
         if self._ending is not None:
             self._ending()
         await super().shutdown(sockets)
 
 
 LINGER_SECONDS: Final = 2.0
-"""How long a client that still sends may read its last answer: an end at once would take it away (RFC 9112 §9.6)."""
+"""How long a client that is still sending may read its last answer: an immediate close would discard it (RFC 9112
+§9.6)."""
 
 
 PIPELINED: Final = 16
-"""How many requests of one connection may wait while one is worked on, before no more are read."""
+"""How many requests of one connection may be queued before reading pauses."""
 
 
 def protocol_with(limits: RequestLimits) -> type[HttpToolsProtocol]:
-    """Return the protocol with these limits, for uvicorn's ``http``.
+    """Return the protocol class with these limits, for uvicorn's ``http``.
 
-    A head that is too large is refused with 431 and one that is too slow with 408, before anything looks at it.
+    A head that is too large is refused with 431 and one that is too slow with 408, before it is parsed.
     """
 
     class Bounded(HttpToolsProtocol):
@@ -171,7 +172,7 @@ def protocol_with(limits: RequestLimits) -> type[HttpToolsProtocol]:
             self._wait_no_more()
             super().connection_lost(exc)
             if self._running is not None and not self._running.response_complete:
-                # uvicorn tells only the last request that came, and another may be worked on.
+                # uvicorn notifies only the request that came last, and another may be running.
                 self._running.disconnected = True
                 self._running.message_event.set()
 
@@ -188,7 +189,7 @@ def protocol_with(limits: RequestLimits) -> type[HttpToolsProtocol]:
                 raise ValueError("an upgrade with a body")  # the parser would take the body for another request
             super().on_headers_complete()
             if 0 < len(self.pipeline) <= PIPELINED:
-                self.flow.resume_reading()  # else nobody would see the client leave
+                self.flow.resume_reading()  # otherwise a disconnect would go unnoticed
             self._in_body = True
 
         def on_message_complete(self) -> None:
@@ -200,7 +201,7 @@ def protocol_with(limits: RequestLimits) -> type[HttpToolsProtocol]:
 
         def on_response_complete(self) -> None:
             super().on_response_complete()
-            if self._in_body and not self._refused:  # what is left of it nobody reads, and nobody else waits for
+            if self._in_body and not self._refused:  # the rest of it is not read, and no other timer runs
                 self._wait(limits.body_seconds, self._raw.close)
 
         def data_received(self, data: bytes) -> None:
@@ -208,25 +209,25 @@ def protocol_with(limits: RequestLimits) -> type[HttpToolsProtocol]:
                 return
             ended = self._ended
             super().data_received(data)
-            # The parser keeps what it has of an unfinished head to itself; behind the end of another request, how much
-            # that is cannot be told.
+            # The parser buffers an unfinished head itself; if another request ended in this data, the head's size is
+            # unknown.
             if self._in_head and not self._refused and self._ended == ended:
                 self._head += len(data)
                 if self._head > limits.head:
                     told = f"A request's line and headers have at most {limits.head} bytes"
                     self._refuse(HttpRefusal(431, "headers_too_large", told))
             if self._patience is None and not (self._in_head or self._in_body or self._answering() or self._refused):
-                self._wait(limits.head_seconds, self._lose_patience)  # blank lines begin no request
+                self._wait(limits.head_seconds, self._lose_patience)  # blank lines start no request
 
         def send_400_response(self, msg: str) -> None:
             self._refuse(HttpRefusal(400, "invalid_http", msg))
 
-        def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:  # ASGI in uvicorn's own words
+        def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:  # uvicorn's own ASGI types
             async def wholly(scope: Scope, receive: Receive, send: Send) -> None:
-                with contextlib.suppress(asyncio.CancelledError):  # when the server ends: the gate has said so
+                with contextlib.suppress(asyncio.CancelledError):  # on shutdown: the middleware has answered
                     await app(scope, receive, send)
                 if cycle.response_started and not cycle.response_complete:
-                    cycle.disconnected = True  # its client was given up; it may never read what is left
+                    cycle.disconnected = True  # the client was dropped; it may never read the rest
                     self._raw.abort()
 
             self._running = cycle
@@ -259,11 +260,11 @@ def protocol_with(limits: RequestLimits) -> type[HttpToolsProtocol]:
             return cycle is not None and not cycle.response_complete
 
         def _refuse(self, error: CapsetError) -> None:
-            """Answer what is no request, behind the answers to those before it, and close."""
+            """Answer a malformed request, after the answers to those before it, and close."""
             self._refused = True
             self._wait_no_more()
             if self._answering() and not self._in_body:
-                self.cycle.keep_alive = False  # what is being answered comes first, and then the end
+                self.cycle.keep_alive = False  # the answer under way goes first, then the connection closes
             elif self.pipeline or (self._in_body and self.cycle.response_started):
                 self.transport.close()
             else:
@@ -274,7 +275,7 @@ def protocol_with(limits: RequestLimits) -> type[HttpToolsProtocol]:
                 self.transport.close()
 
         def _close(self) -> None:
-            """Close at once, unless the client is still sending: then let it read what it was told."""
+            """Close at once, unless the client is still sending: then let it read its answer."""
             if not (self._in_head or self._in_body) or not self._raw.can_write_eof():
                 self._raw.close()
             elif not self._raw.is_closing():
@@ -287,7 +288,7 @@ def protocol_with(limits: RequestLimits) -> type[HttpToolsProtocol]:
 
 
 class _Closing:
-    """A transport that is closed in another way."""
+    """A transport with another way of closing."""
 
     def __init__(self, transport: asyncio.Transport, close: Callable[[], None]) -> None:
         self._transport = transport
@@ -302,7 +303,7 @@ class _Closing:
     def is_closing(self) -> bool:
         return self._closed or self._transport.is_closing()
 
-    def __getattr__(self, name: str) -> Any:  # whatever a transport has
+    def __getattr__(self, name: str) -> Any:  # any attribute of the transport
         return getattr(self._transport, name)
 
 

@@ -1,6 +1,6 @@
-"""The MCP door: a session's tools for MCP clients, over HTTP and over standard streams.
+"""The MCP interface: a session's tools for MCP clients, over HTTP and over standard streams.
 
-Needs the extra ``mcp``; nothing else of the server.
+Needs only the extra ``mcp``, nothing else of the server.
 """
 
 from __future__ import annotations

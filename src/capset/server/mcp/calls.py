@@ -1,4 +1,4 @@
-"""``tools/call``: into the session by its door, and out again with what came of it."""
+"""``tools/call``: from an MCP request to a call of the session and its result."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from capset.wire.errors import error_shape
 from capset.wire.messages import progress_of
 
 Report = Callable[[float, float | None, str | None], Awaitable[None]]
-"""Sends one progress notification: progress, total, message."""
+"""A function that sends one progress notification: progress, total, message."""
 
 
 async def call_tool(exchange: Exchange, params: CallToolRequestParams, report: Report) -> CallToolResult:
-    """Call a tool, and report its progress on the way. One that has to be approved is refused, to be made again."""
+    """Call a tool, and report its progress. A call that needs an approval is refused, to be made again."""
     session = exchange.session.options(approvals="defer", approval=_approval(params))
     reply: Message | None = None
     told = -1.0
@@ -34,7 +34,7 @@ async def call_tool(exchange: Exchange, params: CallToolRequestParams, report: R
     async with _to_its_end(session.invoke(asked)) as messages:
         exchange.notes.update(tool=messages.tool, record=messages.record)
         async for message in messages:
-            # MCP has no word for other events than progress, which must increase with each notification.
+            # Of all events, MCP knows only progress, which must increase with each notification.
             if (said := progress_of(message)) is not None and said.fraction > told:
                 told = said.fraction
                 await report(told, 1.0, said.message)
@@ -45,9 +45,9 @@ async def call_tool(exchange: Exchange, params: CallToolRequestParams, report: R
 
 @asynccontextmanager
 async def _to_its_end(messages: Messages) -> AsyncGenerator[Messages]:
-    """Start a call, and wait for its cleanup and its record even where the request was cancelled.
+    """Run a call, and wait for its cleanup and its record even if the request is cancelled.
 
-    The SDK cancels by anyio's scopes, which cancel every further wait too, unless it is shielded.
+    The SDK cancels through anyio's scopes, which also cancel every later wait that is not shielded.
     """
     await messages.__aenter__()
     try:
@@ -58,7 +58,7 @@ async def _to_its_end(messages: Messages) -> AsyncGenerator[Messages]:
 
 
 def _approval(params: CallToolRequestParams) -> str | None:
-    """Return the id of the request that the client says was approved; whether it was, only the desk knows (G17)."""
+    """Return the approval id that the client gives; only the approval service knows whether it is approved."""
     given = (params.meta or {}).get(APPROVAL)
     if given is not None and not isinstance(given, str):
         raise MCPError(INVALID_PARAMS, f"_meta: {APPROVAL} is the id of a request for an approval, a text")
@@ -66,9 +66,9 @@ def _approval(params: CallToolRequestParams) -> str | None:
 
 
 def _arguments(params: CallToolRequestParams) -> Json:
-    """Return the arguments as the JSON text that they arrived as, near enough: the session's door validates it.
+    """Return the arguments as JSON text, close to what arrived: the session validates it.
 
-    Python's writer spells NaN and lone surrogates so that they are refused there, and put on record.
+    Python's encoder writes NaN and lone surrogates in a form that the session refuses and records.
     """
     try:
         return Json(json.dumps(params.arguments or {}).encode())
@@ -77,14 +77,14 @@ def _arguments(params: CallToolRequestParams) -> Json:
 
 
 APPROVAL: Final = f"{PREFIX}approval"
-"""The key of ``_meta`` by which a call may name the request that was approved; an equal call needs none (G18)."""
+"""The key of ``_meta`` with which a call may name its approved request; an equal call needs none."""
 
 
 async def answer(session: Session, ended: Messages, reply: Message | None) -> CallToolResult:
-    """Return the result of a call that has ended; ``reply`` is its reply, if it gave one.
+    """Return the result of a call that has ended; ``reply`` is its reply, if any.
 
-    A refusal or a failure is a result too, with ``is_error``: the model reads it, and may do better. All of them are
-    marked as untrusted; of what is too long for a model, the text is cut (spec 4, G26).
+    A refusal or a failure is a result too, with ``is_error``: the model reads it, and may correct itself. All results
+    are marked as untrusted; text that is too long for a model is cut.
     """
     result = ended.result
     meta = {
@@ -101,9 +101,9 @@ async def answer(session: Session, ended: Messages, reply: Message | None) -> Ca
             shape.pop("fields", None)
             meta[f"{PREFIX}file"] = told.file
         return CallToolResult(content=[TextContent(text=told.text)], is_error=True, _meta=meta)
-    # Structure is for programs and stays whole: the protocol wants it to fit the tool's output schema, and clients that
-    # check it would fail a call that has had its effects. A host that feeds it to a model sees by the file that the
-    # text is what was meant for that.
+    # Structured content is for programs and stays whole: it must match the tool's output schema, and clients that check
+    # it would fail a call whose effects have happened. For a host that passes it to a model, the file shows that the
+    # text is the version meant for models.
     structure = _structured(ended.called, reply)
     if reply is None:
         return CallToolResult(content=[], structured_content=structure, _meta=meta)
@@ -114,13 +114,13 @@ async def answer(session: Session, ended: Messages, reply: Message | None) -> Ca
 
 
 def _said(error: CapsetError) -> str:
-    """Return what a model is told of an error: what is wrong, where, and what was perhaps meant."""
-    # The kernel's own messages name the fields already.
+    """Return the text of an error for a model: the message, the fields, and suggestions."""
+    # The kernel's own messages already name the fields.
     return "\n".join([error.message, *(f"- {field}" for field in error.fields if str(field) not in error.message)])
 
 
 def _named(error: CapsetError) -> str:
-    """Return what stands behind that: what kind of error it is, and whether to try again."""
+    """Return the suffix of that text: the kind of error, and whether to retry."""
     retry = ["retryable"] if error.retryable else []
     return ", ".join([f"code: {error.code}", f"correlation: {error.correlation}", *retry])
 

@@ -1,4 +1,4 @@
-"""One request's way in: whose session it may use, and the calls that it has running."""
+"""One MCP request: the session it may use, and its running calls."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from capset.kernel.call.session import Session
 
 
 class Exchange:
-    """The session that a request may use, and what can be cancelled of it.
+    """The session of a request, and its calls that can be cancelled.
 
-    ``connection`` names the transport session that the request came in by, if it named one; ``correlation`` ties its
-    calls to what caused them, if anything did; ``notes`` take the tool and the record of a call.
+    ``connection`` names the transport session of the request, if it named one; ``correlation`` ties its calls to their
+    cause, if there is one; ``notes`` collect the tool and the record of a call.
     """
 
     __slots__ = ("_calls", "_idle", "connection", "correlation", "notes", "session")
@@ -38,7 +38,7 @@ class Exchange:
 
     @contextmanager
     def calling(self, request: RequestId | None) -> Generator[CancelScope]:
-        """Give the scope of one call; the exchange is not over before it ends."""
+        """Yield the scope of one call; the exchange stays open until it ends."""
         with CancelScope() as scope:
             self._calls[scope] = request
             self._idle.clear()

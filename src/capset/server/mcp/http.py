@@ -1,4 +1,4 @@
-"""Transport sessions that are kept nowhere: an id that proves by itself whose it is."""
+"""MCP over HTTP without stored transport sessions: each id proves its owner by itself."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from capset.server.mcp.protocol import make_server
 
 
 class SessionTokens:
-    """Makes and checks ``Mcp-Session-Id``: a random number, and a keyed hash of it and of its owner."""
+    """Issuer and verifier of ``Mcp-Session-Id``: a random number, and a keyed hash of it and of its owner."""
 
     __slots__ = ("_key",)
 
@@ -39,7 +39,7 @@ class SessionTokens:
         self._key = secrets.token_bytes(32) if key is None else key
 
     def issue(self, identity: str) -> str:
-        """Return a new id, for this identity alone."""
+        """Return a new id, valid for this identity only."""
         number = secrets.token_hex(16)
         return f"{number}.{self._seal(number, identity)}"
 
@@ -61,12 +61,12 @@ _OLDER: Final = HANDSHAKE_PROTOCOL_VERSIONS
 
 
 class McpDoor:
-    """MCP for a host that has checked who asks: ``async with door.run(): …`` around ``await door.handle(…)``.
+    """MCP for a host that authenticates: ``async with door.run(): …`` around ``await door.handle(…)``.
 
-    Nothing is kept between requests. Since 2026-07-28 the protocol works that way; in its older revisions
-    ``initialize`` gives the client an id that proves whose it is, and that ties a cancellation to its request.
-    Processes that share a ``key``, of at least 32 secret bytes, know each other's ids; a cancellation reaches only the
-    process that runs the call. Without one, ids end with the process.
+    Nothing is stored between requests. Since 2026-07-28 the protocol works that way; in its older revisions
+    ``initialize`` gives the client an id that proves its owner and ties a cancellation to its request. Processes that
+    share a ``key`` of at least 32 secret bytes accept each other's ids; a cancellation reaches only the process that
+    runs the call. Without a key, ids end with the process.
     """
 
     __slots__ = ("_empty", "_exchange", "_exchanges", "_manager", "_server", "_tickets")
@@ -82,7 +82,7 @@ class McpDoor:
 
     @asynccontextmanager
     async def run(self) -> AsyncGenerator[None]:
-        """Open the door. Leaving turns requests away, waits for those that run, then cancels their calls."""
+        """Accept requests while inside. Leaving refuses new ones, drains those that run, then cancels their calls."""
         # The host has checked Host, Origin and the body's size.
         manager = StreamableHTTPSessionManager(self._server, stateless=True, max_request_body_size=sys.maxsize)
         async with manager.run():
@@ -104,11 +104,11 @@ class McpDoor:
         correlation: str | None = None,
         notes: dict[str, str] | None = None,
     ) -> None:
-        """Answer one HTTP request from ``session``, and return when nothing of it runs any more.
+        """Answer one HTTP request from ``session``, and return once none of its work is running.
 
-        ``identity`` stands for whoever asks and what for: the principal, the key and the path. An ``Mcp-Session-Id``
-        of another identity answers 404. A client that leaves cancels its call. ``correlation`` is its calls'; the
-        tool and the record of a call are put into ``notes``.
+        ``identity`` stands for the caller and the target: the principal, the key and the path. An ``Mcp-Session-Id`` of
+        another identity answers 404. A client that disconnects cancels its call. ``correlation`` is passed to the
+        calls; the tool and the record of a call are put into ``notes``.
         """
         scope = _trimmed(scope)
         headers = Headers(scope=scope)
@@ -117,7 +117,7 @@ class McpDoor:
         if self._manager is None:
             response = _error(503, INTERNAL_ERROR, "The server is closing")
         elif scope["method"] != "POST":
-            # There is no session to end, and there are no events outside a request's own answer.
+            # There is no session to end, and no events exist outside a request's own answer.
             response = Response(status_code=405, headers={"Allow": "POST"})
         elif not is_older:
             return await self._serve(self._manager, exchange, scope, receive, send)
@@ -137,7 +137,7 @@ class McpDoor:
         send: Send,
         identity: str,
     ) -> None:
-        """Serve a request of a revision with ``initialize``, and with cancellations that come as requests."""
+        """Serve a request of an older revision: with ``initialize``, and with cancellations sent as requests."""
         try:
             body = await Request(scope, receive).body()
         except ClientDisconnect:
@@ -162,7 +162,7 @@ class McpDoor:
         try:
             await manager.handle_request(scope, receive, send)
         finally:
-            # The SDK serves older revisions in a task of its own, which may outlast its client for a moment.
+            # The SDK serves older revisions in a task of its own, which may outlive its client for a moment.
             exchange.cancel()
             with CancelScope(shield=True):
                 await exchange.over()
@@ -186,15 +186,15 @@ class McpDoor:
 
 
 def _trimmed(scope: Scope) -> Scope:
-    """Return the request with no space around its headers' values; not every server takes it off (RFC 9110, 5.5)."""
+    """Return the request with header values stripped of whitespace; not every server does so (RFC 9110, 5.5)."""
     return {**scope, "headers": [(name, value.strip(b" \t")) for name, value in scope["headers"]]}
 
 
-def _parsed(body: bytes) -> Any:  # whatever JSON the client sent
+def _parsed(body: bytes) -> Any:  # any JSON from the client
     try:
         return from_json(body)
     except ValueError:
-        return None  # the SDK says so, in the protocol's words
+        return None  # the SDK reports it, in the protocol's words
 
 
 def _error(status: int, code: int, message: str) -> Response:
@@ -203,7 +203,7 @@ def _error(status: int, code: int, message: str) -> Response:
 
 
 def _giving(send: Send, ticket: str) -> Send:
-    """Return ``send``, giving the client its transport session's id with an answer that is no error."""
+    """Return a ``send`` that adds the transport session's id to a successful answer."""
 
     async def giving(message: Message) -> None:
         if message["type"] == "http.response.start" and message["status"] < 400:

@@ -25,7 +25,7 @@ Find = Callable[[Caller, str], Awaitable[Session]]
 
 @asynccontextmanager
 async def mounted_mcp(app: FastAPI, service: Service) -> AsyncGenerator[None]:
-    """Serve MCP on ``app`` while inside; without the extra ``mcp`` there are no such paths."""
+    """Serve MCP on ``app`` while inside; without the extra ``mcp`` these paths do not exist."""
     try:
         from capset.server.mcp import McpDoor
     except ModuleNotFoundError as error:
@@ -46,9 +46,9 @@ async def mounted_mcp(app: FastAPI, service: Service) -> AsyncGenerator[None]:
 
 
 class _Entrance:
-    """Finds the caller's session, and hands over. ``look`` only says whether there is what is addressed.
+    """Endpoint that finds the caller's session and passes the request on. ``look`` only checks that the target exists.
 
-    Where the path names nothing, it is the caller's default agent.
+    A path without an id means the caller's default agent.
     """
 
     def __init__(self, door: McpDoor, noun: str, find: Find, look: Callable[[Caller, str], Awaitable[object]]) -> None:
@@ -64,11 +64,11 @@ class _Entrance:
         if asked is None:
             raise NotFound("this key has no default agent", hint="capset key create --agent ID, or /mcp/agents/ID")
         if scope["method"] != "POST":
-            await self._look(caller, asked)  # nothing but a message makes a session
+            await self._look(caller, asked)  # only a message creates a session
             refused = HttpRefusal(405, "method_not_allowed", "MCP takes POST here")
             return await answer_problem(send, refused, request_info.correlation, (b"allow", b"POST"))
         session = await self._find(caller, asked)
-        identity = "\0".join((caller.identity, self._noun, asked))  # the same by either path to an agent
+        identity = "\0".join((caller.identity, self._noun, asked))  # the same for both paths to an agent
         return await self._door.handle(
             scope, receive, send, session, identity, correlation=request_info.correlation, notes=request_info.notes
         )

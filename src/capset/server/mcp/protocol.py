@@ -1,4 +1,4 @@
-"""The protocol's side of the door: the SDK's server, with capset's answers to what it is asked."""
+"""The protocol side of MCP: the SDK's server, with capset's handlers."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ from capset.server.mcp.spans import trace_messages
 from capset.server.mcp.tools import list_tools
 
 McpServer: TypeAlias = Server[dict[str, Any]]
-"""The SDK's server; what its lifespan yields is not used."""
+"""The SDK's server; the value of its lifespan is not used."""
 Asked: TypeAlias = ServerRequestContext[dict[str, Any], Any]
-"""One request to it; its transport's own request may be anything, and is not used either."""
+"""One request to it; its transport's own request can be anything, and is not used either."""
 
 _WELCOMES = ("initialize", "server/discover")
 _log = logging.getLogger("capset.mcp")
 
 
 def make_server(exchange: Callable[[], Exchange]) -> McpServer:
-    """Return a server that answers a request from the session of its ``exchange()``, by whatever connection it came."""
+    """Return a server that answers from the session of ``exchange()``, over any transport."""
 
     async def on_list(asked: Asked, params: PaginatedRequestParams | None) -> ListToolsResult:
         if params is not None and params.cursor is not None:
@@ -46,7 +46,7 @@ def make_server(exchange: Callable[[], Exchange]) -> McpServer:
 
     async def on_call(asked: Asked, params: CallToolRequestParams) -> CallToolResult:
         if params.input_responses is None and "input_responses" in params.model_fields_set:
-            # The SDK takes null for nothing there.
+            # The SDK treats null as absent here.
             raise MCPError(INVALID_PARAMS, "inputResponses must be an object: leave it out where there are none")
         here = exchange()
         with here.calling(asked.request_id):
@@ -79,12 +79,12 @@ def make_server(exchange: Callable[[], Exchange]) -> McpServer:
 
 
 async def _contain(ctx: Asked, call_next: CallNext) -> HandlerResult:
-    """Let protocol errors out, and nothing of what nobody expected: the SDK's older wire would send its text."""
+    """Let protocol errors through and hide unexpected ones: the SDK's older transport would send their text."""
     try:
         return await call_next(ctx)
     except (MCPError, ValidationError):
         raise
-    except CapsetError as error:  # its message is made for clients
+    except CapsetError as error:  # its message is meant for clients
         raise MCPError(INTERNAL_ERROR, error.message) from None
     except Exception:
         _log.exception("the request %r failed", ctx.method)

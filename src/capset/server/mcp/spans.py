@@ -1,7 +1,7 @@
 """The span of one MCP message, by OpenTelemetry's conventions for MCP servers (spec 5, P13).
 
-The SDK makes one of its own for every server. It is taken out: its name is whatever tool a client asks for, it says
-``execute_tool`` where the call's own span says so too, and it goes to the process's provider, whatever the kernel's is.
+The SDK's own span, which it adds to every server, is removed: it is named after any tool that a client asks for, it
+says ``execute_tool`` as the call's own span does, and it goes to the process's provider instead of the kernel's.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from capset.kernel.call.session import Session
 from capset.kernel.telemetry import conventions as names
 from capset.kernel.telemetry.tracing import parent_of, tracing_of
 
-Asked = ServerRequestContext[dict[str, Any], Any]  # its transport's own request may be anything
+Asked = ServerRequestContext[dict[str, Any], Any]  # its transport's own request can be anything
 
 _KNOWN: Final = frozenset(
     {
@@ -31,11 +31,11 @@ _KNOWN: Final = frozenset(
 _OTHER: Final = "_OTHER"
 _SDKS_OWN: Final = "OpenTelemetryMiddleware"
 _MAX_ID: Final = 100
-"""Characters of a request's id, which is the client's own word."""
+"""The maximum length of a request's id, which the client chooses."""
 
 
 def trace_messages(server: Server[dict[str, Any]], session: Callable[[], Session]) -> None:
-    """Give every message a span, where the calls of ``session()`` are traced, instead of the SDK's."""
+    """Give every message a span in place of the SDK's, if the calls of ``session()`` are traced."""
     server.middleware[:] = [one for one in server.middleware if type(one).__name__ != _SDKS_OWN]
     server.middleware.append(_Traced(session))
 
@@ -72,7 +72,7 @@ class _Traced:
 
 
 def _tool_of(ctx: Asked, session: Session) -> str | None:
-    """Return the name of the tool that a message asks for, if it is one that is known here."""
+    """Return the name of the tool that a message calls, if that tool is known here."""
     asked = (ctx.params or {}).get("name") if ctx.method == "tools/call" else None
     return asked if isinstance(asked, str) and asked in session.snapshot.tools else None
 
@@ -87,7 +87,7 @@ def _attributes(ctx: Asked, method: str, tool: str | None) -> dict[str, str]:
 
 
 def _failed(span: Span, error: BaseException) -> None:
-    """Say that a message failed, and by which code; what was said of it may be of the caller's data."""
+    """Mark a message as failed, with its code only; the error's text may contain the caller's data."""
     if isinstance(error, MCPError | ValidationError):
         code = str(error.error.code if isinstance(error, MCPError) else INVALID_PARAMS)
         span.set_attributes({names.ERROR_TYPE: code, names.RPC_STATUS: code})

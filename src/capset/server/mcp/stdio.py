@@ -1,4 +1,4 @@
-"""MCP over standard streams: one client, one session, one message a line."""
+"""MCP over standard streams: one client, one session, one message per line."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ from capset.server.mcp.protocol import make_server
 from capset.server.standard_streams import Streams
 
 LAST_SECONDS: Final = 5.0
-"""How long requests that still run may take to be answered once the client has closed its end."""
+"""How long requests that still run may take to answer once the client has closed its end."""
 MAX_LINE: Final = 16 * 1024 * 1024
-"""The longest message that is taken, in bytes."""
+"""The maximum length of a message, in bytes."""
 
 
 async def serve_stdio(session: Session) -> None:
     """Serve one session on the process's standard streams until the client closes them; cancel it to stop earlier.
 
-    From here on, to the end of the process, they are the protocol's alone; see ``Streams``. Raises ``OSError`` if there
-    are none.
+    From here to the end of the process, the streams belong to the protocol alone; see ``Streams``. Raises ``OSError``
+    if there are none.
     """
     exchange = Exchange(session)
     wire = _Wire(Streams())
@@ -52,7 +52,7 @@ async def serve_stdio(session: Session) -> None:
 
 
 class _Wire:
-    """The two streams, and the requests that are still to be answered."""
+    """The two streams, and the requests still to be answered."""
 
     def __init__(self, streams: Streams) -> None:
         self._streams = streams
@@ -60,7 +60,7 @@ class _Wire:
         self._answered = Event()
 
     async def take(self, incoming: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
-        """Pass on every message that comes, and answer what is none."""
+        """Pass on every incoming message, and answer malformed ones."""
         async with incoming:
             async for line in self._lines():
                 if (message := await self._message(line)) is None:
@@ -79,7 +79,7 @@ class _Wire:
                     await self._answered.wait()
 
     async def give(self, outgoing: MemoryObjectReceiveStream[SessionMessage], everything: CancelScope) -> None:
-        """Write every message that goes. A client that takes none any more ends everything."""
+        """Write every outgoing message. A client that stops reading ends everything."""
         try:
             async with outgoing:
                 async for message in outgoing:
@@ -95,7 +95,7 @@ class _Wire:
         self._answered.set()
 
     async def _message(self, line: bytes) -> SessionMessage | None:
-        """Return the message of a line. What is none is answered as JSON-RPC says, without an id."""
+        """Return the message of a line. A malformed one is answered as JSON-RPC requires, without an id."""
         try:
             return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
         except ValidationError:

@@ -14,9 +14,9 @@ from capset.fingerprint.hashes import tool_hash
 from capset.kernel.results import Result
 
 PREFIX: Final = "dev.capset/"
-"""What every ``_meta`` key of capset's begins with."""
+"""The prefix of every ``_meta`` key of capset's."""
 WRAPPED: Final = "result"
-"""The one field of an object that stands for an output which is none."""
+"""The single field of the object that wraps an output that is not an object."""
 
 _HINTS: Final[dict[Effect, ToolAnnotations]] = {
     "read": ToolAnnotations(read_only_hint=True),
@@ -24,7 +24,7 @@ _HINTS: Final[dict[Effect, ToolAnnotations]] = {
     "external": ToolAnnotations(read_only_hint=False, open_world_hint=True),
     "destructive": ToolAnnotations(read_only_hint=False, destructive_hint=True),
 }
-"""What an effect says for certain, and nothing more: MCP's own defaults are the cautious ones."""
+"""The hints that an effect guarantees, and no more: MCP's own defaults are the cautious ones."""
 
 
 def list_tools(snapshot: Snapshot) -> ListToolsResult:
@@ -37,20 +37,20 @@ _MAY_BE_SILENT: Final = ("stream", "processor")
 
 
 def hashes(origin: Snapshot | Result[Any]) -> dict[str, Any]:  # the values of a _meta object may be any JSON
-    """Return which tools and which prompt an answer comes from."""
+    """Return the hashes of the tools and the prompt behind an answer."""
     return {f"{PREFIX}runtime_hash": origin.runtime_hash, f"{PREFIX}prompt_hash": origin.prompt_hash}
 
 
 def is_wrapped(tool: AnyTool) -> bool:
-    """Return whether a tool's output stands under ``result``, in its schema and in every result alike.
+    """Return whether a tool's output is wrapped in ``result``, in its schema and in every result alike.
 
-    Until 2025-11-25 MCP takes only objects. A streaming tool may also end without an output, and be right.
+    Up to 2025-11-25, MCP accepts only objects. A streaming tool may also end without an output, validly.
     """
     return tool.shape in _MAY_BE_SILENT or tool.output.json_schema.get("type") != "object"
 
 
 def output_schema(tool: AnyTool) -> dict[str, Any]:  # a JSON Schema holds every JSON type
-    """Return the schema of a tool's structured content, always one of an object."""
+    """Return the schema of a tool's structured content, always that of an object."""
     schema = tool.output.json_schema
     if not is_wrapped(tool):
         return schema
@@ -59,7 +59,7 @@ def output_schema(tool: AnyTool) -> dict[str, Any]:  # a JSON Schema holds every
     if tool.shape not in _MAY_BE_SILENT:
         outer["required"] = [WRAPPED]
     if "$defs" in schema:
-        # References are written from the root, so what they point at stays there.
+        # References are written from the root, so their targets stay there.
         outer["$defs"] = schema["$defs"]
     return outer
 

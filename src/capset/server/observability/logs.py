@@ -1,4 +1,4 @@
-"""The log of the server: one JSON object a line on stderr, the lines of every library among them."""
+"""The log of the server: one JSON object per line on stderr, including the lines of every library."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import structlog
 from pydantic_core import to_json
 
 FLUSH_SECONDS: Final = 0.1
-"""How long a line of a request may wait to be written."""
+"""How long an access log line may wait to be written."""
 
 
 def _traced(_: object, method: str, line: dict[str, Any]) -> dict[str, Any]:  # plain data
-    """Add the ids of the current span, where calls are traced."""
+    """Add the ids of the current span, if calls are traced."""
     if (trace := sys.modules.get("opentelemetry.trace")) is not None:
         context = trace.get_current_span().get_span_context()
         if context.is_valid:
@@ -34,7 +34,7 @@ _SHARED: Final[list[Any]] = [  # structlog's processors
 def configure(*, level: int = logging.INFO) -> None:
     """Send every logger's lines to stderr, each as one JSON object.
 
-    Tracebacks show no values of variables: keys and arguments could be among them.
+    Tracebacks show no values of variables, which could include keys and arguments.
     """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(
@@ -56,20 +56,20 @@ def configure(*, level: int = logging.INFO) -> None:
 
 
 class AccessLog:
-    """One line a request, written with those of the next moment: a write for each would cost as much as a call."""
+    """One line per request, written in batches: a write for each would cost as much as a call."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
         self._lines: list[bytes] = []
 
     def put(self, line: dict[str, Any]) -> None:  # plain data
-        """Take a line to be written within ``FLUSH_SECONDS``."""
+        """Queue a line, to be written within ``FLUSH_SECONDS``."""
         if not self._lines:
             asyncio.get_running_loop().call_later(FLUSH_SECONDS, self.flush)
         self._lines.append(to_json(line, fallback=repr))
 
     def flush(self) -> None:
-        """Write what was taken. A log that is closed stops nothing; one that takes nothing holds the server up."""
+        """Write the queued lines. A closed log is ignored; one that does not accept data blocks the server."""
         lines, self._lines = self._lines, []
         if lines:
             with contextlib.suppress(OSError):

@@ -1,7 +1,7 @@
-"""What is counted of calls and requests: plain numbers, which are written out only when somebody asks (spec 5, P13).
+"""Counters of calls and requests: plain numbers, rendered only on request (spec 5, P13).
 
-Labels come from what this server knows by itself: its registry, its routes, HTTP's methods, the kernel's outcomes.
-Nobody can make another by what he sends, and none says who acts, for which organisation or in which session.
+Label values come from the server itself: its registry, its routes, HTTP's methods, the kernel's outcomes. No client can
+add one by its input, and none identifies a caller, an organisation or a session.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from capset.server.service import Service
 BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 """Upper bounds of durations, in seconds."""
 OTHER_TOOL: Final = "other"
-"""The label of a tool that is not there, or that only a dynamic toolkit makes."""
+"""The label of a tool that does not exist, or that only a dynamic toolkit makes."""
 NO_ROUTE: Final = "none"
 
 
 class Durations:
-    """How many took how long, by ``BUCKETS``, and all of them together in seconds."""
+    """A histogram of durations by ``BUCKETS``, and their sum in seconds."""
 
     __slots__ = ("counts", "total")
 
@@ -40,13 +40,13 @@ class Durations:
         self.total = 0.0
 
     def add(self, seconds: float) -> None:
-        """Count one."""
+        """Count one duration."""
         self.counts[bisect_left(BUCKETS, seconds)] += 1
         self.total += seconds
 
 
 class Metrics:
-    """An observer of a kernel's calls, told of requests too."""
+    """An observer of a kernel's calls that also counts requests."""
 
     def __init__(self, service: Service) -> None:
         self.service = service
@@ -62,7 +62,7 @@ class Metrics:
         self.requests_running = 0
         self._registry: Registry | None = None
         self._known: frozenset[str] = frozenset()
-        self._names()  # now, and not on the way of the first call
+        self._names()  # now, not during the first call
 
     def begun(self, call: Invocation) -> None:
         """Count a call that runs."""
@@ -87,14 +87,14 @@ class Metrics:
         self.requests_running += 1
 
     def answered(self, method: str, route: str | None, status: int, seconds: float) -> None:
-        """Count a request that was answered, or left; ``route`` is its path's template."""
+        """Count a request that was answered or abandoned; ``route`` is its path's template."""
         self.requests_running -= 1
         named = route or NO_ROUTE
         self.requests[method, named, status] += 1
         self.request_durations[method, named].add(seconds)
 
     def _names(self) -> frozenset[str]:
-        """Return the tools' own names that the registry knows; a reload may bring another."""
+        """Return the tool names of the registry; a reload may replace it."""
         if self.service.registry is not self._registry:
             self._registry = self.service.registry
             self._known = frozenset(self._names_in(self._registry))
@@ -107,12 +107,12 @@ class Metrics:
             try:
                 names |= {tool.name for tool in kernel.bind(kernel.compose(agent)).by_tool}
             except CapsetError:
-                continue  # whoever opens a session of it is told why
+                continue  # opening a session of it reports the error
         return names
 
 
 class Exposition:
-    """Writes one server's metrics, and what the machine says of its process."""
+    """Exporter of one server's metrics, and of the process metrics of the operating system."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._registry = CollectorRegistry()
@@ -131,7 +131,7 @@ class _Collected(Collector):
         self._version = version("capset")
 
     def collect(self) -> Iterator[Metric]:
-        """Give every family, with the numbers of this moment."""
+        """Yield every metric family with its current values."""
         found, service = self._metrics, self._metrics.service
         labels = ("tool", "effect", "outcome")
         calls = CounterMetricFamily("capset_calls", "Calls that have ended, refused ones too.", labels=labels)

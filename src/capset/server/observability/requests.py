@@ -1,4 +1,4 @@
-"""Telemetry of requests: numbers and a span of each, beside its line in the log (spec 5, P13)."""
+"""Telemetry of requests: metrics and a span for each, beside its line in the log (spec 5, P13)."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from capset.server.http.routes import Routes
 from capset.server.observability.metrics import Metrics
 
 _MAX_PATH: Final = 1_000
-"""Characters of a path that a span keeps."""
+"""The maximum length of a path in a span."""
 
 
 class HttpTracing:
-    """Makes the span of a request, within that of its ``traceparent`` header; its calls are below it."""
+    """Tracer of requests, each within the span of its ``traceparent`` header; spans of calls are below it."""
 
     def __init__(self, tracing: Tracing, redactor: Redactor | None) -> None:
         self._tracer = tracing.tracer
         self._redactor = redactor
 
     def begin(self, scope: Scope, request_info: RequestContext, method: str) -> HttpSpan:
-        """Start the span of a request and make it the current one. It has no query, no header, and nobody's name."""
+        """Start the span of a request and make it current. It has no query, no headers, and no user's name."""
         path = path_of(scope).encode(errors="replace").decode()
-        path = path if self._redactor is None else self._redactor(path)  # whole: a secret may stand where it is cut
+        path = path if self._redactor is None else self._redactor(path)  # redact first: truncation could split a secret
         attributes = {
             names.HTTP_METHOD: method,
             names.URL_PATH: path[:_MAX_PATH],
@@ -63,7 +63,7 @@ class HttpSpan:
         self._before = before
 
     def end(self, request_info: RequestContext) -> None:
-        """End it with the status that was answered; what a client did wrong is no error of the server's."""
+        """End it with the response status; client errors are not errors of the server's span."""
         detach(self._before)
         if request_info.status:
             self._span.set_attribute(names.HTTP_STATUS, request_info.status)
@@ -77,11 +77,11 @@ class HttpSpan:
 
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"})
 OTHER_METHOD: Final = "_OTHER"
-"""What OpenTelemetry calls a method that is none of HTTP's: it would be the client's own word."""
+"""OpenTelemetry's name for a method that HTTP does not define: the original is the client's own text."""
 
 
 class Telemetry:
-    """Told by the gate as a request begins, and as it ends."""
+    """Telemetry that the middleware notifies at the start and the end of a request."""
 
     def __init__(self, routes: Routes, metrics: Metrics, tracing: HttpTracing | None) -> None:
         self._routes = routes
@@ -95,7 +95,7 @@ class Telemetry:
         return None if self._tracing is None else self._tracing.begin(scope, request_info, _method(scope))
 
     def end(self, scope: Scope, request_info: RequestContext, started: float, span: HttpSpan | None) -> None:
-        """End a request that was answered, or was left; ``started`` is of ``time.perf_counter()``."""
+        """End a request that was answered or abandoned; ``started`` is from ``time.perf_counter()``."""
         seconds = time.perf_counter() - started
         self._metrics.answered(_method(scope), request_info.route, request_info.status or CLIENT_LEFT, seconds)
         if span is not None:

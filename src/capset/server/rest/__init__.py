@@ -1,1 +1,1 @@
-"""The REST API, ``/v1``: one module a noun (spec 5)."""
+"""The REST API, ``/v1``: one module per noun (spec 5)."""

@@ -69,7 +69,7 @@ async def get_agent(
 ) -> AgentDetail | Response:
     """Return one agent. A capability of it that has gone since is told in its notices."""
     loaded = await service.agents.get(caller.principal.org, id)
-    # What is defined in code has one version, and notices none: both may differ from one start to the next.
+    # An agent defined in code always has the same version, and notices have none: both may change with a restart.
     if loaded.row is not None and not loaded.notices and is_known(loaded.row.version, unless):
         return unchanged(loaded.row.version)
     detail = detail_of(service.kernel, loaded)
@@ -103,7 +103,7 @@ async def archive_agent(service: Served, caller: Writes, id: Id, if_match: IfMat
 
 
 def author_of(caller: Caller) -> Author:
-    """Return who a caller is to agents that are written."""
+    """Return a caller as an author of agents."""
     return Author(f"{caller.principal.kind}:{caller.principal.id}", caller.has("capset:admin"))
 
 
@@ -163,7 +163,7 @@ async def rollback_agent(
     "/{id}/diff",
     responses=problems(404, 422),
     operation_id="diff_agent_versions",
-    response_model_exclude_unset=True,  # what is not known is left out; a null is data
+    response_model_exclude_unset=True,  # unknown members are omitted; a null is data
 )
 async def diff_agent_versions(
     service: Served, caller: Reads, id: Id, wanted: Annotated[BothVersions, Query()]

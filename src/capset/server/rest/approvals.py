@@ -1,7 +1,7 @@
-"""``/v1/approvals``: the calls that somebody has to approve, and deciding them (spec 4, G16–G18; spec 5, P12).
+"""``/v1/approvals``: listing and deciding requests for approvals (spec 4, G16–G18; spec 5, P12).
 
-A request belongs to an organisation. With the scope ``capset:approve`` every request of it is there; without, those of
-the caller's own sessions, and any other is 404.
+A request belongs to an organisation. A key with the scope ``capset:approve`` sees all of its requests; any other key
+sees those of the caller's own sessions, and answers 404 for the rest.
 """
 
 from __future__ import annotations

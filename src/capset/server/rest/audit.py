@@ -67,5 +67,5 @@ async def list_records(service: Served, caller: Audits, wanted: Annotated[AuditF
         wanted.until and iso_of(wanted.until),
     )
     audit = service.kernel.audit
-    await audit.flush()  # what a client was told has happened is there to be read
+    await audit.flush()  # a call already reported to a client must be readable
     return record_page_shape(await audit.query(query))

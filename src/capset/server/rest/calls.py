@@ -1,7 +1,7 @@
 """``/v1/sessions/{id}/calls``: one governed call, as JSON or as a stream of server-sent events (spec 5, P9).
 
-The route is declared to FastAPI like every other, for the OpenAPI document. It is answered before any router sees it:
-this is the path that agents take all day, and finding a route costs more than a call.
+The route is declared to FastAPI like every other, for the OpenAPI document, but requests are answered before any router
+sees them: agents use this path constantly, and routing costs more than a call.
 """
 
 from __future__ import annotations
@@ -76,14 +76,14 @@ async def call_tool(
 
 
 class CallsFirst:
-    """Answers calls, and hands everything else on to ``app``."""
+    """Middleware that answers calls, and passes everything else on to ``app``."""
 
     def __init__(self, app: ASGIApp, service: Service) -> None:
         self._app = app
         self._service = service
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
+        """Handle one request."""
         if scope["type"] != "http":
             return await self._app(scope, receive, send)
         path = path_of(scope)
@@ -129,7 +129,7 @@ async def answer_call(service: Service, session_id: str, scope: Scope, receive: 
 
 @dataclass(frozen=True, slots=True)
 class CallRequest:
-    """A call that is asked for, by whose visit, and whether it may come again."""
+    """A requested call: its request, and its idempotency."""
 
     session: Session
     message: Message
@@ -137,7 +137,7 @@ class CallRequest:
     limits: RequestLimits
     once: Idempotency | None
     root: str
-    """Below which path the application is."""
+    """The root path of the application."""
 
 
 async def _as_json(asked: CallRequest, kept: tuple[int, bytes] | None, receive: Receive, send: Send) -> None:
@@ -176,7 +176,7 @@ async def _as_events(asked: CallRequest, kept: tuple[int, bytes] | None, receive
 
 
 def parse_call(body: bytes) -> CallInput:
-    """Return what a body asks for. Raises ``Refused`` for no JSON, ``InvalidArguments`` for what does not fit."""
+    """Return the call in a body. Raises ``HttpRefusal`` for invalid JSON, ``InvalidArguments`` for invalid content."""
     data = parse_json(body)
     try:
         return CallInput.model_validate(data)
@@ -185,9 +185,9 @@ def parse_call(body: bytes) -> CallInput:
 
 
 def status_of(result: Result[Any]) -> int:
-    """Return 200 for a call that was let through, whatever its tool made of it; else the status of the refusal (G4).
+    """Return 200 for a call that was let through, even if its tool failed; else the status of the refusal.
 
-    One that can be made again once it is approved is accepted so far: 202 (G18).
+    A call that can be made again once it is approved answers 202.
     """
     error = result.error
     if approval_of(error) is not None:
@@ -196,7 +196,7 @@ def status_of(result: Result[Any]) -> int:
 
 
 def prefers_events(accept: str) -> bool:
-    """Whether a client asks for events rather than JSON; it may name both, with weights (RFC 9110 §12.5.1)."""
+    """Return whether a client prefers events to JSON; it may name both, with weights (RFC 9110 §12.5.1)."""
     weights = {"text/event-stream": 0.0, "application/json": 0.0}
     for part in accept.lower().split(","):
         kind, *parameters = (piece.strip() for piece in part.split(";"))

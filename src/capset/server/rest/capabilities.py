@@ -33,7 +33,7 @@ class CapabilityFilter(Asked):
     cursor: Annotated[str | None, Query(pattern=f"^{CAPABILITY.pattern}$")] = None
 
     def fits(self, one: AnyCapability) -> bool:
-        """Whether a capability is asked for; by permission, if one of its tools needs it."""
+        """Return whether a capability matches; a permission matches if one of its tools requires it."""
         said = " ".join((one.name, *one.aliases, one.title, one.description)).casefold()
         return (
             self.status in (None, one.status)

@@ -1,4 +1,4 @@
-"""``/v1/config/check``: what is wrong with a configuration, before somebody serves it (spec 5, P12)."""
+"""``/v1/config/check``: validation of a configuration before it is served (spec 5, P12)."""
 
 from __future__ import annotations
 

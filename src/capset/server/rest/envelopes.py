@@ -1,6 +1,6 @@
-"""``/v1/envelopes``: whole evaluations as they were kept (spec 2, F27; spec 5, P12).
+"""``/v1/envelopes``: whole evaluations as they were stored (spec 2, F27; spec 5, P12).
 
-Who may see one is decided as for its link; one without a link needs the scope ``capset:audit``.
+An envelope is visible where its link is; one without a link requires the scope ``capset:audit``.
 """
 
 from __future__ import annotations

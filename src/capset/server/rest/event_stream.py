@@ -1,4 +1,4 @@
-"""A call as server-sent events: every message as it comes, and in the end what came of it (spec 3, K3)."""
+"""A call as server-sent events: every message as it comes, then the result (spec 3, K3)."""
 
 from __future__ import annotations
 
@@ -19,20 +19,21 @@ _HEADERS = ((b"content-type", b"text/event-stream; charset=utf-8"), (b"x-accel-b
 
 
 class EventStream:
-    """The client's end. It takes each part in a bounded time, and hears a sign of life between them."""
+    """A response of server-sent events, with a timeout for each part and keep-alives in between."""
 
     def __init__(self, send: Send, limits: RequestLimits) -> None:
         self._send = send
         self._limits = limits
 
     async def start(self, *headers: tuple[bytes, bytes]) -> None:
-        """Begin the answer."""
+        """Begin the response."""
         await self._send({"type": "http.response.start", "status": 200, "headers": [*_HEADERS, *headers]})
 
     async def follow(self, messages: Messages, receive: Receive) -> Any:  # the reply's data, as JSON data
-        """Begin the answer, run a call, and tell its events; return its reply's data, if it gave one.
+        """Begin the response, run a call, and send its events; return its reply's data, if there is a reply.
 
-        The tool goes on only as its client reads. Raises ``ClientLeft`` if it leaves, or takes nothing for too long.
+        The tool advances only as its client reads. Raises ``ClientLeft`` if the client disconnects, or reads nothing
+        for too long.
         """
         reply: Any = None
         beat: asyncio.Task[None] | None = None
@@ -66,7 +67,7 @@ class EventStream:
         await self._put(b"", more=False)
 
     async def end(self, result: bytes) -> None:
-        """Tell what came of the call, a JSON document, and end the answer."""
+        """Send the result of the call, a JSON document, and end the response."""
         await self._put(b"event: result\ndata: " + result + b"\n\n")
         await self._put(b"", more=False)
 
@@ -78,7 +79,7 @@ class EventStream:
             raise ClientLeft from None
 
     async def _beat(self) -> None:
-        """Show that the stream lives, so that nothing between takes it for dead."""
+        """Send keep-alives, so that no intermediary closes the connection."""
         while True:
             await asyncio.sleep(self._limits.beat_seconds)
             await self._send({"type": "http.response.body", "body": b":\n\n", "more_body": True})

@@ -1,7 +1,7 @@
 """``/v1/sessions/{id}/files/…``: a session's files (spec 5, P11, P15, P25).
 
-What is done here is the principal's own doing, not a tool's: it needs the permissions of the file tools, and stands in
-the log, not on record.
+These are actions of the principal, not of a tool: they require the permissions of the file tools, and appear in the log
+instead of the audit records.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ FilePath = Annotated[str, Path(description="Without its first slash; empty for t
 
 
 class AnyPath(PathConvertor):
-    """Starlette's own takes no line breaks; the name of a file may hold them."""
+    """A path convertor that accepts line breaks, which file names may contain; Starlette's own does not."""
 
     regex = "(?s:.*)"
 
@@ -67,7 +67,7 @@ async def read_file(
     if stat.is_directory:
         listed = await files.list(place, recursive=wanted.recursive)
         return FolderShape(path=place, items=[file_shape(one) for one in listed])
-    # What is mounted may be another from one version of the agent to the next, and was never written: it has none.
+    # A mounted file may differ between versions of the agent, and was never written: it has no version.
     if stat.version and is_known(stat.version, unless):
         return unchanged(stat.version)
     stat, content = await files.read(place)

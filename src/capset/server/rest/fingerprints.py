@@ -1,7 +1,8 @@
-"""``/v1/fingerprints``: what hashes cover (spec 2, F1–F9; spec 5, P12).
+"""``/v1/fingerprints``: the content behind hashes (spec 2, F1–F9; spec 5, P12).
 
-What an organisation has recorded, and what its agents are made of, is known to all its keys with ``capset:read`` who
-know the hash: invocations, which say who was served, are never kept. What is installed here is known to everybody.
+An organisation's recorded payloads and those of its agents are visible to all its keys with ``capset:read``, given the
+hash: invocations, which say who was served, are never stored. The payloads of what is installed here are visible to
+everyone.
 """
 
 from __future__ import annotations

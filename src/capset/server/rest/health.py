@@ -1,4 +1,4 @@
-"""``/v1/healthz``, ``/v1/readyz`` and ``/v1/metrics``, for those who run the server (spec 5, P13)."""
+"""``/v1/healthz``, ``/v1/readyz`` and ``/v1/metrics``, for the server's operators (spec 5, P13)."""
 
 from __future__ import annotations
 

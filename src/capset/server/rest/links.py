@@ -1,7 +1,7 @@
-"""``/v1/links``: which exact capabilities each turn had (spec 2, F26–F31; spec 5, P12).
+"""``/v1/links``: the exact capabilities of each turn (spec 2, F26–F31; spec 5, P12).
 
-A link belongs to an organisation. With the scope ``capset:audit`` every link of it is there; without, those of the
-caller's own sessions, and any other is 404.
+A link belongs to an organisation. A key with the scope ``capset:audit`` sees all of its links; any other key sees those
+of the caller's own sessions, and answers 404 for the rest.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ async def list_links(service: Served, caller: Looks, wanted: Annotated[LinkFilte
     "/diff",
     responses=problems(404, 422),
     operation_id="diff_links",
-    response_model_exclude_unset=True,  # what is not known is left out; a null is data
+    response_model_exclude_unset=True,  # unknown members are omitted; a null is data
 )
 async def diff_links(service: Served, caller: Looks, wanted: Annotated[Both, Query()]) -> DiffShape:
     """Compare two links, or envelopes: which hashes moved, and why, as ``capset diff --json`` does."""

@@ -1,4 +1,4 @@
-"""What the routes share: who asks, what is asked, and what is said of both in the OpenAPI document."""
+"""Shared parts of the routes: authorization, request parsing, and their description in the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _SAYINGS: Final = {
 
 
 def problems(*codes: int) -> dict[int | str, dict[str, Any]]:  # as FastAPI types responses
-    """Return what OpenAPI says of the problems that a route can answer with, beside those that any can."""
+    """Return the OpenAPI responses for the problems of a route, in addition to those of every route."""
     content = {MEDIA_TYPE: {"schema": {"$ref": f"#/components/schemas/{Problem.__name__}"}}}
     said: dict[int | str, dict[str, Any]] = {
         code: {"description": _SAYINGS[code], "content": content} for code in (401, 403, *codes, 503)
@@ -48,7 +48,7 @@ def problems(*codes: int) -> dict[int | str, dict[str, Any]]:  # as FastAPI type
 
 
 def needs(*scopes: Scope) -> Callable[..., Awaitable[Caller]]:
-    """Return the dependency that lets in whoever has one of these scopes."""
+    """Return a dependency that requires one of these scopes."""
 
     async def caller(request: Request, _: Annotated[Any, Depends(_bearer)]) -> Caller:
         found = caller_of(request.scope)
@@ -68,12 +68,12 @@ Calls = Annotated[Caller, Depends(needs("capset:call"))]
 Writes = Annotated[Caller, Depends(needs("capset:write"))]
 Audits = Annotated[Caller, Depends(needs("capset:audit"))]
 Looks = Annotated[Caller, Depends(needs("capset:call", "capset:audit"))]
-"""Whoever may see what there is of his own sessions, or of the whole organisation."""
+"""A caller that may read its own sessions, or those of the whole organisation."""
 Approves = Annotated[Caller, Depends(needs("capset:approve"))]
 Measures = Annotated[Caller, Depends(needs("capset:metrics"))]
-"""Whoever watches the server; what he sees is of all organisations."""
+"""A caller that monitors the server, across all organisations."""
 Asks = Annotated[Caller, Depends(needs("capset:call", "capset:approve"))]
-"""Whoever may see the requests of his own sessions, or of the whole organisation."""
+"""A caller that may see the requests of its own sessions, or of the whole organisation."""
 Id = Annotated[str, Path(min_length=1, max_length=200)]
 
 
@@ -91,14 +91,14 @@ class Paged(Asked):
 
 
 class StrictRequest(Request):
-    """Reads JSON as every other door does: no NaN, a bounded depth, an honest content type."""
+    """A request that parses JSON as strictly as every other interface: no NaN, bounded depth, a JSON content type."""
 
     async def json(self) -> Any:  # any JSON
         return parse_json(await self.body())
 
 
 class StrictRoute(APIRoute):
-    """A route whose body is JSON by ``parse_json``; a body of another type, or a query that it has not, is refused."""
+    """A route with JSON bodies parsed by ``parse_json``; other content types and unknown queries are refused."""
 
     def get_route_handler(self) -> Callable[[Request], Any]:
         """Return FastAPI's handler, for strict requests."""
@@ -112,14 +112,14 @@ class StrictRoute(APIRoute):
             if takes_body:
                 check_json_type(request.headers.get("content-type", ""))
                 if not await strict.body():
-                    parse_json(b"")  # FastAPI would take it for a parameter that is missing
+                    parse_json(b"")  # FastAPI would report a missing parameter
             return await handle(strict)
 
         return strictly
 
 
 def refuse_query(scope: HttpScope) -> None:
-    """Raise ``InvalidArguments`` if a request for a path without a query has one."""
+    """Raise ``InvalidArguments`` if a request for a path without query parameters has a query."""
     if scope["query_string"]:
         raise InvalidArguments("Invalid request: this path takes no query")
 
@@ -136,9 +136,9 @@ def check_json_type(content_type: str) -> None:
 
 
 def parse_json(body: bytes) -> dict[str, Any]:  # members of any JSON
-    """Return what a body says.
+    """Return the object in a body.
 
-    Raises ``HttpRefusal`` for what is no JSON, ``InvalidArguments`` for what is too deep, or is no object.
+    Raises ``HttpRefusal`` for invalid JSON, ``InvalidArguments`` for JSON that is too deep or is not an object.
     """
     try:
         found = from_json(body, allow_inf_nan=False)

@@ -86,7 +86,7 @@ async def get_snapshot(service: Served, caller: Calls, id: Id) -> SnapshotShape:
     "/{id}/state",
     responses=problems(404, 409, 422),
     operation_id="get_state",
-    response_model_exclude_unset=True,  # a scope with nothing to show is left out; a null is data
+    response_model_exclude_unset=True,  # a scope with nothing to show is omitted; a null is data
 )
 async def get_state(service: Served, caller: Calls, id: Id) -> StateShape:
     """Return what the agent's capabilities expose of their state and resources, by scope (spec 1, C36)."""

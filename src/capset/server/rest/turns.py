@@ -1,4 +1,4 @@
-"""``/v1/sessions/{id}/messages`` and ``…/events``: turns of agents, and what is told of them (spec 5, P10)."""
+"""``/v1/sessions/{id}/messages`` and ``…/events``: turns of agents, and their events (spec 5, P10)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ router = APIRouter(prefix="/sessions", tags=["turns"], route_class=StrictRoute)
 _NUMBER: Final = re.compile("[0-9]{1,15}")
 _EVENTS: Final[dict[str, Any]] = {"text/event-stream": {"schema": {"type": "string"}}}
 _RETRY: Final = b"retry: 2000\n\n"
-"""After how many milliseconds a browser comes again by itself."""
+"""The delay before a browser reconnects by itself, in milliseconds."""
 _REPLAYED: Final = (b"idempotent-replayed", b"true")
 
 LastEventId = Annotated[
@@ -99,7 +99,7 @@ async def send_message(
 @router.get(
     "/{id}/events",
     operation_id="list_events",
-    response_class=Response,  # of which FastAPI says no media type
+    response_class=Response,  # without a media type in FastAPI's document
     responses={
         200: {
             "description": "Server-sent events. Each has its number as `id`, its type as `event`, and as `data` "
@@ -128,7 +128,7 @@ async def list_events(
 
 
 class Events(Response):
-    """The events of a session, or of one of its turns, as they come, for as long as its caller's key opens."""
+    """The live events of a session, or of one of its turns, for as long as the caller's key is valid."""
 
     def __init__(
         self,
@@ -152,7 +152,7 @@ class Events(Response):
         self._rows = follow(service.kernel, bell, session, after, turn=turn, waits=waits, may=may)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer, at the client's pace. Raises ``Gone`` when it leaves."""
+        """Answer, at the client's pace. Raises ``ClientLeft`` when it disconnects."""
         async with aclosing(_parts(self._rows)) as parts:
             await EventStream(send, self._limits).tell(parts, receive, *self._more)
 
