@@ -188,7 +188,7 @@ class Execution:
         )
 
     def resource(self, resource: Resource[Any]) -> Handle:
-        """Return the operations on a resource, as last declared under its name. Raises ``StateError`` unless declared."""
+        """Return the operations on a resource, as last declared by its name. Raises ``StateError`` unless declared."""
         known = self._declared(resource)
         if not isinstance(known, Resource):
             raise StateError(f"{resource!r} is a Resource; here {known.name!r} are Documents")
