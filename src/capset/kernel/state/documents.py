@@ -48,7 +48,7 @@ class Texts:
         return [_shown(row) for row in found]
 
     async def search(self, query: str, limit: int = 10) -> list[Document]:
-        """Return the texts with a word of the query, or with a word that begins with one: the best first, then newer."""
+        """Return the texts with a word that equals or begins with a word of the query: best first, then newer."""
         found = await self._runtime.store.documents.search(self._key, query, limit=_checked(limit))
         return [_shown(row) for row in found]
 
