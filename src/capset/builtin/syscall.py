@@ -1,4 +1,4 @@
-"""``syscall``: what there is, asked without running anything (spec 3, K18)."""
+"""``syscall``: the tools in play and their descriptions; nothing is run (spec 3, K18)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from capset.ext import ToolView, tools_of
 
 _EVERY: Final = "*"
 _SUGGESTED: Final = 10
-"""To how many unknown names the nearest one is told."""
+"""Maximum number of unknown names with a suggestion."""
 _Name = Annotated[str, Field(max_length=256)]
 
 
@@ -126,7 +126,7 @@ async def _describe(message: DescribeTools, emit: Emit, ctx: Context) -> None:
     unknown: list[Unknown] = []
     for name in [one for one in wanted if one != _EVERY and one not in known]:
         unknown.append(_unknown(name, known) if len(unknown) < _SUGGESTED else Unknown(name=name))
-        await asyncio.sleep(0)  # each search takes milliseconds, in which others wait
+        await asyncio.sleep(0)  # each search takes milliseconds, so let other tasks run
     await emit(ToolsDescribed(data=Descriptions(tools=[_described(view) for view in chosen], unknown=unknown)))
 
 
