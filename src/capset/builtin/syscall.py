@@ -126,7 +126,7 @@ async def _describe(message: DescribeTools, emit: Emit, ctx: Context) -> None:
     unknown: list[Unknown] = []
     for name in [one for one in wanted if one != _EVERY and one not in known]:
         unknown.append(_unknown(name, known) if len(unknown) < _SUGGESTED else Unknown(name=name))
-        await asyncio.sleep(0)  # each search takes milliseconds, so let other tasks run
+        await asyncio.sleep(0)  # each search takes milliseconds, in which others wait
     await emit(ToolsDescribed(data=Descriptions(tools=[_described(view) for view in chosen], unknown=unknown)))
 
 

@@ -18,7 +18,7 @@ Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,49}$")]
 class DatabaseConnection(BaseModel):
     """One database. Exactly one of ``url`` and ``secret`` is given."""
 
-    model_config = ConfigDict(frozen=True, hide_input_in_errors=True)  # a URL may contain a password after all
+    model_config = ConfigDict(frozen=True, hide_input_in_errors=True)  # a URL may hold a password after all
 
     url: str | None = Field(
         default=None,

@@ -54,7 +54,7 @@ async def edit_file(
     for _ in range(_ATTEMPTS - 1):
         try:
             return await _edit(ctx.files, path, old_text, new_text, replace_all)
-        except VersionMismatch:  # another writer was faster
+        except VersionMismatch:  # somebody wrote between the reading and the writing
             continue
     return await _edit(ctx.files, path, old_text, new_text, replace_all)
 

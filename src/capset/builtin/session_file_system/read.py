@@ -91,7 +91,7 @@ async def read_file(
     """
     stat, data = await ctx.files.read(path)
     size = len(data)
-    # An upper bound of the result's size without its content, for any part.
+    # Whatever the part turns out to be, what stands around its content takes no more than this.
     empty = FileContent(
         **_about(stat), content="", encoding="base64", unit="characters", offset=size, total=size, next_offset=size
     )

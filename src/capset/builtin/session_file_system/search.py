@@ -233,7 +233,7 @@ async def grep_files(
     listed = await ctx.files.list("/", recursive=True)
     for batch in batched([stat for stat in listed if not stat.is_directory and wanted(stat.path)]):
         files = await ctx.files.read_many(batch)
-        # Matching is CPU-bound, and RE2 releases the GIL; between batches the call can be cancelled.
+        # Matching is heavy, and RE2 lets other threads run; between batches the call can be cancelled.
         await asyncio.to_thread(search.look_at, files)
         if search.truncated:
             break

@@ -229,7 +229,7 @@ class Execution:
 
     def _own_state(self, model: type[BaseModel]) -> FieldHandle:
         state = self.context.snapshot.composition.merged.sequencer_state
-        assert state is not None  # only called for those that have one
+        assert state is not None  # noqa: S101  # only called for those that have one
         codec = StateCodec("sequencer", state.model if issubclass(state.model, model) else model, model)
         return FieldHandle(self.run.cell(f"block:{self.origin.id}"), codec, deadline=self.origin.deadline)
 

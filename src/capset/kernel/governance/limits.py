@@ -38,7 +38,7 @@ class CallLimits:
         _open_windows(call, self._of(call, self._local, "process"), call.context.runtime.monotonic_ns())
         claim, counted = self.claim(call, None)
         if claim is not None and (refused := await call.context.runtime.store.admissions.look(claim)) is not None:
-            assert isinstance(refused, QuotaSpent | WindowFull)  # no approval is involved
+            assert isinstance(refused, QuotaSpent | WindowFull)  # noqa: S101  # no approval is involved
             raise exceeded(call, refused, counted)
 
     def reserve(self, call: Invocation) -> None:
