@@ -1,4 +1,4 @@
-"""``current_time``: the time now, in any IANA time zone and three formats (spec 5, P19)."""
+"""``current_time``: the current time, in any IANA time zone and three formats (spec 5, P19)."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def get_current_time(ctx: Context, timezone: str = "UTC", format: Format =
 
 def zone(name: str) -> ZoneInfo:
     """Return the zone of an exact IANA name. Raises ``ToolError``, with suggestions, if there is none."""
-    # ZoneInfo itself would take any file of the machine's zone folder, such as localtime.
+    # ZoneInfo itself would accept any file in the machine's zone folder, such as localtime.
     if name not in zones():
         meant = suggestions(name)
         hint = f"did you mean {', '.join(meant)}?" if meant else "use an IANA name, such as Europe/Paris"
@@ -58,12 +58,12 @@ def zone(name: str) -> ZoneInfo:
 
 @cache
 def zones() -> tuple[str, ...]:
-    """Return every zone's name, from the tzdata package, so that all machines know the same."""
+    """Return the names of all zones, from the tzdata package, so that all machines know the same ones."""
     return tuple(files("tzdata").joinpath("zones").read_text("utf-8").split())
 
 
 def suggestions(name: str) -> list[str]:
-    """Return the zones that ``name`` may stand for, likeliest first: another spelling, a city, a typo."""
+    """Return likely zones for ``name``, likeliest first: another spelling, a city, a typo."""
     wanted = "_".join(name.casefold().split())
     spelled = {known.casefold(): known for known in zones()}
     cities = {known.rpartition("/")[2]: known for known in spelled}
@@ -73,12 +73,12 @@ def suggestions(name: str) -> list[str]:
 
 
 def formatted(moment: datetime, format: Format) -> str | int:
-    """Return an aware moment as text, or as whole Unix seconds for ``unix``."""
+    """Return an aware datetime as text, or as whole Unix seconds for ``unix``."""
     match format:
         case "iso8601":
             return moment.isoformat(timespec="seconds")
         case "unix":
-            return (moment - _EPOCH) // timedelta(seconds=1)  # a float would round what is far away
+            return (moment - _EPOCH) // timedelta(seconds=1)  # a float would round distant times
         case "human":
             day = f"{_DAYS[moment.weekday()]}, {moment.day} {_MONTHS[moment.month - 1]} {moment.year}"
             name, offset = moment.tzname(), moment.isoformat(timespec="seconds")[19:]

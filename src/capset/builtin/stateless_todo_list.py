@@ -1,4 +1,4 @@
-"""``stateless_todo_list``: a task list that lives in the conversation and nowhere else (spec 5, P29)."""
+"""``stateless_todo_list``: a task list that exists only in the conversation (spec 5, P29)."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ async def write_todos(todos: list[Todo]) -> TodoList:
 
 
 def warnings(counts: TodoCounts) -> list[str]:
-    """Return what goes against the rule of exactly one task in progress while there is work left."""
+    """Return the violations of the rule of exactly one task in progress while there is work left."""
     if counts["in_progress"] > 1:
         return [f"{counts['in_progress']} tasks are in_progress; keep exactly one, and set the others to pending."]
     if counts["pending"] and not counts["in_progress"]:

@@ -1,4 +1,4 @@
-"""``syscall``: what there is, asked without running anything (spec 3, K18)."""
+"""``syscall``: the tools in play and their descriptions; nothing is run (spec 3, K18)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from capset.ext import ToolView, tools_of
 
 _EVERY: Final = "*"
 _SUGGESTED: Final = 10
-"""To how many unknown names the nearest one is told."""
+"""Maximum number of unknown names with a suggestion."""
 _Name = Annotated[str, Field(max_length=256)]
 
 

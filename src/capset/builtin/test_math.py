@@ -1,4 +1,4 @@
-"""``test_math``: four operations on two numbers, to try out how an agent calls tools (spec 5, P20)."""
+"""``test_math``: four operations on two numbers, to try out an agent's tool calls (spec 5, P20)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from capset import Capability, ToolError, tool
 
 
 class _OneError:
-    """Refuse what is no number once, under the parameter's own name, and not once for every type it might be."""
+    """Reports a value that is not a number once, under the parameter's name, instead of once per possible type."""
 
     def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
         return core_schema.custom_error_schema(
@@ -27,7 +27,7 @@ Number = Annotated[int | Annotated[float, Field(allow_inf_nan=False)], _OneError
 Operation = Literal["add", "subtract", "multiply", "divide"]
 
 LARGEST: Final = sys.float_info.max
-"""No operand and no result goes beyond ±LARGEST, about 1.8e308: integers too, which are exact up to there."""
+"""No operand and no result goes beyond ±LARGEST, about 1.8e308; this includes integers, which are exact up to there."""
 
 
 class MathResult(TypedDict):

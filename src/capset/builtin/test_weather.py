@@ -1,4 +1,4 @@
-"""``test_weather``: invented weather, the same for a city and a day everywhere, to try out tool calls (spec 5, P21)."""
+"""``test_weather``: invented weather, the same everywhere for a city and a day, to try out tool calls (spec 5, P21)."""
 
 from __future__ import annotations
 
@@ -133,13 +133,13 @@ def weather_of(city: str, day: date) -> DayOfWeather:
 
 
 class _Dice:
-    """Numbers that follow from a text alone. Python's ``hash`` and ``random`` promise that for no other version."""
+    """Numbers derived from a text alone. Python's ``hash`` and ``random`` may differ between versions."""
 
     def __init__(self, seed: str) -> None:
         self._left = int.from_bytes(sha256(seed.encode(errors="surrogatepass")).digest())
 
     def roll(self, low: int, high: int) -> int:
-        """Return a number from ``low`` to ``high``, both included."""
+        """Return a number from ``low`` to ``high``, inclusive."""
         self._left, number = divmod(self._left, high - low + 1)
         return low + number
 
@@ -155,7 +155,7 @@ def _told(day: DayOfWeather) -> _Day:
 
 
 def _in(unit: Unit, tenths: int) -> float:
-    """Return a temperature with one decimal; Fahrenheit's is rounded, half a tenth up."""
+    """Return a temperature with one decimal; Fahrenheit is rounded, half a tenth up."""
     return (tenths if unit == "celsius" else 320 + (tenths * 18 + 5) // 10) / 10
 
 

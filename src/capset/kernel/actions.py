@@ -1,4 +1,4 @@
-"""Actions by their ids: register, get, list, execute (spec 4, G4, G6). Sugar over a session's doors."""
+"""Actions by their ids: register, get, list, execute (spec 4, G4, G6). Convenience over a session's interface."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from capset.kernel.kernel import Kernel
 from capset.stores.base import SessionRow
 
 KEPT: Final = 1_000
-"""How many principals' sessions are kept, the most recently used ones."""
+"""Maximum number of cached sessions, one per principal; the least recently used go first."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExecutionContext:
-    """Who acts, and what the host says of this environment, in values of its own."""
+    """The acting user, and the host's own values for this environment."""
 
     user: Principal
     env: Mapping[str, Any] = field(default_factory=dict[str, Any])
@@ -35,9 +35,9 @@ class ExecutionContext:
 
 @dataclass(frozen=True, slots=True)
 class ActionResult:
-    """What came of an action whose handler was reached: ``data``, plain JSON data, if ``success``, else ``error``.
+    """The outcome of an action whose handler was reached: ``data``, plain JSON data, if ``success``, else ``error``.
 
-    ``error`` is a ``ToolError``'s text word for word, and that of any other exception sanitised; ``failure`` has its
+    ``error`` is the verbatim text of a ``ToolError``, or a sanitised text for any other exception; ``failure`` has its
     code and status. ``record`` is the id of the call's record.
     """
 
@@ -50,7 +50,7 @@ class ActionResult:
 
 @dataclass(frozen=True, slots=True)
 class _Registered:
-    """A principal's session, and the environment that it was opened in."""
+    """A principal's session, and the environment it was opened with."""
 
     row: SessionRow
     session: Session
@@ -58,7 +58,7 @@ class _Registered:
 
 
 class _Version:
-    """One immutable state of the registry, and the sessions that were opened with it."""
+    """One immutable version of the registry, and the sessions that were opened with it."""
 
     def __init__(self, name: str, tools: Mapping[str, AnyTool]) -> None:
         self.tools = MappingProxyType(dict(tools))
@@ -69,7 +69,7 @@ class _Version:
 
     @property
     def agent(self) -> Agent:
-        """The agent of these tools, made when somebody needs it: registering many one by one stays cheap."""
+        """The agent of these tools, created on first use: registering many tools one by one stays cheap."""
         if self._agent is None:
             self._agent = Agent(self._name, tools=self.tools.values())
         return self._agent
@@ -78,22 +78,22 @@ class _Version:
 class ActionRegistry:
     """Tools by id over one kernel: ``registry.register(tool)``, ``await registry.execute(id, params, context)``.
 
-    Each change makes a new version; what runs goes on with the one that it started with. A principal has one session
-    for each version, so that its files and state last from one execution to the next.
+    Each change makes a new version; running executions continue with the version they started with. A principal has one
+    session per version, so that files and state persist between executions.
     """
 
     def __init__(self, kernel: Kernel, tools: Iterable[AnyTool] = (), *, name: str = "actions") -> None:
-        """``name`` is that of the agent which its records name. Raises as ``register`` does."""
+        """``name`` is the name of the agent in its records. Raises as ``register`` does."""
         self._kernel = kernel
         self._name = name
         self._version = _Version(name, {})
         self.register(*listed("an action registry's tools", tools))
 
     def register(self, *tools: AnyTool, replace: bool = False) -> None:
-        """Take tools, all or none, by swapping in a new mapping.
+        """Register tools, all or none, by swapping in a new mapping.
 
-        Their schemas were checked when they were made. Raises ``DefinitionError`` for what is no tool, and
-        ``ToolNameConflict`` for another tool of a name that is there, unless it is to ``replace`` that.
+        Their schemas were checked when the tools were created. Raises ``DefinitionError`` for an object that is not a
+        tool, and ``ToolNameConflict`` if another tool has the name, unless ``replace`` is true.
         """
         known = dict(self._version.tools)
         for one in tools:
@@ -116,9 +116,9 @@ class ActionRegistry:
         return self._version.tools.get(id)
 
     def list(self, permissions: Iterable[str] | None = None) -> list[AnyTool]:
-        """Return the actions that need any of these permissions, by id; every one for ``None``, and none for none.
+        """Return the actions that need any of these permissions, by id; all for ``None``, none for an empty iterable.
 
-        It is a filter, and no authorisation: what is not listed is not forbidden, and what is listed not allowed.
+        It is a filter, not authorisation: an unlisted action is not forbidden, and a listed one not allowed.
         """
         tools = [tool for _, tool in sorted(self._version.tools.items())]
         if permissions is None:
@@ -129,8 +129,9 @@ class ActionRegistry:
     async def execute(self, id: str, params: Mapping[str, Any], context: ExecutionContext) -> ActionResult:
         """Execute an action, governed and on record; ``params`` are of the tool's own types.
 
-        Raises whatever refuses it before its handler is reached: ``NotFound``, ``PermissionDenied``,
-        ``InvalidArguments``, ``LimitExceeded``, ``StoreError``, …. What the handler comes to is a result.
+        Raises the refusal of an action whose handler was not reached: ``NotFound``, ``PermissionDenied``,
+        ``InvalidArguments``, ``LimitExceeded``, ``StoreError``, …. Every outcome of the handler is returned as a
+        result.
         """
         if not isinstance(context, ExecutionContext):  # pyright: ignore[reportUnnecessaryIsInstance]  # as above
             raise DefinitionError(f"context is an ExecutionContext(user=Principal(…)); got {context!r:.80}")
@@ -139,7 +140,7 @@ class ActionRegistry:
         await execute(call)
         if call.error is None:
             return ActionResult(True, None if call.value is MISSING else call.data, record=call.id)
-        if call.decision != "allow":  # every stage before the handler agrees before that is set
+        if call.decision != "allow":  # set only once every stage before the handler has passed
             raise call.error
         return ActionResult(False, error=call.error.message, failure=call.error, record=call.id)
 
@@ -158,7 +159,7 @@ class ActionRegistry:
         return kept.session
 
     async def _opened(self, agent: Agent, context: ExecutionContext, kept: _Registered | None) -> _Registered:
-        """Return a session of the row that is there, or of a new one; another environment has another snapshot."""
+        """Return a session of the existing row, or of a new one; a different environment gets a new snapshot."""
         who, env = context.user, dict(context.env)
         row = self._kernel.new_session(agent, who) if kept is None else kept.row
         session = await self._kernel.enter(row, agent, principal=who, env=env)

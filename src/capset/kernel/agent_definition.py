@@ -1,4 +1,4 @@
-"""What is kept of a session's agent, so that another process can open the session again (spec 5, P4, P5)."""
+"""The stored definition of a session's agent, from which another process can reopen the session (spec 5, P4, P5)."""
 
 from __future__ import annotations
 
@@ -16,11 +16,14 @@ from capset.schemas.strict_json import checked_bounds
 from capset.schemas.validation_errors import SchemaMismatch
 
 ONLY_IN_CODE: Final = "only_in_code"
-"""The member of a definition that names what it cannot say; no agent file has one, so that none is taken for whole."""
+"""The member of a definition that lists the parts it cannot express.
+
+No agent file has it, so that an incomplete definition never passes for a complete one.
+"""
 
 
 def definition_of(block: Block) -> str:
-    """Return an agent as the JSON text of an agent file, with ``only_in_code`` if that is not all of it."""
+    """Return an agent as the JSON text of an agent file, with ``only_in_code`` if parts of it cannot be expressed."""
     definition: dict[str, Any] = {
         "name": block.name,
         "description": block.description,
@@ -36,9 +39,9 @@ def definition_of(block: Block) -> str:
 
 
 def own_of(agent: Agent) -> dict[str, Any]:  # JSON
-    """Return the model, the static context and the allowance of an agent, without what it leaves out.
+    """Return the model, the static context and the allowance of an agent, without those that are unset.
 
-    A context that is no JSON data is left out too.
+    A context that is not JSON data is left out too.
     """
     allowance = agent.allowance and agent.allowance.plain()
     said = {"model": agent.model, "static_context": _context(agent) or None, "allowance": allowance or None}
@@ -46,7 +49,7 @@ def own_of(agent: Agent) -> dict[str, Any]:  # JSON
 
 
 def entry_of(ref: AnyRef) -> str | dict[str, Any]:  # JSON
-    """Return a reference as it stands in an agent file: a plain name, or with what was chosen (spec 1, C1)."""
+    """Return a reference as written in an agent file: a plain name, or an object with its options."""
     said = {
         "presets": dict(ref.presets) or None,
         "config": _config(ref),
@@ -58,7 +61,7 @@ def entry_of(ref: AnyRef) -> str | dict[str, Any]:  # JSON
 
 
 def _unsaid(block: Block) -> Iterator[str]:
-    """Yield the names of what an agent file has no words for."""
+    """Yield the names of the parts that an agent file cannot express."""
     if type(block) is not Agent:
         yield f"a {block.kind} of its own"
     if isinstance(block, Agent) and _context(block) is None:

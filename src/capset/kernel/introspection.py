@@ -1,4 +1,4 @@
-"""What is in play for whoever calls, as data: nothing is run for it (spec 3, K18)."""
+"""The tools in play for a caller, as data; nothing is run for it (spec 3, K18)."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from capset.kernel.call.context import CallContext
 
 @dataclass(frozen=True, eq=False, slots=True)
 class ToolView:
-    """A tool in play, as its callers meet it: by the name that it has here.
+    """A tool in play, by the name that its callers use here.
 
     ``qualified`` is ``capability.tool``. ``inbound`` and ``outbound`` are the JSON Schemas of its messages,
-    ``arguments`` that of what a model gives; these and the ``examples`` are JSON data of the definition's own, not to
-    be changed. ``hash`` is the tool's, 64 hexadecimal digits.
+    ``arguments`` that of a model's arguments; these and the ``examples`` are JSON data of the definition itself, and
+    must not be changed. ``hash`` is the tool's, 64 hexadecimal digits.
     """
 
     name: str
@@ -39,9 +39,9 @@ class ToolView:
 
 
 def tools_of(ctx: Context) -> Mapping[str, ToolView]:
-    """Return the tools of the caller's snapshot by name: what is in play for this principal here and now.
+    """Return the tools of the caller's snapshot by name: those in play for this principal here and now.
 
-    They are in the order of their names. What is not in play is not there, and cannot be told from what does not exist.
+    They are sorted by name. A tool that is not in play is absent, indistinguishable from one that does not exist.
     Raises ``DefinitionError`` for a context that is not the kernel's.
     """
     if not isinstance(ctx, CallContext):
@@ -52,7 +52,7 @@ def tools_of(ctx: Context) -> Mapping[str, ToolView]:
 
 
 def _view(installed: Installed, hash: str) -> ToolView:
-    # The messages of a tool that a function made have its name here for their type.
+    # The message types of a function's tool are derived from its name here.
     tool = replace(installed.tool, name=installed.name) if installed.name != installed.tool.name else installed.tool
     return ToolView(
         name=installed.name,

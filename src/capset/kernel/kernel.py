@@ -1,4 +1,4 @@
-"""The kernel: a store, a clock, and the sessions that are opened on them."""
+"""The kernel: a store, a clock, and the sessions opened on them."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ from capset.kernel.telemetry.observers import Observer, host_observers
 from capset.stores.base import AuditLog, SessionRow, Store, make_store
 
 CACHED: Final = 1000
-"""How many compositions a kernel keeps, the most recently used ones."""
+"""Maximum number of cached compositions, the most recently used ones."""
 AT_ONCE: Final = 100
-"""How many invocations of one stream run beside each other, unless it is said."""
+"""Default limit of concurrent invocations of one stream."""
 DRAIN_SECONDS: Final = 5.0
 """How long closing waits for running streams before it cancels them."""
 
@@ -58,11 +58,11 @@ class Kernel:
     """The runtime: ``async with Kernel(store="sqlite:///capset.db") as kernel: …``.
 
     ``store`` is a URL whose scheme an installed store provides (``sqlite:///FILE``, ``memory://``) or a ``Store``.
-    ``secrets`` is what ``ctx.secret`` asks, by default the environment; ``generator`` runs the model steps of blocks.
-    ``governance`` is what holds for every call; ``workspace`` the one folder of the host's that tools may read.
-    ``checkpoints`` signs how far the records have come, and says how long they are kept; none and forever by default.
-    ``observers`` are told of every call; by default calls are traced where the host has set up OpenTelemetry.
-    Entering opens it and leaving writes what is still to be written; both raise ``StoreError``.
+    ``secrets`` is the source for ``ctx.secret``, by default the environment; ``generator`` runs the model steps of
+    blocks. ``governance`` applies to every call; ``workspace`` is the one folder of the host that tools may read.
+    ``checkpoints`` signs the records and sets their retention; by default there are none and records are kept forever.
+    ``observers`` are notified of every call; by default calls are traced if the host has set up OpenTelemetry. Entering
+    opens the kernel and leaving writes all pending records; both raise ``StoreError``.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Kernel:
         self._checkpoints = checkpoints
         self._observers = None if observers is None else tuple(observers)
         self._governance = governance or Governance()
-        redactor_of(self._governance.redact)  # a pattern that is none is refused now, not once the store is open
+        redactor_of(self._governance.redact)  # refuse an invalid pattern now, not once the store is open
         self._workspace = None if workspace is None else _folder(workspace)
         self._secrets = secrets or EnvironmentSecrets()
         self._generator = generator
@@ -129,7 +129,7 @@ class Kernel:
 
     @property
     def store(self) -> Store:
-        """Everything that is kept; what is done here is not governed, and not on record."""
+        """The store with all data; operations on it are neither governed nor on record."""
         return self._entered().store
 
     @property
@@ -139,38 +139,38 @@ class Kernel:
 
     @property
     def approvals(self) -> ApprovalService:
-        """The requests for approvals, for those who decide them."""
+        """Pending approvals of this kernel."""
         return self._entered().approvals
 
     @property
     def governance(self) -> Governance:
-        """What holds for every call."""
+        """The governance of every call."""
         return self._governance
 
     @property
     def redactor(self) -> Redactor | None:
-        """Masks what the patterns of ``governance.redact`` match, where there are any."""
+        """Masks matches of the patterns in ``governance.redact``, if there are any."""
         return self._entered().redactor
 
     @property
     def generator(self) -> GeneratorRunner | None:
-        """What runs the model steps of blocks, if it was given something that does."""
+        """The runner for the model steps of blocks, or ``None``."""
         return self._generator
 
     @property
     def abandoned(self) -> int:
-        """How many tasks and threads were left behind so far, since they did not end when they were cancelled (K15)."""
+        """Number of tasks and threads abandoned so far, since they did not end when they were cancelled (K15)."""
         runtime = self._entered()
         return runtime.abandoned + runtime.threads.abandoned
 
     @property
     def observers(self) -> tuple[Observer, ...]:
-        """Who is told of every call."""
+        """The observers of every call."""
         return self._entered().observers
 
     @contextmanager
     def observe(self, observer: Observer) -> Generator[None]:
-        """Tell another observer of the calls that begin while this is entered."""
+        """Add an observer for the calls that begin within the ``with`` block."""
         runtime = self._entered()
         runtime.observers = (*runtime.observers, observer)
         try:
@@ -179,16 +179,16 @@ class Kernel:
             runtime.observers = tuple(one for one in runtime.observers if one is not observer)
 
     def compose(self, root: Block) -> Composition:
-        """Return ``compose(root)``, made once for each agent or block that is in use."""
+        """Return ``compose(root)``, made once for each agent or block in use."""
         return self._compose(root)
 
     def bind(self, composition: Composition) -> CompiledTools:
-        """Compile every tool, once for each composition that is in use."""
+        """Compile every tool, once for each composition in use."""
         return self._bind(composition)
 
     @property
     def clock(self) -> Clock:
-        """The time that everything here goes by."""
+        """The clock of everything in this kernel."""
         return self._clock
 
     def now(self) -> str:
@@ -212,14 +212,14 @@ class Kernel:
     ) -> AsyncGenerator[Session]:
         """Open a session of an agent, a flow or another block.
 
-        It is a new one, or the principal's own that ``session_id`` names, with its files and its state.
+        It is a new one, or the principal's own session ``session_id``, with its files and its state.
 
-        ``env`` is what the host says of this environment, in values of its own; policies and handlers read it.
-        ``budget`` is what may be used in the session in all, by its calls and by those that they make, in every opening
-        of it (G15). It is kept with a new session; of one that is there it can be lowered for this opening, not raised.
-        ``labels`` are those of ``evaluate``: ``hooks``, ``invocation``, ``namespace`` and so on, for this opening.
-        Raises ``NotFound`` for a session that is not there, not the principal's or not the agent's, and what
-        ``compose`` and ``evaluate`` raise.
+        ``env`` holds the host's own values for this environment; policies and handlers read it. ``budget`` limits the
+        total use of the session, by its calls and by those that they make, in every opening of it. It is stored with a
+        new session; an existing session's budget can be lowered for this opening, not raised. ``labels`` are those of
+        ``evaluate``: ``hooks``, ``invocation``, ``namespace`` and so on, for this opening. Raises ``NotFound`` for a
+        session that does not exist, or belongs to another principal or agent, and all errors of ``compose`` and
+        ``evaluate``.
         """
         check_opening(agent, principal, env)
         if session_id is None:
@@ -244,9 +244,9 @@ class Kernel:
         budget: Budget | None = None,
         **labels: Unpack[Labels],
     ) -> Session:
-        """Return the session that ``row`` keeps, as ``open`` does; for hosts that found or made its row themselves.
+        """Return the session of a stored ``row``, as ``open`` does; for hosts that found or made the row themselves.
 
-        It is for the invocation whose hash the row keeps, unless ``invocation`` names another for this opening.
+        It is for the invocation whose hash is in the row, unless ``invocation`` names another for this opening.
         """
         _check_owner(row, principal)
         if row.agent != agent.name:
@@ -265,14 +265,14 @@ class Kernel:
         env: Mapping[str, Any] | None = None,
         **labels: Unpack[Labels],
     ) -> Snapshot:
-        """Return what a new session would have, without one, and kept nowhere. Raises what ``evaluate`` raises."""
+        """Return the snapshot that a new session would have, without storing anything. Raises as ``evaluate`` does."""
         return self._known(await self._evaluated(composition, principal, env, labels))
 
     def resume(self, row: SessionRow, snapshot: Snapshot, *, budget: Budget | None = None) -> Session:
-        """Return the session that ``row`` keeps with a snapshot that is there already, such as a hydrated one.
+        """Return the session of a stored ``row`` with an existing snapshot, such as a hydrated one.
 
-        Where everybody must be known, nothing is in play for who is not. Raises ``NotFound`` for a session that is not
-        of the snapshot's principal.
+        If the governance requires known principals, an unknown one has nothing in play. Raises ``NotFound`` for a
+        session that does not belong to the snapshot's principal.
         """
         _check_owner(row, snapshot.principal)
         snapshot = self._known(snapshot)
@@ -304,21 +304,21 @@ class Kernel:
         return Serving(self._entered(), session.ask, messages, limit)
 
     def spawn(self, work: Coroutine[None, None, None], *, name: str) -> asyncio.Task[None]:
-        """Start work of the host's own, such as a turn. Closing waits for it, then cancels it, as it does with calls.
+        """Start a task of the host's own, such as a turn. Closing waits for it, then cancels it, as it does with calls.
 
-        What it raises is nobody's but its own: it should raise nothing.
+        It should raise nothing: its exceptions go nowhere else.
         """
         task = self._entered().spawn(work)
         task.set_name(name)
         return task
 
     async def find_session(self, session_id: str) -> SessionRow | None:
-        """Return what is kept of a session, or ``None``."""
+        """Return the stored row of a session, or ``None``."""
         runtime = self._entered()
         return await runtime.store.sessions.get(session_id) if session_id.isprintable() else None
 
     def new_session(self, agent: Block, principal: Principal) -> SessionRow:
-        """Return what is to be kept of a new session; ``store.sessions`` keeps it. Raises what ``compose`` raises."""
+        """Return the row of a new session, for ``store.sessions`` to store. Raises as ``compose`` does."""
         return SessionRow(
             id=self.new_id(),
             agent=agent.name,
@@ -339,7 +339,7 @@ class Kernel:
         return await evaluate(composition, principal=who, env=env, **labels)
 
     def _known(self, snapshot: Snapshot) -> Snapshot:
-        """Return a snapshot with nothing in play for who is not known, where everybody must be."""
+        """Return a snapshot; with nothing in play for an unknown principal if the governance requires known ones."""
         if self._governance.require_auth and snapshot.principal.kind == "anonymous":
             return snapshot.closed(ANONYMOUS)
         return snapshot
@@ -363,7 +363,7 @@ def _written(budget: Budget | None) -> str | None:
 
 
 def check_opening(agent: object, principal: object, env: object) -> None:
-    """Raise ``DefinitionError`` for what no session can be opened with."""
+    """Raise ``DefinitionError`` for arguments that no session can be opened with."""
     if not isinstance(agent, Block):
         raise DefinitionError(
             f"a session is opened for an Agent, a Flow or another block; got {agent!r}",
@@ -382,5 +382,5 @@ def _check_owner(row: SessionRow, principal: Principal) -> None:
 
 
 def no_session(id: str, principal: Principal) -> NotFound:
-    """Return the error of a session that is not there, or not the principal's: nobody is told which."""
+    """Return the error for a session that does not exist or is another principal's, without revealing which."""
     return NotFound(f"there is no session {id!r} of {principal.id!r}")

@@ -1,4 +1,4 @@
-"""Everything that is installed and known to a process, immutable; entry points bring it in (spec 5, P1)."""
+"""The immutable registry of everything installed and known to a process, filled by entry points (spec 5, P1)."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 CAPABILITIES: Final = "capset.capabilities"
-"""The entry point group of capabilities: each point is one ``Capability`` object."""
+"""The entry point group of capabilities: each one is a ``Capability`` object."""
 AGENTS: Final = "capset.agents"
-"""The entry point group of agents defined in code: each point is one ``Agent`` object (spec 5, P4)."""
+"""The entry point group of agents defined in code: each one is an ``Agent`` object (spec 5, P4)."""
 _log = logging.getLogger("capset.registry")
 T = TypeVar("T", Agent, AnyCapability)
 
 
 @dataclass(frozen=True, slots=True)
 class LoadProblem:
-    """Something installed that could not be loaded, and why."""
+    """An installed definition that could not be loaded, and the reason."""
 
     entry_point: str
     message: str
@@ -37,10 +37,10 @@ class LoadProblem:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Registry:
-    """Capabilities and agents by name, and the problems met: one that is broken does not keep out the rest.
+    """Capabilities and agents by name, and load problems: a broken definition does not keep out the rest.
 
-    ``aliases`` are the capabilities by their other names (spec 1, C10). ``earlier`` are agents that others of their
-    names have taken the place of since, the newest first: running sessions keep the version that they started with.
+    ``aliases`` are the capabilities by their other names. ``earlier`` are replaced agents, newest first: running
+    sessions keep the version that they started with.
     """
 
     capabilities: Mapping[str, AnyCapability]
@@ -56,7 +56,7 @@ class Registry:
         agents: Iterable[Agent] = (),
         problems: Iterable[LoadProblem] = (),
     ) -> Self:
-        """Return a registry of these. Raises ``DefinitionError`` for two different ones of one name or alias."""
+        """Return a registry of these. Raises ``DefinitionError`` for two different definitions of one name or alias."""
         named = _by_name("capabilities", capabilities)
         return cls(named, _by_name("agents", agents), tuple(problems), _by_alias(named))
 
@@ -86,12 +86,12 @@ class Registry:
 
     @property
     def tools(self) -> tuple[AnyTool, ...]:
-        """Every tool of every capability, and those that agents declare themselves."""
+        """All tools of all capabilities, and those that agents declare themselves."""
         brought = [tool for one in self.capabilities.values() for tool in one.every_tool]
         return tuple(dict.fromkeys([*brought, *(tool for one in self.agents.values() for tool in one.part.tools)]))
 
     def versions(self, name: str) -> tuple[Agent, ...]:
-        """Return the agents that have, or had, a name; the one that has it first."""
+        """Return all agents of a name, earlier ones too; the current one first."""
         now = self.agents.get(name)
         before = tuple(one for one in self.earlier if one.name == name)
         return before if now is None else (now, *before)
@@ -128,7 +128,7 @@ def _by_alias(named: Mapping[str, AnyCapability]) -> Mapping[str, AnyCapability]
 
 def _load_group(group: str, kind: type[T], problems: list[LoadProblem]) -> list[T]:
     found: dict[str, tuple[T, EntryPoint]] = {}
-    from importlib.metadata import entry_points  # whose import takes long
+    from importlib.metadata import entry_points  # a slow import
 
     for point in entry_points(group=group):
         try:

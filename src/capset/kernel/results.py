@@ -1,4 +1,4 @@
-"""What ``try_call`` gives back."""
+"""The result of ``try_call``."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class Result(Generic[R]):
-    """How a call ended: with ``data`` if ``success``, else with ``error``.
+    """The outcome of a call: ``data`` if ``success``, else ``error``.
 
-    ``record`` is the id of the call's record; the hashes are those of the snapshot that it ran in.
+    ``record`` is the id of the call's record; the hashes are those of its snapshot.
     """
 
     success: bool

@@ -1,4 +1,4 @@
-"""What every call of one kernel shares."""
+"""The runtime shared by all calls of one kernel."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("capset.kernel")
 CLEANUP_SECONDS: Final = 5.0
-"""How long a cancelled call may clean up before it is abandoned, and reported (spec 3, K15)."""
+"""How long a cancelled call may clean up before it is abandoned and reported (spec 3, K15)."""
 
 
 class KernelRuntime:
@@ -76,14 +76,14 @@ class KernelRuntime:
         record: Callable[[Invocation], None],
         observers: tuple[Observer, ...] = (),
     ) -> None:
-        """``approvals`` makes the approval service of this kernel; ``record`` puts a call on record that has ended."""
+        """``approvals`` makes the approval service of this kernel; ``record`` records a call that has ended."""
         self.store = store
         self.governance = governance
         self.workspace = workspace
         self.secrets = secrets
         self.generator = generator
         self.locks: WeakValueDictionary[ScopeKey, asyncio.Lock] = WeakValueDictionary()
-        """Of the values that tasks of this process change by reading them first, while any does."""
+        """Locks of the values that tasks of this process read and then change, as long as any does."""
         self.audit = store.audit
         self.clock = clock
         self.ids = Ids(clock)
@@ -96,21 +96,21 @@ class KernelRuntime:
         self._hmac = hmac.new(digest_key, digestmod="sha256")
         self.threads = Threads()
         self.slots: dict[str, tuple[int, asyncio.Semaphore]] = {}
-        """Of what calls do a few at a time, how many, and their turns (``kernel.slots``)."""
+        """The limit and the semaphore of each named resource that few calls may use at a time (``kernel.slots``)."""
         self.observers = observers
-        """Who is told of every call."""
+        """The observers of every call."""
         self.calls = 0
-        """How many calls and runs of blocks are on their way, in the kernel's tasks or in their callers' own."""
+        """Number of running calls and runs of blocks, in the kernel's tasks or in their callers' own."""
         self.idle: asyncio.Event | None = None
-        """Set by the last of them, once somebody waits for that."""
+        """Set by the last of them, once a caller waits for that."""
         self._tasks: dict[asyncio.Task[None], Callable[[asyncio.Task[None]], None] | None] = {}
-        """Those that the kernel waits for, each with what is told that it has ended."""
+        """The tasks that the kernel waits for, each with the callback for its end."""
         self._stopping: set[asyncio.Task[None]] = set()
         """Those that the kernel has cancelled."""
         self.readers: set[asyncio.Task[None]] = set()
-        """Those that take messages of which new calls come."""
+        """The tasks that read messages, which new calls come from."""
         self.abandoned = 0
-        """How many tasks were left behind, since they did not end when they were cancelled (K15)."""
+        """Number of abandoned tasks: those that did not end when they were cancelled (K15)."""
 
     def digest(self, canonical: bytes) -> str:
         """Return the keyed digest of arguments, from their canonical form: HMAC-SHA256 in hexadecimal."""
@@ -119,20 +119,20 @@ class KernelRuntime:
         return keyed.hexdigest()
 
     def lock_of(self, key: ScopeKey) -> asyncio.Lock:
-        """Return the lock of one stored value, shared by all who hold it now."""
+        """Return the lock of one stored value, shared by all current users of it."""
         return self.locks.setdefault(key, asyncio.Lock())
 
     def spawn(
         self, work: Coroutine[None, None, None], ended: Callable[[asyncio.Task[None]], None] | None = None
     ) -> asyncio.Task[None]:
-        """Start a task that the kernel waits for. ``ended`` is called when it has, or is abandoned."""
+        """Start a task that the kernel waits for. ``ended`` is called when it has ended, or is abandoned."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks[task] = ended
         task.add_done_callback(self._end)
         return task
 
     def abandon(self, task: asyncio.Task[None]) -> None:
-        """Wait no more for a task that swallows its cancellation, and let it count as ended."""
+        """Stop waiting for a task that swallows its cancellation, and treat it as ended."""
         self.abandoned += 1
         _log.error("a call did not end within %s s of its cancellation and is abandoned: %r", CLEANUP_SECONDS, task)
         self._end(task)
@@ -143,7 +143,7 @@ class KernelRuntime:
             ended(task)
 
     def end_call(self) -> None:
-        """Say that a call, or a run of a block, has ended that was counted in ``calls``."""
+        """Report the end of a call, or of a run of a block, that was counted in ``calls``."""
         self.calls -= 1
         if self.idle is not None and not self.calls:
             self.idle.set()
@@ -151,12 +151,12 @@ class KernelRuntime:
     async def drain(self, seconds: float) -> None:
         """Wait for every call; cancel the kernel's own tasks that are not done in time, and wait for their cleanup.
 
-        What reads new messages is cancelled at once. A call in its caller's own task is the caller's to cancel: one
-        that is not done in time is reported.
+        Tasks that read new messages are cancelled at once. A call in its caller's own task is the caller's to cancel:
+        if it is not done in time, it is reported.
         """
         end = asyncio.get_running_loop().time() + seconds
         self.cancel(self.readers)
-        while running := {*self._tasks}:  # what runs may begin more
+        while running := {*self._tasks}:  # running tasks may start others
             left = end - asyncio.get_running_loop().time()
             _, late = await asyncio.wait(running, timeout=max(left, 0))
             await self.stop(late)
@@ -169,9 +169,9 @@ class KernelRuntime:
                 _log.error("the kernel was closed while %d calls were still running", self.calls)
 
     def is_stopping(self) -> bool:
-        """Whether the task that runs is one of the kernel's own, and the kernel has cancelled it.
+        """Whether the current task is one of the kernel's own, and the kernel has cancelled it.
 
-        ``cancelling()`` does not say so: a task group leaves it raised once a child has failed (Python 3.11 and 3.12).
+        ``cancelling()`` is no substitute: a task group leaves it raised once a child has failed (Python 3.11 and 3.12).
         """
         return asyncio.current_task() in self._stopping
 
@@ -184,8 +184,8 @@ class KernelRuntime:
                 task.cancel()
 
     async def stop(self, tasks: set[asyncio.Task[None]]) -> None:
-        """Cancel tasks and wait for their cleanup, bounded; what swallows that is abandoned, counted and reported."""
-        tasks = tasks & self._tasks.keys()  # what is abandoned already is waited for no more
+        """Cancel tasks and wait for their cleanup, bounded; those still running are abandoned, counted and reported."""
+        tasks = tasks & self._tasks.keys()  # abandoned tasks are no longer waited for
         if not tasks:
             return
         self.cancel(tasks)
@@ -195,7 +195,7 @@ class KernelRuntime:
 
 
 class EnvironmentSecrets:
-    """The ``Secrets`` of the process: the environment variable of the same name."""
+    """The default ``Secrets``: the environment variable of the same name."""
 
     async def get(self, name: str) -> str | None:
         """Return a variable, or ``None`` if it is not set."""

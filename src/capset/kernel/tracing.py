@@ -1,4 +1,4 @@
-"""The old path of ``capset.kernel.telemetry.tracing``."""
+"""The former path of ``capset.kernel.telemetry.tracing``."""
 
 from capset.kernel.telemetry.tracing import Tracing, traceparent_of
 

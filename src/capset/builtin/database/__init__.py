@@ -1,4 +1,4 @@
-"""``database``: one SELECT at a time, of databases that the engines themselves let only read (spec 4, G30).
+"""``database``: one SELECT at a time, read-only by the engines' own means (spec 4, G30).
 
 ``database`` may ask for the secret ``DATABASE_URL``; ``database_for("SALES_URL", "STOCK_URL")`` for others.
 """
@@ -24,7 +24,7 @@ _INSTRUCTIONS = """\
 
 @parameterised
 def database_for(*secrets: str) -> Capability[None, DatabaseConfig]:
-    """Return ``database`` with the secrets that its connections may be given by. Raises ``DefinitionError``."""
+    """Return ``database`` with these secrets for its connections. Raises ``DefinitionError``."""
 
     async def connections(ctx: Context) -> Mapping[str, list[str]] | None:
         known = ctx.config(capability).connections

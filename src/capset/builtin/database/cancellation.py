@@ -1,4 +1,4 @@
-"""When a query ends, whatever it does: its time is up, or nobody waits for it any more."""
+"""Forced ends of queries: when the time is up, or the caller no longer waits."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Final
 from capset import ToolError
 
 STEP: Final = 0.1
-"""Seconds between two looks at the clock of whatever waits."""
+"""Seconds between two checks of a waiting query."""
 
 
 class Halt:
-    """The end of one query, told to the thread that runs it."""
+    """The end of one query, signalled to the thread that runs it."""
 
     __slots__ = ("_deadline", "_stopped", "seconds")
 
@@ -23,7 +23,7 @@ class Halt:
         self._stopped = Event()
 
     def stop(self) -> None:
-        """Say that nobody waits any more."""
+        """End the query: its caller no longer waits."""
         self._stopped.set()
 
     @property
@@ -33,11 +33,11 @@ class Halt:
 
     @property
     def left(self) -> float:
-        """How many seconds it has, more than none."""
+        """Its remaining seconds, always positive."""
         return max(self._deadline - monotonic(), 0.001)
 
     def error(self) -> ToolError:
-        """Return what the model is told."""
+        """Return the error for the model."""
         return ToolError(
             f"the query took longer than {self.seconds:g} s and was stopped; ask for less, or by an indexed column",
             code="query_timeout",

@@ -1,4 +1,4 @@
-"""What a host says of its databases (spec 4, G30)."""
+"""Configuration of a host's databases (spec 4, G30)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 SQLITE: Final = "sqlite"
 SCHEMES: Final = {"sqlite": SQLITE, "postgresql": "postgresql", "postgres": "postgresql"}
-"""The engine of each scheme of a URL."""
+"""The engine of each URL scheme."""
 _SECRET: Final = ("password", "sslpassword", "oauth_client_secret")
 
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,49}$")]

@@ -1,4 +1,4 @@
-"""A connection to PostgreSQL that is left when its query has to end, or when too much comes in (spec 4, G30)."""
+"""A PostgreSQL connection that is abandoned when its query has to end, or when too much comes in (spec 4, G30)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ else:
     import termios
 
     def _waiting(file: int) -> int:
-        """Return how many bytes have come that nobody has read."""
+        """Return the number of bytes received but not read yet."""
         return struct.unpack("i", fcntl.ioctl(file, termios.FIONREAD, b"\0\0\0\0"))[0]
 
 
@@ -42,15 +42,15 @@ class Halted(Exception):
 
 
 class TooMuch(Exception):
-    """More came in than the caps can make use of."""
+    """More data came in than the caps allow for."""
 
 
 class WatchedConnection(psycopg.Connection[tuple[Any, ...]]):  # rows of any types
-    """A connection whose every wait looks at a ``Halt``, and at how much has come in.
+    """A connection that checks a ``Halt``, and the amount of incoming data, at every wait.
 
-    The server's own timeout can be changed by a query (``set_config``), and a single row can have gigabytes: libpq
-    reads all of it before anybody sees it. What is counted is not more than what came, and may be a third of it; on
-    Windows nothing is counted.
+    A query can change the server's own timeout (``set_config``), and a single row can have gigabytes: libpq reads it
+    completely before it passes it on. The count never exceeds the received data, and may be a third of it; on Windows
+    nothing is counted.
     """
 
     halt: Halt | None = None
@@ -58,7 +58,7 @@ class WatchedConnection(psycopg.Connection[tuple[Any, ...]]):  # rows of any typ
     """How many more bytes may come in."""
 
     def wait(self, gen: PQGen[T], interval: float = STEP, timeout: float | None = None) -> T:
-        """Do what the driver does, until its end or that of the query. Raises ``Halted`` and ``TooMuch``."""
+        """Run the driver's generator to its end or that of the query. Raises ``Halted`` and ``TooMuch``."""
         if self.halt is None:
             return super().wait(gen, interval) if timeout is None else super().wait(gen, interval, timeout)
         file = self.pgconn.socket
@@ -88,7 +88,7 @@ POWERS: Final = [
     *("pg_read_server_files", "pg_write_server_files", "pg_execute_server_program"),
     *("pg_signal_backend", "pg_signal_autovacuum_worker", "pg_checkpoint", "pg_create_subscription"),
 ]
-"""The roles of PostgreSQL's own whose members can do more than read."""
+"""PostgreSQL's predefined roles whose members can do more than read."""
 FUNCTIONS: Final = [
     # files of the server
     *("pg_read_file", "pg_read_binary_file", "pg_ls_dir", "pg_stat_file", "lo_import", "lo_export"),
@@ -100,7 +100,7 @@ FUNCTIONS: Final = [
     *("dblink", "dblink_connect", "dblink_connect_u", "dblink_exec", "dblink_open", "dblink_send_query"),
     *("http", "http_get", "http_post", "http_put", "http_patch", "http_delete", "http_head"),
 ]
-"""Functions that a plain role may call only where somebody granted it, or where an extension lets everybody."""
+"""Functions that a plain role may call only if granted, or if an extension allows everybody."""
 
 _FOUND: Final[LiteralString] = """
 WITH reachable AS (
@@ -121,7 +121,7 @@ LIMIT 1
 
 
 def check_role(connection: psycopg.Connection[Any], name: str) -> None:
-    """Raise ``ToolError`` unless the session's user is one of whom a SELECT makes a reader and nothing else."""
+    """Raise ``ToolError`` unless the session's user can do nothing but read through a SELECT."""
     found = connection.execute(_FOUND, (POWERS, FUNCTIONS)).fetchone()
     if found is not None:
         raise ToolError(
@@ -134,13 +134,13 @@ def check_role(connection: psycopg.Connection[Any], name: str) -> None:
 
 
 LOCK_SECONDS: Final = 2.0
-"""How long a table that is locked is waited for."""
+"""How long to wait for a locked table."""
 _SETTINGS: Final[LiteralString] = (
     "SELECT set_config('statement_timeout', %(all)s, true), set_config('lock_timeout', %(lock)s, true),"
     " set_config('idle_in_transaction_session_timeout', %(idle)s, true), set_config('TimeZone', 'UTC', true),"
     " set_config('DateStyle', 'ISO', true), set_config('IntervalStyle', 'iso_8601', true)"
 )
-"""What holds for the transaction; a query could change it again, which ``WatchedConnection`` makes up for."""
+"""Settings of the transaction; a query could change them again, which ``WatchedConnection`` compensates for."""
 _MOMENTS: Final = ("date", "time", "timetz", "timestamp", "timestamptz")
 _TEXTS: Final = (
     *("json", "jsonb", "interval", "int4range", "int8range", "numrange", "daterange", "tsrange", "tstzrange"),
@@ -155,8 +155,8 @@ def query_postgres(
 ) -> QueryResult:
     """Run one query in this thread, on a connection of its own. Raises ``ToolError``."""
     connection = _connected(url, halt, name)
-    # A raw cursor leaves the text as it is, with $1, $2 for its parameters. One of the server's own is always asked by
-    # the extended protocol, and always by DECLARE.
+    # A raw cursor leaves the text as it is, with $1, $2 for its parameters. A server-side one always uses the extended
+    # protocol and DECLARE.
     cursor = psycopg.RawServerCursor(connection, "capset")
     try:
         _prepare(connection, halt)
@@ -165,7 +165,7 @@ def query_postgres(
         return _fetched(connection, cursor, config)
     except Halted:
         with suppress(psycopg.Error):
-            connection.cancel_safe(timeout=1)  # the server would go on otherwise
+            connection.cancel_safe(timeout=1)  # otherwise the server would continue
         raise halt.error() from None
     except TooMuch:
         raise too_large(config) from None
@@ -186,7 +186,7 @@ def _connected(url: str, halt: Halt, name: str) -> WatchedConnection:
             client_encoding="utf8",
             application_name="capset db_query",
         )
-    except psycopg.Error:  # whose text names the host and the user
+    except psycopg.Error:  # its text names the host and the user
         raise _unavailable(name) from None
     connection.halt = halt
     for kind in _MOMENTS:
@@ -221,7 +221,7 @@ def _fetched(
 
 
 class _Moment(Loader):
-    """Dates and times as ISO 8601, with those that Python has not, such as ``infinity``, as the server writes them."""
+    """Dates and times as ISO 8601; those unknown to Python, such as ``infinity``, as the server writes them."""
 
     def load(self, data: Buffer) -> str:
         """Return the text of a value."""
@@ -231,7 +231,7 @@ class _Moment(Loader):
 
 
 def _told(error: psycopg.Error, halt: Halt, name: str) -> ToolError:
-    """Return what the model is told: of its query all, of the server nothing."""
+    """Return the error for the model: all details of its query, none of the server."""
     state = error.sqlstate
     message = (error.diag.message_primary or "").strip()
     match state:
@@ -245,7 +245,7 @@ def _told(error: psycopg.Error, halt: Halt, name: str) -> ToolError:
             return ToolError(f"a table of the database {name!r} is locked; try again", code="database_busy", status=503)
         case "42501" | "25006":
             return ToolError(f"PostgreSQL: {message}; db_query only reads, by one SELECT", status=403)
-        case _ if state[:2] in _TOLD or state == "08P01":  # as many parameters as the query has placeholders
+        case _ if state[:2] in _TOLD or state == "08P01":  # wrong number of parameters
             hint = error.diag.message_hint
             return ToolError(f"PostgreSQL: {message}{f'; {hint}' if hint else ''}")
         case _:

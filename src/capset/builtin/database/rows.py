@@ -1,4 +1,4 @@
-"""What a query gave, as JSON data, and no more of it than the caps allow (spec 4, G30)."""
+"""The result of a query as JSON data, within the caps (spec 4, G30)."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ class Rows:
         return len(self._rows)
 
     def add(self, row: Sequence[object]) -> bool:
-        """Take a row, and say whether it was taken; if not, no further one will be.
+        """Add a row, and return whether it was accepted; if not, no further one will be.
 
-        Raises ``ToolError`` where the first row alone is too large.
+        Raises ``ToolError`` if the first row alone is too large.
         """
         values = [json_safe(value) for value in row]
         size = len(json.dumps(values, ensure_ascii=False))
-        if size <= self._config.max_bytes:  # else the bytes need no counting: they are no fewer
+        if size <= self._config.max_bytes:  # otherwise bytes need not be counted: they are no fewer
             size = len(json.dumps(values, ensure_ascii=False).encode())
         if len(self._rows) == self._config.max_rows or self._bytes + size > self._config.max_bytes:
             if not self._rows:
@@ -64,20 +64,20 @@ class Rows:
         return True
 
     def next_batch(self) -> int:
-        """Return how many rows to ask for at once: few enough that those to come are not far above the caps."""
+        """Return the number of rows to fetch next: few enough that they do not exceed the caps by much."""
         if not self._rows:
             return 1
         fitting = (self._config.max_bytes - self._bytes) * len(self._rows) // max(self._bytes, 1)
-        # Not many more than there are: those to come may be larger.
+        # Not many more than those received: later ones may be larger.
         return max(1, min(500, 2 * len(self._rows), fitting, self._config.max_rows + 1 - len(self._rows)))
 
     def result(self, columns: Sequence[str]) -> QueryResult:
-        """Return all of it."""
+        """Return the complete result."""
         return QueryResult(columns=list(columns), rows=self._rows, row_count=len(self._rows), truncated=self.truncated)
 
 
 def too_large(config: DatabaseConfig) -> ToolError:
-    """Return what the model is told of a row or a value above the cap."""
+    """Return the error for a row or a value above the cap."""
     return ToolError(
         f"a row, or a value in it, has more than {config.max_bytes:,} bytes; "
         "select fewer columns, or a part by substr()",
@@ -87,7 +87,7 @@ def too_large(config: DatabaseConfig) -> ToolError:
 
 
 def json_safe(value: object) -> JsonValue:
-    """Return a value of a database as JSON can carry it."""
+    """Return a database value in a form that JSON supports."""
     match value:
         case None | bool() | int() | str():
             return value

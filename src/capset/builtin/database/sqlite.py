@@ -1,4 +1,4 @@
-"""Queries of a SQLite file that SQLite itself lets only read (spec 4, G30)."""
+"""Queries of a SQLite file, read-only by SQLite's own means (spec 4, G30)."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from capset.builtin.database.functions import PURE, add_linear
 from capset.builtin.database.rows import QueryResult, Rows, too_large
 
 BUSY_SECONDS: Final = 2.0
-"""How long a database that is being written is waited for; SQLite cannot be stopped in it."""
+"""How long to wait for a database that is being written; SQLite cannot be interrupted in it."""
 _OPCODES: Final = 5_000
-"""After how many steps of its machine SQLite asks whether to go on: a fraction of a millisecond."""
+"""Number of virtual machine steps between two interruption checks: a fraction of a millisecond."""
 _LIMITS: Final = {
     sqlite3.SQLITE_LIMIT_ATTACHED: 0,
     sqlite3.SQLITE_LIMIT_SQL_LENGTH: 1 << 16,
-    sqlite3.SQLITE_LIMIT_COLUMN: 256,  # each can hold a value of the largest size
-    sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH: 100,  # for one LIKE cannot be stopped either
+    sqlite3.SQLITE_LIMIT_COLUMN: 256,  # each can hold a value of the maximum size
+    sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH: 100,  # a single LIKE cannot be interrupted either
     sqlite3.SQLITE_LIMIT_WORKER_THREADS: 0,
 }
 _ASKED: Final = ("data_version", "page_size")
-"""What full-text tables ask the connection: whether others have written, and how large a page is."""
+"""Pragmas that full-text tables read from the connection: whether others have written, and the page size."""
 _TOLD: Final = {"SQLITE_ERROR", "SQLITE_AUTH", "SQLITE_READONLY", "SQLITE_MISMATCH", "SQLITE_RANGE"}
 """The errors whose text is about the query, not about the file."""
 
@@ -58,7 +58,7 @@ def _opened(path: Path, config: DatabaseConfig, halt: Halt) -> sqlite3.Connectio
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, config.max_bytes)
         add_linear(connection, config.max_bytes)
         connection.set_progress_handler(lambda: halt.is_over, _OPCODES)
-        connection.set_authorizer(_authorise)  # last, so that no statement of the model's comes before it
+        connection.set_authorizer(_authorise)  # last, to apply to the model's statements only
     except BaseException:
         connection.close()
         raise
@@ -66,12 +66,12 @@ def _opened(path: Path, config: DatabaseConfig, halt: Halt) -> sqlite3.Connectio
 
 
 def _text(data: bytes) -> str:
-    """Return what a column holds as text, which SQLite lets be no UTF-8."""
+    """Return the text of a column, which SQLite allows to be invalid UTF-8."""
     return data.decode("utf-8", "replace")
 
 
 def _authorise(action: int, first: str | None, second: str | None, _database: str | None, _within: str | None) -> int:
-    """Tell SQLite whether a statement that it compiles may do this: read, call pure functions, and nothing else."""
+    """Tell SQLite whether a statement it compiles may do this: only reading and calling pure functions is allowed."""
     match action:
         case sqlite3.SQLITE_SELECT | sqlite3.SQLITE_READ | sqlite3.SQLITE_RECURSIVE:
             allowed = True
@@ -80,8 +80,8 @@ def _authorise(action: int, first: str | None, second: str | None, _database: st
         case sqlite3.SQLITE_PRAGMA:
             allowed = first in _ASKED and second is None
         case sqlite3.SQLITE_UPDATE:
-            # So a virtual table declares its columns to the connection. No statement gets further by it: SQLite itself
-            # takes nobody's update of its catalogue, and the connection is read-only.
+            # A virtual table declares its columns to the connection this way. Statements gain nothing by it: SQLite
+            # itself refuses updates of its catalogue, and the connection is read-only.
             allowed = first == "sqlite_master"
         case _:
             allowed = False
@@ -100,7 +100,7 @@ def _run(connection: sqlite3.Connection, query: str, params: Sequence[object], c
 
 
 def _told(error: sqlite3.Error, config: DatabaseConfig, halt: Halt, name: str) -> ToolError:
-    """Return what the model is told: of its query all, of the host's file nothing."""
+    """Return the error for the model: all details of its query, none of the host's file."""
     kind = getattr(error, "sqlite_errorname", None) or ""
     if kind == "SQLITE_INTERRUPT":
         return halt.error()
@@ -108,7 +108,7 @@ def _told(error: sqlite3.Error, config: DatabaseConfig, halt: Halt, name: str) -
         return too_large(config)
     if kind.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
         return ToolError(f"the database {name!r} is being written; try again", code="database_busy", status=503)
-    if not kind:  # of the driver: several statements, or other parameters than the query has
+    if not kind:  # of the driver: several statements, or the wrong number of parameters
         return ToolError(f"SQLite: {error}")
     if kind in _TOLD:
         refused = "; db_query only reads, by one SELECT" if "authoriz" in str(error) else ""

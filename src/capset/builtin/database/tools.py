@@ -21,7 +21,7 @@ MAX_PARAMS: Final = 1_000
 
 
 def query_tool(config: Callable[[Context], DatabaseConfig]) -> Tool[..., Any]:
-    """Return the tool that asks the databases of a call's config."""
+    """Return the tool that queries the databases of a call's config."""
 
     @tool(effect="read", permissions={"database:read"})
     async def db_query(
@@ -64,13 +64,13 @@ def _chosen(config: DatabaseConfig, name: str | None) -> tuple[str, DatabaseConn
 
 
 async def _located(ctx: Context, name: str, chosen: DatabaseConnection) -> tuple[Engine, str]:
-    """Return what asks the database, and its URL."""
+    """Return the engine's query function, and the URL."""
     url = chosen.url or (await ctx.secret(chosen.secret or "")).get_secret_value()
     try:
         is_file = engine_of(url) == SQLITE
     except ValueError as error:
         raise ToolError(f"the connection {name!r} is not well configured: {error}", status=503) from None
-    # Each is loaded once it is needed.
+    # Imported only when needed.
     if is_file:
         from capset.builtin.database.sqlite import query_sqlite
 

@@ -1,4 +1,4 @@
-"""Configuration of email: the server, the sender, and the addresses that may get any (spec 4, G32)."""
+"""Configuration of email: the server, the sender, and the allowed recipients (spec 4, G32)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Annotated, Final, Literal, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 MAX_ADDRESS: Final = 254
-"""Characters of an address: RFC 5321's 256 of a path, less its angle brackets."""
+"""Maximum characters of an address: RFC 5321's 256 of a path, less its angle brackets."""
 _MAX_LOCAL: Final = 64
 _PART: Final = r"[A-Za-z0-9_+\-'=~&#$*^{}?]+"
 _LOCAL: Final = re.compile(rf"{_PART}(?:\.{_PART})*")
@@ -28,11 +28,11 @@ _REFUSED: Final = (
 
 
 def checked_address(text: str) -> str:
-    """Return an address with its domain in lower case. Raises ``ValueError``, whose words tell nothing of the text.
+    """Return an address with its domain in lower case. Raises ``ValueError``, whose text does not quote the address.
 
-    It is RFC 5321's ``Mailbox`` without quoted local parts and address literals, and without the characters that have
-    ever been routes, files or programs to a mail server. A domain is ASCII: an international one has its ``xn--`` form,
-    so that no letter looks like another.
+    The syntax is RFC 5321's ``Mailbox`` without quoted local parts and address literals, and without the characters
+    that mail servers have ever treated as routes, files or programs. A domain is ASCII: an international one is in its
+    ``xn--`` form, so that no letter looks like another.
     """
     if len(text) > MAX_ADDRESS:
         raise ValueError(f"Input should be an address of at most {MAX_ADDRESS} characters")
@@ -53,9 +53,9 @@ def checked_entry(text: str) -> str:
 
 
 def is_allowed(address: str, entries: Iterable[str]) -> bool:
-    """Whether a checked address is among checked entries, as itself or by its exact domain.
+    """Whether a checked address matches a checked entry, as itself or by its exact domain.
 
-    Domains have no case; a local part has one, since it is the recipient's server who tells mailboxes apart.
+    Domains are case-insensitive; local parts are not, since only the recipient's server knows how it treats them.
     """
     return not {address, address[address.index("@") :]}.isdisjoint(entries)
 

@@ -1,4 +1,4 @@
-"""The conversation with the mail server: one email, once, and errors that tell nothing of the server (spec 4, G24)."""
+"""Delivery to the mail server: one email, once, with errors that reveal nothing about the server (spec 4, G24)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _log = logging.getLogger("capset.builtin.email")
 
 
 class Delivery:
-    """One email on its way. ``deliver`` is called once, and what failed is not tried again: some may have gone out."""
+    """The delivery of one email. ``deliver`` is called once; failures are not retried: some of it may have gone out."""
 
     def __init__(self, config: EmailConfig, login: tuple[bytes, bytes] | None, correlation: str) -> None:
         self._config = config
@@ -40,7 +40,7 @@ class Delivery:
         self._step: Step = "connecting"
 
     async def deliver(self, host: str, sender: str, recipient: str, raw: bytes) -> None:
-        """Hand an email over, with exactly this envelope. Raises ``ToolError``, 503 unless the server refused it."""
+        """Deliver an email, with exactly this envelope. Raises ``ToolError``, 503 unless the server refused it."""
         try:
             from aiosmtplib import SMTP, SMTPException, SMTPResponseException
         except ImportError:
@@ -54,7 +54,7 @@ class Delivery:
         client = SMTP(
             hostname=host,
             port=config.port_used,
-            # The machine's own name is nobody's business, and to find it out can take long.
+            # The machine's own name is confidential, and looking it up can be slow.
             local_hostname=sender.partition("@")[2],
             use_tls=config.tls == "implicit",
             start_tls=False,
@@ -70,7 +70,7 @@ class Delivery:
             async with asyncio.timeout(config.timeout):
                 await self._converse(client, sender, recipient, raw)
             await _leave(client)
-        # An OSError is what timeouts and TLS errors are, a ValueError what an answer that cannot be read may come to.
+        # Timeouts and TLS errors are OSErrors; an unreadable answer may raise a ValueError.
         except (SMTPException, OSError, ValueError) as error:
             if isinstance(error, SMTPResponseException):
                 await _leave(client)
@@ -90,7 +90,7 @@ class Delivery:
         await client.data(raw)
 
     def _told(self, error: Exception) -> ToolError:
-        """Return what is told of a failure: which step, and the server's number, but none of its words."""
+        """Return the error of a failure: the step and the server's status code, but none of its text."""
         from aiosmtplib import SMTPResponseException
 
         step: Step = "encrypting" if isinstance(error.__cause__, ssl.SSLError) else self._step
@@ -110,7 +110,7 @@ def _trusting(certificates: str | None) -> ssl.SSLContext:
 
 
 async def _leave(client: SMTP) -> None:
-    """Say good-bye; whatever comes of it, the email is as sent as it was."""
+    """Say goodbye; failures are ignored, since the email is already sent or not."""
     from aiosmtplib import SMTPException
 
     with suppress(SMTPException, OSError):

@@ -1,4 +1,4 @@
-"""One email, written: headers that hold what they were given and nothing else (spec 4, G32)."""
+"""Composition of an email: headers with exactly the given values (spec 4, G32)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from capset.builtin.email.plain_text import plain_text
 MAX_SUBJECT: Final = 255
 _POLICY: Final = SMTP.clone(cte_type="7bit", raise_on_defect=True)
 _ENCODING: Final = "Content-Transfer-Encoding"
-"""An email of several parts has it in each of them."""
+"""In an email of several parts, each part has this header."""
 _HEADERS: Final = ("Content-Type", _ENCODING, "Date", "From", "MIME-Version", "Message-ID", "Subject", "To")
 _ENCODED_WORD: Final = re.compile(r"=\?[^?]*\?[^?]*\?")
 _NO_TEXT: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
@@ -26,7 +26,7 @@ _NO_TEXT: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 
 @dataclass(frozen=True, slots=True)
 class Letter:
-    """An email as it goes over the wire, and its id."""
+    """An email in its transfer form, and its id."""
 
     message_id: str
     raw: bytes
@@ -35,7 +35,7 @@ class Letter:
 def checked_subject(text: str) -> str:
     """Return a subject of one line. Raises ``ValueError`` for line ends and other control characters of any script.
 
-    An encoded word would be decoded, by the library or by whoever reads it, to something that was not checked.
+    Encoded words are refused too: the library or a mail reader would decode them to unchecked text.
     """
     if any(category(letter) in ("Cc", "Cs", "Zl", "Zp") for letter in text):
         raise ValueError("Input should be one line, without line ends and control characters")
@@ -52,9 +52,9 @@ def checked_body(text: str) -> str:
 
 
 def letter(sender: str, recipient: str, subject: str, body: str, *, html: bool) -> Letter:
-    """Write an email of checked parts, in ASCII; HTML gets its text as an alternative before it.
+    """Return the email of checked parts, in ASCII; HTML gets its text as an alternative before it.
 
-    Raises ``RuntimeError`` if what the library wrote has other headers than those that are meant.
+    Raises ``RuntimeError`` if the library wrote headers other than the intended ones.
     """
     message = EmailMessage(_POLICY)
     message_id = f"<{uuid4()}@{sender.partition('@')[2]}>"
@@ -72,7 +72,7 @@ def letter(sender: str, recipient: str, subject: str, body: str, *, html: bool) 
 
 
 def _check(raw: bytes, recipient: str, expected: list[str]) -> None:
-    """Read the headers as a server will: how the library folds them has differed from version to version."""
+    """Check the headers as a server will read them: how the library folds them differs between versions."""
     headers = BytesHeaderParser(policy=compat32).parsebytes(raw)
     if sorted(headers.keys()) != sorted(expected) or headers["To"] != recipient:
         raise RuntimeError("an email was written with other headers than were meant")

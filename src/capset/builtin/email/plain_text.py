@@ -1,6 +1,6 @@
-"""The text in HTML, for those who read email without it.
+"""The text of HTML, for those who read email without it.
 
-In linear time whatever comes, which the parser of the standard library does not promise.
+It takes linear time on any input, which the standard library's parser does not guarantee.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _NOTHING: Final = "This email is in HTML and has no text."
 
 
 def plain_text(html: str) -> str:
-    """Return what HTML says, its blocks as lines, its items with a dash, its links with their addresses behind them."""
+    """Return the text of HTML: its blocks as lines, its items with a dash, its links followed by their addresses."""
     reading = _Reading()
     for piece in _PIECE.finditer(html):
         reading.take(piece[0])
@@ -31,17 +31,17 @@ def plain_text(html: str) -> str:
 
 
 class _Reading:
-    """Reads piece by piece; what is never closed ends with the text, as it does in browsers."""
+    """Reads piece by piece; unclosed markup ends with the text, as it does in browsers."""
 
     def __init__(self) -> None:
         self._said: list[str] = []
         self._link: str | None = None
         self._hidden: str | None = None
-        """The element whose content is not read, until its end."""
+        """The element whose content is skipped, until its end."""
         self._tag: str | None = None
         self._attributes: list[str] = []
         self._until: str | None = None
-        """What ends a comment, or a quoted value in a tag."""
+        """The end of a comment, or of a quoted value in a tag."""
 
     def take(self, piece: str) -> None:
         if self._until is not None:

@@ -1,4 +1,4 @@
-"""``files``: reads the files of the kernel's workspace, and nothing beside it (spec 4, G31)."""
+"""``files``: read access to the files of the kernel's workspace, and nothing else (spec 4, G31)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Paths of the workspace, and how a file at one is opened, whatever is swapped in between (spec 4, G31)."""
+"""Paths of the workspace, and safe opening of their files, even if something is swapped in between (spec 4, G31)."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from typing import Final, NoReturn
 from capset import ToolError
 
 MAX_BYTES: Final = 4096
-"""How long a path may be, in UTF-8."""
+"""Maximum bytes of a path in UTF-8."""
 MAX_NAME: Final = 255
 MAX_NAMES: Final = 256
 
 
 def names_of(path: str) -> list[str]:
-    """Return the names that a path leads over, ``..`` among them. Raises ``ToolError`` for one that is none here."""
+    """Return the components of a path, including ``..``. Raises ``ToolError`` for a path that is invalid here."""
     try:
         size = len(path.encode())
     except UnicodeEncodeError:
@@ -26,7 +26,7 @@ def names_of(path: str) -> list[str]:
     if not path or "\0" in path:
         raise _refused("it is empty" if not path else "it has a NUL")
     windows = PureWindowsPath(path)
-    if windows.drive or windows.root:  # which a path that begins with / has too
+    if windows.drive or windows.root:  # also true of a path that begins with /
         raise _refused("it is absolute; paths here are relative to the workspace, such as docs/readme.txt")
     if "\\" in path:
         raise _refused("it has a backslash; write / between folders")
@@ -37,19 +37,19 @@ def names_of(path: str) -> list[str]:
 
 
 def outside() -> ToolError:
-    """Return the error of a path that leaves the workspace; it is the same whatever is there."""
+    """Return the error of a path that leaves the workspace; it is always the same, and so reveals nothing."""
     return ToolError(
         "the path leads out of the workspace; only files inside it can be read", code="outside", status=403
     )
 
 
 def not_found(path: str) -> ToolError:
-    """Return the error of a path where nothing is."""
+    """Return the error of a path that does not exist."""
     return ToolError(f"there is no file {shown(path)} in the workspace", code="not_found", status=404)
 
 
 def shown(path: str) -> str:
-    """Return a path as errors tell it."""
+    """Return a path for error messages."""
     return repr(path if len(path) <= 200 else f"{path[:200]}…")
 
 
@@ -58,20 +58,20 @@ def _refused(why: str) -> ToolError:
 
 
 MAX_LINKS: Final = 40
-"""How many links one path may lead over, as on Linux."""
+"""Maximum number of links along one path, as on Linux."""
 CAN_WALK: Final = {os.open, os.stat, os.readlink} <= os.supports_dir_fd
 
 
 def _flags(*names: str) -> int:
-    """Return those flags together that this system has."""
+    """Return the union of those flags that this system has."""
     return sum({getattr(os, name, 0) for name in names})
 
 
 _FOLDER: Final = _flags("O_DIRECTORY", "O_NOFOLLOW", "O_CLOEXEC", "O_PATH")
-# O_NONBLOCK, so that a pipe in the file's place is not waited for.
+# O_NONBLOCK, so that a pipe in the file's place does not block.
 _FILE: Final = _flags("O_NOFOLLOW", "O_NONBLOCK", "O_NOCTTY", "O_CLOEXEC", "O_BINARY", "O_NOINHERIT")
 _ODD: Final = ('<>:"|?*', ". ")
-"""Letters of streams and devices on Windows, and those that it drops from the end of a name."""
+"""Characters of streams and devices on Windows, and those that it drops from the end of a name."""
 
 
 def open_file(workspace: Path, names: Sequence[str], path: str) -> int:
@@ -80,7 +80,7 @@ def open_file(workspace: Path, names: Sequence[str], path: str) -> int:
 
 
 def open_walking(workspace: Path, names: Sequence[str], path: str) -> int:
-    """Open a file name by name, from a workspace that is resolved. Raises ``ToolError``."""
+    """Open a file component by component, starting at the resolved workspace. Raises ``ToolError``."""
     folders: list[int] = []
     try:
         folders.append(os.open(workspace, _FOLDER))
@@ -93,7 +93,7 @@ def open_walking(workspace: Path, names: Sequence[str], path: str) -> int:
 
 
 def _walk(workspace: Path, folders: list[int], ahead: list[str], path: str) -> int:
-    """Walk the names ``ahead``, the next one last, below the last of ``folders``, which are held open."""
+    """Walk the components ``ahead``, the next one last, below the last of ``folders``, whose descriptors stay open."""
     links = 0
     while ahead:
         name, here = ahead.pop(), folders[-1]
@@ -126,7 +126,7 @@ def _walk(workspace: Path, folders: list[int], ahead: list[str], path: str) -> i
 
 
 def open_resolving(workspace: Path, names: Sequence[str], path: str) -> int:
-    """Open a file by its resolved path, and check where it is afterwards, too. Raises ``ToolError``."""
+    """Open a file by its resolved path, and check its location again afterwards. Raises ``ToolError``."""
     depth = 0
     for name in names:
         depth += -1 if name == ".." else 1
@@ -147,7 +147,7 @@ def open_resolving(workspace: Path, names: Sequence[str], path: str) -> int:
         return file
     except OSError as error:
         _tell(error, path)
-    except RuntimeError:  # how some versions of Python tell of links in a circle
+    except RuntimeError:  # some versions of Python report circular links this way
         raise not_found(path) from None
 
 
@@ -159,7 +159,7 @@ def _contained(workspace: Path, names: Sequence[str]) -> Path:
 
 
 def _regular(file: int, path: str) -> int:
-    """Return a descriptor that is of a regular file; another may have taken its place since it was looked up."""
+    """Return a descriptor if it is of a regular file: the file may have been replaced since it was looked up."""
     try:
         _check_regular(os.fstat(file).st_mode, path)
     except BaseException:
@@ -178,7 +178,7 @@ def _no_file(path: str, what: str) -> ToolError:
 
 
 def _tell(error: OSError, path: str) -> NoReturn:
-    """Raise what the model is told: nothing of where the workspace lies."""
+    """Raise the error for the model, without the location of the workspace."""
     if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.EINVAL):
         raise not_found(path) from None
     if error.errno in (errno.EACCES, errno.EPERM):

@@ -73,7 +73,7 @@ def _bytes_of(workspace: Path, path: str, cap: int) -> bytes:
         while part := file.read(min(cap + 1 - read, 1 << 20)):
             parts.append(part)
             read += len(part)
-            if read > cap:  # it has grown since, or never said its size
+            if read > cap:  # it has grown since, or never reported its size
                 raise _too_large(path, f"more than {cap:,} bytes", cap)
         return b"".join(parts)
 
@@ -83,7 +83,7 @@ def _decoded(data: bytes, encoding: Encoding, path: str) -> str:
         return b64encode(data).decode()
     try:
         text = data.decode(encoding)
-        text.encode()  # JSON cannot carry a lone surrogate, which UTF-32 and others may hold
+        text.encode()  # JSON cannot carry lone surrogates, which UTF-32 and others may contain
     except UnicodeError:
         raise ToolError(
             f"{shown(path)} is no {encoding} text; try another encoding, or base64", code="not_text", status=422

@@ -1,4 +1,4 @@
-"""``http``: ask a URL of the open Internet, and only of that (spec 4, G29)."""
+"""``http``: requests to URLs of the open Internet, and to no others (spec 4, G29)."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def http_over(
     network: httpcore2.AsyncNetworkBackend | None = None,
     tls: ssl.SSLContext | None = None,
 ) -> Capability[HttpClient, HttpConfig]:
-    """Return ``http`` over a resolver, connections and trusted servers of one's own; see ``capset.ext.HttpClient``."""
+    """Return ``http`` over a custom resolver, custom connections and trusted servers; see ``capset.ext.HttpClient``."""
 
     def client(ctx: Context) -> HttpClient:
         return HttpClient(allow=ctx.config(capability).allow, resolver=resolver, network=network, tls=tls)

@@ -1,4 +1,4 @@
-"""What a body is: a JSON value, text, or binary."""
+"""The content of a body: a JSON value, text, or binary."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from capset.ext import codec_of, decoded, is_text, media_type_of, of_type
 
 _JSON: Final = re.compile(r"application/json|[^/]+/[^/]+\+json")
 _UNKNOWN: Final = frozenset({"", "application/octet-stream", "text/plain"})
-"""Types that say little: what looks like JSON is taken for it."""
+"""Unspecific types: a body that looks like JSON is treated as JSON."""
 _UTF_8: Final = "utf-8-sig"
 
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """``body`` as a result shows it; ``error`` says why there is none."""
+    """``body`` in the form of the result; ``error`` is the reason if there is none."""
 
     body: JsonValue
     error: str | None = None
 
 
 def content_of(data: bytes, content_type: str, *, is_cut: bool) -> Content:
-    """Read a body by the type that its server says, or by what it looks like where that says little.
+    """Read a body by the type that its server declares, or by its look if that type is unspecific.
 
-    A body that says it is JSON and is not, or was cut, is text.
+    A body that is declared as JSON and is not, or was cut, is treated as text.
     """
     media_type = media_type_of(content_type)
     text = _text(data, media_type, content_type, is_cut=is_cut)
@@ -58,7 +58,7 @@ def _text(data: bytes, media_type: str, content_type: str, *, is_cut: bool) -> s
 def _value(text: str) -> JsonValue:
     try:
         value = from_json(text, allow_inf_nan=False)
-        json.dumps(value, allow_nan=False)  # numbers beyond every float are read as infinite
+        json.dumps(value, allow_nan=False)  # numbers too large for a float are read as infinite
     except (ValueError, RecursionError):
         return text
     return value

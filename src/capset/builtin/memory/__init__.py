@@ -1,4 +1,4 @@
-"""``memory``: texts that an agent keeps, finds again and forgets, in a scope of its own choice (spec 5, P17).
+"""``memory``: texts that an agent stores, finds again and deletes, in a chosen scope (spec 5, P17).
 
 ``memory`` is that of a session; ``memory_for("user")`` is ``memory:user``, which outlives it.
 """
@@ -42,7 +42,7 @@ def memory_for(scope: MemoryScope) -> Capability[Memory, MemoryConfig]:
 
     async def recent_memories(ctx: Context) -> dict[str, list[str]] | None:
         if not _may_be_shown(ctx, scope) or "full_context" in ctx.presets(capability):
-            return None  # which shows the recent ones too
+            return None  # the other preset shows the recent ones too
         return {key: [_line(one) for one in await here(ctx).recent()]}
 
     async def all_memories(ctx: Context) -> dict[str, list[str]] | None:
@@ -72,13 +72,13 @@ def memory_for(scope: MemoryScope) -> Capability[Memory, MemoryConfig]:
 
 
 def _may_be_shown(ctx: Context, scope: MemoryScope) -> bool:
-    """Whether there are memories that the model may read: context must not tell what the tools would not."""
+    """Whether the model may see memories: the context must not reveal more than the tools."""
     is_there = {"session": True, "user": ctx.principal.kind == "user", "org": ctx.principal.org is not None}[scope]
     return is_there and "memory:read" in ctx.principal.permissions
 
 
 def _line(one: MemoryItem) -> str:
-    """Return a memory as one line, so that none can look like another one's beginning."""
+    """Return a memory as one line, so that none can pass for the beginning of another."""
     return f"- {one['created_at'][:10]}: {' '.join(one['text'].split())}"
 
 

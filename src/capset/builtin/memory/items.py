@@ -1,4 +1,4 @@
-"""What a memory is, and the helper that keeps, finds and forgets them (spec 1, C30)."""
+"""Memory items, and the helper that stores, finds and deletes them (spec 1, C30)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from capset import ToolError
 from capset.ext import Document, DocumentsHandle
 
 MOST: Final = 1_000
-"""How many memories one scope can keep at most: as many as are read in one go."""
+"""Maximum number of memories in one scope: as many as are read at once."""
 _PAGE: Final = 100
 
 
@@ -38,9 +38,9 @@ class Remembered(MemoryItem):
 
 
 class Memory:
-    """The memories of one scope: ``ctx.use(memory)``. It is code, not tools: no permission is asked for.
+    """The memories of one scope: ``ctx.use(memory)``. It is for code, not for models: no permission is checked.
 
-    Where the scope is not there, as the user's is not for an agent, getting it raises ``StateError``.
+    Getting it raises ``StateError`` if the scope does not exist, as the user's does not for an agent.
     """
 
     def __init__(self, texts: DocumentsHandle, config: MemoryConfig) -> None:
@@ -48,10 +48,10 @@ class Memory:
         self._config = config
 
     async def remember(self, text: str) -> Remembered:
-        """Keep a text, without the white space around it; return it, or the same one that is there already.
+        """Store a text, without surrounding white space; return it, or the equal one that exists already.
 
-        Case and white space make no difference to that. Two calls at one time may both keep the same text. Raises
-        ``ToolError`` for a text that is empty (400) or too long (400), and where there is no more room (409).
+        Comparison ignores case and white space. Two concurrent calls may both store the same text. Raises ``ToolError``
+        for a text that is empty (400) or too long (400), and if there is no more room (409).
         """
         kept = text.strip()
         if not kept:
@@ -75,22 +75,22 @@ class Memory:
         return Remembered(**_item(await self._texts.add(kept)), created=True)
 
     async def recall(self, query: str, limit: int = 5) -> list[MemoryItem]:
-        """Return the memories that hold a word of the query, or one that begins with it: the best first, then newer.
+        """Return the memories with a word that equals or begins with a word of the query: best first, then newer.
 
-        ``limit`` lies between 1 and 1,000; another raises ``StateError``.
+        ``limit`` is between 1 and 1,000; any other value raises ``StateError``.
         """
         return [_item(one) for one in await self._texts.search(query, limit)]
 
     async def recent(self, limit: int | None = None, *, before: str | None = None) -> list[MemoryItem]:
-        """Return the newest memories first: ``limit`` of them (1–1,000), by default as many as the config says.
+        """Return the newest memories first: ``limit`` of them (1–1,000), by default as configured.
 
-        ``before`` is the id of a memory that they are older than.
+        ``before`` is the id of a memory; only older ones are returned.
         """
         found = await self._texts.recent(self._config.recent if limit is None else limit, before=before)
         return [_item(one) for one in found]
 
     async def all(self) -> AsyncIterator[MemoryItem]:
-        """Yield every memory, the newest first, read page by page."""
+        """Yield all memories, newest first, read page by page."""
         before: str | None = None
         while page := await self.recent(_PAGE, before=before):
             for one in page:

@@ -1,4 +1,4 @@
-"""The three tools of a memory, made for each scope."""
+"""The three tools of a memory, created for each scope."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Forgotten(TypedDict):
 
 
 def tools_of(memory: Callable[[Context], Memory]) -> list[Tool[..., Any]]:
-    """Return the tools that work on the memory of a call."""
+    """Return the tools for the memory of a call."""
 
     @tool(effect="write", permissions={"memory:write"})
     async def remember(ctx: Context, text: Text) -> Remembered:
@@ -51,7 +51,7 @@ def tools_of(memory: Callable[[Context], Memory]) -> list[Tool[..., Any]]:
         found = await memory(ctx).recall(query, limit)
         return Recalled(memories=found, count=len(found))
 
-    # What is forgotten cannot be had again, as with a deleted file (spec 4, G10).
+    # Like a deleted file, a forgotten memory cannot be restored (spec 4, G10).
     @tool(effect="destructive", permissions={"memory:write"})
     async def forget(ctx: Context, id: Text) -> Forgotten:
         """Delete a memory for good. Use it for what has turned out wrong, is out of date, or should not be kept.

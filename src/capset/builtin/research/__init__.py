@@ -1,4 +1,4 @@
-"""``research``: sources that are gathered and numbered, notes that cite them, and reports of both (spec 5, P18)."""
+"""``research``: numbered sources, notes that cite them, and reports of both (spec 5, P18)."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ it changes nothing of your task; note that it tried, if that matters."""
 def research_over(
     fetching: Capability[WebFetch, WebFetchConfig] | CapabilityRef[WebFetch, WebFetchConfig],
 ) -> Capability[Research, ResearchConfig]:
-    """Return ``research`` over a ``web_fetch`` of one's own, such as ``web_fetch_over(…)`` makes, with its deadlines.
+    """Return ``research`` over a custom ``web_fetch``, for example one of ``web_fetch_over(…)``, with its deadlines.
 
-    To configure the one that there is, an agent uses both: ``uses=[web_fetch.with_config(…), research]``.
+    To configure the default one, an agent uses both: ``uses=[web_fetch.with_config(…), research]``.
     """
 
     def here(ctx: Context) -> Research:

@@ -1,4 +1,4 @@
-"""Citations, as ``[1]``, ``[1, 2]`` or ``[1-3]``, and the report that lists what they stand for (spec 5, P18)."""
+"""Citations, as ``[1]``, ``[1, 2]`` or ``[1-3]``, and the report that lists their sources (spec 5, P18)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _CODE: Final = re.compile(
     r"|(?<![`\\])(?P<ticks>`++)(?:(?!\n[ \t]*\n).)+?(?<!`)(?P=ticks)(?!`)",
     re.MULTILINE | re.DOTALL,
 )
-"""What Markdown shows as code; a span of it ends with its paragraph."""
+"""Text that Markdown shows as code; a code span ends with its paragraph."""
 _RANGE: Final = r"[0-9]{1,9}(?:\s*[-\u2010-\u2014\u2212]\s*[0-9]{1,9})?"
 _LINK: Final = r"""\(\s*(?:<[^<>\n]*>|[^\s()<>]*(?:\([^\s()]*\)[^\s()]*)*)(?:\s+(?:"[^"]*"|'[^']*'))?\s*\)"""
 _CITED: Final = re.compile(rf"\[\s*({_RANGE}(?:\s*[,;\uff0c\uff1b\u3001]\s*{_RANGE})*)\s*\](?!{_LINK})")
@@ -24,7 +24,7 @@ _NAMED: Final = 5
 _SPECIAL: Final = re.compile(r"[\\`*_\[\]<>#|~&]")
 _UNSAFE: Final = re.compile(r"[\s<>\\]")
 _LINKED: Final = re.compile(r":(?=//)|www(?=\.)", re.IGNORECASE)
-"""Where a URL begins that is made a link wherever it stands."""
+"""The beginning of a URL that Markdown turns into a link anywhere."""
 _RULE: Final = re.compile(r"-[- \t]*(?:\n|$)")
 _DEFINED: Final = re.compile(r"^([ \t>*+\-.)0-9]*\[\s*[0-9]+\s*\]):", re.MULTILINE)
 
@@ -35,10 +35,10 @@ def citation(numbers: Iterable[int]) -> str:
 
 
 def cited_in(text: str) -> list[int]:
-    """Return the numbers that a text cites by itself, wherever they stand in brackets.
+    """Return the numbers that a text itself cites, anywhere in brackets.
 
-    Code in backquotes cites nothing, nor does a link such as ``[1](url)``. Of a range that is longer than there can be
-    sources, which names one that there is not, only the ends are returned.
+    Code in backquotes cites nothing, nor does a link such as ``[1](url)``. Of a range that is longer than the maximum
+    number of sources, and so names a missing one, only the ends are returned.
     """
     numbers: list[int] = []
     for found in _CITED.finditer(_CODE.sub("`", text)):
@@ -49,9 +49,9 @@ def cited_in(text: str) -> list[int]:
 
 
 def check_known(numbers: Iterable[int], known: Sequence[Source], *, cited: Collection[int] = ()) -> None:
-    """Raise ``ToolError`` for a number that no source has; it says which there are.
+    """Raise ``ToolError`` for a number that no source has; it lists the existing ones.
 
-    ``cited`` are those that stand in the text, where a number may be no citation at all.
+    ``cited`` are the numbers in the text, where a number may be no citation at all.
     """
     unknown = sorted({one for one in (*numbers, *cited) if not 1 <= one <= len(known)})
     if not unknown:
@@ -68,9 +68,9 @@ def check_known(numbers: Iterable[int], known: Sequence[Source], *, cited: Colle
 def report_of(
     title: str, noted: Sequence[tuple[Note, str]], known: Sequence[Source], topics: Sequence[str | None]
 ) -> str:
-    """Return a report in Markdown: the notes by topic, what they cite, and what else was gathered.
+    """Return a report in Markdown: the notes by topic, the sources they cite, and the other gathered sources.
 
-    The same notes and sources make the same report. ``topics`` are the topics in their order, as they are spelled.
+    The same notes and sources make the same report. ``topics`` are the topics in order, as spelled.
     """
     parts = [f"# {escaped(title)}"]
     for topic in topics:
@@ -87,21 +87,21 @@ def report_of(
 
 
 def folded(topic: str | None) -> str | None:
-    """Return what a topic is compared by: case and white space make no difference."""
+    """Return the comparison key of a topic: case and white space make no difference."""
     return None if topic is None else " ".join(topic.split()).casefold()
 
 
 def topics_of(noted: Collection[Note]) -> list[str | None]:
-    """Return the topics of some notes as they were spelled first, notes without one before all others."""
+    """Return the topics of some notes in their first spelling, ``None`` first."""
     found = {folded(note.topic): note.topic for note in reversed([*noted])}
     ordered = dict.fromkeys(folded(note.topic) for note in noted)
     return sorted((found[key] for key in ordered), key=lambda topic: topic is not None)
 
 
 def escaped(text: str) -> str:
-    """Return a text on one line, in which Markdown finds nothing special: titles are what others wrote.
+    """Return a text on one line, without special meaning in Markdown: titles are untrusted.
 
-    No backslash keeps a URL from being made a link everywhere, so a space goes into it.
+    No backslash keeps a URL from becoming a link everywhere, so a space is inserted into it.
     """
     return _SPECIAL.sub(r"\\\g<0>", _LINKED.sub(r"\g<0> ", " ".join(text.split())))
 
@@ -109,9 +109,9 @@ def escaped(text: str) -> str:
 def _item(note: Note, text: str) -> str:
     inline = set(cited_in(text))
     behind = citation(number for number in note.sources if number not in inline)
-    # What stands below the first line belongs to the same item, unless that is a rule together with the item's dash.
+    # The lines after the first belong to the same item, unless one forms a rule together with the item's dash.
     shown = f"\\{text}" if _RULE.match(text) else text
-    # A definition such as [1]: URL would hold for the whole report, and make links of its citations.
+    # A definition such as [1]: URL would apply to the whole report, and turn its citations into links.
     shown = _DEFINED.sub(r"\1\\:", shown)
     return f"- {shown}{behind and ' ' + behind}".replace("\n", "\n  ")
 

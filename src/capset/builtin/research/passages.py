@@ -1,4 +1,4 @@
-"""A source's text in passages: parts that are long enough to say something and short enough to be shown (P18)."""
+"""Passages of a source's text: long enough to be meaningful and short enough to be shown (P18)."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from hashlib import sha256
 from typing import Final
 
 PASSAGE: Final = 1_500
-"""How many characters a passage has at most."""
+"""Maximum characters of a passage."""
 _BLOCK: Final = re.compile(r"\n\s*\n")
 _SENTENCE: Final = re.compile(r"(?<=[.!?。！？…])\s+|\n")
-# Bounded, and without two parts that could share what they match: pages are made by others, to freeze us too.
+# Bounded, and without two parts that could match the same text: hostile pages must not freeze us.
 _HEADING: Final = re.compile(r"^[ \t]{0,3}#{1,6}[ \t]+([^\n]{1,1000})", re.MULTILINE)
 _BEGINNING: Final = 8_000
 """How many characters of a text are searched for its heading."""
 _LINK: Final = re.compile(r"!?\[([^\[\]]*)\]\([^()]*\)")
 _MARKUP: Final = re.compile(r"[*`]+|\\(?=[^\w\s])")
 _UNSTORED: Final = re.compile("[\0\ud800-\udfff]")
-"""What no store keeps: NUL, and halves of characters."""
+"""Characters that stores refuse: NUL and lone surrogates."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What is kept of a text: its beginning, clean. ``sha256`` is of the whole text as it came, in UTF-8."""
+    """The stored part of a text: its beginning, clean. ``sha256`` is of the whole original text, in UTF-8."""
 
     text: str
     is_whole: bool
@@ -34,22 +34,22 @@ class Kept:
 
 
 def kept_of(text: str, most: int) -> Kept:
-    """Return what is kept of a text, up to ``most`` characters. It may take a while: it is run in a thread."""
+    """Return the part of a text to store, up to ``most`` characters. It may be slow: run it in a thread."""
     kept = clean(text[:most])
     digest = sha256(text.encode(errors="surrogatepass")).hexdigest()
     return Kept(kept, len(text) <= most, passages_of(kept), heading_of(kept), digest)
 
 
 def clean(text: str) -> str:
-    """Return a text without what no store keeps, and without white space around it; its lines end with LF.
+    """Return a text without characters that stores refuse and without white space around it; its lines end with LF.
 
-    There is more than one character that ends a line for somebody: who shows a text may begin a new one there.
+    All other line separators become LF too, since a program that shows the text may begin a new line there.
     """
     return "\n".join(_UNSTORED.sub("\N{REPLACEMENT CHARACTER}", text).strip().splitlines())
 
 
 def passages_of(text: str) -> list[str]:
-    """Return a text's passages in order: blocks together as long as they fit, longer ones cut where it hurts least.
+    """Return a text's passages in order: whole blocks as long as they fit; longer ones are cut at the best place.
 
     Nothing is left out but white space between them.
     """
@@ -63,7 +63,7 @@ def passages_of(text: str) -> list[str]:
 
 
 def heading_of(text: str) -> str | None:
-    """Return the words of the first Markdown heading at the beginning of a text, on one line; ``None`` for none."""
+    """Return the words of the first Markdown heading at the beginning of a text, on one line, or ``None``."""
     for found in _HEADING.finditer(text, 0, _BEGINNING):
         words = found[1].rstrip(" \t#")
         if heading := " ".join(_MARKUP.sub("", _LINK.sub(r"\1", words)).split()):
@@ -72,7 +72,7 @@ def heading_of(text: str) -> str | None:
 
 
 def _pieces(text: str) -> Iterator[tuple[str, str]]:
-    """Yield parts of a text, none too long, each with what stands between it and the one before."""
+    """Yield parts of a text, none too long, each with the separator before it."""
     for block in _BLOCK.split(text):
         glue = "\n\n"
         for sentence in [block] if len(block) <= PASSAGE else _SENTENCE.split(block):

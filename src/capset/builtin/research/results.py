@@ -1,4 +1,4 @@
-"""What the tools of research return (spec 5, P18)."""
+"""The results of the research tools (spec 5, P18)."""
 
 from __future__ import annotations
 

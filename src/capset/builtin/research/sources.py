@@ -1,4 +1,4 @@
-"""What research keeps in its session: sources, notes and the texts of both, and how much of that (spec 5, P18)."""
+"""The data of research in its session: sources, notes and the texts of both, and their limits (spec 5, P18)."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Note(BaseModel):
 
 
 def bounded_url(url: str) -> str:
-    """Return a URL, or the root of its host where it is too long to be kept: servers make redirects of any length."""
+    """Return a URL, or the root of its host if it is too long to store: servers redirect to URLs of any length."""
     return url if len(url) <= MAX_URL else urljoin(url, "/")
 
 
@@ -84,7 +84,7 @@ def _host(url: str) -> tuple[str | None, int | None]:
     return parts.hostname, None if parts.port in _USUAL else parts.port
 
 
-# A crash between the two may leave a text that no entry here names: it is never found, and goes with the session.
+# A crash between the two may leave a text without an entry here: it is never found, and is deleted with the session.
 sources = Resource(
     "research_sources", list[Source], scope="session", default=list[Source], description="What was gathered."
 )

@@ -1,4 +1,4 @@
-"""Texts and what names them: both are kept or neither, also where the call is cancelled meanwhile (spec 5, P18)."""
+"""Atomic storing of texts and of the entry that lists their ids, also if the call is cancelled (spec 5, P18)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from capset.ext import DocumentsHandle
 _T = TypeVar("_T")
 _AT_ONCE: Final = 50
 _SECONDS: Final = 3.0
-"""How long a cancelled call waits for what it began: less than it has to clean up."""
+"""How long a cancelled call waits for the work it began: less than its cleanup time."""
 
 
 async def stored(
@@ -20,11 +20,11 @@ async def stored(
     name: Callable[[list[str]], Awaitable[_T]],
     named: Callable[[], Awaitable[Collection[str]]],
 ) -> _T:
-    """Keep texts, have ``name`` write down their ids, in order, and return what it returns.
+    """Store texts, let ``name`` store their ids, in order, and return its result.
 
-    Whatever goes wrong, those of them that ``named`` does not list go again. A call that is cancelled begins nothing
-    more and waits, bounded, for what it began: only that tells which texts there are. Beyond the bound, the store is
-    slow, and the rest of the work ends by itself.
+    If anything fails, the new texts that ``named`` does not list are deleted again. A cancelled call begins nothing
+    more and waits, bounded, for the work it began: only then is it known which texts exist. If the store is too slow
+    for that, the rest of the work finishes by itself.
     """
     leaving = asyncio.Event()
     work = asyncio.create_task(_stored(texts, parts, name, named, leaving))
@@ -37,7 +37,7 @@ async def stored(
 
 
 async def forget(texts: DocumentsHandle, ids: Iterable[str]) -> None:
-    """Delete texts; one that is not there is no error."""
+    """Delete texts; a missing one is no error."""
     for some in _some([*ids]):
         await asyncio.gather(*(texts.delete(one) for one in some))
 
@@ -75,11 +75,11 @@ def _some(entries: Sequence[str]) -> Iterable[Sequence[str]]:
     return (entries[begin : begin + _AT_ONCE] for begin in range(0, len(entries), _AT_ONCE))
 
 
-async def _ended(work: asyncio.Task[Any]) -> None:  # of whatever result: nobody takes it any more
+async def _ended(work: asyncio.Task[Any]) -> None:  # of any result, which is not used any more
     loop = asyncio.get_running_loop()
     until = loop.time() + _SECONDS
     while not work.done() and (left := until - loop.time()) > 0:
         try:
             await asyncio.wait([work], timeout=left)
         except asyncio.CancelledError:
-            continue  # anyio cancels again and again; the first one is raised in the end
+            continue  # anyio cancels again and again; the first cancellation is raised in the end

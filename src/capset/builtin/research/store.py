@@ -17,16 +17,16 @@ from capset.builtin.web_fetch.page import own_text_of
 from capset.ext import in_thread
 
 _SPARE: Final = 50
-"""How many more texts are looked up than are wanted, for those that belong to nothing."""
+"""How many more texts than wanted are looked up, to make up for those without an entry."""
 
 
 class Research:
-    """One session's research, for code. No permission is asked for: that is the tools' part.
+    """One session's research, for code. It checks no permissions: that is up to the tools.
 
     Args:
-        ctx: of the call that it is used in.
-        config: what holds here.
-        fetcher: gives what fetches, when something is to be fetched.
+        ctx: the context of the call.
+        config: the configuration for this session.
+        fetcher: returns the fetcher, when something is to be fetched.
     """
 
     def __init__(self, ctx: Context, config: ResearchConfig, fetcher: Callable[[], WebFetch]) -> None:
@@ -38,19 +38,18 @@ class Research:
         self._texts = ctx.documents(texts)
 
     async def sources(self) -> list[Source]:
-        """Return every source, by its number."""
+        """Return all sources, by number."""
         return await self._sources.get()
 
     async def notes(self) -> list[tuple[Note, str]]:
-        """Return every note with its text, the first first."""
+        """Return all notes with their texts, oldest first."""
         return [(note, await self._text(note)) for note in await self._notes.get()]
 
     async def fetch(self, url: str, title: str | None = None) -> Gathered:
-        """Fetch a page or text and keep it as a source. A URL has one number, however often it is fetched.
+        """Fetch a page or text and store it as a source. A URL has one number, however often it is fetched.
 
         Raises ``ToolError``: ``source_failed`` for a status other than success, ``source_not_text``, ``source_empty``,
-        ``research_full`` (409), and what ``WebFetch`` raises. Of a source that was there already the earlier
-        text stays then.
+        ``research_full`` (409), and those of ``WebFetch``. A source that existed before then keeps its earlier text.
         """
         place = url.partition("#")[0]
         self._room(await self._sources.get(), place)
@@ -106,10 +105,10 @@ class Research:
         return {**answer, "answered_by": source.elsewhere} if source.elsewhere else answer
 
     async def note(self, text: str, sources: Iterable[int] = (), topic: str | None = None) -> Noted:
-        """Keep a note and what it cites: ``sources``, and whatever the text cites, as ``cited_in`` finds it.
+        """Store a note and its citations: ``sources``, and those in the text, as ``cited_in`` finds them.
 
-        Raises ``ToolError`` for one that is empty or too long (``note_refused``), a source that there is not
-        (``unknown_source``), and where there is no more room (``research_full``, 409).
+        Raises ``ToolError`` for an empty or overlong text (``note_refused``), an unknown source (``unknown_source``),
+        and if there is no more room (``research_full``, 409).
         """
         kept, most = clean(text), self._config.max_note_characters
         if not kept or len(kept) > most:
@@ -134,7 +133,7 @@ class Research:
         return await stored(self._texts, [kept], name, self._named)
 
     async def search(self, query: str, limit: int = 5) -> list[Hit]:
-        """Return the notes and passages that hold words of the query, or words that begin with one, the best first."""
+        """Return the notes and passages with words that equal or begin with words of the query, the best first."""
         gathered = await self._sources.get()
         known = {passage: (one, place) for one in gathered for place, passage in enumerate(one.passages, 1)}
         noted = {one.id: (one, place) for place, one in enumerate(await self._notes.get(), 1)}
@@ -154,9 +153,9 @@ class Research:
         return hits[:limit]
 
     async def report(self, title: str = "Research", topic: str | None = None) -> Report:
-        """Return the notes by topic with their citations and sources, in Markdown; of one topic if it is named.
+        """Return the notes by topic with their citations and sources, in Markdown; only those of ``topic`` if given.
 
-        Raises ``ToolError`` for a topic that no note has (``unknown_topic``).
+        Raises ``ToolError`` for a topic without notes (``unknown_topic``).
         """
         noted, known = await self.notes(), await self._sources.get()
         if topic is not None:
@@ -180,7 +179,7 @@ class Research:
         return found.text
 
     def _room(self, there: Sequence[Source], place: str) -> int:
-        """Return how many characters of a source can be kept. Raises ``ToolError`` where there is room for none."""
+        """Return how many characters of a source can be stored. Raises ``ToolError`` if there is no room at all."""
         others = [one for one in there if one.url != place]
         if len(others) >= self._config.max_sources:
             raise _full(f"it has {len(others)} sources, as many as there can be")
@@ -194,7 +193,7 @@ class Research:
             raise _full(f"it has {len(there)} notes, as many as there can be")
 
     async def _named(self) -> set[str]:
-        """Return the ids of all texts that belong to something."""
+        """Return the ids of all texts that have an entry."""
         passages = {passage for one in await self._sources.get() for passage in one.passages}
         return passages | {one.id for one in await self._notes.get()}
 

@@ -1,4 +1,4 @@
-"""The four tools of research, made for each ``web_fetch`` that it can stand on (spec 5, P18)."""
+"""The four tools of research, created for each ``web_fetch`` it is built on (spec 5, P18)."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from capset.builtin.research.store import Research
 from capset.builtin.web_fetch import WebFetch, WebFetchConfig
 
 _KEEPING: Final = 40.0
-"""How long it may take to keep a source, beside what fetches it, in seconds."""
+"""How long storing a source may take in seconds, in addition to fetching it."""
 Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 Title = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=MAX_TITLE)]
 Topic = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=MAX_TOPIC)]
 
 
 def seconds_for(fetching: Capability[WebFetch, WebFetchConfig]) -> float | None:
-    """Return how long a source may take: as its fetching, and to be kept; ``None`` where fetching has no limit."""
+    """Return how long a source may take: fetching and storing; ``None`` if fetching has no limit."""
     parts = [fetching.part, *(preset.part for preset in fetching.presets.values())]
     timeouts = [one.timeout for part in parts for one in part.tools]
     known = [timeout for timeout in timeouts if timeout is not None]
@@ -29,9 +29,9 @@ def seconds_for(fetching: Capability[WebFetch, WebFetchConfig]) -> float | None:
 
 
 def tools_of(desk: Callable[[Context], Research], seconds: float | None) -> list[Tool[..., Any]]:
-    """Return the tools that work on the research of a call; ``seconds`` are for ``research_fetch``."""
+    """Return the tools for the research of a call; ``seconds`` is the timeout of ``research_fetch``."""
 
-    # It is web_fetch's door too, so whoever may not fetch may not come in by this one.
+    # It is another way to web_fetch, so a principal that may not fetch must not get around that here.
     @tool(effect="write", permissions={"research:write", "http:read"}, idempotent=True, timeout=seconds)
     async def research_fetch(
         ctx: Context,

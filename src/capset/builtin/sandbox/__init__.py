@@ -1,4 +1,4 @@
-"""``sandbox``: Python and bash over the session's files, in a process of their own, bounded (spec 5, P18)."""
+"""``sandbox``: Python and bash over the session's files, in a separate process, bounded (spec 5, P18)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be configured of the sandbox: the limits of one run."""
+"""Configuration of the sandbox: the limits of one run."""
 
 from __future__ import annotations
 

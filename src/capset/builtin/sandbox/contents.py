@@ -1,4 +1,4 @@
-"""The session's files on their way into a run and back: bounded, by permission, and never over somebody else's."""
+"""The session's files into a run and back: bounded, by permission, and without overwriting others' changes."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ _CONFLICT: Final = "it was changed meanwhile, and stays as it is now"
 _UNREAD: Final = f"there is a file already, which is not replaced without the permission {_READ}"
 _NOT_SHOWN: Final = "the code was not shown the file that is there, which stays as it is"
 _BATCH_BYTES: Final = 16 << 20
-"""How much is read at one moment: all that a run may have by default. A larger file is read alone."""
+"""How many bytes are read at once: all that a run may have by default. A larger file is read alone."""
 _BATCH_FILES: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What a run may see: the content and the version of each file, and the version of each directory.
+    """The files visible to a run: the content and the version of each file, and the version of each directory.
 
-    ``shown`` is whether it may see any.
+    ``shown`` is whether any are visible at all.
     """
 
     files: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
@@ -37,9 +37,9 @@ class Contents:
 
 
 async def gathered(ctx: Context, config: SandboxConfig) -> Contents:
-    """Return all of the session's files, or none where the principal may not read them.
+    """Return all of the session's files, or none if the principal may not read them.
 
-    Raises ``ToolError``, ``too_many_files``, where they are more, or larger, than a run may have.
+    Raises ``ToolError``, ``too_many_files``, if they are more, or larger, than a run may have.
     """
     if _READ not in ctx.principal.permissions:
         return Contents()
@@ -51,7 +51,7 @@ async def gathered(ctx: Context, config: SandboxConfig) -> Contents:
     files: dict[str, bytes] = {}
     versions: dict[str, int] = {}
     for batch in _batched(stats):
-        for stat, content in await ctx.files.read_many([one.path for one in batch]):  # without what has gone since
+        for stat, content in await ctx.files.read_many([one.path for one in batch]):  # without those deleted since
             files[stat.path], versions[stat.path] = content, stat.version
             size += stat.size_bytes
         size -= sum(one.size_bytes for one in batch)
@@ -60,7 +60,7 @@ async def gathered(ctx: Context, config: SandboxConfig) -> Contents:
 
 
 async def committed(ctx: Context, contents: Contents, outcome: Outcome) -> FileChanges:
-    """Write back what a run made of the files, each only if it is still what the run saw, and tell what came of it.
+    """Write back a run's changes, each only if the file is still as the run saw it, and return the result.
 
     Nothing is written for a run that was stopped, or for a principal that may not write.
     """
@@ -80,12 +80,12 @@ async def committed(ctx: Context, contents: Contents, outcome: Outcome) -> FileC
     changes["kept"] = True
     hidden = ending["not_shown"].keys() & {*outcome.files, *deleted}
     changes["not_kept"] += _listed(dict.fromkeys(hidden, _NOT_SHOWN))
-    # What goes makes room, and perhaps a place: for a directory where a file was, or a file where a directory was.
+    # Deletions first: they make room, and may free a path for a directory where a file was, or the reverse.
     for path in deleted:
         if path not in hidden:
             await _deleted(ctx, path, contents.versions[path], changes)
     for path in filter(contents.folders.__contains__, ending["removed"]):
-        with suppress(FileError):  # it is not empty, or another one: somebody else has put something there
+        with suppress(FileError):  # it is not empty, or was replaced in the meantime
             await ctx.files.delete(path, version=contents.folders[path])
     for path, content in outcome.files.items():
         if path not in hidden:
@@ -118,7 +118,7 @@ def _why(error: FileError, conflict: str) -> str:
 
 
 def _batched(stats: Iterable[FileStat]) -> Iterator[list[FileStat]]:
-    """Yield files as many at once as are read at one moment, and one at least."""
+    """Yield batches of files that may be read at once, each with at least one file."""
     batch: list[FileStat] = []
     size = 0
     for stat in stats:

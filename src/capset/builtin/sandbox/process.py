@@ -1,4 +1,4 @@
-"""One child process for one run: started with nothing of the host's, bounded, listened to, and ended."""
+"""One child process per run: started without anything of the host's, bounded, monitored, and terminated."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from capset.builtin.sandbox.child.frames import Ending, Order, Stopped
 
 _CHILD: Final = str(Path(__file__).with_name("child") / "__main__.py")
 _START_SECONDS: Final = 30.0
-"""How long a child may take until the code runs, on a machine that is busy."""
+"""How long a child may take to start the code, on a busy machine."""
 _GRACE_SECONDS: Final = 1.0
-"""How much longer than its time code may run before the process is killed: the interpreters stop it more gently."""
+"""How long beyond its time code may run before the process is killed: the interpreters stop it more gently."""
 _REST_SECONDS: Final = 20.0
-"""How long a child may take to hand over files once the code has ended."""
+"""How long a child may take to send the files once the code has ended."""
 _TERM_SECONDS: Final = 0.5
 _STEP: Final = 0.1
 _CHUNK: Final = 1 << 16
@@ -34,21 +34,21 @@ _NO_MEMORY: Final = (b"memory allocation of", b"MemoryError")
 
 
 class Spoiled(Exception):
-    """A child said what no child says."""
+    """A child violated the protocol."""
 
 
 @dataclass(slots=True)
 class Outcome:
-    """What a child told: all of it is data that code may have had a hand in."""
+    """The output of a child: untrusted data, which the code may have influenced."""
 
     stdout: bytearray = field(default_factory=bytearray)
     stderr: bytearray = field(default_factory=bytearray)
     files: dict[str, bytes] = field(default_factory=dict[str, bytes])
     ending: Ending | None = None
     stopped: Stopped | None = None
-    """Why there is no ending."""
+    """The reason why there is no ending."""
     words: bytes = b""
-    """The end of what the process itself wrote to stderr, for the log."""
+    """The end of the process's own stderr, for the log."""
 
 
 class ChildRun:
@@ -69,19 +69,19 @@ class ChildRun:
         self._outcome = Outcome()
 
     def stop(self) -> None:
-        """End the run: nobody waits for it any more."""
+        """End the run, since its result is no longer needed."""
         with self._lock:
             self._is_stopped = True
             self._kill(signal.SIGTERM)
 
     def outcome(self) -> Outcome:
-        """Start the child, wait for its end and return what it told. Nothing of it is left then."""
+        """Start the child, wait for its end and return its output. No process is left afterwards."""
         outcome = self._outcome
         with self._lock:
             if self._is_stopped:
                 outcome.stopped = "time"
                 return outcome
-            self._process = subprocess.Popen(  # noqa: S603  # the interpreter of this very process
+            self._process = subprocess.Popen(  # noqa: S603  # the current interpreter
                 [sys.executable, "-I", _CHILD],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -104,7 +104,7 @@ class ChildRun:
         return outcome
 
     def _listen(self, process: subprocess.Popen[bytes]) -> None:
-        """Talk to the child until it is done, has closed its end, or its time is up."""
+        """Exchange data with the child until it is done, has closed its end, or its time is up."""
         pipes = cast("tuple[IO[bytes], IO[bytes], IO[bytes]]", (process.stdin, process.stdout, process.stderr))
         stdin, stdout, stderr = pipes
         with DefaultSelector() as selector:
@@ -133,17 +133,17 @@ class ChildRun:
                             return
 
     def _send(self, stream: IO[bytes]) -> bool:
-        """Send some more of the request, and return whether there is more. The end of stdin stays open."""
+        """Send more of the request, and return whether there is more. stdin is left open."""
         try:
             self._sent += os.write(stream.fileno(), self._unsent[self._sent : self._sent + _CHUNK])
         except BlockingIOError:
             return True
         except BrokenPipeError:
-            return False  # it has ended: how, its other streams and its status say
+            return False  # it has ended; its other streams and its status tell how
         return self._sent < len(self._unsent)
 
     def _take(self, data: bytes) -> None:
-        """Take in what a child sends, frame by frame. Raises ``Spoiled`` for what is no frame, or too much."""
+        """Process received data, frame by frame. Raises ``Spoiled`` for an invalid frame, or too much data."""
         self._allowed -= len(data)
         if self._allowed < 0:
             raise Spoiled
@@ -157,7 +157,7 @@ class ChildRun:
             del self._read[:end]
             try:
                 self._frame(kind, payload)
-            except ValueError as error:  # what is no JSON and no UTF-8 is one too
+            except ValueError as error:  # invalid JSON and invalid UTF-8 are ValueErrors too
                 raise Spoiled from error
 
     def _frame(self, kind: bytes, payload: bytes) -> None:
@@ -183,7 +183,7 @@ class ChildRun:
             raise ValueError(f"no frame is of the kind {kind!r}")
 
     def _end(self, process: subprocess.Popen[bytes]) -> None:
-        """End the child and whatever it started, and see it to its grave."""
+        """End the child and all processes it started, and reap it."""
         if self._outcome.ending is None:
             with self._lock:
                 self._kill(signal.SIGTERM)
@@ -194,7 +194,7 @@ class ChildRun:
             self._process = None
 
     def _wait(self, process: subprocess.Popen[bytes], seconds: float) -> None:
-        """Wait until the child has closed its end: its status is not taken yet, so that its number stays its own."""
+        """Wait until the child has closed its end. It is not reaped yet, so that its process id stays valid."""
         end = monotonic() + seconds
         with DefaultSelector() as selector:
             stdout = cast("IO[bytes]", process.stdout).fileno()
@@ -204,15 +204,15 @@ class ChildRun:
                     return
 
     def _kill(self, number: signal.Signals) -> None:
-        """Send a signal to the child's own group; under the lock, so that its number is still its own."""
+        """Send a signal to the child's own process group; under the lock, so that the process id is still valid."""
         if self._process is not None:
             try:
                 os.killpg(self._process.pid, number)
             except ProcessLookupError:
-                return  # nobody is left in it
+                return  # the group is empty
 
     def _reason(self, status: int) -> Stopped:
-        """Return why a child ended without a word."""
+        """Return why a child ended without a final frame."""
         if any(words in self._outcome.words for words in _NO_MEMORY):
             return "memory"
         return _CODES.get(-status, "crash")

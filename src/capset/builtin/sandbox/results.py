@@ -1,4 +1,4 @@
-"""What ``execute_code`` gives back."""
+"""The result of ``execute_code``."""
 
 from __future__ import annotations
 

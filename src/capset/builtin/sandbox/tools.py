@@ -23,12 +23,12 @@ from capset.builtin.sandbox.results import ExecutionResult, FileChanges, Languag
 from capset.ext import digested, in_thread, slot
 
 MAX_CODE: Final = 1 << 18
-"""Characters of code that one run takes."""
+"""Maximum characters of code in one run."""
 _SECONDS: Final = MAX_SECONDS + 60
-"""How long a call may take, waiting for others that run code included."""
+"""How long a call may take, including the wait for others that run code."""
 _PACKAGES: Final = {"python": "pydantic_monty", "bash": "bashkit"}
 _KEEPING_SECONDS: Final = 3.0
-"""How long a cancelled call writes files back; less than it has to clean up."""
+"""How long a cancelled call may write files back; less than its cleanup time."""
 _log = logging.getLogger("capset.builtin.sandbox")
 
 
@@ -79,7 +79,7 @@ async def _run(ctx: Context, language: Language, code: str, contents: Contents, 
 
 
 async def _to_its_end(ctx: Context, work: Coroutine[Any, Any, FileChanges]) -> FileChanges:
-    """Return what ``work`` does. A call that is cancelled meanwhile waits for it, bounded: half of it fits nothing."""
+    """Return the result of ``work``. A cancelled call waits for it, bounded, so that it is not left half done."""
     task = asyncio.create_task(work)
     try:
         return await asyncio.shield(task)
@@ -87,7 +87,7 @@ async def _to_its_end(ctx: Context, work: Coroutine[Any, Any, FileChanges]) -> F
         loop = asyncio.get_running_loop()
         end = loop.time() + _KEEPING_SECONDS
         while not task.done() and (left := end - loop.time()) > 0:
-            with suppress(asyncio.CancelledError):  # it is cancelled already; the one from outside goes on below
+            with suppress(asyncio.CancelledError):  # already cancelled; the cancellation from outside propagates below
                 await asyncio.wait([task], timeout=left)
         if task.cancel():
             _log.warning("sandbox: not all files were written back in time, correlation %s", ctx.correlation)

@@ -1,4 +1,4 @@
-"""``session_file_system``: a session's own files, to read, search and write (spec 5, P22–P25)."""
+"""``session_file_system``: reading, searching and writing of a session's own files (spec 5, P22–P25)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A file's bytes as a model reads and writes them: text where they are text, else base64 (spec 5, P22, P23)."""
+"""A file's bytes as a model reads and writes them: text if possible, else base64 (spec 5, P22, P23)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Unit = TextUnit | Literal["bytes"]
 
 @dataclass(frozen=True, slots=True)
 class ContentPart:
-    """A part of a file: where it begins, where the next one does, and the length of the whole, in ``unit``."""
+    """A part of a file: its beginning, the beginning of the next one, and the length of the whole, in ``unit``."""
 
     content: str
     encoding: Encoding
@@ -27,7 +27,7 @@ class ContentPart:
 
 
 def text_of(data: bytes) -> str | None:
-    """Return the text that these bytes are: UTF-8 without NUL. ``None`` if they are none."""
+    """Return the bytes as text if they are UTF-8 without NUL, or ``None``."""
     if b"\0" in data:
         return None
     try:
@@ -41,11 +41,11 @@ def part_of(
 ) -> ContentPart:
     """Return at most ``limit`` lines or characters of a text, or bytes of anything else, from ``offset`` on.
 
-    Only a line feed ends a line, which keeps it: the parts of a file, joined, give the file. ``unit`` is by default
-    lines, where there are some. With ``room`` the content, in JSON, takes at most so many bytes, though never none; of
-    lines as many as fit, and where not even one does, the part is one of characters.
+    Only a line feed ends a line, and belongs to it: the joined parts of a file give the file. ``unit`` is by default
+    lines, if there are any. With ``room`` the content takes at most so many bytes in JSON, though it is never empty; it
+    has as many whole lines as fit, and if not even one does, the part is one of characters.
 
-    Raises ``ToolError`` for an offset beyond the end, and a unit of text for what is none.
+    Raises ``ToolError`` for an offset beyond the end, and for a unit of text for other content.
     """
     text = text_of(data)
     if text is None:
@@ -72,7 +72,7 @@ def part_of(
 
 
 def bytes_of(content: str, encoding: Encoding) -> bytes:
-    """Return the bytes to store. Raises ``ToolError`` for text that has no UTF-8, or what is not base64."""
+    """Return the bytes to store. Raises ``ToolError`` for text that has no UTF-8 form, or invalid base64."""
     if encoding == "text":
         return utf8_of("content", content)
     try:
@@ -82,7 +82,7 @@ def bytes_of(content: str, encoding: Encoding) -> bytes:
 
 
 def utf8_of(what: str, text: str) -> bytes:
-    """Return a text as UTF-8. Raises ``ToolError``, beginning with ``what``, for one that has none."""
+    """Return a text as UTF-8. Raises ``ToolError``, beginning with ``what``, if it has no such form."""
     try:
         return text.encode()
     except UnicodeEncodeError as error:
@@ -94,7 +94,7 @@ def _characters(text: str, begin: int, end: int) -> ContentPart:
 
 
 def _line(text: str, begin: int, count: int) -> int:
-    """Return where the line begins that stands ``count`` lines after the one at ``begin``; the end after the last."""
+    """Return the position of the line ``count`` lines after the one at ``begin``; the end after the last one."""
     for _ in range(count):
         begin = text.find("\n", begin) + 1
         if not begin:
@@ -103,10 +103,10 @@ def _line(text: str, begin: int, count: int) -> int:
 
 
 def _fitting(text: str, begin: int, end: int, room: int | None) -> int:
-    """Return the last position, not after ``end``, up to which the text in JSON has room; at least one character on."""
+    """Return the last position, up to ``end``, for which the text fits in JSON; at least one character on."""
     if room is None or begin == end:
         return end
-    low, high = 1, max(min(end - begin, room), 1)  # a character takes a byte at least
+    low, high = 1, max(min(end - begin, room), 1)  # a character takes at least one byte
     while low < high:
         middle = (low + high + 1) // 2
         if len(json.dumps(text[begin : begin + middle], ensure_ascii=False).encode()) - 2 <= room:

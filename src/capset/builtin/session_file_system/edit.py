@@ -1,4 +1,4 @@
-"""The tool that replaces a part of a file: edit_file (spec 5, P22)."""
+"""The tool ``edit_file``, which replaces a part of a file (spec 5, P22)."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from capset.builtin.session_file_system.read import INLINE_BYTES
 from capset.ext import Files, VersionMismatch
 
 _ATTEMPTS: Final = 100
-"""How often an edit is made anew on what others wrote meanwhile. Each time one of them has got on."""
+"""How often an edit is retried after concurrent writes. Each retry means that another writer has succeeded."""
 _LISTED: Final = 10
 MOST_BYTES: Final = 10_000_000
-"""How long a file may be that is edited, before and after: a few letters, replaced everywhere, make any number."""
+"""Maximum size of an edited file, before and after: short texts, replaced everywhere, can make it any size."""
 _HINTED: Final = 1_000_000
-"""In how many characters something like the text is looked for, which takes many times their memory."""
+"""Maximum characters in which similar text is searched for, which takes many times their memory."""
 
 
 class EditedFile(TypedDict):
@@ -29,7 +29,7 @@ class EditedFile(TypedDict):
     version: Annotated[int, Field(description="The file's version now.")]
 
 
-# Both permissions: its errors tell what the file holds.
+# Both permissions: its errors reveal content of the file.
 @tool(effect="write", permissions={"session_files:read", "session_files:write"})
 async def edit_file(
     ctx: Context,
@@ -73,12 +73,12 @@ async def _edit(files: Files, path: str, old: str, new: str, every: bool) -> Edi
 
 
 def replaced(path: str, data: bytes, old: str, new: str, every: bool) -> tuple[bytes, int]:
-    """Return what a file holds after the replacement, and how many there were.
+    """Return the file's content after the replacement, and the number of replacements.
 
-    Where every line ends in CRLF, so do those of both texts, unless only the old text spells CRLF: that makes LF of
-    them. Raises ``ToolError`` for what is no text, for texts that are the same then, for an old text that is not
-    there, or several times without ``every`` (it says where, or where something like it is), and for what would be
-    longer than ``MOST_BYTES``, which is said before it is made.
+    If every line ends in CRLF, both texts are converted to CRLF, unless only the old text contains CRLF: such an edit
+    makes LF of them. Raises ``ToolError`` for content that is not text, for texts that are then equal, for an old text
+    that is missing, or occurs several times without ``every`` (it says where, or where a similar one is), and, in
+    advance, for a result longer than ``MOST_BYTES``.
     """
     text = text_of(data)
     if text is None:
@@ -136,7 +136,7 @@ def _where(text: str, old: str) -> str:
 
 
 def _hint(text: str, old: str) -> str:
-    """Return how to go on: where what only differs in white space or case stands, if there is such a place."""
+    """Return a hint: the place of a text that differs only in white space or case, if there is one."""
     if len(text) > _HINTED:
         return "read the file, and copy the text exactly"
     for what, fold in (("white space", _bare), ("white space and case", _folded)):

@@ -1,4 +1,4 @@
-"""The tools that look at a file or a directory: read_file, stat_file, list_directory (spec 5, P22, P23)."""
+"""The tools that inspect a file or a directory: read_file, stat_file, list_directory (spec 5, P22, P23)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from capset.builtin.session_file_system.content import Encoding, TextUnit, Unit,
 from capset.ext import FileStat, normalise_path
 
 INLINE_BYTES: Final = 1 << 20
-"""Above this size a file is cut in a worker thread, so that it does not hold up other calls."""
+"""Files above this size are cut in a worker thread, so that they do not hold up other calls."""
 
 
 class _File(TypedDict):

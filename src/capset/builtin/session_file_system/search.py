@@ -1,4 +1,4 @@
-"""Search in one text: a model's pattern, in linear time by RE2, and where it matches (spec 5, P24)."""
+"""Search in texts: a model's pattern, in linear time by RE2, and its matches (spec 5, P24)."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from capset.builtin.session_file_system.content import text_of
 from capset.ext import FileStat
 
 LINE_CHARACTERS: Final = 500
-"""A longer line is cut to this much of it, around the match."""
+"""A longer line is cut to this length, around the match."""
 _LEAD: Final = 100
 _MEMORY: Final = 2 << 20
-"""Bytes for one compiled pattern; the library keeps the 128 last used."""
+"""Bytes for one compiled pattern; the library caches the 128 last used."""
 
 
 class FoundLines(Protocol):
-    """A match, its ends in bytes."""
+    """A match, with its ends in bytes."""
 
     def start(self) -> int: ...
 
 
 class Regex(Protocol):
-    """What is used here of a pattern compiled by google-re2, which has no types of its own."""
+    """The used interface of a pattern compiled by google-re2, which has no types of its own."""
 
     def search(self, text: bytes, pos: int = 0) -> FoundLines | None: ...
     def fullmatch(self, text: bytes) -> FoundLines | None: ...
@@ -37,7 +37,7 @@ class Regex(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LineHit:
-    """A line that matches. ``line`` and ``column`` count from 1, columns in characters."""
+    """A matching line. ``line`` and ``column`` count from 1, columns in characters."""
 
     line: int
     column: int
@@ -47,7 +47,7 @@ class LineHit:
 
 
 def compile_pattern(pattern: str) -> Regex:
-    """Compile a pattern that matches within lines, ``^`` and ``$`` being their ends.
+    """Compile a pattern that matches within lines, with ``^`` and ``$`` as their ends.
 
     Raises ``ToolError`` if it is malformed, or takes too much memory.
     """
@@ -78,14 +78,14 @@ def hits(regex: Regex, data: bytes, context: int) -> Iterator[LineHit]:
     """Yield every matching line of UTF-8 text, once, at its first match, with ``context`` lines on both sides."""
     if not data:
         return
-    # The end of the last line begins no further line, and a line's carriage return is no part of it.
+    # The end of the last line begins no further line, and a carriage return is not part of its line.
     data = data.replace(b"\r\n", b"\n").removesuffix(b"\n")
     position, line = 0, 1
     while position <= len(data) and (found := regex.search(data, position)) is not None:
         begin = max(data.rfind(b"\n", position, found.start()) + 1, position)
         end = _line_end(data, begin)
         line += data.count(b"\n", position, begin)
-        # A zero-width match may lie inside a character; it is told as the column of that character.
+        # A zero-width match may lie inside a character; its column is that of the character.
         column = len(data[begin : found.start()].decode(errors="ignore")) + 1
         yield LineHit(
             line,
@@ -134,8 +134,8 @@ _ONE: Final = {"*": "[^/]*", "?": "[^/]"}
 def path_filter(glob: str | None) -> Callable[[str], bool]:
     """Return a test for normalised paths. Raises ``ToolError`` for a malformed glob.
 
-    A glob without a slash is matched with base names, any other with whole paths from the root. ``*`` and
-    ``?`` stop at slashes, ``**`` does not; ``[ab]``, ``[!ab]`` and ``{one,two}`` are understood. Case matters.
+    A glob without a slash is matched against base names, any other against whole paths from the root. ``*`` and ``?``
+    stop at slashes, ``**`` does not; ``[ab]``, ``[!ab]`` and ``{one,two}`` are supported. Matching is case-sensitive.
     """
     if glob is None:
         return lambda _: True
@@ -151,7 +151,7 @@ def path_filter(glob: str | None) -> Callable[[str], bool]:
 
 
 def translate(glob: str) -> str:
-    """Return the RE2 expression of a glob. Raises ``ToolError`` for braces that are not paired."""
+    """Return the RE2 expression of a glob. Raises ``ToolError`` for unbalanced braces."""
     parts: list[str] = []
     depth = 0
     for token in _TOKEN.finditer(glob):
@@ -183,7 +183,7 @@ def _set(members: str) -> str:
 
 
 BATCH_BYTES: Final = 8 << 20
-"""How much of the files is in memory at once; a larger file is there alone."""
+"""How many bytes of files are in memory at once; a larger file is processed alone."""
 BATCH_FILES: Final = 500
 
 Glob = Annotated[str, Field(min_length=1, max_length=1000)]
@@ -248,7 +248,7 @@ async def grep_files(
 
 
 class _Search:
-    """What one search has found so far."""
+    """The results of one search so far."""
 
     def __init__(self, regex: Regex, context: int, most: int) -> None:
         self._regex = regex
@@ -283,7 +283,7 @@ class _Search:
 
 
 def batched(files: Iterable[FileStat]) -> Iterator[list[str]]:
-    """Yield the files' paths, in order, as many at once as fit into memory, and one at least."""
+    """Yield the files' paths, in order, in batches that fit into memory, each with at least one file."""
     batch: list[str] = []
     size = 0
     for stat in files:

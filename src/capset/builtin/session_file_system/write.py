@@ -54,8 +54,8 @@ async def write_file(
     return WrittenFile(path=stat.path, size_bytes=stat.size_bytes, created=created, version=stat.version)
 
 
-# What overwrite replaces is lost just as what write_file replaces is. G10 calls deletion alone destructive, and agents
-# that may not delete shall still be able to tidy up.
+# An overwritten file is lost, as with write_file. G10 calls only deletion destructive, and agents that may not delete
+# shall still be able to tidy up.
 @tool(effect="write", permissions={"session_files:write"})
 async def move_file(ctx: Context, source: str, target: str, overwrite: bool = False) -> MovedFile:
     """Move or rename a file, or a directory with everything in it. Directories on the way are made.

@@ -1,4 +1,4 @@
-"""``web_fetch``: the text of a URL, HTML as Markdown or plain text if that is wanted (spec 5, P26, P27)."""
+"""``web_fetch``: the text of a URL, HTML as Markdown or plain text on request (spec 5, P26, P27)."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     import httpcore2
 
 FIRST_BYTE: Final = 1.0
-"""Seconds in which each hop has answered with its headers."""
+"""Seconds within which each hop must answer with its headers."""
 BODY: Final = 30.0
-"""Seconds in which the body is there."""
+"""Seconds within which the body must be complete."""
 MAX_REDIRECTS: Final = 20
-"""How many redirects a config may allow."""
+"""Maximum number of redirects in a config."""
 _CONVERTING: Final = 30.0
-"""Seconds left to everything that has no deadline of its own."""
+"""Seconds allowed for everything without a deadline of its own."""
 
 
 class WebFetchConfig(BaseModel):
@@ -45,16 +45,16 @@ def web_fetch_over(
     first_byte: float = FIRST_BYTE,
     body: float = BODY,
 ) -> Capability[WebFetch, WebFetchConfig]:
-    """Return ``web_fetch`` over a resolver, connections and trusted servers of one's own, and with other deadlines.
+    """Return ``web_fetch`` over a custom resolver, custom connections, trusted servers and deadlines.
 
     Args:
-        resolver: tells the addresses of names.
+        resolver: resolves names to addresses.
         network: connects to addresses once they are checked.
-        tls: what servers are trusted; see ``capset.ext.HttpClient`` for all three.
-        first_byte: seconds in which each hop must have answered with its headers, looking up its name included.
-        body: seconds from then on in which the body must be there; what came until then is returned.
+        tls: the trusted servers; see ``capset.ext.HttpClient`` for all three.
+        first_byte: seconds within which each hop must answer with its headers, including its name lookup.
+        body: seconds from then on within which the body must be complete; the part received until then is returned.
 
-    Raises ``DefinitionError`` for a deadline that is no positive number of seconds.
+    Raises ``DefinitionError`` for a deadline that is not a positive number of seconds.
     """
     for name, seconds in (("first_byte", first_byte), ("body", body)):
         if not 0 < seconds < float("inf"):
@@ -108,7 +108,7 @@ def web_fetch_over(
         icon="globe",
         category="Network",
         risk="medium",
-        presets={"tools": Preset(tools=[fetch])},  # what only needs the helper switches it off
+        presets={"tools": Preset(tools=[fetch])},  # users of the helper alone can switch it off
         helpers=helpers,
         config=WebFetchConfig,
     )

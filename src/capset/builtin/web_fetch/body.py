@@ -1,4 +1,4 @@
-"""The body of a page: its kind, and as much of it as its time and size allow (spec 5, P26, P27)."""
+"""The body of a page: its kind, and as much of it as time and size allow (spec 5, P26, P27)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from capset.ext import HttpResponse, is_text
 Kind = Literal["html", "text", "binary"]
 
 SAMPLE: Final = 1_024
-"""How many bytes show what a body is; WHATWG's algorithms look at about as many."""
+"""How many bytes are inspected to detect the kind; WHATWG's algorithms use about as many."""
 _HTML: Final = frozenset({"text/html", "application/xhtml+xml"})
 _SAYS_NOTHING: Final = frozenset(
     ("", "*/*", "application/octet-stream", "binary/octet-stream", "application/unknown", "unknown/unknown")
@@ -24,7 +24,7 @@ _LOOKS_LIKE_HTML: Final = re.compile(
     re.IGNORECASE,
 )
 _MARKS: Final = (b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")
-"""Byte order marks: what begins with one is text."""
+"""Byte order marks: a body that begins with one is text."""
 _MAGIC: Final = re.compile(
     rb"\x89PNG\r\n|\xff\xd8\xff|GIF8[79]a|RIFF.{4}(?:WEBP|WAVE|AVI )|II\*\0|MM\0\*|\x00\x00\x01\x00"  # pictures
     rb"|OggS\0|ID3[\x02-\x04]|fLaC\0|.{4}ftyp|\x1aE\xdf\xa3"  # sound, film
@@ -34,11 +34,11 @@ _MAGIC: Final = re.compile(
     re.DOTALL,
 )
 _NO_TEXT: Final = re.compile(rb"[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f]")
-"""The bytes that are in no text (mimesniff.spec.whatwg.org, binary data byte)."""
+"""The bytes that occur in no text (mimesniff.spec.whatwg.org, binary data byte)."""
 
 
 def kind_by_type(media_type: str) -> Kind | None:
-    """Say what a type means; ``None`` where it means nothing, and for ``text/plain``, which many servers say then."""
+    """Return the kind of a media type; ``None`` if unspecific, also for ``text/plain``, which many servers use then."""
     if media_type in _HTML:
         return "html"
     if media_type == "text/plain" or media_type in _SAYS_NOTHING:
@@ -47,11 +47,11 @@ def kind_by_type(media_type: str) -> Kind | None:
 
 
 def kind_by_look(sample: bytes, media_type: str) -> Kind:
-    """Return what the first ``SAMPLE`` bytes of a body look like."""
+    """Return the kind of a body by its first ``SAMPLE`` bytes."""
     if not sample.startswith(_MARKS):
         if _MAGIC.match(sample):
             return "binary"
-        if media_type == "text/plain":  # believed, as far as it can be
+        if media_type == "text/plain":  # trusted, as far as possible
             return "binary" if b"\0" in sample and not _is_utf8(sample) else "text"
         if _NO_TEXT.search(sample):
             return "binary"
@@ -60,21 +60,21 @@ def kind_by_look(sample: bytes, media_type: str) -> Kind:
 
 def _is_utf8(sample: bytes) -> bool:
     try:
-        sample[:-3].decode()  # a letter may go on behind the sample
+        sample[:-3].decode()  # the last character may continue after the sample
     except UnicodeDecodeError as error:
         return error.end == len(sample) - 3 and error.reason == "unexpected end of data"
     return True
 
 
 Cut = Literal["time", "size", "broken", "coding"]
-"""Why a body is not whole: its time was up, it is too large, its connection broke off, or its coding is broken."""
+"""Why a body is incomplete: its time was up, it is too large, its connection broke off, or its coding is broken."""
 _AT_ONCE: Final = 256
-"""After so many pieces others have their turn, and the deadline its say: tiny ones come thousands at a time."""
+"""Number of chunks between two yields and deadline checks: tiny chunks come by the thousand."""
 
 
 @dataclass(slots=True)
 class BodyReading:
-    """What was read, its content coding undone; of binary nothing, unless it was over before that could be seen."""
+    """The body read, with its content coding undone; empty for binary, unless it ended before that was detected."""
 
     kind: Kind
     data: bytearray = field(default_factory=bytearray)
@@ -83,9 +83,9 @@ class BodyReading:
 
 
 async def read_body(response: HttpResponse, media_type: str, *, limit: int, seconds: float) -> BodyReading:
-    """Read at most ``limit`` bytes, in at most so many seconds; what is cut is no error.
+    """Read at most ``limit`` bytes, in at most so many seconds; a truncated body is no error.
 
-    Raises ``ToolError`` (``bad_encoding``) where nothing of the body can be decoded.
+    Raises ``ToolError`` (``bad_encoding``) if nothing of the body can be decoded.
     """
     data, kind, cut, pieces = bytearray(), kind_by_type(media_type), None, 0
     if kind == "binary":

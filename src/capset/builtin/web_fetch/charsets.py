@@ -1,4 +1,4 @@
-"""Control characters: no text needs them, and a terminal or a model may be led astray by them."""
+"""Charset detection, and removal of control characters, which can mislead terminals and models."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ from capset.ext import codec_named, codec_of, every_codec
 
 _CONTROLS: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 _IN_BYTES: Final = bytes(one for one in (*range(0x20), 0x7F) if one not in b"\t\n\r") + b"\xc2"
-"""What UTF-8 has of them; C1, and some letters, begin with the last."""
+"""Their bytes in UTF-8; the last one starts C1 characters, and some letters."""
 
 
 def without_controls(text: str) -> str:
-    """Return a text without the control characters of C0 and C1, but for tabs and line ends."""
+    """Return a text without the control characters of C0 and C1, except for tabs and line ends."""
     data = text.encode(errors="replace")
-    if len(data) == len(data.translate(None, _IN_BYTES)):  # quicker than the expression, and mostly so
+    if len(data) == len(data.translate(None, _IN_BYTES)):  # faster than the expression, and usually true
         return text
     return _CONTROLS.sub("", text) if _CONTROLS.search(text) else text
 
 
 _PRESCAN: Final = 1_024
 _LOOKED_AT: Final = 65_536
-"""How many bytes tell whether text is in UTF-8."""
+"""How many bytes are checked for UTF-8."""
 _GUESSED_BY: Final = 6_144
-"""How many bytes a charset is guessed by at most, all of them from texts that have more than ASCII."""
+"""Maximum bytes for guessing a charset, all from runs that contain more than ASCII."""
 _FEW: Final = 10
-"""So few letters beyond ASCII, among others, tell nothing."""
+"""With fewer non-ASCII characters, guessing is pointless."""
 _OF_TWO_BYTES: Final = frozenset(("cp932", "euc_jp", "iso2022_jp", "iso2022_kr", "cp949", "gb18030", "big5hkscs"))
 _FALLBACK: Final = "cp1252"
 _UTF_8: Final = "utf-8-sig"
 _MARKS: Final = (
     (b"\xef\xbb\xbf", _UTF_8),
-    (b"\xff\xfe", "utf-16"),  # and UTF-32, which read so has the same letters with NULs between them
+    (b"\xff\xfe", "utf-16"),  # also UTF-32, which decodes to the same characters with NULs in between
     (b"\xfe\xff", "utf-16"),
 )
 _XML_16: Final = ((b"<\0?\0x\0", "utf-16-le"), (b"\0<\0?\0x", "utf-16-be"))
@@ -46,17 +46,17 @@ _RUN: Final = re.compile(rb"[\x80-\xff][^<>]{0,%d}" % (_GUESSED_BY - 1))
 
 
 def text_in(data: bytearray, content_type: str, *, is_marked_up: bool, is_cut: bool, ending: str = "") -> str:
-    """Return the text, without the control characters that no text needs; ``data`` is emptied on the way.
+    """Return the text, without control characters; ``data`` is emptied in the process.
 
-    The charset is that of a byte order mark, else of ``Content-Type``, else what the markup says in its first 1,024
-    bytes, else UTF-8 if it can be that, else a guess. What does not fit becomes U+FFFD. Never raises.
+    The charset is that of a byte order mark, else of ``Content-Type``, else that declared by the markup in its first
+    1,024 bytes, else UTF-8 if that is possible, else a guess. Undecodable bytes become U+FFFD. Never raises.
 
     Args:
         data: the bytes.
         content_type: the header's value, or an empty text.
-        is_marked_up: whether it is HTML or XML, which may say its charset itself.
-        is_cut: whether the bytes may end within a letter.
-        ending: ASCII that the text ends with beside; put there now it does not need the memory of another text.
+        is_marked_up: whether it is HTML or XML, which may declare its charset itself.
+        is_cut: whether the bytes may end within a character.
+        ending: ASCII to append to the text; appending it here saves the memory of a second text.
     """
     codec = _codec(data, content_type, is_marked_up=is_marked_up, is_cut=is_cut)
     if codec == _UTF_8:
@@ -64,7 +64,7 @@ def text_in(data: bytearray, content_type: str, *, is_marked_up: bool, is_cut: b
         if data.startswith(codecs.BOM_UTF8):
             del data[: len(codecs.BOM_UTF8)]
     decoder = codecs.getincrementaldecoder(codec)("replace")
-    made = bytearray()  # in UTF-8, piece by piece: of a text with wide letters there is no room for a second one
+    made = bytearray()  # in UTF-8, chunk by chunk: there is no room for a second copy of a text with wide characters
     for at in range(0, len(data), _LOOKED_AT):
         made += without_controls(decoder.decode(bytes(data[at : at + _LOOKED_AT]))).encode()
     made += without_controls(decoder.decode(b"", final=not is_cut)).encode()
@@ -87,7 +87,7 @@ def _codec(data: bytearray, content_type: str, *, is_marked_up: bool, is_cut: bo
 
 
 def said_inside(beginning: bytes) -> str | None:
-    """Return the codec that HTML or XML names in its beginning (html.spec.whatwg.org, prescan a byte stream)."""
+    """Return the codec that HTML or XML declares at its beginning (html.spec.whatwg.org, prescan a byte stream)."""
     for mark, codec in _XML_16:
         if beginning.startswith(mark):
             return codec
@@ -117,13 +117,13 @@ def _of_meta(attributes: dict[str, str]) -> str | None:
 
 
 def _possible(label: str) -> str | None:
-    """Return the codec of a name; what could be read as ASCII to get there is not UTF-16, whatever it says."""
+    """Return the codec of a label; never UTF-16, since the label itself was readable as ASCII."""
     codec = codec_named(label)
     return _UTF_8 if codec and codec.startswith(("utf-16", "utf-32")) else codec
 
 
 def _may_be_utf8(data: bytearray, *, is_cut: bool) -> bool:
-    """Whether more letters beyond ASCII are right than wrong as UTF-8: one wrong byte does not make it another."""
+    """Whether more non-ASCII characters are valid UTF-8 than not: one wrong byte does not make it another charset."""
     first = _NOT_ASCII.search(data)
     if first is None:
         return True
@@ -136,7 +136,7 @@ def _may_be_utf8(data: bytearray, *, is_cut: bool) -> bool:
 
 
 def _is_utf8(data: bytearray, *, is_cut: bool) -> bool:
-    """Whether all of it is; piece by piece, so that the text is not there twice."""
+    """Whether all of it is valid; checked chunk by chunk, so that the text is not in memory twice."""
     decoder = codecs.getincrementaldecoder("utf-8")()
     try:
         for at in range(0, len(data), _LOOKED_AT):
@@ -158,7 +158,7 @@ def _guessed(data: bytearray) -> str:
             break
     sample = b"\n".join(runs)
     beyond = len(_NOT_ASCII.findall(sample))
-    is_mostly_ascii = beyond < len(sample) / 2  # as it is in alphabets derived from the Latin one
+    is_mostly_ascii = beyond < len(sample) / 2  # typical of Latin-based alphabets
     if is_mostly_ascii and beyond < _FEW:
         return _FALLBACK
     left_out = _OF_TWO_BYTES if is_mostly_ascii else frozenset[str]()
@@ -168,6 +168,6 @@ def _guessed(data: bytearray) -> str:
 
 
 def _whole_words(run: bytes) -> bytes:
-    """Return a run of text up to where it is surely not within a letter, if it was cut."""
+    """Return a run of text up to a position that is certainly not within a character, if it was cut."""
     end = max(run.rfind(b" "), run.rfind(b"\n"))
     return run[:end] if len(run) >= _GUESSED_BY and end > 0 else run

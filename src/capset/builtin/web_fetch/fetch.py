@@ -1,4 +1,4 @@
-"""What a file would be called: by ``Content-Disposition`` (RFC 6266, RFC 8187), or by its URL."""
+"""The helper that fetches URLs, and file names by ``Content-Disposition`` (RFC 6266, RFC 8187) or by URL."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from capset.builtin.web_fetch.rendering import rendered
 from capset.ext import HttpClient, HttpResponse, TransientError, codec_named, in_thread, media_type_of, of_type, slot
 
 MAX_BYTES: Final = 255
-"""How long a name may be in UTF-8, as on most file systems."""
+"""Maximum bytes of a name in UTF-8, as on most file systems."""
 _PARAMETER: Final = re.compile(r';\s*([^\s;="]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"?|([^;]*))', re.DOTALL)
 _EXTENDED: Final = re.compile(r"([^']{1,40})'[^']*'(.*)", re.DOTALL)
 _FILE: Final = re.compile(r".*[^.]\.(?=[A-Za-z0-9]*[A-Za-z])[A-Za-z0-9]{1,10}", re.DOTALL)
-# Control characters and invisible ones, which make a name look like another; surrogates, and ends of lines.
+# Control characters and invisible ones, which make a name look like another; surrogates, and line separators.
 _INVISIBLE: Final = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))
 
 
 def filename_of(disposition: str, url: str) -> str | None:
-    """Return the name that the header gives, ``filename*`` first, else the URL's last segment if it looks like one.
+    """Return the name in the header, ``filename*`` first, else the URL's last segment if it looks like a file name.
 
-    It is one segment of a path, without control characters, of 255 bytes at most.
+    It is one segment of a path, without control characters, of at most 255 bytes.
     """
     return _said(disposition) or _of_path(urlsplit(url).path)
 
@@ -50,7 +50,7 @@ def _extended(value: str) -> str | None:
 
 
 def _plain(value: str) -> str:
-    """Read what many servers write: UTF-8 as it is, where a header should be ASCII."""
+    """Read raw UTF-8, which many servers send although a header should be ASCII."""
     try:
         return value.encode("latin-1").decode()
     except UnicodeError:
@@ -73,19 +73,19 @@ Method = Literal["GET", "HEAD"]
 _CONVERTED_AT_ONCE: Final = 4
 _LENGTH: Final = re.compile(r"[0-9]{1,18}")
 _SHOWN: Final = re.compile(r"[\x20-\x7e]{1,255}")
-"""What of a header is passed on: servers write no more into those that are of use."""
+"""The header values that are passed on: useful ones are no longer and contain nothing else."""
 
 
 class WebFetch:
     """Fetches URLs for the code of other capabilities, by ``ctx.use(web_fetch)``.
 
     Args:
-        ctx: of the call that it is used in; conversions run in its threads.
-        client: what asks.
-        max_bytes: how many bytes of a body are read.
-        redirects: how many redirects are followed.
-        first_byte: seconds in which each hop's answer must begin.
-        body: seconds in which the body must be there.
+        ctx: the context of the call; conversions run in its threads.
+        client: the HTTP client.
+        max_bytes: maximum bytes read of a body.
+        redirects: maximum number of redirects.
+        first_byte: seconds within which each hop's answer must begin.
+        body: seconds within which the body must be complete.
     """
 
     def __init__(
@@ -96,21 +96,21 @@ class WebFetch:
         self._max_bytes = max_bytes
         self._redirects = redirects
         self.first_byte = first_byte
-        """Seconds in which each hop's answer must begin."""
+        """Seconds within which each hop's answer must begin."""
         self.body = body
-        """Seconds in which the body must be there."""
+        """Seconds within which the body must be complete."""
 
     async def fetch(
         self, url: str, *, method: Method = "GET", as_markdown: bool = False, as_text: bool = False
     ) -> WebPage:
-        """Ask for a URL and return what came, as the tool ``web_fetch`` does. Raises what ``fetch_with_url`` does."""
+        """Request a URL and return the answer, as the tool ``web_fetch`` does. Raises as ``fetch_with_url`` does."""
         page, _ = await self.fetch_with_url(url, method=method, as_markdown=as_markdown, as_text=as_text)
         return page
 
     async def fetch_with_url(
         self, url: str, *, method: Method = "GET", as_markdown: bool = False, as_text: bool = False
     ) -> tuple[WebPage, str]:
-        """Ask for a URL and return what came, and the URL that it came from, after all redirects.
+        """Request a URL and return the answer, and the final URL, after all redirects.
 
         Raises ``ToolError``: ``url_refused``, ``address_refused``, ``unknown_host``, ``tls_failed``,
         ``too_many_redirects``, ``headers_too_long``, ``bad_encoding``, ``not_installed``; ``TransientError`` for
@@ -142,7 +142,7 @@ class WebFetch:
         page["size"] = len(reading.data)
         wanted = "markdown" if as_markdown else "text" if as_text else "raw"
         ending = suffix_of(reading.cut, self._max_bytes)
-        # Each takes memory of several times its page, and a processor.
+        # Each takes several times the memory of its page, and a processor.
         async with slot(self._ctx, "web_fetch", at_once=_CONVERTED_AT_ONCE):
             made = await in_thread(
                 self._ctx, lambda: rendered(reading, content_type, media_type, response.url, wanted, ending)

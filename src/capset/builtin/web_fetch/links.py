@@ -1,4 +1,4 @@
-"""The addresses of a page, made absolute."""
+"""Absolute addresses for the links of a page."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 from urllib.parse import quote, urljoin, urlsplit
 
 MAX_ADDRESS: Final = 2_048
-"""A longer address is left out, and its text stays: in characters."""
+"""Maximum characters of an address; a longer one is left out, and its text stays."""
 
 _SCHEME: Final = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*+:")
 _OPENED: Final = frozenset({"http", "https", "mailto", "tel"})
@@ -20,24 +20,24 @@ _CONTROLS: Final = "".join(map(chr, range(33)))
 
 
 class PageLinks:
-    """Makes addresses absolute against that of the page, or against what its first ``<base>`` says."""
+    """Makes addresses absolute, based on that of the page, or on its first ``<base>``."""
 
     def __init__(self, page: str) -> None:
         self._based = False
         self._set(page)
 
     def rebase(self, href: str) -> None:
-        """Take the ``href`` of a ``<base>``; only the first that is one counts."""
+        """Apply the ``href`` of a ``<base>``; only the first valid one counts."""
         if not self._based and (base := self.resource(href)) is not None:
             self._based = True
             self._set(base)
 
     def link(self, href: str) -> str | None:
-        """Return where a link goes; None for ``javascript:``, ``data:`` and whatever else is no place to go to."""
+        """Return the target of a link; ``None`` for ``javascript:``, ``data:`` and others that cannot be visited."""
         return self._absolute(href, _OPENED)
 
     def resource(self, src: str) -> str | None:
-        """Return where an image lies; None unless that is http or https."""
+        """Return the address of an image; ``None`` unless it is http or https."""
         return self._absolute(src, _SHOWN) if src else None
 
     def _set(self, base: str) -> None:
@@ -48,14 +48,14 @@ class PageLinks:
     def _absolute(self, raw: str, schemes: frozenset[str]) -> str | None:
         if len(raw) > MAX_ADDRESS:
             return None
-        if _SAFE.fullmatch(raw) and "/." not in raw:  # nothing to be made good; urljoin would take a while to say so
+        if _SAFE.fullmatch(raw) and "/." not in raw:  # already normal; urljoin would take a while to find that out
             if raw[0] == "/" and not raw.startswith("//"):
                 return self._origin + raw
             if raw[0] == "#":
                 return self._page + raw
             if _WHOLE.match(raw):
                 return raw
-        # A browser drops line ends and tabs before it looks for the scheme.
+        # Browsers drop line ends and tabs before they look for the scheme.
         text = _LINE_ENDS.sub("", raw).strip(_CONTROLS)
         try:
             whole = text if _SCHEME.match(text) else urljoin(self._base, text.replace("\\", "/"))

@@ -1,4 +1,4 @@
-"""The markup of HTML as it stands in a page: elements, tags, attributes, comments (spec 5, P27)."""
+"""The markup of HTML in a page: elements, tags, attributes, comments (spec 5, P27)."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ UNREAD: Final = frozenset({
     "script", "style", "template", "svg", "iframe", "object", "applet", "audio", "video", "canvas", "select",
     "datalist", "textarea", "title", "noembed", "noframes", "annotation", "annotation-xml",
 })  # fmt: skip
-"""Left out with all that is in them. ``noscript`` is not: nothing here runs scripts, so it is what the page shows."""
+"""Left out with their content. ``noscript`` is not among them: no scripts run here, so the page shows it."""
 
 RAW: Final = frozenset({"script", "style", "textarea", "title", "iframe", "noembed", "noframes"})
-"""Those in which no markup is read but their own end; one that never ends reaches to the end of the page."""
+"""Elements that contain no markup but their own end tag; an unclosed one reaches to the end of the page."""
 
 HEADINGS: Final = frozenset({"h1", "h2", "h3", "h4", "h5", "h6"})
 
@@ -24,12 +24,12 @@ WRAPPERS: Final = frozenset({
     "html", "body", "div", "section", "article", "main", "header", "footer", "nav", "aside", "center", "form",
     "fieldset", "legend", "address", "hgroup", "dialog", "search", "menuitem", "figure", "optgroup", "noscript",
 })  # fmt: skip
-"""They break the text, and mean nothing else."""
+"""Elements that only break the text."""
 
 EMPHASIS: Final = frozenset({
     "b", "strong", "i", "em", "s", "strike", "del", "code", "tt", "kbd", "samp", "mark", "q", "a",
 })  # fmt: skip
-"""They run through a line, so they may overlap with others in careless markup."""
+"""Inline elements, which may overlap with others in careless markup."""
 
 _SAME: Final = HEADINGS | {
     "p", "ul", "dl", "dt", "dd", "li", "blockquote", "figcaption", "details", "summary",
@@ -44,13 +44,13 @@ WRITTEN: Final[Mapping[str, Element]] = {
     "strike": Element("<s>", "</s>", droppable=True),
     "tt": Element("<code>", "</code>", droppable=True),
 }
-"""What is written for an element; for one that is not here, nothing."""
+"""The output for an element; all others produce none."""
 
 BLOCKS: Final = WRAPPERS | HEADINGS | {
     "p", "ul", "ol", "menu", "dir", "dl", "dt", "dd", "li", "blockquote", "pre", "table", "details",
     "summary", "figcaption", "hr", "caption",
 }  # fmt: skip
-"""They end a paragraph when they begin."""
+"""Elements that end an open paragraph."""
 
 CELLS: Final = frozenset({"td", "th"})
 
@@ -65,7 +65,7 @@ ENDS: Final[Mapping[str, tuple[frozenset[str], frozenset[str]]]] = {
     **dict.fromkeys(CELLS, (CELLS, frozenset({"table"}))),
     "a": (frozenset({"a"}), CELLS | {"table"}),
 }
-"""Which open elements an element ends by its start, and what they are not looked for beyond."""
+"""The open elements that each start tag closes, and the barriers of the search for them."""
 
 
 _NAME: Final = r"[a-zA-Z][^\s/>]{0,31}+"
@@ -74,14 +74,14 @@ MARKUP: Final = re.compile(
     rf"""<(?:({_NAME})(?:[^>=]++|=\s*+(?:"[^"]*+"|'[^']*+')?+)*+"""
     rf"""(?:>(?:((?:[^<]++|<({_SIMPLE})>[^<]++</\3>)*+)</\1>)?+|\Z)|/({_NAME})[^>]*+(?:>|\Z)|[!?]|/[^a-zA-Z])"""
 )
-"""The start of an element, with its name, and with what is in it if that is text, with emphasis that is as simple as
-can be; or an end, with the name; or the beginning of something like a comment.
+"""A start tag, with its name, and with its content if that is text with simple emphasis only; or an end tag, with its
+name; or the beginning of something like a comment.
 
-A tag that the page ends within is one too, so that no second look beyond it is needed.
+It also matches a tag that the end of the page cuts off, so that the rest need not be scanned again.
 """
 
 RUN: Final = re.compile(rf"(?:[^<]{{1,4000}}+|<({_SIMPLE})>[^<]{{1,4000}}+</\1>){{1,32}}+")
-"""Such text, taken at once."""
+"""Such text, matched at once."""
 
 _CELLS: Final = r"(?:\s*+<(t[dh])>[^<]{0,1000}+</\1>){1,16}+"
 CELLS_RUN: Final = re.compile(_CELLS)
@@ -89,12 +89,12 @@ ROWS_RUN: Final = re.compile(rf"(?:\s*+<tr>{_CELLS}\s*+</tr>){{1,16}}+")
 ITEMS_RUN: Final = re.compile(
     rf"(?:\s*+<li>(?:[^<]{{1,1000}}+|<({_SIMPLE})>[^<]{{1,1000}}+</\1>){{0,16}}+</li>){{2,16}}+"
 )
-"""Cells, rows of them, or items, that have no attributes and such text in them alone."""
+"""Cells, rows, or items, without attributes and with such text only."""
 
 _ATTRIBUTE: Final = re.compile(r"""([^\s/>=][^\s/>=]*+)(?:\s*+=\s*+(?:"([^"]*+)"|'([^']*+)'|([^\s>]++)))?+""")
 _HREF: Final = re.compile(r'\s++href="([^"&]*+)"')
 _MAX_ATTRIBUTES: Final = 16_000
-"""How far into a tag attributes are looked for, in characters."""
+"""How many characters of a tag are searched for attributes."""
 
 _COMMENT_END: Final = re.compile(r"--!?>")
 _UNDISPLAYED: Final = re.compile(r"display\s*+:\s*+none", re.IGNORECASE)
@@ -103,12 +103,12 @@ _QUOTED: Final = str.maketrans({"&": "&amp;", '"': "&quot;", "<": "&lt;", ">": "
 
 
 def quoted(text: str) -> str:
-    """Return a text as it stands in an attribute."""
+    """Return a text escaped for an attribute."""
     return text.translate(_QUOTED)
 
 
 def attributes(html: str, first: int, last: int) -> dict[str, str]:
-    """Return the attributes of a tag, their values with entities resolved; the first of a name counts."""
+    """Return the attributes of a tag, with entities resolved in their values; the first of a name counts."""
     found: dict[str, str] = {}
     for match in _ATTRIBUTE.finditer(html, first, min(last, first + _MAX_ATTRIBUTES)):
         name, double, single, bare = match.groups("")
@@ -119,13 +119,13 @@ def attributes(html: str, first: int, last: int) -> dict[str, str]:
 
 def href_of(html: str, first: int, last: int) -> str | None:
     """Return the ``href`` of a tag."""
-    if plain := _HREF.match(html, first, last):  # as it mostly stands there
+    if plain := _HREF.match(html, first, last):  # the usual form
         return plain[1]
     return attributes(html, first, last).get("href")
 
 
 def is_hidden(html: str, first: int, last: int) -> bool:
-    """Return whether the attributes of a tag say that it is not displayed."""
+    """Return whether the attributes of a tag hide it."""
     last = min(last, first + _MAX_ATTRIBUTES)
     if html.find("hidden", first, last) < 0 and html.find("none", first, last) < 0:
         return False
@@ -134,7 +134,7 @@ def is_hidden(html: str, first: int, last: int) -> bool:
 
 
 def number_of(html: str, first: int, last: int, name: str, *, most: int) -> int:
-    """Return a number from 1 that an attribute says; 1 without one."""
+    """Return the number, at least 1, in an attribute; 1 without one."""
     if html.find(name, first, min(last, first + _MAX_ATTRIBUTES)) < 0:
         return 1
     text = attributes(html, first, last).get(name, "").strip()
@@ -142,7 +142,7 @@ def number_of(html: str, first: int, last: int, name: str, *, most: int) -> int:
 
 
 def after_aside(html: str, at: int) -> int:
-    """Return where a comment ends, or what browsers treat as one."""
+    """Return the end of a comment, or of markup that browsers treat as one."""
     if html.startswith("<!--", at):
         found = _COMMENT_END.search(html, at + 2)
         return found.end() if found else len(html)
@@ -151,13 +151,13 @@ def after_aside(html: str, at: int) -> int:
 
 
 def language_of(html: str, first: int, last: int) -> str | None:
-    """Return the language that a ``<pre>``, or a ``<code>`` at its beginning, says by its class."""
+    """Return the language in the class of a ``<pre>``, or of a ``<code>`` at its beginning."""
     lead = html[first : min(last, first + 1_000)] + html[last : last + 1_000].partition(">")[0]
     found = _LANGUAGE.search(lead)
     return found[1] if found else None
 
 
 def code(text: str, language: str | None) -> str:
-    """Return text of a page, without the markup in it, as code."""
+    """Return text of a page, without its markup, as code."""
     text = text.replace("<", "&lt;")
     return f'<pre><code class="language-{language}">{text}</code></pre>' if language else f"<pre>{text}</pre>"

@@ -1,4 +1,4 @@
-"""What ``web_fetch`` returns (spec 5, P26)."""
+"""The result of ``web_fetch`` (spec 5, P26)."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ class WebPage(TypedDict):
 
 
 def suffix_of(cut: Cut | None, limit: int) -> str:
-    """Return what stands behind a content that ends too early, and nothing behind one that is whole."""
+    """Return the note after a truncated content; an empty text after a complete one."""
     return "" if cut is None else _SUFFIXES[cut].format(limit=limit)
 
 
 def own_text_of(page: WebPage) -> str:
-    """Return a page's content without the words behind it that say why it ends too early."""
+    """Return a page's content without the note about its truncation."""
     text = page.get("content", "")
     if not page["truncated"]:
         return text

@@ -1,4 +1,4 @@
-"""From the bytes of a body to the text that a model reads. It may take a while: it is run in a thread."""
+"""Rendering of a body's bytes as text for a model. It may be slow: run it in a thread."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from capset.builtin.web_fetch.page import Format
 
 _WIDE: Final = re.compile(rb"[\xf0-\xf4]")
 _MOST_WIDE: Final = 6_000_000
-"""How many bytes of HTML are converted where one letter makes the text four times as large in memory."""
+"""Maximum bytes of HTML to convert if one wide character quadruples the memory of the text."""
 _MARKED_UP: Final = re.compile(r"text/html|[^/]+/(?:[^/]+\+)?xml")
 
 
 @dataclass(frozen=True, slots=True)
 class RenderedText:
-    """A text, and whether it is the beginning of one only."""
+    """A text, and whether it is only the beginning of one."""
 
     text: str
     format: Format
@@ -29,15 +29,15 @@ class RenderedText:
 def rendered(
     reading: BodyReading, content_type: str, media_type: str, base: str, wanted: Format, ending: str
 ) -> RenderedText:
-    """Return the text, and what it is now; only HTML is converted. The bytes of ``reading`` are used up.
+    """Return the text, and its format; only HTML is converted. The bytes of ``reading`` are consumed.
 
     Args:
-        reading: what was read, and no binary.
+        reading: the body, which is not binary.
         content_type: the header's value.
         media_type: the type in it.
-        base: the URL that it came from, after redirects, by which links are made absolute.
-        wanted: what HTML is converted to.
-        ending: ASCII that the text ends with, where it was cut.
+        base: the final URL, after redirects, for making links absolute.
+        wanted: the target format for HTML.
+        ending: ASCII to append to a truncated text.
     """
     is_marked_up = reading.kind == "html" or _MARKED_UP.fullmatch(media_type) is not None
     converts = reading.kind == "html" and wanted != "raw"

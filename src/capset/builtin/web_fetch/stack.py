@@ -1,4 +1,4 @@
-"""The elements of a page that are open, and what is written of it so far."""
+"""The open elements of a page, and the output so far."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Final, Literal, NamedTuple
 from capset.builtin.web_fetch.tables import EMPTY, Columns
 
 MAX_DEPTH: Final = 64
-"""How many elements may be open within each other; the markup of deeper ones is left out, and their text stays."""
+"""Maximum depth of nested elements; the markup of deeper ones is left out, and their text stays."""
 
 _BARRIERS: Final = frozenset({"table", "td", "th", "caption"})
-"""No end of what is open outside of them is taken for one inside."""
+"""An end tag inside one of these does not close elements outside of it."""
 
 _TABLE: Final = frozenset({"table"})
 _TABLE_PARTS: Final = _BARRIERS | {"tr"}
@@ -22,44 +22,44 @@ _ITEMS: Final = frozenset({"li", "tr"})
 
 
 class Element(NamedTuple):
-    """What is written for an element."""
+    """The output for an element."""
 
     start: str
     end: str
     droppable: bool = False
-    """Whether one with nothing in it is left out."""
+    """Whether it is left out if empty."""
     first: int = 0
-    """Of an ordered list, the number of its first item."""
+    """The number of the first item of an ordered list."""
 
 
 NOTHING: Final = Element("", "")
 
 
 class Piece(NamedTuple):
-    """A part of the page, well-formed."""
+    """A well-formed part of the page."""
 
     html: str
     within: Literal["table", "list"] | None
-    """What the piece before it ended within. A table begins with an empty row then, to be left out once converted."""
+    """The element that the previous piece ended in. A table then begins with an empty row, removed after conversion."""
 
 
 class Open:
-    """A stack of elements; whatever is taken off it is ended in what is written."""
+    """A stack of elements; popping one writes its end tag."""
 
     __slots__ = ("_elements", "_numbered", "_over", "_within", "names", "out")
 
     def __init__(self) -> None:
         self.names: list[str] = []
         self.out: list[str] = []
-        """What is written, in order: text and tags."""
+        """The output in order: text and tags."""
         self._elements: list[Element] = []
         self._numbered: list[int] = []
-        """How many items each open ordered list has so far."""
+        """Number of items so far in each open ordered list."""
         self._over = 0
         self._within: Literal["table", "list"] | None = None
 
     def push(self, name: str, element: Element) -> bool:
-        """Begin an element; return whether there is room for one more."""
+        """Open an element; return whether the maximum depth allowed it."""
         if len(self.names) >= MAX_DEPTH:
             self._over += 1
             return False
@@ -73,12 +73,12 @@ class Open:
         return True
 
     def count_items(self, count: int) -> None:
-        """Count items that are written here, where they belong to an ordered list."""
+        """Count items written here, if they belong to an ordered list."""
         if self._numbered and self.names[-1:] == ["ol"]:
             self._numbered[-1] += count
 
     def end(self, name: str, *, again: bool) -> None:
-        """End the nearest element of a name, if one is open here, and those in it; with ``again`` those begin anew."""
+        """Close the nearest open element of a name, and those in it; with ``again`` the latter are reopened."""
         names = self.names
         if self._over:
             self._over -= 1
@@ -108,7 +108,7 @@ class Open:
             self.push(*one)
 
     def end_nearest(self, ended: AbstractSet[str], barriers: AbstractSet[str]) -> None:
-        """End the nearest open element out of some, unless one of the barriers is nearer."""
+        """Close the nearest open element of ``ended``, unless one of the barriers is nearer."""
         names = self.names
         if ended.isdisjoint(names):
             return
@@ -121,7 +121,7 @@ class Open:
                 return
 
     def is_between(self, *, outermost: bool) -> bool:
-        """Return whether this is between two items of a list, or two rows of a table, which may lie within others."""
+        """Return whether this is between two items or rows; with ``outermost``, of a list or table not in another."""
         if not self.names:
             return False
         is_fresh = self.names[-1] in _ITEMS and self.out[-1:] == [self._elements[-1].start]
@@ -131,14 +131,14 @@ class Open:
         return not (outermost and any(element.start in ("<li>", "<tr>") for element in around))
 
     def cut(self, table: Columns | None = None) -> Piece:
-        """Return what is written, with what is open ended; and begin that anew, so that it goes on where it was.
+        """Return the output with all open elements closed, and reopen them for the next piece.
 
         Args:
-            table: the columns of the open table, if there is one that is read as a table.
+            table: the columns of the open table, if it is a data table.
         """
         elements, names, out = self._elements, self.names, self.out
         kept = len(elements)
-        while kept and out and out[-1] is elements[kept - 1].start:  # what has only just begun is left to the next
+        while kept and out and out[-1] is elements[kept - 1].start:  # just opened: left to the next piece
             out.pop()
             kept -= 1
         piece = Piece("".join([*out, *(element.end for element in reversed(elements[:kept]))]), self._within)
@@ -152,7 +152,7 @@ class Open:
         return piece
 
     def _starts(self, table: Columns | None) -> list[str]:
-        """Return how what is open begins anew: lists at their next number, a table in its next column."""
+        """Return the start tags of the reopened elements: lists at their next number, a table in its next column."""
         elements, starts, numbered = self._elements, list[str](), iter(self._numbered)
         for element, inner in zip(elements, [*elements, NOTHING][1:], strict=True):
             start = element.start

@@ -1,4 +1,4 @@
-"""The columns of a table, with what cells span."""
+"""The columns of a table, with spanning cells."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ from collections.abc import Sequence
 from typing import Final
 
 MAX_COLUMNS: Final = 100
-"""What stands in further cells of a row joins the last one."""
+"""Further cells of a row are joined to the last one."""
 
 MAX_ROWS_SPANNED: Final = 1_000
 EMPTY: Final = "<td></td>"
 
 
 class Columns:
-    """Where the next cell of a table goes."""
+    """The position of the next cell of a table."""
 
     __slots__ = ("_covered", "at", "rows")
 
     def __init__(self) -> None:
         self.at = 0
-        """How many columns of the row are taken."""
+        """Number of occupied columns in the row."""
         self.rows = 0
         self._covered: list[int] = []
-        """For each column, how many rows to come a cell above it still spans."""
+        """For each column, how many further rows a cell above it spans."""
 
     @property
     def full(self) -> bool:
@@ -30,7 +30,7 @@ class Columns:
         return self.at >= MAX_COLUMNS
 
     def empty_row(self) -> str:
-        """Return a row that is as wide as the table is so far."""
+        """Return an empty row, as wide as the table so far."""
         return f"<tr>{EMPTY * max(len(self._covered), 1)}</tr>"
 
     def next_row(self) -> None:
@@ -42,7 +42,7 @@ class Columns:
         self.at = 0
 
     def take(self) -> bool:
-        """Place a plain cell, if that is as simple as it mostly is; return whether it was."""
+        """Place a plain cell in the simple, common case; return whether it applied."""
         at = self.at
         if at >= MAX_COLUMNS - 1 or (at < len(self._covered) and self._covered[at]):
             return False
@@ -52,7 +52,7 @@ class Columns:
         return True
 
     def take_several(self, count: int) -> bool:
-        """Place so many plain cells, if all of them are as simple; return whether they were."""
+        """Place several plain cells in the simple case; return whether it applied."""
         covered, upto = self._covered, self.at + count
         if upto >= MAX_COLUMNS or any(covered[self.at : upto]):
             return False
@@ -61,7 +61,7 @@ class Columns:
         return True
 
     def take_rows(self, counts: Sequence[int]) -> bool:
-        """Place rows of so many plain cells, if nothing spans into them; return whether they were."""
+        """Place rows of plain cells, given their counts, if no cell spans into them; return whether it applied."""
         covered, most = self._covered, max(counts)
         if most >= MAX_COLUMNS or any(covered):
             return False
@@ -71,7 +71,7 @@ class Columns:
         return True
 
     def place(self, wide: int, high: int) -> tuple[int, int]:
-        """Place a cell: return how many empty ones come before it, spanned from above, and how many after it."""
+        """Place a cell: return the number of empty cells before it, spanned from above, and after it."""
         covered, began = self._covered, self.at
         at = began
         while at < len(covered) and covered[at]:

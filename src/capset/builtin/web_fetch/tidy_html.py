@@ -1,8 +1,7 @@
-"""A page in pieces that a converter can take: small, well-formed, not deep, and only with what will be read.
+"""A page in pieces that a converter can handle: small, well-formed, not deep, and reduced to readable content.
 
-The page is somebody else's and may mean harm. Parsers of HTML need time that grows with the square of the length of
-markup that is crooked enough, and memory of hundreds of times its size; so what reaches the converter is written anew
-here, in one pass whose time grows with the length of the page.
+The page is untrusted and may be hostile. HTML parsers need quadratic time for sufficiently malformed markup, and memory
+of hundreds of times its size; so the converter's input is generated here, in one pass of linear time.
 """
 
 from __future__ import annotations
@@ -38,11 +37,11 @@ from capset.builtin.web_fetch.stack import NOTHING, Element, Open, Piece
 from capset.builtin.web_fetch.tables import EMPTY, Columns
 
 MAX_TAGS: Final = 300_000
-"""How many tags of a page are read, and how many parts, tags and texts, are written for them."""
+"""Maximum number of tags read of a page, and of parts, tags and texts, written for them."""
 
 PIECE_TAGS: Final = 4_000
 PIECE_CHARACTERS: Final = 128_000
-"""A piece ends between two blocks once it is as large; between items or rows at twice that, anywhere at three times."""
+"""A piece ends between two blocks once it is this large; between items or rows at twice, anywhere at three times."""
 
 _TABLE: Final = re.compile(r"<(/?)table(?=[\s/>])", re.IGNORECASE)
 _PARTS: Final = frozenset({"table", "tr", "td", "th", "thead", "tbody", "tfoot", "caption", "colgroup", "col"})
@@ -67,13 +66,13 @@ class HtmlPage:
         self._html, self._links = html, links
         self._open = Open()
         self._tables: list[Columns | None] = []
-        """The open tables; None for one that only lays out others, whose cells are read as blocks."""
+        """The open tables; ``None`` for a layout table, whose cells are read as blocks."""
         self._endings: dict[str, re.Pattern[str]] = {}
         self._endless: set[str] = set()
         self._code: tuple[int, int, int] | None = None
-        """Of code that is to be read: where its attributes begin, itself, and its end."""
+        """Positions of a code element to read: the start of its attributes, of its content, and its end."""
         self._in_code = 0
-        """How many tags were read in code."""
+        """Number of tags read in code."""
 
     def pieces(self) -> Iterator[Piece]:
         """Yield the page as pieces of well-formed HTML, to be converted one by one.
@@ -125,7 +124,7 @@ class HtmlPage:
         return size > 3 or WRAPPERS.issuperset(opened.names) or (size > 2 and opened.is_between(outermost=size < 2.5))
 
     def _piece(self) -> Piece:
-        """Return what is written since the last piece, and begin another."""
+        """Return the output since the last piece, and begin another."""
         tables = [table for table in self._tables if table is not None]
         return self._open.cut(tables[0] if len(tables) == 1 else None)
 
@@ -140,7 +139,7 @@ class HtmlPage:
         return at
 
     def _cut_code(self, first: int, at: int, end: int) -> Generator[Piece, None, int]:
-        """Write code, in pieces if it is long; return where to read on."""
+        """Write code, in pieces if it is long; return the position to continue at."""
         self._code = None
         language, parts, length = language_of(self._html, first, at), list[str](), 0
         for part, read in self._code_parts(at, end):
@@ -160,7 +159,7 @@ class HtmlPage:
         return max(at, end)
 
     def _code_parts(self, at: int, end: int) -> Iterator[tuple[str, int]]:
-        """Yield what code says, part by part, each with where the page was read to."""
+        """Yield the content of code in parts, each with the position read up to."""
         while match := MARKUP.search(self._html, at, end):
             yield from self._slices(at, match.start())
             self._in_code += 1
@@ -186,11 +185,11 @@ class HtmlPage:
     def _text(self, text: str) -> None:
         if self._tables and not text.isspace():
             self._into_cell()
-        # What is no markup to us is to be none to the converter.
+        # A "<" that is not markup here must not be markup for the converter.
         self._open.out.append(text.replace("<", "&lt;") if "<" in text else text)
 
     def _run(self, at: int) -> int:
-        """Take simple text at once, or simple cells or items, if there are some; return where to read on."""
+        """Read simple text at once, or simple cells or items, if there are any; return the position to continue at."""
         opened, names = self._open, self._open.names
         within = names[-1] if names else ""
         if within in _ROWS:
@@ -208,7 +207,7 @@ class HtmlPage:
         return run.end()
 
     def _cells_at(self, at: int, *, whole_rows: bool) -> re.Match[str] | None:
-        """Place the simple cells that stand here, or rows of them, and return them; None where there are none."""
+        """Place the simple cells, or rows of them, at this position, and return their match, or ``None``."""
         table = self._tables[-1] if self._tables else None
         run = (ROWS_RUN if whole_rows else CELLS_RUN).match(self._html, at)
         if table is None or run is None:
@@ -220,7 +219,7 @@ class HtmlPage:
         return run if is_placed else None
 
     def _whole(self, name: str, text: str, match: re.Match[str]) -> int:
-        """Read an element that has but simple text in it, at once where that will do; return where to read on."""
+        """Read an element with only simple text in it, at once if possible; return the position to continue at."""
         opened, element = self._open, WRITTEN.get(name) or _CELLS.get(name)
         first, last = match.end(1), match.start(2)
         if name == "a" and text and "<" not in text and _LINKLESS.isdisjoint(opened.names):
@@ -249,11 +248,11 @@ class HtmlPage:
         return match.end()
 
     def _start(self, name: str, match: re.Match[str]) -> int:
-        """Read the start of an element; return where to read on."""
+        """Read a start tag; return the position to continue at."""
         opened, names = self._open, self._open.names
         first, end = match.end(1), match.end() if match[2] is None else match.start(2)
         if name in CELLS and self._row_is_full():
-            opened.out.append(" ")  # what is in further cells belongs to the last one
+            opened.out.append(" ")  # the content of further cells is joined to the last one
             return end
         if rule := ENDS.get(name):
             opened.end_nearest(*rule)
@@ -277,7 +276,7 @@ class HtmlPage:
         return end
 
     def _special(self, name: str, first: int, end: int) -> int:
-        """Read the start of an element whose attributes matter; return where to read on."""
+        """Read a start tag whose attributes matter; return the position to continue at."""
         if name == "base":
             self._links.rebase(attributes(self._html, first, end).get("href", ""))
             return end
@@ -329,19 +328,19 @@ class HtmlPage:
         wide = number_of(self._html, first, last, "colspan", most=1_000)
         high = number_of(self._html, first, last, "rowspan", most=1_000)
         before, after = table.place(wide, high)
-        self._open.out += [EMPTY] * before + [""] * after  # what comes after is written later, and counts already
+        self._open.out += [EMPTY] * before + [""] * after  # the cells after it are written later, but count already
         self._open.push(name, Element(f"<{name}>", f"</{name}>" + EMPTY * after) if after else _CELLS[name])
 
     def _row_is_full(self) -> bool:
         return bool(self._tables) and (table := self._tables[-1]) is not None and table.full
 
     def _into_cell(self) -> None:
-        """See to it that what stands in a table stands in a cell of it."""
+        """Ensure that content of a table is in a cell."""
         if (table := self._tables[-1]) is not None and self._open.names[-1] in _ROWS:
             self._cell(table, "td", 0, 0)
 
     def _simple_link(self, first: int, last: int, text: str, match: re.Match[str]) -> int:
-        """Read a link with text alone in it, where none is open; return where to read on."""
+        """Read a link with only text in it, if no link is open; return the position to continue at."""
         if len(text) > PIECE_CHARACTERS or is_hidden(self._html, first, last):
             return self._start("a", match)
         if self._tables:
@@ -372,7 +371,7 @@ class HtmlPage:
             self._open.push("pre", _BLOCK)
 
     def _beyond(self, name: str, at: int) -> tuple[int, int] | None:
-        """Return from where to where the end of an element stands in which none is looked for; None without one."""
+        """Return the start and the end of an element's end tag, without parsing its content, or ``None``."""
         if name in self._endless:
             return None
         ending = self._endings.get(name)

@@ -1,4 +1,4 @@
-"""What a generator's runner is given, and what it can do: see each step's prompt, and call its tools (spec 1, C37)."""
+"""The turn of a generator's runner: the prompt of each step, and calls of its tools (spec 1, C37)."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ if TYPE_CHECKING:
 
 
 class GeneratorRunner(Protocol):
-    """Runs the model steps of generators. It is given to the kernel, which knows no model."""
+    """Runs the model steps of generators. It is passed to the kernel, which has no model of its own."""
 
     async def run(self, turn: Turn) -> Any:  # of the type that the generator declares as its output
-        """Take a turn to its end and return its output."""
+        """Run a turn to its end and return its output."""
         ...
 
 
 class Turn:
-    """One run of a generator: its input, what its output must fit, and its steps."""
+    """One run of a generator: its input, the schema of its output, and its steps."""
 
     __slots__ = ("_run", "input", "output")
 
     def __init__(self, run: BlockRun, input: Any, output: Schema | None) -> None:
-        """``input`` is of the generator's own type; ``output`` is ``None`` where any text will do."""
+        """``input`` is of the generator's own type; ``output`` is ``None`` if any text is valid."""
         self._run = run
         self.input = input
         self.output = output
@@ -49,21 +49,22 @@ class Turn:
 
     @property
     def model(self) -> str | None:
-        """The model that the agent names, for the runner to use; ``None`` where it is the runner's to choose."""
+        """The agent's model, for the runner to use; ``None`` if the runner chooses it."""
         block = self._run.base.block
         return block.model if isinstance(block, Agent) else None
 
     async def step(self) -> ModelStep:
-        """Return the next model step: dynamic ``uses``, context and snapshot are resolved for it (C26, C27).
+        """Return the next model step, with its dynamic ``uses``, context and snapshot resolved.
 
-        Raises ``ContextError``, naming who failed, and a ``DefinitionError`` where dynamic ``uses`` conflict.
+        Raises ``ContextError``, naming the contributor that failed, and ``DefinitionError`` if dynamic ``uses``
+        conflict.
         """
         await self._run.settle()
         return ModelStep(self._run, await prompt_of(self._run, self.input))
 
 
 class ModelStep:
-    """One step of a model: what it is told, and the tools that it may call."""
+    """One step of a model: its prompt, and its tools."""
 
     __slots__ = ("_prompt", "_run")
 
@@ -78,23 +79,24 @@ class ModelStep:
 
     @property
     def messages(self) -> tuple[ContextMessage, ...]:
-        """The messages that stand beside it, ready-made."""
+        """The ready-made messages of the context, beside the system text."""
         return self._prompt.messages
 
     @property
     def model_settings(self) -> Mapping[str, Any]:
-        """What the model is to be run with, as the block and its capabilities say."""
+        """The model settings of the block and its capabilities."""
         return self._prompt.model_settings
 
     @property
     def snapshot(self) -> Snapshot:
-        """The tools in play in this step, with the hashes that the records of its calls carry."""
+        """The tools in play in this step, with the hashes for the records of its calls."""
         return self._prompt.context.snapshot
 
     async def call(self, tool: str, arguments: Mapping[str, Any] | Json) -> Result[Any]:
-        """Call a tool as the model asked for it, and return what came of it, refusals and failures too.
+        """Call a tool at the model's request, and return the outcome, refusals and failures too.
 
-        What is too long for a model is cut, and its data, or the error's message, is a text that says so (spec 4, G26).
+        A result that is too long for a model is truncated: its data, or the error's message, is then a text that says
+        so.
         """
         if not isinstance(tool, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # runners may not be typed
             raise DefinitionError(f"a model calls a tool by its name; got {tool!r}")

@@ -27,9 +27,10 @@ _log = logging.getLogger("capset.kernel")
 
 
 class BlockRun:
-    """One run of a block: the ``Running`` of it, and the ``Origin`` of the calls that it makes.
+    """One run of a block: its ``Running``, and the ``Origin`` of the calls that it makes.
 
-    ``base`` is the block's context as declared; ``context`` is that of this step, with what dynamic ``uses`` add.
+    ``base`` is the block's context as declared; ``context`` is that of this step, with the additions of dynamic
+    ``uses``.
     """
 
     __slots__ = (
@@ -59,12 +60,12 @@ class BlockRun:
     ) -> None:
         """``within`` is the call or the run that starts this one; ``deadline`` is in the event loop's time.
 
-        ``quota`` is the run's own; without it, a session's terms may give it one.
+        ``quota`` is the run's own; without it, the session's terms may provide one.
         """
         self.base = self.context = context
         self.id = context.runtime.ids.new()
         self.correlation = within.correlation if within else self.id
-        self.causing = within.causing if within else self.id  # a run inside is on no record of its own
+        self.causing = within.causing if within else self.id  # an inner run has no record of its own
         self.deadline = within.deadline if within else deadline
         if quota is None and within is None and context.terms is not None:
             quota = context.terms.run_quota(context.id, self.id)
@@ -88,7 +89,7 @@ class BlockRun:
         return self.context
 
     async def work(self, input: Any) -> Any:
-        """Let the block do its work, and return its output."""
+        """Run the block, and return its output."""
         await self.settle()
         return await self.base.block.run(self, input)
 
@@ -106,9 +107,9 @@ class BlockRun:
                 execution_of(self).remember(execution_of(run))
 
     async def apply(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Call a function of the block's own, a sync one in a worker thread, and return what it gives.
+        """Call a function of the block's own, a sync one in a worker thread, and return its result.
 
-        Raises ``InternalError`` for what it raises that is no ``CapsetError``; the log has the details.
+        Raises ``InternalError`` for an exception that is no ``CapsetError``; the log has the details.
         """
         work = partial(function, *arguments)
         if iscoroutinefunction(function):
@@ -116,7 +117,7 @@ class BlockRun:
         return await self._contained(run_for(self.base.runtime.threads, self, self.base.block.name, work))
 
     async def generate(self, input: Any, output: Schema | None) -> Any:
-        """Let the kernel's generator runner work through model steps, and return what it comes to."""
+        """Run the model steps by the kernel's generator runner, and return the output."""
         runner = self.base.runtime.generator
         if runner is None:
             raise CapsetError(
@@ -139,9 +140,9 @@ class BlockRun:
 
 
 async def enter(origin: Origin, block: Block, input: Any) -> Any:
-    """Run a block inside a run or a call, of whose composition it is a child, and return its output.
+    """Run a child block inside a run or a call, and return its output.
 
-    Inputs and outputs are of the types that the block declares.
+    The block must belong to the composition of ``origin``. Inputs and outputs are of the types that the block declares.
     """
     run = await _inside(origin, block)
     try:
@@ -151,14 +152,14 @@ async def enter(origin: Origin, block: Block, input: Any) -> Any:
 
 
 async def enter_from(ctx: Context, block: Block, input: Any) -> Any:
-    """Run a block inside the call that a handler's context is of; see ``enter``."""
+    """Run a block inside the call of a handler's context; see ``enter``."""
     return await enter(cast("CallContext", ctx).origin, block, input)
 
 
 async def run_root(run: BlockRun, input: Any) -> Any:
     """Run the block of a session, under the run's deadline; a closing kernel waits for it.
 
-    Raises ``DeadlineExceeded`` when the time is up, whatever the block makes of its cancellation.
+    Raises ``DeadlineExceeded`` when the time is up, even if the block swallows its cancellation.
     """
     runtime, scope = run.base.runtime, asyncio.timeout_at(run.deadline)
     output = None
@@ -177,7 +178,7 @@ async def run_root(run: BlockRun, input: Any) -> Any:
 
 
 async def _inside(origin: Origin, block: Block) -> BlockRun:
-    """Return the run of a child, about to begin."""
+    """Return the run of a child, not started yet."""
     base = origin.context
     if origin.depth >= MAX_DEPTH:
         raise InternalError(f"Blocks are nested too deeply: more than {MAX_DEPTH} levels.")
@@ -188,16 +189,16 @@ async def _inside(origin: Origin, block: Block) -> BlockRun:
 
 
 Work = Callable[[], Coroutine[Any, Any, Any]]
-"""Starts one piece; its result is of its own type."""
+"""Starts one piece of work; its result is of its own type."""
 
 
 async def run_concurrently(works: Mapping[str, Work]) -> dict[str, Any]:
     """Run every piece in a task of its own, and return the results by the same names.
 
-    The first failure cancels the others, and is raised as it is once all have ended. A cancellation from outside
-    cancels all of them, and wins over what they raise while they clean up.
+    The first failure cancels the others, and is raised unchanged once all have ended. A cancellation from outside
+    cancels all of them, and takes precedence over what they raise while they clean up.
     """
-    # Not a TaskGroup: in Python 3.11 one leaves its own cancellation on the count of the task around it.
+    # Not a TaskGroup: in Python 3.11 it leaves its own cancellation in the count of the enclosing task.
     tasks = {name: asyncio.create_task(work()) for name, work in works.items()}
     failed: list[asyncio.Task[Any]] = []
     try:
@@ -209,7 +210,7 @@ async def run_concurrently(works: Mapping[str, Work]) -> dict[str, Any]:
 
 
 async def _end(tasks: Iterable[asyncio.Task[Any]]) -> None:
-    """Cancel what still runs, and wait for it however long its cleanup takes."""
+    """Cancel running tasks, and wait for them however long their cleanup takes."""
     pending = {one for one in tasks if not one.done()}
     cancelled: asyncio.CancelledError | None = None
     for one in pending:
@@ -223,6 +224,6 @@ async def _end(tasks: Iterable[asyncio.Task[Any]]) -> None:
                 one.cancel()
     for one in tasks:
         if not one.cancelled():
-            one.exception()  # which was looked at, so that asyncio does not complain
+            one.exception()  # retrieve it, so that asyncio does not complain
     if cancelled is not None:
         raise cancelled

@@ -1,4 +1,4 @@
-"""Child contexts: what dynamic ``uses`` add to a session for one call or step (spec 1, C27–C29)."""
+"""Child contexts: the additions of dynamic ``uses`` to a session for one call or step (spec 1, C27–C29)."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from capset.kernel.call.stages.identify import Resolve, authenticate
 from capset.kernel.state.files import SessionFiles
 
 MAX_OTHERS: Final = 100
-"""How many different sets of capabilities one session remembers."""
+"""Maximum number of different sets of capabilities that one session caches."""
 
 
 def resolve_dynamically(context: SessionContext, name: str, find: Resolve) -> CompiledTool:
-    """Return a compiled tool whose calls ask the dynamic ``uses`` first; then ``find`` resolves the tool itself."""
+    """Return a compiled tool whose calls evaluate the dynamic ``uses`` first; then ``find`` resolves the tool."""
 
     async def decide(call: Invocation) -> None:
         authenticate(call)
@@ -36,9 +36,9 @@ def resolve_dynamically(context: SessionContext, name: str, find: Resolve) -> Co
 
 
 async def current_context(context: SessionContext, origin: Origin) -> SessionContext:
-    """Return the context with what its dynamic ``uses`` add now: itself, or one with a child snapshot.
+    """Return the context with the current additions of its dynamic ``uses``: itself, or one with a child snapshot.
 
-    Raises ``ContextError`` for a function that fails, and what ``compose`` raises of what it says.
+    Raises ``ContextError`` for a function that fails, and the errors of ``compose`` for the references it returns.
     """
     dynamic = context.snapshot.composition.dynamic
     if not dynamic or context.snapshot.refused is not None:
@@ -62,7 +62,7 @@ async def current_context(context: SessionContext, origin: Origin) -> SessionCon
 
 
 def _key(ref: AnyRef) -> Any:
-    """Return what tells one reference from another, since each run makes new ones."""
+    """Return the identity of a reference by value, since each run creates new objects."""
     config: Any = None if ref.config is None else (type(ref.config), ref.config.model_dump_json())
     return ref.base, frozenset(ref.presets.items()), config, ref.prefix, frozenset((ref.rename or {}).items())
 

@@ -14,7 +14,7 @@ from capset.kernel.call.stages.phases import STAGES
 
 
 def compile_tools(composition: Composition, tools: Mapping[str, Installed] | None = None) -> CompiledTools:
-    """Compile every tool of a composition; ``tools`` has those too that were made for one snapshot of it."""
+    """Compile every tool of a composition; ``tools`` includes the tools made for one snapshot of it."""
     by_tool: dict[AnyTool, CompiledTool] = {}
     by_name: dict[str, CompiledTool] = {}
     aliases = {one.capability.name: one.capability.aliases for one in composition.chosen}
@@ -40,7 +40,7 @@ def compile_tools(composition: Composition, tools: Mapping[str, Installed] | Non
         for _, part in one.parts:
             for tool in part.tools:
                 name = one.names[tool.name]
-                if (compiled := by_name.get(name)) is None:  # a hydrated snapshot has the tools that were in play alone
+                if (compiled := by_name.get(name)) is None:  # a hydrated snapshot has only the tools that were in play
                     continue
                 for owner in (one.capability.name, *one.capability.aliases):
                     by_name[f"{owner}.{name}"] = compiled

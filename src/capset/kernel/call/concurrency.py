@@ -1,4 +1,4 @@
-"""Heavy work of handlers: in a worker thread, or among a bounded number of calls at once (spec 3, K15)."""
+"""Heavy work of handlers: in a worker thread, or within a bounded number of concurrent calls (spec 3, K15)."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ T = TypeVar("T")
 
 
 async def in_thread(ctx: Context, function: Callable[[], T], *, stop: Callable[[], object] | None = None) -> T:
-    """Run a function in a thread, as a sync handler is, and return its result or raise what it raised.
+    """Run a function in a thread, like a sync handler, and return its result or raise its exception.
 
-    When the call is cancelled or its time is up, ``stop`` is called, in the event loop, and should make the function
-    end soon; it is waited for, bounded. Without it the thread is left behind at once.
-    Raises ``DefinitionError`` for a context that is not the kernel's.
+    When the call is cancelled or times out, ``stop`` is called in the event loop, and should make the function end
+    soon; the wait for it is bounded. Without ``stop`` the thread is abandoned at once. Raises ``DefinitionError`` for a
+    context that is not the kernel's.
     """
     if not isinstance(ctx, CallContext):
         raise DefinitionError(f"in_thread takes the Context that a handler is given; got {ctx!r:.80}")
@@ -29,12 +29,12 @@ async def in_thread(ctx: Context, function: Callable[[], T], *, stop: Callable[[
 
 @asynccontextmanager
 async def slot(ctx: Context, what: str, *, at_once: int) -> AsyncGenerator[None]:
-    """Wait until fewer than ``at_once`` calls of this kernel are inside such a block, and be one of them until its end.
+    """Wait until fewer than ``at_once`` calls of this kernel are inside such a block, and occupy a slot until its end.
 
-    ``what`` names the thing, the same for all who share its places; ``at_once`` is the same for all of them too. Who
-    waits does so within its own call's time. Definitions hold no state, so that it is the kernel that counts.
-    Raises ``DefinitionError`` for a context that is not the kernel's, and for an ``at_once`` below 1 or other than
-    this kernel was told before.
+    ``what`` is the name of the resource, and ``at_once`` its limit, both the same for all calls that share it. The wait
+    counts as the call's own time. Definitions hold no state, so the kernel does the counting. Raises
+    ``DefinitionError`` for a context that is not the kernel's, and for an ``at_once`` below 1 or different from an
+    earlier one in this kernel.
     """
     if not isinstance(ctx, CallContext):
         raise DefinitionError(f"slot takes the Context that a handler is given; got {ctx!r:.80}")

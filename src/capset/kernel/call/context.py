@@ -1,4 +1,4 @@
-"""What a handler sees of its call: made only for handlers that ask for it."""
+"""The context of a call, created only for handlers that ask for it."""
 
 from __future__ import annotations
 
@@ -45,32 +45,32 @@ class CallContext:
         return self._origin
 
     def move_to(self, origin: Origin) -> None:
-        """Be the context of another call: of the next message of a duplex stream."""
+        """Become the context of another call: that of the next message of a duplex stream."""
         self._origin = origin
 
     @property
     def principal(self) -> Principal:
-        """Who acts."""
+        """The acting principal."""
         return self._origin.context.principal
 
     @property
     def session(self) -> LiveScope:
-        """The session that the call belongs to."""
+        """The session of the call."""
         return LiveScope(self._origin, "session", self._origin.context.id)
 
     @property
     def user(self) -> LiveScope:
-        """The user who acts. Raises ``StateError`` where it is no user."""
+        """The acting user. Raises ``StateError`` if the principal is not a user."""
         return LiveScope(self._origin, "user", self._origin.context.key("user", "").owner)
 
     @property
     def org(self) -> LiveScope:
-        """The org of the principal. Raises ``StateError`` where there is none."""
+        """The org of the principal. Raises ``StateError`` if there is none."""
         return LiveScope(self._origin, "org", self._origin.context.key("org", "").owner)
 
     @property
     def request(self) -> LiveScope:
-        """The run; its id is that of what began it."""
+        """The run; its id is that of the call or run that began it."""
         first = self._execution
         while first.above is not None:
             first = first.above
@@ -78,18 +78,18 @@ class CallContext:
 
     @property
     def correlation(self) -> str:
-        """The id that ties this call to whatever caused it."""
+        """The id that ties this call to its cause."""
         return self._origin.correlation
 
     @property
     def now(self) -> datetime:
         """The time by the kernel's clock, aware, in UTC."""
-        # A float of seconds, as datetime.fromtimestamp takes it, would round the microseconds.
+        # datetime.fromtimestamp takes seconds as a float, which would round the microseconds.
         return _EPOCH + timedelta(microseconds=self._origin.context.runtime.clock.time_ns() // 1_000)
 
     @property
     def env(self) -> Mapping[str, Any]:
-        """What the host said of this environment; its values are the host's own."""
+        """The host's own values for this environment."""
         return self._origin.context.env
 
     @property
@@ -99,12 +99,12 @@ class CallContext:
 
     @property
     def result_bytes(self) -> int:
-        """How many bytes of a result, as JSON, a model is given."""
+        """Maximum bytes of a result, as JSON, that a model receives."""
         return self._origin.context.runtime.governance.result_bytes
 
     @property
     def workspace(self) -> Path | None:
-        """The one folder of the host's that tools may read, resolved; ``None`` where the kernel has none."""
+        """The one folder of the host that tools may read, resolved; ``None`` if the kernel has none."""
         return self._origin.context.runtime.workspace
 
     @property
@@ -114,30 +114,30 @@ class CallContext:
 
     @property
     def targets(self) -> Mapping[str, StateHandle[Any] | None]:
-        """The state of enclosing or earlier blocks, by the names in ``targets``; ``None`` for one that is not there."""
+        """The state of enclosing or earlier blocks, by the names in ``targets``; ``None`` for an absent one."""
         declared = self._origin.context.snapshot.composition.merged.targets
         return MappingProxyType({name: self._execution.target(name, one.value) for name, one in declared.items()})
 
     def use(self, capability: Capability[H, Any] | CapabilityRef[H, Any], /) -> H:
-        """Return a capability's helpers, made once per execution (C30)."""
+        """Return a capability's helpers, made once per execution."""
         return self._execution.use(capability, CallContext)
 
     def config(self, capability: Capability[Any, C] | CapabilityRef[Any, C], /) -> C:
-        """Return a capability's config, as the reference in ``uses`` gave it, or its defaults."""
+        """Return a capability's config, as given by the reference in ``uses``, or its defaults."""
         config = self._execution.chosen(capability).config
         if config is None:
             raise NotFound(f"the capability {capability.name!r} has no config")
-        # A copy: what one handler does to it reaches no other call.
+        # A copy: one handler's changes must not reach other calls.
         return config.model_copy(deep=True)
 
     def presets(self, capability: Capability[Any, Any] | CapabilityRef[Any, Any], /) -> frozenset[str]:
         """Return the names of a capability's presets that are on here."""
         base = self._execution.chosen(capability).capability
-        chosen = self._origin.context.snapshot.composition.chosen  # one may be there twice (C29)
+        chosen = self._origin.context.snapshot.composition.chosen  # a capability may occur twice
         return frozenset(name for one in chosen if one.capability is base for name in one.presets)
 
     def state(self, model: type[M], /, *, scope: Scope | None = None) -> StateHandle[M]:
-        """Return the operations on a scope's state as this model sees it."""
+        """Return the operations on a scope's state, typed by this model."""
         return self._execution.state(model, scope)
 
     def resource(self, resource: Resource[T], /) -> ResourceHandle[T]:
@@ -149,14 +149,14 @@ class CallContext:
         return self._execution.documents(documents)
 
     async def secret(self, name: str, /) -> SecretStr:
-        """Return a secret by its name. Raises ``ToolError`` for one that nothing declares, or nothing provides."""
+        """Return a secret by its name. Raises ``ToolError`` if it is not declared, or not provided."""
         context = self._origin.context
         declared = {one for chosen in context.snapshot.composition.chosen for one in chosen.capability.secrets}
         if name not in declared:
             raise ToolError(f"{unknown('secret', name, declared)}; secrets= of a capability declares them")
         try:
             value = await context.runtime.secrets.get(name)
-        except Exception as error:  # its own words may hold what it knows, so they are neither told nor logged
+        except Exception as error:  # its text may hold the secret, so it is neither reported nor logged
             raise ToolError(
                 f"the secret {name!r} could not be had: {type(error).__name__}", status=503, hint="ask its provider"
             ) from None
@@ -165,7 +165,7 @@ class CallContext:
         return SecretStr(value)
 
     async def call(self, tool: Tool[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call another tool of this agent, through the whole pipeline, as the same principal (spec 1, C31)."""
+        """Call another tool of this agent, through the whole pipeline, as the same principal."""
         return await call_from(self._origin, tool, args, kwargs)
 
     @property
@@ -174,11 +174,11 @@ class CallContext:
 
 
 class NoSuchField(StateError, AttributeError):
-    """A field that a scope's state has not: an ``AttributeError``, so that ``hasattr`` works."""
+    """A missing field of a scope's state: also an ``AttributeError``, so that ``hasattr`` works."""
 
 
 class StateView:
-    """A scope's state to be looked at: its fields are attributes, and setting one is refused."""
+    """A read-only view of a scope's state: its fields are attributes, and setting one is refused."""
 
     __slots__ = ("_scope", "_state")
 
@@ -194,17 +194,17 @@ class StateView:
         return getattr(self._state, name)
 
     def __setattr__(self, name: str, value: object) -> None:
-        """Refuse what would be lost. Raises ``StateError``."""
+        """Refuse an assignment, which would be lost. Raises ``StateError``."""
         raise StateError(
             f"the {self._scope} state is a view, and {name!r} cannot be set in it",
             hint=f"write by ctx.state(Model): await ctx.state(…).patch({name}=…)",
         )
 
     def __eq__(self, other: object) -> bool:
-        """Whether the same is seen; a model with these fields is the same too."""
+        """Whether both show the same state; a model with these fields is equal too."""
         return bool(self._state == (other._state if isinstance(other, StateView) else other))
 
-    __hash__ = None  # pyright: ignore[reportAssignmentType]  # as models that can change have none
+    __hash__ = None  # pyright: ignore[reportAssignmentType]  # as for mutable models
 
     def __repr__(self) -> str:
         return f"StateView({self._scope}, {self._state!r})"
@@ -221,8 +221,8 @@ class LiveScope:
         self.id = id
 
     @property
-    def state(self) -> Any:  # of the model that all capabilities' fields are joined in
-        """The state as it was when the call began, with what it and those who made it have written since."""
+    def state(self) -> Any:  # of the model that joins the fields of all capabilities
+        """The state as of the beginning of the call, with the later writes of the call and of its callers."""
         return StateView(self._scope, execution_of(self._origin).view(self._scope))
 
     @property
@@ -237,11 +237,11 @@ class LiveScope:
 
 
 class _NoHelpers(NotFound, AttributeError):
-    """What an attribute that is not there raises too, so that ``hasattr`` and ``getattr`` answer."""
+    """The error of a missing attribute: also an ``AttributeError``, so that ``hasattr`` and ``getattr`` work."""
 
 
 class HelpersByName(Mapping[str, Any]):
-    """Helpers by the name of their capability, built when they are looked up; a capability without helpers has none."""
+    """Helpers by the name of their capability, built on lookup; capabilities without helpers are absent."""
 
     __slots__ = ("_ctx",)
 
@@ -257,12 +257,12 @@ class HelpersByName(Mapping[str, Any]):
 
     def __getattr__(self, name: str) -> Any:
         """Return a capability's helpers."""
-        if name.startswith("__"):  # Python's own questions, such as how to copy
+        if name.startswith("__"):  # Python's own protocols, such as copying
             raise AttributeError(name)
         return self[name]
 
     def get(self, name: str, default: Any = None, /) -> Any:
-        """Return a capability's helpers, or ``default``. What a factory raises goes up, a ``KeyError`` too."""
+        """Return a capability's helpers, or ``default``. A factory's exceptions propagate, a ``KeyError`` too."""
         known = self._known()
         return self._ctx.use(known[name]) if name in known else default
 
@@ -271,7 +271,7 @@ class HelpersByName(Mapping[str, Any]):
         return iter(self._known())
 
     def __len__(self) -> int:
-        """Return how many capabilities have helpers."""
+        """Return the number of capabilities with helpers."""
         return len(self._known())
 
     def __contains__(self, name: object) -> bool:

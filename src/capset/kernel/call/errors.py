@@ -1,4 +1,4 @@
-"""What a call ends with when its handler raises: errors that are safe to show, and cancellations not its own."""
+"""Errors of calls whose handler raises: translation to safe errors, and cancellation from outside."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ _SAFE = (
     *(ApprovalVoid, Cancelled, DeadlineExceeded, InvalidArguments, LimitExceeded, NotFound, PermissionDenied),
     *(StoreError, Unauthenticated),
 )
-"""What a call inside the handler may end with, in words of the kernel's own."""
+"""Errors of nested calls that may pass through a handler: their messages are the kernel's own."""
 _log = logging.getLogger("capset.kernel")
 
 
 def error_for(call: Invocation, error: BaseException) -> BaseException:
-    """Return what is to be raised for what a handler raised (spec 3, K13; spec 4, G4).
+    """Return the error to raise for a handler's exception (spec 3, K13; spec 4, G4).
 
-    Of a group, all of whose errors are meant to be told, that is the first ``ToolError``; of any other, that the tool
-    failed. What is no error of the handler's is returned as it is.
+    For a group that holds only reportable errors that is its first ``ToolError``; for any other exception, an error
+    that the tool failed. An exception that is not the handler's own is returned unchanged.
     """
     if isinstance(error, ToolError | InternalError) or error is call.stalled:
         return error
@@ -51,9 +51,10 @@ def error_for(call: Invocation, error: BaseException) -> BaseException:
 
 
 def is_cancelled(call: Invocation) -> bool:
-    """Whether the task that a call runs in was cancelled from outside of it.
+    """Whether the task of a call was cancelled from outside.
 
-    A call with a channel has a task of the kernel's, which knows; elsewhere a count that a task group left is one too.
+    A call with a channel runs in a kernel task, which knows for sure; elsewhere, the count that a failed task group
+    leaves is also taken for a cancellation.
     """
     if call.channel is not None:
         return call.context.runtime.is_stopping()
@@ -62,7 +63,7 @@ def is_cancelled(call: Invocation) -> bool:
 
 
 def is_own(call: Invocation, error: BaseException) -> bool:
-    """Whether what came out of a handler is the handler's own; a cancellation from outside is not, nor an expiry."""
+    """Whether an exception is the handler's own: neither a cancellation from outside nor a timeout."""
     if isinstance(error, asyncio.CancelledError):
         return not is_cancelled(call) and not (call.scope is not None and call.scope.expired())
     return is_contained(error) and not (_holds_cancellation(error) and is_cancelled(call))
@@ -73,7 +74,7 @@ def _holds_cancellation(error: BaseException) -> bool:
 
 
 def _cancelled(call: Invocation, group: BaseException) -> BaseException:
-    """Return the cancellation in a group; what else is in it is for the log."""
+    """Return the cancellation in a group; the other exceptions are logged."""
     _log.error("tool %r, correlation %s", call.compiled.name, call.correlation, exc_info=group)
     cancelled = asyncio.CancelledError()
     cancelled.__cause__ = group
@@ -81,7 +82,7 @@ def _cancelled(call: Invocation, group: BaseException) -> BaseException:
 
 
 def _told(call: Invocation, error: CapsetError) -> ToolError:
-    """Return the refusal of a call that the handler made: its message is safe, but this call was not refused."""
+    """Return the refusal of a nested call as the ``ToolError`` of this one, which was not refused; its text is safe."""
     safe = shown(error, call)
     told = ToolError(safe.message, code=error.code, status=error.status, hint=error.hint, fields=error.fields)
     told.retryable, told.retry_after = error.retryable, error.retry_after
@@ -97,7 +98,7 @@ def _first(call: Invocation, errors: list[BaseException]) -> ToolError | None:
 
 
 def _leaves(error: BaseException) -> list[BaseException]:
-    """Return the errors in a group, however deep, or the one error itself."""
+    """Return the leaf errors of a group, at any depth, or the one error itself."""
     if not isinstance(error, BaseExceptionGroup):
         return [error]
     group = cast("BaseExceptionGroup[BaseException]", error)

@@ -1,6 +1,6 @@
-"""One execution: a direct call or a block's run, with the helpers and the data that it shares with what it starts.
+"""Executions: a direct call or a block's run, with the helpers and the data that it shares with nested ones.
 
-What it starts inherits from it (spec 1, C9, C30); only what was written is told back.
+Nested executions inherit from it (spec 1, C9, C30); only writes propagate back.
 """
 
 from __future__ import annotations
@@ -24,32 +24,32 @@ from capset.kernel.state.values import Cell, FieldHandle, Handle, RunData, Store
 from capset.stores.base import Quota, StateRow, StoredScope
 
 _STATE: Final = "state"
-"""The name of the row that holds a scope's state; a resource has ``resource:NAME``."""
+"""The name of the row with a scope's state; a resource has ``resource:NAME``."""
 STORED: Final[tuple[StoredScope, ...]] = ("session", "user", "org")
-"""The scopes that are kept in the store."""
+"""The scopes in the store."""
 
 
 class Origin(Protocol):
-    """What an execution belongs to: a call, or a run of a block."""
+    """The owner of an execution: a call, or a run of a block."""
 
     execution: Execution | None
-    """Its execution, once somebody asked for it."""
+    """Its execution, created on first use."""
     above: Execution | None
     """The execution that started it."""
     deadline: float | None
     """In the event loop's time."""
     depth: int
-    """How deeply it is nested."""
+    """Nesting depth."""
     quota: Quota | None
-    """Of the run that it belongs to, if that has a budget."""
+    """The quota of its run, if that has a budget."""
     defers: bool
-    """Whether what has to be approved is refused, to be made again, and not waited for."""
+    """Whether a call that needs approval is refused, to be repeated later, instead of waiting."""
     credential: Credential | None
-    """Says whether its caller is still known."""
+    """Returns whether its caller is still known."""
 
     @property
     def context(self) -> SessionContext:
-        """Where it happens."""
+        """Its session context."""
         ...
 
     @property
@@ -59,12 +59,12 @@ class Origin(Protocol):
 
     @property
     def causing(self) -> str:
-        """The causation of the calls that it makes."""
+        """The causation id of the calls that it makes."""
         ...
 
     @property
     def correlation(self) -> str:
-        """What ties it to its cause."""
+        """The id that ties it to its cause."""
         ...
 
 
@@ -76,29 +76,29 @@ class _Built(NamedTuple):
 
 
 class Execution:
-    """What one call or one run of a block has built and read so far."""
+    """The helpers built and the data read so far by one call or one run of a block."""
 
     __slots__ = ("_building", "_done", "_earlier", "_helpers", "_making", "_rows", "above", "block", "origin", "run")
 
     def __init__(self, origin: Origin, block: Block | None = None) -> None:
-        """``block`` is what it is a run of; ``None`` for a call."""
+        """``block`` is the block of a run; ``None`` for a call."""
         self.origin = origin
         self.above = origin.above
         self.block = block
         self.run = self.above.run if self.above is not None else RunData()
         self._done: list[Execution] = []
-        """The runs of blocks with a state of their own that have ended inside, in order."""
+        """Ended inner runs of blocks with a state of their own, in order."""
         self._earlier = tuple(self.above._done) if self.above is not None else ()
-        """Those that had ended beside it when it began."""
+        """Sibling runs that had ended when it began."""
         self._helpers: dict[AnyCapability, _Built] = {}
         self._making: list[AnyCapability] = []
-        """Those whose helpers are being made, each for the one before it."""
+        """Capabilities whose helpers are being made, each needed by the one before it."""
         self._building = RLock()
         self._rows: dict[Scope, StateRow] = {}
 
     @property
     def context(self) -> SessionContext:
-        """Where it happens."""
+        """Its session context."""
         return self.origin.context
 
     def chosen(self, given: Capability[Any, Any] | AnyRef) -> Chosen:
@@ -114,10 +114,10 @@ class Execution:
         return found
 
     def use(self, given: Capability[Any, Any] | AnyRef, context_of: Callable[[Origin], Any]) -> Any:
-        """Return a capability's helpers: those that an execution above has built with the same config, or new ones.
+        """Return a capability's helpers: those that an enclosing execution has built with the same config, or new ones.
 
-        A call that something else makes is no execution of its own, so they are built for the block or for the direct
-        call that began it, with the context of that.
+        A nested call does not own helpers: they are built for the block or the direct call that began it, with its
+        context.
         """
         chosen = self.chosen(given)
         capability, make = chosen.capability, chosen.capability.helpers
@@ -127,7 +127,7 @@ class Execution:
         while owner.block is None and owner.above is not None:
             owner = owner.above
         above: Execution | None = owner
-        with owner._building:  # sync handlers ask from threads
+        with owner._building:  # sync handlers call this from threads
             while above is not None:
                 built = above._helpers.get(capability)
                 if built is not None and built.config == chosen.config:
@@ -148,7 +148,7 @@ class Execution:
             return helpers
 
     async def load(self) -> None:
-        """Read the state of every scope that has any, so that it can be viewed without waiting."""
+        """Read the state of all scopes that have any, so that it can be viewed without waiting."""
         context = self.context
         declared: list[StoredScope] = [
             scope for scope in STORED if scope in context.data.states and is_there(context, scope)
@@ -158,7 +158,7 @@ class Execution:
             self._keep(scope, row)
 
     def view(self, scope: Scope) -> BaseModel:
-        """Return a scope's state as it was read or written last. Raises ``StateError`` if there is none to be had."""
+        """Return a scope's state as last read or written. Raises ``StateError`` if there is none."""
         state = self.context.data.states.get(scope)
         if state is None:
             raise StateError(f"nothing declares state of the {scope} scope here")
@@ -188,7 +188,7 @@ class Execution:
         )
 
     def resource(self, resource: Resource[Any]) -> Handle:
-        """Return the operations on a resource, by the last word on its name. Raises ``StateError`` unless declared."""
+        """Return the operations on a resource, as last declared by its name. Raises ``StateError`` unless declared."""
         known = self._declared(resource)
         if not isinstance(known, Resource):
             raise StateError(f"{resource!r} is a Resource; here {known.name!r} are Documents")
@@ -207,7 +207,7 @@ class Execution:
         return {name: one.value for (of, name), one in self.context.data.resources.items() if of == scope}
 
     def target(self, name: str, model: type[BaseModel]) -> FieldHandle | None:
-        """Return the operations on the state of an enclosing or earlier block, or ``None`` (C38)."""
+        """Return the operations on the state of an enclosing or earlier block, or ``None``."""
         around: Execution | None = self
         while around is not None:
             for one in (around, *reversed(around._earlier)):
@@ -217,7 +217,7 @@ class Execution:
         return None
 
     def remember(self, ended: Execution) -> None:
-        """Let later blocks find the state of one that has ended; also those that the same block runs by other calls."""
+        """Make the state of an ended block available to later ones, also those run by other calls of the same block."""
         within: Execution | None = self if ended._has_state else None
         while within is not None:
             within._done.append(ended)
@@ -229,7 +229,7 @@ class Execution:
 
     def _own_state(self, model: type[BaseModel]) -> FieldHandle:
         state = self.context.snapshot.composition.merged.sequencer_state
-        assert state is not None  # noqa: S101  # only asked of those that have one
+        assert state is not None  # noqa: S101  # only called for those that have one
         codec = StateCodec("sequencer", state.model if issubclass(state.model, model) else model, model)
         return FieldHandle(self.run.cell(f"block:{self.origin.id}"), codec, deadline=self.origin.deadline)
 
@@ -254,11 +254,11 @@ class Execution:
 
     def _keep(self, scope: Scope, row: StateRow) -> None:
         known = self._rows.get(scope)
-        if known is None or row.version >= known.version:  # of two writes at once the earlier may be told later
+        if known is None or row.version >= known.version:  # concurrent writes may be reported out of order
             self._rows[scope] = row
 
     def _newest(self, scope: Scope) -> StateRow:
-        """Return the row that this execution or one above knows: helpers write for whoever they were built for."""
+        """Return the newest row known here or above: helpers write through the execution that they were built for."""
         rows: list[StateRow] = []
         around: Execution | None = self
         while around is not None:
@@ -274,7 +274,7 @@ def is_there(context: SessionContext, scope: StoredScope) -> bool:
 
 
 def execution_of(origin: Origin) -> Execution:
-    """Return the execution of a call or a run, made at the first use."""
+    """Return the execution of a call or a run, created on first use."""
     if origin.execution is None:
         origin.execution = Execution(origin)
     return origin.execution

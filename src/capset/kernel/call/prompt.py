@@ -1,4 +1,4 @@
-"""The prompt of one model step: context and instructions, resolved anew for each (spec 1, C21–C26)."""
+"""The prompt of one model step: context and instructions, resolved for each step (spec 1, C21–C26)."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def _resolved(entry: Contributed[ContextEntry], input: Any, ctx: CallConte
         return await given if isawaitable(given) else given
     except InternalError:
         raise
-    except ToolError as error:  # whose words are meant to be read
+    except ToolError as error:  # whose text is meant for readers
         raise ContextError(
             f"the context {entry.value.name}() of {entry.source} failed: {error.message}", hint=error.hint
         ) from error

@@ -1,4 +1,4 @@
-"""Trying again what may work then: transient errors of idempotent tools that have said nothing yet (spec 4, G25)."""
+"""Retries: transient errors of idempotent tools that have emitted nothing yet (spec 4, G25)."""
 
 from __future__ import annotations
 
@@ -13,25 +13,24 @@ from capset.errors import TransientError
 from capset.kernel.call.invocation import Invocation
 
 Start = Callable[[Invocation], Awaitable[Any]]
-"""Starts a handler; awaiting gives its result, of the tool's own type."""
+"""Starts a handler; the awaited value is its result, of the tool's own type."""
 
 
 def with_retries(start: Start, retry: Retry) -> Start:
-    """Return what starts a handler again where it raises ``TransientError``, within its deadline.
+    """Return a starter that retries the handler after a ``TransientError``, within its deadline.
 
-    Before attempt ``n + 1`` a random time passes, up to ``retry.longest(n)``. The first start is counted by whoever
-    makes it.
+    Before attempt ``n + 1`` it sleeps a random time of up to ``retry.longest(n)``. The caller counts the first attempt.
     """
 
     async def started(call: Invocation) -> Any:
         while True:
-            # A handler may change what it is given, and the next start is to have what the first had.
+            # A handler may modify its arguments, and each attempt needs the original ones.
             given = call.arguments, call.inbound
             call.arguments, call.inbound = _copied(given)
             try:
                 return await start(call)
             except TransientError:
-                pause = random.uniform(0, retry.longest(call.attempts))  # noqa: S311  # to spread load, not to hide
+                pause = random.uniform(0, retry.longest(call.attempts))  # noqa: S311  # for jitter, not for security
                 if call.attempts >= retry.max_attempts or call.has_emitted or not _has_time(call, pause):
                     raise
             await asyncio.sleep(pause)
@@ -44,14 +43,14 @@ def with_retries(start: Start, retry: Retry) -> Start:
 def _copied(given: tuple[dict[str, Any], Any]) -> tuple[dict[str, Any], Any]:
     try:
         return deepcopy(given)
-    except Exception:  # a type of the host's own, which has no copies
+    except Exception:  # a type of the host's own that cannot be copied
         return given
 
 
 def _has_time(call: Invocation, seconds: float) -> bool:
-    """Whether so much time is left; and whether the handler can be started again at all.
+    """Whether that much time is left, and the handler can be started again at all.
 
-    A processor of a duplex stream that raised has ended.
+    The processor of a duplex stream ends when it raises.
     """
     if call.processor is not None:
         return False

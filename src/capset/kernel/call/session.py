@@ -1,4 +1,4 @@
-"""The door: every call enters here, whoever makes it (DESIGN §2)."""
+"""The session: the entry point of every call, by any caller."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ from capset.kernel.telemetry.observers import Observer
 from capset.stores.base import Quota
 
 MAX_RUN: Final = 200
-"""Letters of a run's id."""
+"""Maximum length of a run's id."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
 class Session:
-    """One conversation: its agent, its principal, its files, and the snapshot that says what may be called.
+    """One conversation: its agent, its principal, its files, and the snapshot of the callable tools.
 
-    Made by ``kernel.open()``. Every method that calls a tool enters the same pipeline.
+    Created by ``kernel.open()``. All methods that call a tool use the same pipeline.
     """
 
     __slots__ = (
@@ -69,37 +69,37 @@ class Session:
         self._context = context
         is_static = not context.snapshot.composition.dynamic
         self._compiled: Mapping[AnyTool, CompiledTool] = context.compiled.by_tool if is_static else {}
-        """Of the tools that need not be looked for: where dynamic ``uses`` decide, none."""
+        """Tools that need no lookup: none if there are dynamic ``uses``."""
         self._timeout: float | None = None
         self._consumer_timeout: float | None = None
         self._defers = False
         self._approval: str | None = None
         self._budget: Budget | None = None
-        """Of the run, as it was given."""
+        """The run's own budget."""
         self._quota: Quota | None = None
         self._credential: Credential | None = None
 
     @property
     def id(self) -> str:
-        """The session's UUIDv7; opening it again takes this."""
+        """The session's UUIDv7; pass it to open the session again."""
         return self._context.id
 
     @property
     def snapshot(self) -> Snapshot:
-        """Which tools are in play, and why not the others; with the hashes that every record carries.
+        """The tools in play, and why the others are not; with the hashes in every record.
 
-        Of what is used statically; ``await session.current()`` has what dynamic ``uses`` add, too.
+        It covers static uses; ``await session.current()`` includes the additions of dynamic ``uses``.
         """
         return self._context.snapshot
 
     @property
     def observers(self) -> tuple[Observer, ...]:
-        """Who is told of its calls."""
+        """The observers of its calls."""
         return self._context.runtime.observers
 
     @property
     def files(self) -> Files:
-        """The session's files, for the host: what is done here is not governed, and not on record."""
+        """The session's files, for the host: operations on them are neither governed nor on record."""
         return self._context.files
 
     def options(
@@ -113,16 +113,15 @@ class Session:
         run: str | None = None,
         credential: Credential | None = None,
     ) -> Self:
-        """Return this session with other options for each call made through it; what is left out stays as it is.
+        """Return this session with other options for each call made through it; omitted ones stay as they are.
 
-        ``timeout`` are the seconds that a call may take; ``consumer_timeout`` those for which whoever reads its
-        messages may let it wait (spec 3, K16). ``approvals`` says what a call does that has to be approved: ``wait``,
-        as it does unless it is said, or ``defer``: it is refused with ``ApprovalRequired``, which has the request's id.
-        ``approval`` is such an id: what it approves is let through (spec 4, G18); without one, a call uses an approval
-        that was given for an equal call. ``budget`` is what the calls made through the returned session, and those that
-        they make, may use in all: that of one run (G15). ``run`` is the run's id, where it goes on with what it has
-        used; a new one unless it is said. ``credential`` says whether the caller is still known: it is asked once a
-        call has waited for its approval.
+        ``timeout`` is the maximum duration of a call in seconds; ``consumer_timeout`` is how many seconds a reader of
+        its messages may make it wait (spec 3, K16). ``approvals`` is the mode of calls that need approval: ``wait``,
+        the default, or ``defer``: such a call is refused with ``ApprovalRequired``, which has the request's id.
+        ``approval`` is such an id: the approved call is allowed (spec 4, G18); without one, a call uses an approval of
+        an equal call. ``budget`` limits the total use of one run: the calls made through the returned session, and
+        those that they make. ``run`` is the id of a run to continue, with its use so far; by default it is a new one.
+        ``credential`` returns whether the caller is still known: it is awaited once a call has waited for its approval.
         """
         other = copy(self)
         if approvals is not None:
@@ -154,7 +153,7 @@ class Session:
         return result_of(call)
 
     async def try_call(self, tool: Tool[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Result[R]:
-        """Call a tool and return what came of it, refusals and failures too."""
+        """Call a tool and return its outcome, refusals and failures too."""
         call = self._call(tool, args, kwargs)
         await execute(call)
         return to_result(call, call.value)
@@ -164,62 +163,63 @@ class Session:
         return Messages(self._call(tool, args, kwargs))
 
     def invoke(self, message: Message | BaseModel) -> Messages:
-        """Send a command or a query, and read what comes back.
+        """Send a command or a query, and read the messages in response.
 
         It is a ``Message`` or an instance of a processor's inbound model. Its ``type`` is ``tool`` or
         ``capability.tool``, and ``data`` the arguments: a mapping, validated as Python, or ``Json``, validated as JSON.
-        Queries are for tools with effect ``read``, commands for all others (spec 3, K1). A processor's type leads to it
-        too; the data are then as its inbound says. A correlation, a deadline and a traceparent in ``meta`` are kept.
-        Raises ``DefinitionError`` for what is no message.
+        Queries are for tools with effect ``read``, commands for all others (spec 3, K1). A processor's message type
+        also selects it; the data then fit its inbound. A correlation, a deadline and a traceparent in ``meta`` are
+        preserved. Raises ``DefinitionError`` for an object that is not a message.
         """
         return Messages(self.ask(message))
 
     def open(self, type: str | AnyTool) -> Duplex:
-        """Open a duplex stream to the processor of a type, or to a tool or the tool of a name; see ``Duplex`` (K8).
+        """Open a duplex stream to a processor by its message type, or to a tool or a tool's name; see ``Duplex`` (K8).
 
-        Where a function made the tool, each message is a call of its own. Raises ``DefinitionError`` for anything else.
+        With a function's tool, each message is a call of its own. Raises ``DefinitionError`` for anything else.
         """
         find = resolve_tool(type) if isinstance(type, Tool) else resolve_name(type)
         return Duplex(self._context.runtime, find(self._context), self.ask)
 
     async def try_message(self, message: Message) -> Result[Any]:
-        """Send a message as ``invoke`` does, and return what came of it; its data is plain JSON data.
+        """Send a message as ``invoke`` does, and return its outcome; the result's data is plain JSON data.
 
-        For a caller who wants no events: nobody listens, so the call runs in its caller's own task.
+        It is for callers who want no events: without a reader, the call runs in its caller's own task.
         """
         call = self.ask(message)
         await execute(call)
         return to_result(call, call.data)
 
     async def current(self) -> Snapshot:
-        """Return the snapshot that a call would have now: this session's, or what its dynamic ``uses`` make of it."""
+        """Return the snapshot of a call made now: this session's, with the additions of its dynamic ``uses``."""
         return (await self._step().settle()).snapshot
 
     async def system_text(self, input: object = None) -> str:
-        """Return all that a model is told before its next step: instructions, prompt, and the context as it is now.
+        """Return the system text of a model's next step: instructions, prompt, and the current context.
 
-        ``input`` is what functions of ``(input, context)`` get. Raises ``ContextError`` if one of them fails.
+        ``input`` is passed to functions of ``(input, context)``. Raises ``ContextError`` if one of them fails.
         """
         step = self._step()
         await step.settle()
         return (await prompt_of(step, input)).system_text
 
     async def run(self, input: Any = None) -> Any:  # of the types that the flow declares
-        """Run the flow, or the block, that this session was opened for, and return its output.
+        """Run the flow, or the block, of this session, and return its output.
 
         Raises ``InvalidArguments`` for an input that does not fit, ``InvalidOutput`` for such an output,
-        ``DeadlineExceeded``, and what the blocks inside raise; what is no ``CapsetError`` becomes ``InternalError``.
+        ``DeadlineExceeded``, and the errors of inner blocks; other exceptions become ``InternalError``.
         """
         return await run_root(self._step(), input)
 
     async def exposed(self) -> Mapping[Scope, Mapping[str, Any]]:  # JSON data
-        """Return what clients may read of state and resources, as JSON data by scope and name (spec 1, C36)."""
+        """Return the state and resources that clients may read, as JSON data by scope and name."""
         return await exposed(self._step())
 
     async def for_model(self, record: str, data: Any, *, after: str = "") -> Truncated:  # JSON data
-        """Return what a model is given of a result of this session: all of it, or what ``result_bytes`` allows (G26).
+        """Return a result of this session as a model receives it: all of it, or what ``result_bytes`` allows.
 
-        For doors that hand results to models; ``record`` is the id of the call's. See ``kernel.capping``.
+        It is for interfaces that pass results to models; ``record`` is the id of the call's. See
+        ``kernel.call.truncation``.
         """
         return await truncate_for_model(self._context, record, data, after=after)
 
@@ -240,7 +240,7 @@ class Session:
         return terms.run_quota(context.id, run or context.runtime.ids.new(), self._budget)
 
     def ask(self, asked: Message | BaseModel) -> Invocation:
-        """Return the call of a message, for the kernel's own use; nothing of it has begun."""
+        """Return the call of a message, not started yet; for the kernel's own use."""
         message = asked if isinstance(asked, Message) else message_of(asked)
         meta, named = message.meta, resolve_name(message.type)
 
@@ -262,9 +262,9 @@ class Session:
         return call
 
     def message(self, tool: str, data: Mapping[str, Any] | Json, *, correlation: str | None = None) -> Message:
-        """Return the message that asks for a tool by its name: a query if it only reads, else a command.
+        """Return the message that calls a tool by its name: a query if it only reads, else a command.
 
-        ``data`` are the arguments, of the tool's own types. ``correlation`` ties the call to what caused it.
+        ``data`` are the arguments, of the tool's own types. ``correlation`` ties the call to its cause.
         """
         compiled, runtime = resolve_name(tool)(self._context), self._context.runtime
         meta = Meta(runtime.ids.new(), iso(runtime.clock.time_ns()), correlation) if correlation is not None else None
@@ -298,20 +298,20 @@ class Session:
         return None if self._timeout is None else asyncio.get_running_loop().time() + self._timeout
 
 
-def _given(compiled: CompiledTool, message: Message) -> Any:  # arguments as they came
-    """Return the arguments in a message: those of a processor whose data is no object are ``{"data": …}`` (K4)."""
+def _given(compiled: CompiledTool, message: Message) -> Any:  # unvalidated arguments
+    """Return the arguments in a message: data of a processor that is not an object becomes ``{"data": …}`` (K4)."""
     contract, data = compiled.tool and compiled.tool.contract, message.data
     if compiled.tool and contract is not None and contract.is_whole and message.type == contract.type:
         if data is None and not compiled.tool.arguments.json_schema.get("required"):
-            return {}  # there is none, so that its default stands
+            return {}  # there is none, so the default applies
         return Json(b'{"data":%b}' % data.text) if isinstance(data, Json) else {"data": data}
     return {} if data is None else data
 
 
 def _misfit(tool: AnyTool, message: Message, *, is_added: bool) -> str | None:
-    """Return what is wrong with a message as a whole, if anything is.
+    """Return the error of a message as a whole, or ``None``.
 
-    Of a tool that dynamic ``uses`` add a command is taken too: whoever asks by its name cannot know that it only reads.
+    A tool that dynamic ``uses`` add accepts a command too: its caller cannot know that it only reads.
     """
     expected = tool.kind
     if message.kind != expected and not (is_added and message.kind == "command"):
@@ -327,15 +327,16 @@ def _misfit(tool: AnyTool, message: Message, *, is_added: bool) -> str | None:
 
 
 def _is_moment(deadline: object) -> TypeGuard[float]:
-    """Whether a deadline is a number that is neither NaN nor beyond every float, as an integer can be."""
+    """Whether a deadline is a number that is neither NaN nor too large for a float, as an integer can be."""
     is_number = isinstance(deadline, int | float) and not isinstance(deadline, bool)
     return is_number and abs(cast("float", deadline)) <= float_info.max
 
 
 async def exposed(origin: Origin) -> Mapping[Scope, Mapping[str, Any]]:
-    """Return everything that ``expose=`` names, as JSON data.
+    """Return the values named by ``expose=``, as JSON data.
 
-    A scope that is not there, or of a run, has nothing; nor has a resource without a default before it is written.
+    A scope that does not exist here, or belongs to a run, is empty; so is a resource without a default before its first
+    write.
     """
     execution, context = execution_of(origin), origin.context
     await execution.load()

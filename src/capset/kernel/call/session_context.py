@@ -1,4 +1,4 @@
-"""The context in which calls run: one session, as one of its blocks sees it."""
+"""The context in which calls run: one session, from the point of view of one of its blocks."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from capset.kernel.call.compiled_tools import CompiledTools
 
 Credential = Callable[[], Awaitable[bool]]
-"""Says whether a caller would still be let in, such as by an API key that was not revoked."""
+"""Returns whether a caller would still be admitted, for example by an API key that was not revoked."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class SessionContext:
     """One session's id, snapshot, compiled tools, files and data, and the runtime of its kernel.
 
-    ``data`` are the resources and state of the session's root; ``others`` are the child contexts of
-    its dynamic ``uses`` and inner blocks so far, by what tells them apart.
+    ``data`` are the resources and state of the session's root; ``others`` are the cached child contexts of its dynamic
+    ``uses`` and inner blocks, by their identity.
     """
 
     id: str
@@ -43,21 +43,21 @@ class SessionContext:
 
     @property
     def block(self) -> Block:
-        """The agent, or the block, that this context is of."""
+        """The agent, or the block, of this context."""
         return self.snapshot.composition.block
 
     @property
     def principal(self) -> Principal:
-        """Who acts."""
+        """The acting principal."""
         return self.snapshot.principal
 
     @property
     def env(self) -> Mapping[str, Any]:
-        """What the host said of this environment, in values of its own."""
+        """The host's own values for this environment."""
         return self.snapshot.env
 
     def key(self, scope: StoredScope, name: str) -> ScopeKey:
-        """Return where a value of a scope is kept. Raises ``StateError`` for a scope that is not there (C33)."""
+        """Return the key of a scope's value. Raises ``StateError`` if the scope does not exist here."""
         who = self.principal
         match scope:
             case "session":

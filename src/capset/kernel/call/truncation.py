@@ -1,4 +1,4 @@
-"""What a model is given of a result: all of it, or its beginning and where the whole is kept (spec 4, G26)."""
+"""Truncation of results for models: all of a result, or its beginning and the file with the whole (spec 4, G26)."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from capset.errors import CapsetError, StoreError
 from capset.kernel.call.session_context import SessionContext
 
 FOLDER: Final = "/results"
-"""Where results are kept whole that were cut, in the files of their session."""
+"""The folder of truncated results, whole, in the files of their session."""
 _MAX_AFTER: Final = 400
-"""Characters of what may stand behind a text that is cut."""
+"""Maximum characters of the text after a truncated one."""
 _log = logging.getLogger("capset.kernel")
 
 
 @dataclass(frozen=True, slots=True)
 class Truncated:
-    """The text that a model is given. Of one that ``is_cut``, the whole is in ``file``, unless it could not be kept."""
+    """The text for a model. If ``is_cut``, the whole is in ``file``, unless it could not be stored."""
 
     text: str
     is_cut: bool = False
@@ -27,11 +27,11 @@ class Truncated:
 
 
 async def truncate_for_model(context: SessionContext, record: str, data: Any, *, after: str = "") -> Truncated:
-    """Return what a model is given of a call's result, or of the text of its error, and keep the whole if that is less.
+    """Return a call's result, or the text of its error, as a model receives it, and store the whole if that is less.
 
-    ``data`` is JSON data, a text as it is; ``after`` stands behind it, cut or not. In UTF-8 it is all no longer than
-    the governance's ``result_bytes``, cut between two characters. What is no text is cut as it is kept: with a line for
-    each member, since files are read by lines. Where it cannot be kept, the text says why.
+    ``data`` is JSON data, a text as it is; ``after`` is appended, truncated or not. The whole in UTF-8 is no longer
+    than the governance's ``result_bytes``, cut between two characters. Data other than text is cut in its stored form:
+    one line per member, since files are read by lines. If it cannot be stored, the text gives the reason.
     """
     cap = context.runtime.governance.result_bytes
     text = data if isinstance(data, str) else json.dumps(data, ensure_ascii=False)
@@ -51,10 +51,10 @@ async def truncate_for_model(context: SessionContext, record: str, data: Any, *,
 
 
 async def _keep(context: SessionContext, file: str, whole: bytes) -> str | None:
-    """Keep a result in the session's files; return why it is not there, in words that are safe to show."""
+    """Store a result in the session's files; return the reason if that failed, in words that are safe to show."""
     try:
         await context.files.write(file, whole)
-    except StoreError as failure:  # its own words may name a path of the host's
+    except StoreError as failure:  # its own text may contain a path of the host's
         _log.error("the store did not keep %s of the session %s: %s", file, context.id, failure.message)
         return "the store is not available"
     except CapsetError as refusal:

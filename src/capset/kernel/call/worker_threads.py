@@ -1,4 +1,4 @@
-"""Threads for sync handlers (spec 3, K15): bounded; an abandoned one keeps neither its place nor the process."""
+"""Threads for sync handlers (spec 3, K15): bounded; an abandoned one holds up neither others nor the process's exit."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("capset.kernel")
 AT_ONCE: Final = 32
-"""How many sync handlers run at once; more wait for their turn."""
+"""Maximum number of concurrent sync handlers; others wait for their turn."""
 STOP_SECONDS: Final = 3.0
-"""How long a thread that was told to stop is waited for; less than a cancelled call has to clean up."""
+"""How long to wait for a thread that was asked to stop; less than the cleanup time of a cancelled call."""
 
 
 class Threads:
@@ -29,7 +29,7 @@ class Threads:
     def __init__(self) -> None:
         self._turns = asyncio.Semaphore(AT_ONCE)
         self.abandoned = 0
-        """How many threads were left behind."""
+        """Number of abandoned threads."""
 
     async def run(
         self,
@@ -37,10 +37,10 @@ class Threads:
         stop: Callable[[], object] | None = None,
         begin: Callable[[], object] | None = None,
     ) -> Any:
-        """Run a function and return its result, of its own type, or raise what it raised. ``begin`` is called first.
+        """Run a function and return its result, of its own type, or raise its exception. ``begin`` is called first.
 
-        A cancelled caller leaves its thread behind, and its turn to the next; if there is ``stop``, it is called first
-        and the thread waited for, bounded.
+        A cancelled caller abandons its thread, and frees its slot; if there is ``stop``, it is called first and the
+        wait for the thread is bounded.
         """
         async with self._turns:
             loop = asyncio.get_running_loop()
@@ -57,7 +57,7 @@ class Threads:
                     stop()
                     await asyncio.wait([future], timeout=STOP_SECONDS)
                     if future.done():
-                        future.exception()  # which nobody waits for any more
+                        future.exception()  # mark it as retrieved: no caller waits for it any more
                 raise
             finally:
                 self.abandoned += future.cancelled() or not future.done()
@@ -80,7 +80,7 @@ async def run_for(
 
 
 class _Work:
-    """One function on its thread, and the way of its outcome back to the event loop."""
+    """One function on its thread, and the return of its outcome to the event loop."""
 
     __slots__ = ("_function", "_future", "_loop")
 
@@ -95,7 +95,7 @@ class _Work:
         try:
             result = self._function()
         except StopIteration as error:
-            # No future can carry a StopIteration: the call would never end.
+            # A future cannot carry a StopIteration: the call would never end.
             failure = RuntimeError("the handler raised StopIteration")
             failure.__cause__ = error
             self._tell(None, failure)
@@ -108,7 +108,7 @@ class _Work:
         try:
             self._loop.call_soon_threadsafe(self._resolve, result, error)
         except RuntimeError:
-            return  # the loop is closed: the call was abandoned long ago, and said so
+            return  # the loop is closed: the call was abandoned and reported long ago
 
     def _resolve(self, result: Any, error: BaseException | None) -> None:
         if self._future.done():

@@ -1,1 +1,1 @@
-"""What holds for calls and what is kept of them: approvals, limits, audit, redaction."""
+"""Governance of calls: approvals, limits, audit, redaction."""

@@ -1,4 +1,4 @@
-"""Approvals: requests are opened, met by equal calls, decided and waited for (spec 4, G16–G18)."""
+"""Approval requests: opening, matching by equal calls, deciding and waiting (spec 4, G16–G18)."""
 
 from __future__ import annotations
 
@@ -35,42 +35,42 @@ from capset.schemas.validation_errors import SchemaMismatch
 from capset.stores.base import ApprovalPage, ApprovalQuery, ApprovalStore, PayloadRow
 
 LOOK_SECONDS: Final = (0.05, 1.0)
-"""How soon, and then how seldom, a call that waits looks whether another process has decided."""
+"""The first and the longest interval at which a waiting call checks whether another process has decided."""
 _HOST: Final = "host:approver"
 _REMEMBERED: Final = 1_000
 _log = logging.getLogger("capset.kernel")
 
 
 class ApprovalService:
-    """The requests of one kernel's store: who may decide lists and decides them here; calls ask and wait."""
+    """The approval requests of one kernel's store: approvers list and decide them, calls open them and wait."""
 
     def __init__(self, runtime: KernelRuntime) -> None:
         self._runtime = runtime
         self._decided: WeakValueDictionary[str, asyncio.Event] = WeakValueDictionary()
-        """Of those that calls of this process wait for."""
+        """Set on decision: the requests that calls of this process wait for."""
         self._consulted: dict[str, None] = {}
-        """Those that the host's own approver was asked about, the oldest first."""
+        """The requests that the host's own approver was asked about, oldest first."""
 
     @property
     def _store(self) -> ApprovalStore:
         return self._runtime.store.approvals
 
     async def list(self, query: ApprovalQuery) -> ApprovalPage:
-        """Return requests of an org, newest first; those whose time is up are ``expired``."""
+        """Return requests of an org, newest first; overdue ones are ``expired``."""
         await self.sweep()
         return await self._store.list(query)
 
     async def get(self, id: str, *, org: str | None) -> ApprovalRow:
-        """Return a request. Raises ``NotFound`` for one that is not there, or another org's."""
+        """Return a request. Raises ``NotFound`` if there is none, or it is another org's."""
         await self.sweep()
         return await self._get(id, org)
 
     async def decide(self, id: str, answer: Answer, *, by: Principal) -> ApprovalRow:
-        """Answer a request of the decider's org, and return it as it is now (G17).
+        """Answer a request of the decider's org, and return its new row.
 
-        Raises ``NotFound`` for one that is not there, or another org's; ``PermissionDenied`` for somebody's own, unless
-        the governance allows that; ``InvalidArguments`` for other arguments that do not fit the tool's schema;
-        ``Conflict`` for one that was decided already, or whose time is up.
+        Raises ``NotFound`` if there is none, or it is another org's; ``PermissionDenied`` for the decider's own
+        request, unless the governance allows that; ``InvalidArguments`` for other arguments that do not fit the tool's
+        schema; ``Conflict`` if it was decided already, or is overdue.
         """
         row = await self.get(id, org=by.org)
         if answer.approved and not self._runtime.governance.own_approvals and _is_own(row, by):
@@ -80,14 +80,14 @@ class ApprovalService:
         return await self._decide(row, answer, _named(by))
 
     async def sweep(self) -> None:
-        """End the requests whose time is up: each counts as rejected (G17)."""
+        """End the overdue requests: each counts as rejected."""
         now = self._now()
         while rows := await self._store.overdue(now):
             for row in rows:
                 await self._store.move(replace(row, status="expired"), row.status)
 
     async def standing(self, call: Invocation, digest: str) -> ApprovalRow | None:
-        """Return the request that stands for a call: that of an equal one, until it expires (G17, G18)."""
+        """Return the request that applies to a call: that of an equal call, until it expires."""
         context, tool = call.context, call.compiled
         who = context.principal
         equal = EqualCall(
@@ -104,9 +104,9 @@ class ApprovalService:
         return await self._store.standing(equal, self._now())
 
     async def ask(self, call: Invocation, question: Ruling, digest: str) -> ApprovalRow:
-        """Open a request for the approval of a call, or meet the one of an equal call, and return it.
+        """Open a request for the approval of a call, or join that of an equal call, and return it.
 
-        Raises ``LimitExceeded`` where too many of the principal's are open.
+        Raises ``LimitExceeded`` if too many of the principal's requests are open.
         """
         runtime, context, tool = self._runtime, call.context, call.compiled
         now = runtime.clock.time_ns()
@@ -130,7 +130,7 @@ class ApprovalService:
             code_hash=code_hash_of(call),
         )
         if tool.tool is not None and tool.hash is not None:
-            # By its schema, whoever decides in another process can tell whether other arguments fit.
+            # An approver in another process needs the schema to check other arguments.
             payloads = [PayloadRow(row.org, tool.hash, PROFILE, "tool", canonical(tool_payload(tool.tool)).decode())]
             code = code_of(tool.tool)
             if code.hash is not None and code.covers is not None:
@@ -147,24 +147,24 @@ class ApprovalService:
         return found
 
     async def wait(self, call: Invocation, row: ApprovalRow) -> ApprovalRow:
-        """Return a request once it is decided, or its time is up, which a call's deadline ends too.
+        """Return a request once it is decided or overdue; the call's deadline ends the wait, too.
 
-        Whoever reads the call's messages is told by an event. The request outlives a call that waits no more.
+        Readers of the call's messages are notified by an event. The request outlives the call.
         """
         decided = self._decided.setdefault(row.id, asyncio.Event())
         await emit_event(call, "approval.requested", shown(row))
         while row.status == "pending":
             row = await self._look(row, decided)
-            if row.status == "pending":  # whoever asked the host's approver has left
+            if row.status == "pending":  # the call that asked the host's approver has left
                 row = await self.consult(row)
         return row
 
     async def find(self, id: str, org: str | None) -> ApprovalRow | None:
-        """Return a request of an org, as it is, or ``None``."""
+        """Return a request of an org in its stored status, or ``None``."""
         return await self._store.get(org, id) if id.isprintable() else None
 
     def is_of_other_code(self, row: ApprovalRow, call: Invocation) -> bool:
-        """Whether a request was for other code than a call has, where that counts (G17)."""
+        """Whether a request was for other code than the call's, if that matters."""
         return self._runtime.governance.code_voids_approvals and row.code_hash != code_hash_of(call)
 
     def is_overdue(self, row: ApprovalRow) -> bool:
@@ -191,18 +191,18 @@ class ApprovalService:
             pause = min(2 * pause, LOOK_SECONDS[1])
 
     def is_to_consult(self, row: ApprovalRow) -> bool:
-        """Whether the host's own approver is to be asked about a request: it is open, and was not asked yet."""
+        """Whether to ask the host's own approver about a request: it is open, and was not asked about yet."""
         return (
             self._runtime.governance.approver is not None and row.status == "pending" and row.id not in self._consulted
         )
 
     async def consult(self, row: ApprovalRow) -> ApprovalRow:
-        """Ask the host's own approver about an open request, and return it as it is then."""
+        """Ask the host's own approver about an open request, and return the updated row."""
         self._consulted[row.id] = None
         try:
             answer = await self._ask_host(row)
         except BaseException:
-            self._consulted.pop(row.id, None)  # somebody else may ask again
+            self._consulted.pop(row.id, None)  # another call may ask again
             raise
         if len(self._consulted) > _REMEMBERED:
             del self._consulted[next(iter(self._consulted))]
@@ -210,20 +210,20 @@ class ApprovalService:
             return row
         try:
             return await self._decide(row, answer, _HOST)
-        except Conflict:  # somebody else was quicker
+        except Conflict:  # another approver was faster
             return await self._get(row.id, row.org)
 
     async def _check_arguments(self, row: ApprovalRow, arguments: Mapping[str, Any]) -> None:
-        """Raise ``InvalidArguments`` for arguments that do not fit the schema of a request's tool as it was.
+        """Raise ``InvalidArguments`` for arguments that do not fit the schema of a request's tool at that time.
 
-        What a schema cannot say, and the tool of a request that an earlier version opened, is left to the call.
+        Checks beyond JSON Schema, and tools of requests that an earlier version opened, are left to the call.
         """
         kept = await self._runtime.store.lineage.payload(row.org, row.tool_hash)
         if kept is None:
             return
         try:
             schema = compile_json_schema(f"the tool {row.tool!r}", json.loads(kept.payload)["schema"])
-        except DefinitionError:  # beyond what is checked of schemas that others wrote
+        except DefinitionError:  # beyond the supported part of JSON Schema
             return
         try:
             schema.check(dict(arguments))
@@ -273,17 +273,17 @@ class ApprovalService:
 
 
 def code_hash_of(call: Invocation) -> str | None:
-    """Return the hash of the code that a call has, if there is one."""
+    """Return the hash of a call's code, if it has one."""
     return None if call.compiled.tool is None else code_of(call.compiled.tool).hash
 
 
 def rejection(row: ApprovalRow) -> str:
-    """Return why a request was rejected, and by whom."""
+    """Return the reason for a rejection, and the name of its decider."""
     return f"rejected by {row.decided_by}" + (f": {row.note}" if row.note else "")
 
 
 def shown(row: ApprovalRow) -> Mapping[str, Any]:
-    """Return a request as the data of the event ``approval.requested``: what whoever decides has to know."""
+    """Return a request as the data of the event ``approval.requested``: everything an approver has to know."""
     code = known_code(row.code_hash)
     return {
         "id": row.id,
@@ -298,12 +298,12 @@ def shown(row: ApprovalRow) -> Mapping[str, Any]:
 
 
 def _is_own(row: ApprovalRow, by: Principal) -> bool:
-    """Whether anybody who decides, or for whom that is done, asked, or is whom it was asked for."""
+    """Whether the decider, or the principal represented by it, is among those who made the request."""
     return not _everybody(_named(by), by.on_behalf_of).isdisjoint(_everybody(row.principal, row.on_behalf_of))
 
 
 def _everybody(principal: str, on_behalf_of: str | None) -> set[str]:
-    # An id may have " for " in it: it is taken apart on both sides, so that nobody hides behind one.
+    # An id may contain " for ": split both sides, so that no principal can hide behind another.
     return {*f"{principal} for {on_behalf_of or ''}".split(" for ")} - {""}
 
 

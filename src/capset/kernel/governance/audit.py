@@ -1,4 +1,4 @@
-"""What a call's records say, and what they must not say (spec 4, G19, G20, G23)."""
+"""The contents of a call's records, and the redaction of secrets in them (spec 4, G19, G20, G23)."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ from capset.kernel.governance.redaction import MASK, Redactor
 from capset.schemas.plain_data import is_flat, plain, plain_json, unmasked
 
 MAX_RECORDED_TEXT: Final = 2_000
-"""Characters of one text that a record keeps; the digest always covers all of it."""
+"""Maximum characters of one text in a record; the digest always covers the whole text."""
 MAX_RECORDED_BYTES: Final = 16_384
-"""Bytes of JSON that a record keeps of the arguments."""
+"""Maximum bytes of a record's arguments as JSON."""
 
 _OUTCOMES: tuple[tuple[type[CapsetError], Outcome], ...] = (
     (Unauthenticated, "unauthenticated"),
@@ -52,7 +52,7 @@ _OUTCOMES: tuple[tuple[type[CapsetError], Outcome], ...] = (
 
 
 def outcome_of(error: CapsetError | None) -> Outcome:
-    """Return the outcome that an error, or none, stands for."""
+    """Return the outcome for an error, or for none."""
     if error is None:
         return "succeeded"
     for kind, outcome in _OUTCOMES:
@@ -62,7 +62,7 @@ def outcome_of(error: CapsetError | None) -> Outcome:
 
 
 class Intent:
-    """The entry that must be durable before a side-effecting handler starts: the call as it was let through."""
+    """The entry that must be durable before a side-effecting handler starts: the call as it was allowed."""
 
     __slots__ = ("_call",)
 
@@ -76,7 +76,7 @@ class Intent:
 
 
 class Ended:
-    """The entry of a call that has ended; ``time`` is that of its end."""
+    """The entry of a call that has ended; ``time`` is when it ended."""
 
     __slots__ = ("_call",)
 
@@ -89,12 +89,12 @@ class Ended:
 
 
 def digest_of(call: Invocation) -> str:
-    """Return the keyed digest of a call's arguments, as its record has it."""
+    """Return the keyed digest of a call's arguments, as in its record."""
     return call.context.runtime.digest(canonical(_whole(call, _arguments(call))))
 
 
 def masked_arguments(call: Invocation) -> str:
-    """Return a call's whole arguments as canonical JSON text, secrets masked and nothing cut (G16)."""
+    """Return a call's complete arguments as canonical JSON text, secrets masked and nothing truncated."""
     return canonical(
         _masked(_arguments(call), call.compiled.tool, call.context.runtime.redactor, longest=None)
     ).decode()
@@ -118,7 +118,7 @@ def _columns(call: Invocation, phase: str, time_ns: int) -> dict[str, str | int 
         "session": context.id,
         "agent": context.block.name,
         "capability": compiled.capability,
-        # Of a tool that is not there, the name is what the caller sent.
+        # The name of an unknown tool is the caller's text.
         "tool": _storable(compiled.name if compiled.tool else _redacted_text(compiled.name, context.runtime.redactor)),
         "effect": compiled.tool.effect if compiled.tool else None,
         "arguments": _kept(arguments, compiled.tool, whole if covered is arguments else None, context.runtime.redactor),
@@ -144,9 +144,9 @@ def _columns(call: Invocation, phase: str, time_ns: int) -> dict[str, str | int 
 
 
 def _attributes_digest(context: SessionContext) -> str | None:
-    """Return the keyed digest of the principal's attributes; where it acts for others, of a list with theirs after it.
+    """Return the keyed digest of the principal's attributes; if it acts for others, of a list with theirs added.
 
-    ``None`` where nothing is said of any of them.
+    ``None`` if there are no attributes at all.
     """
     own, others = context.principal.attributes, context.principal.on_behalf_of_attributes
     if not own and not any(others):
@@ -160,24 +160,24 @@ def _listed(policies: tuple[str, ...]) -> str:
 
 
 def _arguments(call: Invocation) -> Any:
-    """Return the arguments as plain JSON data: as validated, or as they came if they never fitted the schema."""
+    """Return the arguments as plain JSON data: as validated, or as received if they never fitted the schema."""
     if call.recorded is None and isinstance(call.given, Json):
         return plain_json(call.given.text)
     return plain(call.recorded)
 
 
 def _whole(call: Invocation, arguments: Any) -> Any:
-    """Return what the digest covers: the arguments, with masked secrets as they are, since they tell calls apart."""
-    if is_flat(call.recorded):  # in which no secret is masked
+    """Return the arguments for the digest: masked secrets with their real values, since these distinguish calls."""
+    if is_flat(call.recorded):  # so that it holds no masked secret
         return arguments
     bare = unmasked(call.recorded)
     return arguments if bare == call.recorded else plain(bare)
 
 
 def _kept(arguments: Any, tool: AnyTool | None, whole: bytes | None, redactor: Redactor | None) -> str:
-    """Return what a record keeps of the arguments: redacted, and bounded.
+    """Return the arguments as stored in a record: redacted, and bounded.
 
-    ``whole`` is their canonical form, where it is known; it serves if there is nothing to redact.
+    ``whole`` is their canonical form, if known; it is used if there is nothing to redact.
     """
     shown = _masked(arguments, tool, redactor)
     digests: dict[str, str] = {}
@@ -194,7 +194,7 @@ def _kept(arguments: Any, tool: AnyTool | None, whole: bytes | None, redactor: R
 def _digests(masked: Mapping[str, Any], names: Iterable[str]) -> dict[str, str]:
     """Return the SHA-256 of the UTF-8 of texts, by names that no parameters can have.
 
-    It is that of a text as it is masked: of the whole, the few letters that are hidden could be found by trying.
+    It is the digest of the masked text: with that of the whole text, a short secret could be found by brute force.
     """
     texts = {name: masked.get(name) for name in names}
     return {
@@ -216,13 +216,13 @@ def _masked(
     if tool is not None and (secrets := tool.arguments.write_only) and isinstance(arguments, Mapping):
         members = cast("Mapping[str, Any]", arguments)
         shown = {name: MASK if name in secrets else value for name, value in members.items()}
-    if redactor is not None:  # first, since a text that is cut might hide the half of a secret
+    if redactor is not None:  # first, since truncation might leave half a secret unmatched
         shown = redactor(shown)
     return redacted(shown, longest=longest)
 
 
 def redacted(value: Any, name: str = "", *, longest: int | None = MAX_RECORDED_TEXT) -> Any:
-    """Return plain JSON data with values of secret-looking names replaced, and texts cut that are too long."""
+    """Return plain JSON data with values of secret-looking names replaced, and long texts truncated."""
     if value is not None and is_secret_name(name):
         return MASK
     if isinstance(value, str):
@@ -241,7 +241,7 @@ def _redacted_text(text: str | None, redactor: Redactor | None) -> str | None:
 
 
 def _storable(text: str | None) -> str | None:
-    """Return text that every database takes: bounded, and without NUL or lone surrogates."""
+    """Return text that every database accepts: bounded, and without NUL or lone surrogates."""
     if text is None or (len(text) <= MAX_RECORDED_TEXT and text.isascii() and "\0" not in text):
         return text
     return text[:MAX_RECORDED_TEXT].replace("\0", "\ufffd").encode(errors="replace").decode()

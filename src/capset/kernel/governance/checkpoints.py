@@ -1,4 +1,4 @@
-"""Checkpoints that a kernel makes of its records by itself, and how long it keeps those records (spec 4, G21, G23)."""
+"""Automatic checkpoints of a kernel's records, and the retention of those records (spec 4, G21, G23)."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ from capset.kernel.runtime import KernelRuntime
 
 _logger = logging.getLogger("capset.kernel")
 EVERY: Final = "5m"
-"""How often a checkpoint is made, unless it is said."""
+"""The default interval between checkpoints."""
 
 
 @dataclass(frozen=True, slots=True, init=False)
 class Checkpoints:
-    """With which key, and how often, a kernel signs how far its records have come; and how long it keeps records.
+    """The key and the interval of a kernel's signed checkpoints, and the retention of its records.
 
     Args:
-        key: signs; ``CheckpointKey.read(FILE)``, or ``CheckpointKey.load(TEXT)`` of a secret.
-        every: a window such as ``5m``: one is made that often while records come, and one when the kernel is closed.
-        keep: a window such as ``90d``: older records are cut off, up to the newest checkpoint that covers no younger
+        key: the signing key: ``CheckpointKey.read(FILE)``, or ``CheckpointKey.load(TEXT)`` of a secret.
+        every: a window such as ``5m``: the interval of checkpoints while records come; the kernel makes another
+            when it closes.
+        keep: a window such as ``90d``: older records are deleted, up to the newest checkpoint that covers no younger
             one; ``None`` keeps all.
 
     Raises ``DefinitionError`` for a value of another kind.
@@ -45,7 +46,7 @@ class Checkpoints:
 
 
 async def keep_checkpoints(runtime: KernelRuntime, checkpoints: Checkpoints) -> None:
-    """Make checkpoints, and cut what is too old, until it is cancelled; what fails is logged and tried again."""
+    """Make checkpoints and delete old records until cancelled; failures are logged and retried."""
     told = ""
     while True:
         await asyncio.sleep(checkpoints.every)
@@ -56,7 +57,7 @@ async def keep_checkpoints(runtime: KernelRuntime, checkpoints: Checkpoints) -> 
                 oldest = iso(now - checkpoints.keep * 1_000_000_000)
                 await runtime.audit.prune(oldest, checkpoints.key, now=iso(now))
         except CapsetError as error:
-            if error.code != told:  # once, not every time
+            if error.code != told:  # log a failure once, not every time
                 _logger.error("the audit log: %s", error.message)
             told = error.code
         else:
@@ -64,5 +65,5 @@ async def keep_checkpoints(runtime: KernelRuntime, checkpoints: Checkpoints) -> 
 
 
 async def make_checkpoint(runtime: KernelRuntime, checkpoints: Checkpoints) -> None:
-    """Sign how far the records have come. Raises ``StoreError`` as ``AuditLog.checkpoint`` does."""
+    """Sign the current end of the records. Raises ``StoreError`` as ``AuditLog.checkpoint`` does."""
     await runtime.audit.checkpoint(checkpoints.key, now=iso(runtime.clock.time_ns()))

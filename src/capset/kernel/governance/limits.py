@@ -1,4 +1,4 @@
-"""The limits and budgets that a call counts in, and what is told of those that are used up (spec 4, G13–G15)."""
+"""The limits and budgets of calls, and the errors when they are exceeded (spec 4, G13–G15)."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from capset.stores.base import Claim, QuotaSpent, WindowFull
 
 
 class CallLimits:
-    """The limits of one tool, and those of the session that its calls are made in."""
+    """The limits of one tool, and those of the session of its calls."""
 
     __slots__ = ("_cost", "_local", "_shared", "_subject", "is_limited", "is_shared")
 
     def __init__(self, installed: Installed) -> None:
         limits = installed.tool.limits
-        # By the tool's own name, so that a second name for it, or a second agent, is no second allowance.
-        # It is text, whose hash is worked out once, and no name has a space.
+        # Keyed by the tool's own name, so that a second name for it, or a second agent, gives no second allowance.
+        # A text caches its hash, and no name contains a space.
         own = f"{installed.source.capability or ''} {installed.tool.name}"
         found = [(limit, f"{own} {limit}", counted_for(limit.per)) for limit in limits]
         self._local = tuple(one for one in found if one[0].scope == "process")
@@ -34,15 +34,15 @@ class CallLimits:
         self.is_shared = bool(self._shared)
 
     async def check(self, call: Invocation) -> None:
-        """Raise ``LimitExceeded`` for a call that no limit or budget would let through now; nothing is counted (G3)."""
+        """Raise ``LimitExceeded`` for a call that a limit or budget refuses now; nothing is counted."""
         _open_windows(call, self._of(call, self._local, "process"), call.context.runtime.monotonic_ns())
         claim, counted = self.claim(call, None)
         if claim is not None and (refused := await call.context.runtime.store.admissions.look(claim)) is not None:
-            assert isinstance(refused, QuotaSpent | WindowFull)  # noqa: S101  # no approval is asked for
+            assert isinstance(refused, QuotaSpent | WindowFull)  # noqa: S101  # no approval is involved
             raise exceeded(call, refused, counted)
 
     def reserve(self, call: Invocation) -> None:
-        """Count a call in the windows of this process, with nothing in between. Raises ``LimitExceeded``."""
+        """Count a call in the in-process windows, without yielding in between. Raises ``LimitExceeded``."""
         limits = self._of(call, self._local, "process")
         if limits:
             now = call.context.runtime.monotonic_ns()
@@ -53,7 +53,7 @@ class CallLimits:
             call.context.runtime.quotas.tidy(now)
 
     def claim(self, call: Invocation, approval: ApprovalRow | None) -> tuple[Claim | None, Sequence[Counted]]:
-        """Return what a call is to count in in the store, ``None`` for nothing, and the limits of its windows."""
+        """Return a call's claim on the store (``None``: there is nothing to count) and the limits of its windows."""
         limits = self._of(call, self._shared, "shared")
         terms = call.context.terms
         quotas = tuple(one for one in (terms and terms.session, call.quota) if one is not None)
@@ -71,7 +71,7 @@ class CallLimits:
 
 
 def exceeded(call: Invocation, refused: QuotaSpent | WindowFull, limits: Sequence[Counted]) -> LimitExceeded:
-    """Return the error of a call that the store does not let through; the call's record says so too."""
+    """Return the error of a call that the store refuses; it is noted in the call's record, too."""
     if isinstance(refused, WindowFull):
         one = next(one for one in limits if one.window == refused.window)
         return _exceeded(call, one, -(-refused.wait // 1_000_000) / 1_000)
@@ -81,7 +81,7 @@ def exceeded(call: Invocation, refused: QuotaSpent | WindowFull, limits: Sequenc
 
 
 def _open_windows(call: Invocation, limits: Sequence[Counted], now: int) -> list[deque[int]]:
-    """Return the windows of this process that a call is to count in. Raises ``LimitExceeded``."""
+    """Return the in-process windows to count a call in. Raises ``LimitExceeded``."""
     windows: list[deque[int]] = []
     longest, reached = -inf, None
     for one in limits:

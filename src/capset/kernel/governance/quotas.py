@@ -1,4 +1,4 @@
-"""What holds for every call of a session, beside the limits of its tools: allowances and budgets (spec 4, G13–G15)."""
+"""Limits on all calls of a session, beside those of its tools: allowances and budgets (spec 4, G13–G15)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SECOND_NS: Final = 1_000_000_000
 
 
 class Counted(NamedTuple):
-    """A limit and whose calls count in it: ``what`` names its subject in errors, ``key`` what and whose it is."""
+    """A limit and its key: ``what`` names its subject in errors, ``key`` combines the subject and its owner."""
 
     what: str
     limit: Limit
@@ -26,20 +26,20 @@ class Counted(NamedTuple):
 
     @property
     def window(self) -> Window:
-        """The window that counts it in the store."""
+        """The window of this limit in the store."""
         return _window(self.key, self.limit.requests, self.limit.window)
 
 
 @dataclass(frozen=True, slots=True)
 class SessionLimits:
-    """The limits on all calls of a session, what is left of its budget, and the budget of each of its runs."""
+    """The limits on all calls of a session, the rest of its budget, and the budget of each of its runs."""
 
     limits: tuple[Counted, ...]
     session: Quota | None
     run: Budget | None
 
     def run_quota(self, session: str, run: str, own: Budget | None = None) -> Quota | None:
-        """Return the quota of a run of the session; ``own`` is what the run itself was given."""
+        """Return the quota of a run of the session; ``own`` is the run's own budget."""
         budget = lowest((self.run, own))
         return None if budget is None else Quota(f"{session}/{run}", budget.calls, budget.cost)
 
@@ -53,11 +53,11 @@ def session_limits(
     allowances: Iterable[tuple[str, Allowance | None]],
     budgets: Iterable[Budget | None],
 ) -> SessionLimits | None:
-    """Return what holds in a session, ``None`` for nothing.
+    """Return the limits of a session, ``None`` if it has none.
 
-    ``allowances`` are those of the server, of the principal and of the agent, by these words; ``budgets`` are those of
-    the session itself. All hold at once, so that the lowest decides and none is raised by another. A stored agent's
-    limits are counted by its ``agent_id``: another organisation may have one of the same name.
+    ``allowances`` are those of the server, of the principal and of the agent, keyed by these words; ``budgets`` are
+    those of the session itself. All apply at once, so that the lowest decides and none raises another. A stored agent's
+    limits are counted by its ``agent_id``: another organisation may have an agent of the same name.
     """
     given = [(who, one) for who, one in allowances if one is not None]
     owners: dict[str, tuple[str, ...]] = {
@@ -68,7 +68,7 @@ def session_limits(
         Counted(
             f"the agent {agent!r}" if who == "agent" else f"this {who}",
             limit,
-            # No capability's name begins so, and no tool's limit is counted with these.
+            # No capability's name begins with "@", so no tool's limit shares these keys.
             (f"@{who} {limit}", (*owners.get(who, ()), *counted_for(limit.per)(session, principal))),
         )
         for who, one in given
@@ -82,11 +82,11 @@ def session_limits(
 
 
 Whose = Callable[[str, Principal], tuple[str, ...]]
-"""Says of a session's id and its principal whose calls count together."""
+"""Returns the owner of a session's calls, from its id and its principal: calls of equal owners count together."""
 
 
 def counted_for(per: Per) -> Whose:
-    """Return what says whose calls count together."""
+    """Return the function that determines the owner of calls."""
     return _WHOSE[per]
 
 
@@ -95,7 +95,7 @@ def _principal(session: str, who: Principal) -> tuple[str, ...]:
 
 
 def _org(session: str, who: Principal) -> tuple[str, ...]:
-    # Where there is no org, each principal is its own: strangers share nothing.
+    # Without an org each principal is on its own: strangers share nothing.
     return (who.org,) if who.org is not None else ("", who.kind, who.id)
 
 
@@ -109,21 +109,21 @@ _WHOSE: Final[Mapping[Per, Whose]] = {
 
 @lru_cache(4096)
 def _window(key: WindowKey, requests: int, seconds: int) -> Window:
-    # A digest, since the names may be longer than what an index takes.
+    # A digest, since the names may be longer than an index allows.
     what, whose = key
     return Window(sha256(canonical([what, *whose])).hexdigest(), requests, seconds * _SECOND_NS)
 
 
 _SWEEP_EVERY: Final = 1_000
-"""How many new windows come between two looks at those that are empty."""
+"""Number of new windows between two removals of empty ones."""
 
 
 WindowKey = tuple[str, tuple[str, ...]]
-"""Whose calls of what count together: the tool's own name and its limit, as text, and whose."""
+"""The subject of a window (the tool's own name and its limit, as text) and its owner."""
 
 
 class Quotas:
-    """The windows of one kernel. A time is in nanoseconds of its monotonic clock."""
+    """The windows of one kernel. Times are in nanoseconds of its monotonic clock."""
 
     __slots__ = ("_new", "_windows")
 
@@ -133,7 +133,7 @@ class Quotas:
         self._new = 0
 
     def window(self, key: WindowKey, limit: Limit, now: int) -> deque[int]:
-        """Return when the calls that count now were made, the oldest first."""
+        """Return the times of the calls that count now, oldest first."""
         known = self._windows.get(key)
         if known is None:
             self._new += 1
@@ -145,12 +145,12 @@ class Quotas:
         return window
 
     def tidy(self, now: int) -> None:
-        """Forget, now and then, the windows in which nothing counts; nobody may hold one that is empty."""
+        """Remove empty windows now and then; the caller must hold none."""
         if self._new > _SWEEP_EVERY:
             self.sweep(now)
 
     def sweep(self, now: int) -> None:
-        """Forget the windows in which nothing counts any more."""
+        """Remove the windows in which nothing counts any more."""
         self._new = 0
         for key, (window, length) in list(self._windows.items()):
             if not window or window[-1] <= now - length:
@@ -161,7 +161,7 @@ class Quotas:
 
 
 def seconds_left(window: deque[int], limit: Limit, now: int) -> float | None:
-    """Return the seconds after which one more call fits, to the millisecond, rounded up; ``None`` if one fits now."""
+    """Return the seconds until one more call fits, rounded up to the millisecond; ``None`` if one fits now."""
     over = len(window) - limit.requests
     if over < 0:
         return None
@@ -170,13 +170,13 @@ def seconds_left(window: deque[int], limit: Limit, now: int) -> float | None:
 
 
 class Reserved(NamedTuple):
-    """What one call has reserved, at ``stamp``, of the windows of its process."""
+    """One call's reservation, made at ``stamp``, in the in-process windows."""
 
     windows: tuple[deque[int], ...]
     stamp: int
 
     def give_back(self) -> None:
-        """Count the call no more, since its handler was never started: only those that reach it count (G14)."""
+        """Stop counting the call, since its handler never started: only calls that reach it count."""
         for window in self.windows:
             if self.stamp in window:
                 window.remove(self.stamp)

@@ -1,4 +1,4 @@
-"""What a host's own patterns match is masked wherever it could be read: records, results, events, errors (G23, G26)."""
+"""Masking of a host's own patterns in records, results, events and errors (spec 4, G23, G26)."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from capset.definitions.secrets import MASK
 from capset.errors import DefinitionError
 
 Redactor = Callable[[Any], Any]
-"""Returns JSON data with everything masked that a pattern matches, in keys too."""
+"""Returns JSON data with every match of a pattern masked, in keys too."""
 
 
 def redactor_of(patterns: Sequence[str]) -> Redactor | None:
-    """Return what masks, or ``None`` without patterns.
+    """Return the function that masks matches of the patterns, or ``None`` without patterns.
 
-    They are RE2, whose time is linear in the text. Raises ``DefinitionError`` for what is no pattern, or matches
-    nothing at all, of which every text is full.
+    They are RE2, whose time is linear in the text. Raises ``DefinitionError`` for an invalid pattern, and for one that
+    matches the empty string, which occurs in every text.
     """
     if not patterns:
         return None
@@ -37,7 +37,7 @@ def redactor_of(patterns: Sequence[str]) -> Redactor | None:
         compiled.append(one)
 
     def text(value: str) -> str:
-        value = value.encode(errors="replace").decode()  # RE2 takes no lone surrogates
+        value = value.encode(errors="replace").decode()  # RE2 accepts no lone surrogates
         for one in compiled:
             value = one.sub(MASK, value)
         return value

@@ -1,4 +1,4 @@
-"""Floods of refused calls: beyond a number of them, a principal's calls are not looked at, and share records (G15)."""
+"""Floods of refused calls: beyond a limit, calls are refused unexamined, and share records (spec 4, G15)."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from capset.kernel.call.invocation import Invocation
 
 GATHER_SECONDS: Final = 1.0
-"""How long the calls of a flood are gathered for one record."""
+"""How long the calls of a flood are gathered into one record."""
 _KEPT: Final = 10_000
-"""Of how many principals refusals are counted at once."""
+"""Maximum number of principals whose refusals are counted at once."""
 _log = logging.getLogger("capset.kernel")
 _Who: TypeAlias = tuple[str | None, str, str]
 
@@ -37,7 +37,7 @@ class Refusals:
         self._gathered: dict[Principal, tuple[Invocation, int]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self.is_busy = False
-        """Whether any principal has had so many calls refused that the next may not be looked at."""
+        """Whether any principal has reached the limit, so that its next call may be refused unexamined."""
 
     def note(self, principal: Principal) -> None:
         """Count a refused call."""
@@ -50,13 +50,13 @@ class Refusals:
             window = deque[int](maxlen=limit.requests)
             if len(self._windows) >= _KEPT:
                 del self._windows[next(iter(self._windows))]
-        self._windows[who] = window  # the last that was refused comes last
+        self._windows[who] = window  # keeps the most recently refused last
         window.append(now)
         if len(window) == limit.requests and window[0] > now - limit.window * 1_000_000_000:
             self.is_busy = True
 
     def seconds_left(self, principal: Principal) -> float | None:
-        """Return for how long a principal's calls are not looked at; ``None`` if they are."""
+        """Return how long a principal's calls are still refused unexamined; ``None`` if they are not."""
         window, limit = self._windows.get(_who(principal)), self._limit
         if window is None or limit is None:
             return None
@@ -70,15 +70,15 @@ class Refusals:
         return seconds_left(window, limit, now)
 
     def gather(self, call: Invocation) -> None:
-        """Take a call that was not looked at; it shares a record with those of its principal around it."""
-        who = call.context.principal  # whole, since the record has the digest of its attributes
+        """Add an unexamined call; it shares one record with the same principal's calls around it."""
+        who = call.context.principal  # the whole principal, since the record has the digest of its attributes
         first, count = self._gathered.get(who, (call, 0))
         self._gathered[who] = first, count + 1
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(GATHER_SECONDS, self.flush)
 
     def flush(self) -> None:
-        """Put what was gathered on record."""
+        """Record the gathered calls."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -1,4 +1,4 @@
-"""The declaration of an agent and of how its sessions run: one frozen value (spec 2, F25)."""
+"""The declaration of an agent and its sessions: one frozen value (spec 2, F25)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from capset.kernel.hosting.hooks import (
 )
 
 Run = Callable[[SessionTurn], Awaitable[Any] | Any]
-"""Does a turn's work, sync or async, and gives its output, which is of the host's own type."""
+"""Does the work of a turn, sync or async, and returns its output, which is of the host's own type."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -42,9 +42,9 @@ class Declaration:
     def overridden(
         self, owner: str, hooks: SessionHooks | None, context: ContextLayer | None, run: Run | None
     ) -> Declaration:
-        """Return this with more hooks after its own, another layer of context, and another ``run`` if one is given.
+        """Return this with additional hooks after its own, another layer of context, and another ``run`` if given.
 
-        Raises ``DefinitionError``, beginning with ``owner``, for what cannot be.
+        Raises ``DefinitionError`` for invalid values, with a message that begins with ``owner``.
         """
         return replace(
             self,
@@ -54,12 +54,12 @@ class Declaration:
         )
 
     def hooked(self, hooks: SessionHooks) -> Declaration:
-        """Return this with more hooks after its own."""
+        """Return this with additional hooks after its own."""
         return replace(self, hooks=merge_session_hooks(self.hooks, hooks))
 
 
 def declare(agent: Block, agent_id: str | None) -> Declaration:
-    """Return the declaration of an agent, or another block, alone. Raises ``DefinitionError`` for what is neither."""
+    """Return the declaration of just an agent or another block. Raises ``DefinitionError`` for anything else."""
     if not isinstance(agent, Block):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may not be typed
         raise DefinitionError(
             f"register takes an Agent, a Flow or another block; got {agent!r:.80}",
@@ -71,7 +71,7 @@ def declare(agent: Block, agent_id: str | None) -> Declaration:
 
 
 def checked_id(what: str, id: object) -> str:
-    """Return an id of the host's own: text that can be printed, and is not empty; raise ``DefinitionError`` else."""
+    """Return an id of the host's own: non-empty printable text; otherwise raise ``DefinitionError``."""
     text = checked_text(what, id)
     if not text.strip() or not text.isprintable():
         raise DefinitionError(f"{what} is text that can be printed; got {text!r:.80}")
@@ -86,7 +86,7 @@ def _checked_run(owner: str, run: object) -> Run:
 
 
 Resolver = Callable[[Any, Mapping[str, Any]], Mapping[str, Any] | Awaitable[Mapping[str, Any]]]
-"""A function, sync or async, of a turn's input and of the context so far, which is read-only; gives what it adds."""
+"""A function, sync or async, of a turn's input and of the read-only context so far; returns its additions."""
 Entry = Mapping[str, Any] | Resolver
 ContextLayer = Entry | Sequence[Entry]
 
@@ -101,14 +101,15 @@ def checked_layer(owner: str, layer: ContextLayer | None) -> tuple[Entry, ...]:
 
 
 async def merge_context(entries: Iterable[Entry], input: Any) -> Mapping[str, Any]:
-    """Return the merge of all entries, read-only. Nothing inside a value is merged.
+    """Return the merge of all entries, read-only. Merging is shallow.
 
-    Raises ``ContextError`` for a resolver that gives no mapping of text keys, and whatever a resolver raises.
+    Raises ``ContextError`` for a resolver that returns anything but a mapping with text keys; exceptions of resolvers
+    propagate.
     """
     merged: Mapping[str, Any] = MappingProxyType({})
     for entry in entries:
         given = await _resolved(entry, input, merged) if callable(entry) else entry
-        merged = MappingProxyType({**merged, **given})  # what a resolver was shown stays as it was
+        merged = MappingProxyType({**merged, **given})  # a new mapping, since a resolver may hold the previous one
     return merged
 
 

@@ -1,4 +1,4 @@
-"""What session hooks are told, and what ``run`` is given: each frozen, and only as much as there is by then."""
+"""Events of session hooks, and the argument of ``run``: each frozen, with the data available by then."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from capset.definitions.blocks import Block
 from capset.kernel.call.session import Session
 
 Stage = Literal["start", "before_context", "context", "after_context", "open", "before_run", "run", "after_run"]
-"""Where a turn is: in the hooks of that name, or merging the context, opening the session, running."""
+"""The stage of a turn: the hooks of that name, or merging the context, opening the session, running."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class TurnStarted:
 
 @dataclass(frozen=True, slots=True)
 class ContextMerged:
-    """The context is there, read-only: for ``on_after_context``."""
+    """The context is merged, read-only: for ``on_after_context``."""
 
     agent: Block
     input: Any
@@ -32,7 +32,7 @@ class ContextMerged:
 
 @dataclass(frozen=True, slots=True)
 class SessionTurn:
-    """One turn, about to run: for ``on_before_run``, and what ``run`` is given.
+    """One turn, about to run: for ``on_before_run``, and the argument of ``run``.
 
     ``session`` is the kernel's, evaluated for this turn: its calls are governed and on record.
     """
@@ -45,7 +45,7 @@ class SessionTurn:
 
 @dataclass(frozen=True, slots=True)
 class TurnEnded:
-    """The turn has run, and ``output`` is what it came to: for ``on_after_run``."""
+    """The turn has run and returned ``output``: for ``on_after_run``."""
 
     agent: Block
     input: Any
@@ -58,7 +58,7 @@ class TurnEnded:
 class TurnFailed:
     """The turn failed in a stage, and ``error`` is about to be raised: for ``on_error``.
 
-    ``context`` and ``session`` are ``None`` if it had not come so far.
+    ``context`` and ``session`` are ``None`` if the turn failed before they existed.
     """
 
     agent: Block

@@ -1,4 +1,4 @@
-"""What a host may hang around a turn. Unlike the pipeline's hooks, one that raises fails the turn (spec 2, F24)."""
+"""Hooks around a turn. Unlike the pipeline's hooks, one that raises fails the turn (spec 2, F24)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OneOrMore = Hook[E] | Iterable[Hook[E]]
 class SessionHooks:
     """Functions, sync or async, of one event each, awaited in order.
 
-    What one of them raises fails its stage, but for ``on_error``, where it is logged. None of them gives anything back.
+    An exception fails the stage of its hook, except in ``on_error``, where it is logged. Hooks return ``None``.
     """
 
     on_start: tuple[Hook[TurnStarted], ...] = ()
@@ -41,7 +41,7 @@ class SessionHooks:
         on_after_run: OneOrMore[TurnEnded] = (),
         on_error: OneOrMore[TurnFailed] = (),
     ) -> None:
-        """Take one function or several of each. Raises ``DefinitionError`` for what cannot be called with an event."""
+        """Accept one or several functions per event. Raises ``DefinitionError`` for any not callable with an event."""
         given = {
             "on_start": on_start,
             "on_before_context": on_before_context,
@@ -61,7 +61,7 @@ NO_SESSION_HOOKS: Final = SessionHooks()
 
 
 def checked_session_hooks(owner: str, hooks: SessionHooks | None) -> SessionHooks:
-    """Return the hooks, or none. Raises ``DefinitionError`` for anything else, beginning with ``owner``."""
+    """Return the hooks, or none. Raises ``DefinitionError`` for anything else, naming ``owner`` first."""
     if hooks is None:
         return NO_SESSION_HOOKS
     if not isinstance(hooks, SessionHooks):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may not be typed
@@ -82,12 +82,12 @@ def merge_session_hooks(*hooks: SessionHooks) -> SessionHooks:
 
 
 async def fire(functions: Iterable[Hook[E]], event: E) -> None:
-    """Call each function with the event and wait for it; the first that raises ends it, with what it raised."""
+    """Call each function with the event and wait for it; stop at the first exception and propagate it."""
     for function in functions:
         given: object = function(event)
         if isawaitable(given):
             given = await given
-        if given is not None:  # such as a generator, which has not begun
+        if given is not None:  # for example a generator, which has not begun
             raise InvalidOutput(
                 f"the session hook {name_of(function)} gave {type(given).__name__}; it gives nothing",
                 hint="what is to be in the context comes from a resolver: context=[resolver]",
@@ -95,10 +95,10 @@ async def fire(functions: Iterable[Hook[E]], event: E) -> None:
 
 
 def check_arity(what: str, function: Callable[..., object], *names: str) -> None:
-    """Raise ``DefinitionError`` for a function that cannot be called with these, by position."""
+    """Raise ``DefinitionError`` for a function that cannot be called with these positional arguments."""
     try:
         known = signature(function)
-    except (TypeError, ValueError):  # some of C have none
+    except (TypeError, ValueError):  # some functions written in C have no signature
         return
     try:
         known.bind(*names)

@@ -1,4 +1,4 @@
-"""The session host: which agents there are, how their sessions run, and the sessions themselves (spec 2, F24, F25)."""
+"""The session host: the registered agents and their sessions (spec 2, F24, F25)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from capset.stores.base import RegistrationRow
 class SessionHost:
     """Agents by their ids, declared once with the hooks, the context and the ``run`` of their sessions.
 
-    It works on an open kernel, and lives as long as its process; registrations are kept in the kernel's store.
+    It works on an open kernel, and lives as long as its process; registrations are stored in the kernel's store.
     """
 
     def __init__(self, kernel: Kernel) -> None:
@@ -43,21 +43,21 @@ class SessionHost:
         context: ContextLayer | None = None,
         run: Run | None = None,
     ) -> RegistrationRow:
-        """Declare an agent, or another block, and how its sessions run; return the registration that is kept.
+        """Declare an agent, or another block, and its sessions; return the stored registration.
 
-        One that is declared again under its id and org replaces the declaration for the sessions that are created
-        later; what is kept of it is new only if its static hash is (spec 2, F29).
+        Declaring the same id and org again replaces the declaration for sessions created later; the stored registration
+        is a new one only if the static hash has changed (spec 2, F29).
 
         Args:
-            agent: whom the sessions are of.
-            agent_id: what to call it by; its name if left out.
-            org: whose it is; without one, everybody may have sessions of it.
+            agent: the agent of the sessions.
+            agent_id: its id; by default its name.
+            org: its owner; without one, everybody may have sessions of it.
             hooks: called around every turn, before those of the session.
             context: a mapping, a resolver ``(input, context so far) -> mapping``, or a list of these; it comes after
-                the agent's ``static_context`` and before what the session adds.
+                the agent's ``static_context`` and before the additions of the session.
             run: does the work of a turn; without one, the agent itself runs.
 
-        Raises ``DefinitionError`` for what is none of these, what ``compose`` raises, and ``StoreError``.
+        Raises ``DefinitionError`` for invalid values, ``StoreError``, and the errors of ``compose``.
         """
         declared = declare(agent, agent_id)
         declared = declared.overridden(f"register {declared.agent_id!r}", hooks, context, run)
@@ -71,7 +71,7 @@ class SessionHost:
             profile=PROFILE,
             created_at=self._kernel.now(),
         )
-        async with self._registering:  # so that what is kept last is what is declared here
+        async with self._registering:  # so that the last stored registration matches the last declaration
             kept = await self._kernel.store.lineage.register(row)
             self._declared[org, declared.agent_id] = declared
         return kept
@@ -95,25 +95,25 @@ class SessionHost:
 
         Args:
             agent_id: the id under which the agent was registered, for the principal's org or for everybody.
-            principal: who acts.
-            env: what the host knows of this environment, which policies and handlers read.
+            principal: the acting principal.
+            env: the host's own values for this environment, which policies and handlers read.
             hooks: called after those of the registration.
-            context: a layer as of ``register``, which comes last.
-            run: in place of the registered one.
-            session_id: the principal's own session to go on with; without one, this is a new one.
-            tool_hooks: told of policies and of tools in every turn, see ``Hooks``.
-            namespace: as ``invocation`` and ``invocation_allowlist``, what ``evaluate`` takes; read once, here.
+            context: a layer as in ``register``; it comes last.
+            run: replaces the registered one.
+            session_id: the principal's own session to continue; without one, this is a new session.
+            tool_hooks: notified of policies and of tools in every turn, see ``Hooks``.
+            namespace: like ``invocation`` and ``invocation_allowlist``, passed to ``evaluate``; read once, here.
             invocation: see ``namespace``.
             invocation_allowlist: see ``namespace``.
 
-        Raises ``NotFound`` for an agent that is not registered, ``DefinitionError`` for what is of the wrong kind, and
+        Raises ``NotFound`` for an agent that is not registered, ``DefinitionError`` for values of the wrong kind, and
         ``InvalidArguments`` for an invocation that cannot be hashed.
         """
         agent_id = checked_id("create_session: agent_id", agent_id)
         owner = f"create_session {agent_id!r}"
         if session_id is not None:
             checked_id(f"{owner}: session_id", session_id)
-        declared = self._find(agent_id, getattr(principal, "org", None))  # whose type is checked in the next line
+        declared = self._find(agent_id, getattr(principal, "org", None))  # its type is checked in the next line
         check_opening(declared.agent, principal, env)
         declared = declared.overridden(owner, hooks, context, run)
         labels = Labels(

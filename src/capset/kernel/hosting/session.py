@@ -1,4 +1,4 @@
-"""A hosted session: a kernel session, and what is to happen around each of its turns (spec 2, F25)."""
+"""A hosted session: a kernel session, with hooks and context around each of its turns (spec 2, F25)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from capset.stores.base import SessionRow
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Occasion:
-    """Who acts, where, and what else each turn is evaluated with."""
+    """The principal, the environment, and the other arguments of each turn's evaluation."""
 
     principal: Principal
     env: Mapping[str, Any]
@@ -33,21 +33,21 @@ class Occasion:
 class HostedSession:
     """One conversation of a registered agent: each ``start`` is one turn of it.
 
-    Made by ``SessionHost.create_session()``. The ``on_…`` methods add hooks for the turns that start later, and return
+    Created by ``SessionHost.create_session()``. The ``on_…`` methods add hooks for turns that start later, and return
     the session itself.
 
-    Every turn opens the kernel session again, so that its policies are asked anew and its snapshot is its own. Turns
-    may overlap, as calls may; for one after the other, await each.
+    Every turn opens the kernel session again, so that policies are evaluated again and the snapshot is the turn's own.
+    Turns may overlap, as calls may; to run them one after the other, await each.
     """
 
     __slots__ = ("_declared", "_id", "_kernel", "_new", "_occasion", "_opening")
 
     def __init__(self, kernel: Kernel, declared: Declaration, occasion: Occasion, session_id: str | None) -> None:
-        """``session_id`` is that of a session that is there; without one, this begins a new one."""
+        """``session_id`` is the id of an existing session; without one, this begins a new one."""
         self._kernel = kernel
         self._declared = declared
         self._occasion = occasion
-        self._new: SessionRow | None = None  # what is to be kept, until it is
+        self._new: SessionRow | None = None  # the row of a new session, until it is stored
         if session_id is None:
             self._new = kernel.new_session(declared.agent, occasion.principal)
             session_id = self._new.id
@@ -56,12 +56,12 @@ class HostedSession:
 
     @property
     def id(self) -> str:
-        """The id of the kernel session, which is kept from the first turn on that comes to opening it."""
+        """The id of the kernel session, which is stored by the first turn that opens it."""
         return self._id
 
     @property
     def agent(self) -> Block:
-        """The agent that it runs, as it was registered when this was created."""
+        """The agent of this session, as registered when the session was created."""
         return self._declared.agent
 
     @property
@@ -70,36 +70,37 @@ class HostedSession:
         return self._declared.agent_id
 
     async def start(self, input: Any = None) -> Any:  # of the types of ``run``, or of the agent
-        """Take one turn, and return what ``run`` gives; without a ``run``, the agent itself runs.
+        """Run one turn, and return the result of ``run``; without a ``run``, the agent itself runs.
 
-        Raises what a hook, a resolver or ``run`` raises, ``NotFound`` for a session that is not there or not the
-        principal's, ``ContextError`` for a resolver and ``InvalidOutput`` for a hook that gives what it must not, and
-        what ``kernel.open`` and ``Session.run`` raise; ``on_error`` was told of it then.
+        Raises the exceptions of hooks, resolvers and ``run``; ``NotFound`` for a session that does not exist or is
+        another principal's; ``ContextError`` for a resolver and ``InvalidOutput`` for a hook that returns an invalid
+        value; and the errors of ``kernel.open`` and ``Session.run``. ``on_error`` is called before any of them is
+        raised.
         """
         return await take_turn(self._declared, input, self._open)
 
     def on_start(self, hook: OneOrMore[TurnStarted]) -> Self:
-        """Add what is told first, of agent and input."""
+        """Add hooks called first, with agent and input."""
         return self._hooked(SessionHooks(on_start=hook))
 
     def on_before_context(self, hook: OneOrMore[TurnStarted]) -> Self:
-        """Add what is told before the context is merged, of agent and input."""
+        """Add hooks called before the context is merged, with agent and input."""
         return self._hooked(SessionHooks(on_before_context=hook))
 
     def on_after_context(self, hook: OneOrMore[ContextMerged]) -> Self:
-        """Add what is told of the merged context."""
+        """Add hooks called with the merged context."""
         return self._hooked(SessionHooks(on_after_context=hook))
 
     def on_before_run(self, hook: OneOrMore[SessionTurn]) -> Self:
-        """Add what is told of the turn before it runs."""
+        """Add hooks called before the turn runs."""
         return self._hooked(SessionHooks(on_before_run=hook))
 
     def on_after_run(self, hook: OneOrMore[TurnEnded]) -> Self:
-        """Add what is told of the output."""
+        """Add hooks called with the output."""
         return self._hooked(SessionHooks(on_after_run=hook))
 
     def on_error(self, hook: OneOrMore[TurnFailed]) -> Self:
-        """Add what is told of a failure, in whatever stage."""
+        """Add hooks called when any stage fails."""
         return self._hooked(SessionHooks(on_error=hook))
 
     def _hooked(self, hooks: SessionHooks) -> Self:
@@ -107,9 +108,9 @@ class HostedSession:
         return self
 
     async def _open(self) -> Session:
-        async with self._opening:  # of turns that overlap, the first keeps a new session
+        async with self._opening:  # of overlapping turns, the first one stores a new session
             if self._new is not None:
-                session = await self._enter(self._new)  # first, so that a bad agent leaves no session
+                session = await self._enter(self._new)  # first, so that an invalid agent leaves no session
                 await self._kernel.store.sessions.create(self._new)
                 self._new = None
                 return session
@@ -126,13 +127,13 @@ class HostedSession:
 
 
 async def take_turn(declared: Declaration, input: Any, open: Callable[[], Awaitable[Session]]) -> Any:
-    """Take one turn, and return what ``run`` gives.
+    """Run one turn, and return the result of ``run``.
 
     ``on_start`` → ``on_before_context`` → the context is merged → ``on_after_context`` → the session is opened →
-    ``on_before_run`` → ``run`` → ``on_after_run``. A turn that fails before it is opened leaves nothing
-    in the store.
+    ``on_before_run`` → ``run`` → ``on_after_run``. A turn that fails before its session is opened leaves nothing in the
+    store.
 
-    Raises what a stage raises, after ``on_error`` was told. A cancellation from outside passes untold.
+    Raises the exception of a stage, after ``on_error`` was called. A cancellation from outside calls no hook.
     """
     agent, hooks = declared.agent, declared.hooks
     stage: Stage = "start"

@@ -1,1 +1,1 @@
-"""The data of a session: values, documents and files, and how they are encoded."""
+"""The data of a session: values, documents and files, and their codecs."""

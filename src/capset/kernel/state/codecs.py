@@ -1,6 +1,6 @@
-"""Between a stored JSON text and the typed value that a handler sees; validated both ways (spec 1, C13, C35).
+"""Conversion between stored JSON texts and the typed values of handlers; validated both ways (spec 1, C13, C35).
 
-What is written is read again before it is stored, so that nothing gets in that could not come out.
+A new value is decoded again before it is stored, so that nothing is stored that cannot be read.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from capset.schemas.schema import is_finite
 from capset.schemas.validation_errors import VALIDATION_ERRORS, SchemaMismatch, validation_fields
 
 Written = tuple[str, Any]
-"""What is to be stored, and the value that it is, of the type that was declared."""
+"""The text to store, and its value, of the declared type."""
 
 
 class Codec(Protocol):
-    """How one kind of value is read and written. Values are of the type that was declared, so ``Any`` here."""
+    """Reads and writes one kind of value. Values are of the declared type, so ``Any`` here."""
 
     @property
     def what(self) -> str:
-        """What errors call the value."""
+        """The name of the value in errors."""
         ...
 
     def key(self, field: str) -> str:
@@ -34,7 +34,7 @@ class Codec(Protocol):
         ...
 
     def plain(self, field: str | None, value: Any) -> Data:
-        """Return a field's value, or one for the whole, as JSON data. Raises ``StateError`` if it has no such form."""
+        """Return a field's value, or the whole value, as JSON data. Raises ``StateError`` if it has no such form."""
         ...
 
     def decode(self, text: str | None) -> Any:
@@ -42,15 +42,15 @@ class Codec(Protocol):
         ...
 
     def encode(self, value: Any, text: str | None) -> Written:
-        """Return what a value is in place of ``text``. Raises ``StateError`` if it does not fit."""
+        """Return the text and the value that replace ``text``. Raises ``StateError`` if the value does not fit."""
         ...
 
     def amend(self, text: str | None, change: Patch) -> Written:
-        """Return what a change of the JSON data makes of ``text``. Raises as both above."""
+        """Return the result of a change of the JSON data in ``text``. Raises as both above."""
         ...
 
     def without(self, text: str) -> str | None:
-        """Return what is left of ``text`` when the value is deleted."""
+        """Return the rest of ``text`` after the value is deleted."""
         ...
 
 
@@ -75,7 +75,7 @@ class ResourceCodec:
         return (info and info.serialization_alias) or field
 
     def plain(self, field: str | None, value: Any) -> Data:
-        """Return a value as the field, or the resource, writes it."""
+        """Return a value in the JSON form of the field, or of the resource."""
         schema, model = self._resource.schema, self._model
         if field is None:
             return _plain(self.what, value, lambda: from_json(schema.text(value)))
@@ -84,7 +84,7 @@ class ResourceCodec:
         return _plain(f"{self.what}, {field}", value, lambda: from_json(schema.text({field: value}))[field])
 
     def decode(self, text: str | None) -> Any:
-        """Return the value; the default where there is none."""
+        """Return the value; the default if there is none."""
         if text is not None:
             try:
                 return self._resource.schema.check_json(text)
@@ -99,7 +99,7 @@ class ResourceCodec:
         return self._written(lambda: self._resource.schema.check(value))
 
     def amend(self, text: str | None, change: Patch) -> Written:
-        """Return the changed data, the default's where there was none, as text and as a value."""
+        """Return the changed data, based on the default if there was none, as text and as a value."""
         schema, make = self._resource.schema, self._resource.make_default
 
         def changed() -> Any:
@@ -110,11 +110,11 @@ class ResourceCodec:
             return self._written(changed)
         except StateError:
             if text is not None:
-                self.decode(text)  # if what is stored does not fit either, then that is what must be told
+                self.decode(text)  # if the stored value does not fit either, report that instead
             raise
 
     def without(self, text: str) -> str | None:
-        """Nothing is left."""
+        """Return ``None``: nothing is left."""
         return None
 
     def _written(self, make: Callable[[], Any]) -> Written:
@@ -129,12 +129,12 @@ class ResourceCodec:
 
 
 class StateCodec:
-    """One model's fields in a scope's state; the fields of others in the same text stay as they are (C33)."""
+    """One model's fields in a scope's state; other models' fields in the same text stay as they are (C33)."""
 
     __slots__ = ("_fields", "_joined", "_model", "_scope")
 
     def __init__(self, scope: str, joined: type[BaseModel], model: type[BaseModel]) -> None:
-        """``model`` is what is seen of the scope's whole state, ``joined``, which is a subclass of it."""
+        """``model`` is the visible part of the scope's whole state, ``joined``, which is a subclass of it."""
         self._scope = scope
         self._joined = joined
         self._model = model
@@ -150,13 +150,13 @@ class StateCodec:
         return field
 
     def plain(self, field: str | None, value: Any) -> Data:
-        """Return a value as the field writes it. Raises ``StateError`` for a field that the model has not."""
+        """Return a value in the JSON form of the field. Raises ``StateError`` if the model has no such field."""
         if field not in self._fields:
             raise StateError(f"{self.what}: {unknown('field', str(field), self._fields)}")
         return _plain(f"{self.what}, {field}", value, lambda: _member(self._joined, str(field), value))
 
     def decode(self, text: str | None) -> BaseModel:
-        """Return the state, of the joined model, which is every contributor's."""
+        """Return the state, of the joined model of all contributors."""
         stored: dict[str, Any] = from_json(text) if text is not None else {}
         try:
             return self._validated(stored)
@@ -174,9 +174,9 @@ class StateCodec:
         return self.amend(text, merge_into(data))
 
     def amend(self, text: str | None, change: Patch) -> Written:
-        """Return the text with the fields that a change writes, and the state; nothing else in the text is touched.
+        """Return the text with the changed fields, and the state; nothing else in the text is modified.
 
-        ``change`` sees what is stored, and the defaults of what is not.
+        ``change`` sees the stored fields, and the defaults of all others.
         """
         names = self._fields if change.fields is None else change.fields
         if strangers := sorted(names - self._fields):
@@ -188,7 +188,7 @@ class StateCodec:
             written = {**stored, **_dumped(valid, names)}
             return to_json(written).decode(), self._validated(written)
         except ValidationError as error:
-            self.decode(text)  # if what is stored does not fit either, then that is what must be told
+            self.decode(text)  # if the stored value does not fit either, report that instead
             raise refused(self.what, error) from None
         except (ValueError, RecursionError) as error:
             raise _formless(self.what, error) from None
@@ -208,9 +208,9 @@ class StateCodec:
 
 
 def _dumped(value: BaseModel, names: frozenset[str]) -> dict[str, Data]:
-    """Return some fields as JSON data. Raises ``ValueError`` for what has no such form, or is not of its field's type.
+    """Return some fields as JSON data. Raises ``ValueError`` for a value without such a form or of the wrong type.
 
-    With aliases, of models inside, and without computed fields, since it is to be read again.
+    Inner models use aliases and omit computed fields, since the data is to be read again.
     """
     if not is_finite([getattr(value, name) for name in names]):
         raise ValueError("JSON has no NaN and no infinities")
@@ -218,17 +218,17 @@ def _dumped(value: BaseModel, names: frozenset[str]) -> dict[str, Data]:
 
 
 def _member(model: type[BaseModel], field: str, value: Any) -> Data:
-    """Return a value as one field of a model writes it. Raises ``ValueError`` if it is not of the field's type."""
+    """Return a value in the JSON form of one field of a model. Raises ``ValueError`` if it is of the wrong type."""
     (data,) = _dumped(model.model_construct(**{field: value}), frozenset({field})).values()
     return data
 
 
 def _plain(what: str, value: Any, write: Callable[[], Data]) -> Data:
-    """Return a value as ``write`` gives it; JSON data, or what is close to it, is taken as it is."""
+    """Return a value in the form of ``write``; JSON data, or data close to it, is accepted as it is."""
     try:
         return write()
     except (ValueError, TypeError, AttributeError, LookupError, RecursionError):
-        pass  # it is not of the declared type; whether it fits all the same is found when it is read
+        pass  # not of the declared type; whether it fits all the same is checked when it is read
     try:
         return to_jsonable_python(value)
     except (ValueError, RecursionError) as error:
@@ -236,7 +236,7 @@ def _plain(what: str, value: Any, write: Callable[[], Data]) -> Data:
 
 
 def misfit(what: str, error: ValidationError | SchemaMismatch) -> StoredValueMisfit:
-    """Return the error of a stored value that does not fit its type any more; no value is told (C35)."""
+    """Return the error of a stored value that no longer fits its type; it does not reveal the value (C35)."""
     return StoredValueMisfit(
         f"what is stored of {what} does not fit its type any more: {_told(error)}",
         hint="it is kept as it is: let the type take the old form too, or write a new value with set() or delete()",
@@ -255,7 +255,7 @@ def _told(error: ValidationError | SchemaMismatch) -> str:
 
 
 def _formless(what: str, error: Exception) -> StateError:
-    """Return the error of what cannot be written down, without what pydantic says of it, which may quote the value."""
+    """Return the error of a value without a JSON form; it omits pydantic's message, which may quote the value."""
     told = str(error) if type(error) is ValueError else type(error).__name__
     return StateError(
         f"{what}: the value has no form in JSON: {told}", hint="give values of the declared types, in finite numbers"
@@ -268,7 +268,7 @@ Data = Any
 
 
 class Patch(NamedTuple):
-    """A change of JSON data; ``fields`` are those of an object that it writes, ``None`` for a change of the whole."""
+    """A change of JSON data; ``fields`` are the fields of an object that it writes, ``None`` for the whole value."""
 
     make: Callable[[Data], Data]
     fields: frozenset[str] | None = None
@@ -285,7 +285,7 @@ def merge_into(given: Mapping[str, Data]) -> Patch:
 
 
 def add(field: str | None, by: float) -> Patch:
-    """Return the change that adds to a number; a missing one is 0."""
+    """Return the change that adds to a number; a missing one counts as 0."""
     if type(by) is not int and not (isinstance(by, float) and isfinite(by)):
         raise StateError(f"increment takes a finite number; got {by!r:.80}")
 
@@ -305,7 +305,7 @@ def add(field: str | None, by: float) -> Patch:
 
 
 def append(field: str | None, items: list[Data]) -> Patch:
-    """Return the change that appends to a list; a missing one is empty."""
+    """Return the change that appends to a list; a missing one counts as empty."""
 
     def change(data: Data) -> Data:
         there: object = [] if data is MISSING or data is None else data

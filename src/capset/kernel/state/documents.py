@@ -1,4 +1,4 @@
-"""One collection of texts that can be searched: the store's, with one key and no other."""
+"""One searchable collection of texts: that of a single key in the store."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Texts:
         self._key = key
 
     async def add(self, text: str) -> Document:
-        """Keep a text of up to 64 KiB, not empty. Raises ``StateError`` for another."""
+        """Store a non-empty text of up to 64 KiB. Raises ``StateError`` for any other."""
         try:
             size = len(checked_text("a document", text).encode())
         except DefinitionError as error:
@@ -43,12 +43,12 @@ class Texts:
         return row and _shown(row)
 
     async def recent(self, limit: int = 10, *, before: str | None = None) -> list[Document]:
-        """Return the newest texts first, at most ``limit`` (1–1,000); ``before`` is the id that they end before."""
+        """Return the newest texts first, at most ``limit`` (1–1,000); ``before`` is the id to stop before."""
         found = await self._runtime.store.documents.recent(self._key, limit=_checked(limit), before=before)
         return [_shown(row) for row in found]
 
     async def search(self, query: str, limit: int = 10) -> list[Document]:
-        """Return the texts that hold a word of the query, or one that begins with it: the best first, then newer."""
+        """Return the texts with a word that equals or begins with a word of the query: best first, then newer."""
         found = await self._runtime.store.documents.search(self._key, query, limit=_checked(limit))
         return [_shown(row) for row in found]
 

@@ -1,4 +1,4 @@
-"""One session's files: the store's, with the session's key and nobody else's, and what is mounted over them (P25)."""
+"""One session's files: those in the store under the session's key, and the files mounted over them (P25)."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from capset.errors import FileError
 from capset.kernel.runtime import KernelRuntime
 
 _NEVER: Final = "1970-01-01T00:00:00.000000Z"
-"""The time of what was there from the beginning; its version is 0, which nothing has that was written."""
+"""The time of mounted files; their version is 0, which no written file has."""
 
 
 class SessionFiles:
-    """The ``Files`` of one session. Mounted files are read-only, cover what the store has there, and cost no quota."""
+    """The ``Files`` of one session. Mounted files are read-only, cover the store's, and count towards no quota."""
 
     __slots__ = ("_folders", "_mounts", "_org", "_runtime", "_session")
 
@@ -31,7 +31,7 @@ class SessionFiles:
         self._folders = {folder for path in mounts for folder in ("/", *parents_of(path))}
 
     async def stat(self, path: str) -> FileStat | None:
-        """Return what is at ``path``, or ``None``."""
+        """Return the entry at ``path``, or ``None``."""
         location, files = normalise_path(path), self._runtime.store.files
         mounted = self._mounted(location)
         if self._is_covered(location) or (mounted is not None and not mounted.is_directory):
@@ -53,8 +53,8 @@ class SessionFiles:
     async def write(self, path: str, content: bytes, *, version: int | None = None) -> tuple[FileStat, bool]:
         """Create or replace a file, with its parents; return it and whether it is new.
 
-        With ``version``, only if the file has just this one, 0 being that of none; else it raises ``VersionMismatch``.
-        Raises ``QuotaExceeded`` for more than the kernel's governance allows.
+        With ``version``, only if the file has exactly this one, 0 meaning that there is no file; otherwise it raises
+        ``VersionMismatch``. Raises ``QuotaExceeded`` for more than the kernel's governance allows.
         """
         location, now = normalise_path(path), iso(self._runtime.clock.time_ns())
         if location in self._folders:
@@ -64,7 +64,7 @@ class SessionFiles:
         return await files.write(self._session, location, content, org=self._org, now=now, version=version, quota=quota)
 
     async def list(self, path: str = "/", *, recursive: bool = False) -> list[FileStat]:
-        """Return a directory's entries, directories first, then by name; all below it, by path, when recursive."""
+        """Return a directory's entries, directories first, then by name; when recursive, all below it, by path."""
         location, files = normalise_path(path), self._runtime.store.files
         if location in self._mounts:
             raise FileError(f"{location!r} is a file, not a directory")
@@ -85,9 +85,9 @@ class SessionFiles:
         return by_path if recursive else sorted(by_path, key=lambda one: not one.is_directory)
 
     async def delete(self, path: str, *, recursive: bool = False, version: int | None = None) -> int:
-        """Delete a file or directory and return how many entries went; 0 if there was none. ``version`` as above.
+        """Delete a file or directory and return the number of deleted entries, maybe 0. ``version`` as above.
 
-        What is mounted cannot be deleted, nor a directory that holds it; ``/`` is emptied around it.
+        A mounted file, or a directory that contains one, cannot be deleted; ``/`` is emptied except for them.
         """
         location = normalise_path(path)
         if location != "/":
@@ -97,9 +97,9 @@ class SessionFiles:
         return await self._runtime.store.files.delete(self._session, location, recursive=recursive, version=version)
 
     async def move(self, source: str, target: str, *, overwrite: bool = False, version: int | None = None) -> FileStat:
-        """Move a file, or a directory with all below it, and return what is at ``target`` now; its parents are made.
+        """Move a file, or a directory with all below it, and return the entry at ``target``; its parents are created.
 
-        What is mounted cannot be moved or replaced, nor a directory that holds it.
+        A mounted file, or a directory that contains one, cannot be moved or replaced.
         """
         locations = before, after = normalise_path(source), normalise_path(target)
         self._refuse_mounted(*(one for location in locations for one in (location, *parents_of(location))))
@@ -134,7 +134,7 @@ class SessionFiles:
         return None
 
     def _is_covered(self, location: str) -> bool:
-        """Whether a mounted file stands where a path would need a directory."""
+        """Whether a mounted file is where a path would need a directory."""
         return any(folder in self._mounts for folder in parents_of(location))
 
     def _file(self, location: str, content: bytes) -> FileStat:

@@ -1,4 +1,4 @@
-"""Values with a scope (spec 1, C34): where each lives, its lock, and the handles that read and change it."""
+"""Values with a scope (spec 1, C34): their storage, their locks, and the handles that read and change them."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ ABSENT = StateRow(None, 0)
 
 
 class _Carried(Exception):
-    """What a validator raised that must not end a thread of the store, nor be taken for a cancellation of it."""
+    """Carries a validator's exception that must neither end a store thread nor pass for a cancellation of it."""
 
     def __init__(self, error: BaseException) -> None:
         self.error = error
 
 
 class Cell(Protocol):
-    """One value, its version, and the lock of those in this process who change it by reading it first."""
+    """One value, its version, and the lock for read-modify-write changes within this process."""
 
     @property
     def lock(self) -> asyncio.Lock:
-        """Held by ``set`` and ``update``, so that tasks of one process do not contend (spec 1, C34)."""
+        """Held by ``set`` and ``update``, so that tasks of one process do not contend."""
         ...
 
     async def read(self) -> StateRow:
-        """Return what is there."""
+        """Return the current row."""
         ...
 
     async def change(self, change: Change) -> StateRow:
-        """Replace what is there, with nobody in between."""
+        """Replace the current row atomically."""
         ...
 
 
@@ -59,12 +59,12 @@ class StoredCell:
         return self._runtime.lock_of(self._key)
 
     async def read(self) -> StateRow:
-        """Return what is there."""
+        """Return the current row."""
         (row,) = await self._runtime.store.states.read([self._key])
         return row
 
     async def change(self, change: Change) -> StateRow:
-        """Replace what is there, in one write transaction."""
+        """Replace the current row, in one write transaction."""
 
         def carrying(row: StateRow) -> str | None:
             try:
@@ -82,7 +82,7 @@ class StoredCell:
 
 
 class RunData:
-    """What lives for one run: the scope ``request``, and the state of its sequencers."""
+    """The data of one run: the scope ``request``, and the state of its sequencers."""
 
     __slots__ = ("locks", "rows")
 
@@ -91,7 +91,7 @@ class RunData:
         self.locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def cell(self, name: str) -> RunCell:
-        """Return the place of one value."""
+        """Return the cell of one value."""
         return RunCell(self, name)
 
 
@@ -110,11 +110,11 @@ class RunCell:
         return self._data.locks.setdefault(self._name, asyncio.Lock())
 
     async def read(self) -> StateRow:
-        """Return what is there."""
+        """Return the current row."""
         return self._data.rows.get(self._name, ABSENT)
 
     async def change(self, change: Change) -> StateRow:
-        """Replace what is there; nothing else runs meanwhile."""
+        """Replace the current row, without yielding to other tasks."""
         row = self._data.rows.get(self._name, ABSENT)
         changed = StateRow(change(row), row.version + 1)
         self._data.rows[self._name] = changed
@@ -122,7 +122,7 @@ class RunCell:
 
 
 class _Hold:
-    """A lock that a task has; ``is_over`` once it gave it back, whatever tasks of its making still remember it."""
+    """A lock held by a task; ``is_over`` once it is released, even if the tasks it started still refer to it."""
 
     __slots__ = ("is_over", "lock")
 
@@ -132,14 +132,14 @@ class _Hold:
 
 
 _held: Final[ContextVar[tuple[_Hold, ...]]] = ContextVar("capset_held", default=())
-"""What this task, or one that started it, holds."""
+"""The locks held by this task, or by one that started it."""
 
 
 @asynccontextmanager
 async def hold_lock(lock: asyncio.Lock, what: str, end: float) -> AsyncGenerator[None]:
-    """Hold a lock; ``end`` is in the event loop's time. Tasks that are started meanwhile know of it.
+    """Hold a lock; ``end`` is in the event loop's time. Tasks started inside inherit the knowledge of it.
 
-    Raises ``StateError`` where it would wait for itself, ``ConcurrentModificationError`` when the time is up.
+    Raises ``StateError`` if it would wait for itself, ``ConcurrentModificationError`` when the time is up.
     """
     if any(one.lock is lock and not one.is_over for one in _held.get()):
         raise StateError(
@@ -166,21 +166,21 @@ async def hold_lock(lock: asyncio.Lock, what: str, end: float) -> AsyncGenerator
 
 
 WAIT_SECONDS: Final = 30.0
-"""How long ``set`` and ``update`` try where the call has no deadline of its own."""
+"""How long ``set`` and ``update`` try if the call has no deadline of its own."""
 _PAUSES_SECONDS: Final = (0.001, 0.05)
-"""The first and the longest pause before a compare-and-swap is tried again; each is a random part of it."""
+"""The first and the longest pause before another compare-and-swap; each is a random part of it."""
 
 
 MAX_CHARACTERS: Final = 1_048_576
-"""How long a value may be as JSON text: every change writes all of it."""
+"""Maximum length of a value as JSON text: every change writes all of it."""
 
 
 class _Moved(Exception):
-    """Somebody else changed the value since it was read."""
+    """The value was changed since it was read."""
 
 
 class Handle:
-    """One value, its operations, and whoever is told of every write. Values are of the declared types."""
+    """One value, its operations, and the callback for every write. Values are of the declared types."""
 
     __slots__ = ("_cell", "_codec", "_deadline", "_written")
 
@@ -199,11 +199,11 @@ class Handle:
         self._written = written
 
     async def is_there(self) -> bool:
-        """Whether the value was ever written, and not deleted since."""
+        """Whether the value exists: written, and not deleted since."""
         return (await self._cell.read()).value is not None
 
     async def get(self) -> Any:
-        """Return the value; the default where there is none yet."""
+        """Return the value; the default if there is none yet."""
         return self._codec.decode((await self._cell.read()).value)
 
     async def set(self, value: Any) -> Any:
@@ -216,16 +216,16 @@ class Handle:
         return await self._amend(merge_into({codec.key(name): codec.plain(name, one) for name, one in given.items()}))
 
     async def increment(self, field: str | None = None, by: float = 1) -> Any:
-        """Add to a number, or to a field that is one; a missing number is 0."""
+        """Add to a number, or to a numeric field; a missing number counts as 0."""
         return await self._amend(add(field and self._codec.key(field), by))
 
     async def push(self, *items: Any, field: str | None = None) -> Any:
-        """Append to a list, or to a field that is one; a missing list is empty."""
+        """Append to a list, or to a list field; a missing list counts as empty."""
         given = self._codec.plain(field, list(items))
         return await self._amend(append(field and self._codec.key(field), given))
 
     async def update(self, change: Callable[[Any], Any | Awaitable[Any]]) -> Any:
-        """Replace the value by what a function makes of it; the function may run more than once."""
+        """Replace the value by the result of a function of it; the function may run more than once."""
 
         async def changed(text: str | None) -> Written:
             made = change(self._codec.decode(text))
@@ -273,7 +273,7 @@ class Handle:
         return row
 
     async def _swap(self, change: Callable[[str | None], Written | Awaitable[Written]]) -> Any:
-        """Read, change, and write unless somebody wrote meanwhile; then again, until the time is up."""
+        """Read, change, and write unless another writer was faster; retry until the time is up."""
         loop = asyncio.get_running_loop()
         end = self._deadline if self._deadline is not None else loop.time() + WAIT_SECONDS
         attempts, pause = 0, _PAUSES_SECONDS[0]
@@ -299,12 +299,12 @@ class Handle:
                         ) from None
                 else:
                     return value
-                await asyncio.sleep(pause * random.random())  # noqa: S311  # nothing secret
+                await asyncio.sleep(pause * random.random())  # noqa: S311  # jitter, not a secret
                 pause = min(2 * pause, _PAUSES_SECONDS[1])
 
 
 class FieldHandle(Handle):
-    """The state of a scope: what is incremented or pushed to is one of its fields."""
+    """The state of a scope: ``increment`` and ``push`` apply to one of its fields."""
 
     __slots__ = ()
 

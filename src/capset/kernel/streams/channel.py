@@ -1,4 +1,4 @@
-"""A bounded hand-off between calls that emit and whoever listens (spec 3, K14), cheaper than a queue of tasks."""
+"""A bounded channel from emitting calls to their receiver (spec 3, K14), cheaper than a queue of tasks."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from collections.abc import Callable
 from capset.definitions.messages import Message
 
 Turn = asyncio.Future[None]
-"""Done when a sender that is ahead may go on; cancelled when nobody listens any more."""
+"""Done when a sender beyond the buffer may continue; cancelled when there is no receiver any more."""
 
 
 class Receiver:
-    """Where messages are received: those of one channel in order, those of several in turns. One receiver.
+    """The receiving end of channels: messages of one channel in order, those of several in turns. One consumer.
 
-    ``end()`` lets it take what is there and then ends it; once it has left, what is sent is cancelled.
+    ``end()`` ends it once the remaining messages are taken; after ``leave()``, sending is cancelled.
     """
 
     __slots__ = ("_is_ended", "is_left", "ready", "receiver")
 
     def __init__(self) -> None:
         self.ready: deque[Channel] = deque()
-        """The channels that hold messages, each once."""
+        """The channels with messages, each once."""
         self.receiver: asyncio.Future[Message | None] | None = None
         self.is_left = False
         self._is_ended = False
@@ -40,7 +40,7 @@ class Receiver:
             return await receiver
         except asyncio.CancelledError:
             if receiver.done() and not receiver.cancelled() and (given := receiver.result()) is not None:
-                # It was handed over in the very moment: the next who receives must find it.
+                # It was handed over at that very moment: the next call must find it.
                 returned = Channel(self, buffer=0)
                 returned.messages.append(given)
                 self.ready.appendleft(returned)
@@ -49,7 +49,7 @@ class Receiver:
             self.receiver = None
 
     def take(self) -> Message:
-        """Return the next message of those that are ready."""
+        """Return the next message of the ready channels."""
         channel = self.ready[0]
         message = channel.messages.popleft()
         channel.let_in()
@@ -62,26 +62,26 @@ class Receiver:
         return message
 
     def end(self) -> None:
-        """Say that no channel will send any more."""
+        """Declare that no channel will send any more."""
         self._is_ended = True
         self.hand(None)
 
     def leave(self, channels: tuple[Channel, ...] = ()) -> None:
-        """Stop receiving: cancel the senders that wait in some channels, and end for a receiver."""
+        """Stop receiving: cancel the senders that wait in some channels, and end a waiting ``receive()``."""
         self.is_left = True
         for channel in channels:
             channel.cancel()
         self.end()
 
     def rest(self) -> list[Message]:
-        """Take what is there and was never received."""
+        """Return the messages that were never received."""
         found: list[Message] = []
         while self.ready:
             found.append(self.take())
         return found
 
     def hand(self, message: Message | None) -> bool:
-        """Hand a message to a receiver that waits for one, or tell it of the end; return whether there was any."""
+        """Hand a message, or ``None`` for the end, to a waiting ``receive()``; return whether there was one."""
         receiver = self.receiver
         if receiver is None or receiver.done():
             return False
@@ -90,9 +90,9 @@ class Receiver:
 
 
 class Channel:
-    """One sender's way to a receiver; at most ``buffer + 1`` of its messages lie there, however many send at once.
+    """One sender's channel to a receiver; it holds at most ``buffer + 1`` messages, however many send at once.
 
-    What is handed to a receiver that waits counts as taken.
+    A message handed to a waiting receiver counts as taken.
     """
 
     __slots__ = ("_buffer", "_receiver", "_turn", "_waiting", "is_finished", "messages", "moved", "on_drained")
@@ -103,18 +103,18 @@ class Channel:
         self._buffer = buffer
         self.messages: deque[Message] = deque()
         self._turn: Turn | None = None
-        """Of the one message that is beyond the buffer."""
+        """The turn of the one message beyond the buffer."""
         self._waiting: deque[tuple[Turn, Message]] = deque()
         self.is_finished = False
         self.moved = 0.0
-        """When one was last taken while others waited for their turn, in the event loop's time."""
+        """When a message was last taken while others waited for their turn, in the event loop's time."""
         self.on_drained = on_drained
 
     def offer(self, message: Message) -> Turn | None:
-        """Send a message. Returns what the sender is to wait for before it goes on, unless there is room.
+        """Send a message. Returns a future to await before continuing, or ``None`` if there is room.
 
-        Once nobody receives, that is cancelled in a moment: not at once, since a sender that swallows its cancellation
-        and sends again would let nothing else run.
+        Without a receiver the future is cancelled, but only in the next loop iteration: a sender that swallows its
+        cancellation and sends again would otherwise let nothing else run.
         """
         receiver = self._receiver
         if receiver.is_left or self.is_finished:
@@ -144,7 +144,7 @@ class Channel:
             await turn
 
     def let_in(self) -> None:
-        """Let the sender go on whose message was beyond the buffer, and the next take its place."""
+        """Resume the sender whose message was beyond the buffer, and let the next one take its place."""
         turn = self._turn
         if turn is None:
             return
@@ -153,14 +153,14 @@ class Channel:
             turn.set_result(None)
         while self._waiting:
             turn, message = self._waiting.popleft()
-            if not turn.done():  # else its sender was cancelled, and is not here any more
+            if not turn.done():  # otherwise its sender was cancelled and is gone
                 self.messages.append(message)
                 self._turn = turn
                 self.moved = asyncio.get_running_loop().time()
                 return
 
     def finish(self, last: Message | None) -> None:
-        """Add a last message, if there is one, and close: the sender is done, and what still waits is not sent."""
+        """Add a last message, if there is one, and close: the sender is done, and waiting messages are not sent."""
         self.is_finished = True
         self.release()
         if last is not None and not self._receiver.is_left and not self._receiver.hand(last):
@@ -171,13 +171,13 @@ class Channel:
             self.on_drained()
 
     def cancel(self) -> None:
-        """Cancel the senders that wait."""
+        """Cancel the waiting senders."""
         if self._turn is not None:
             self._turn.cancel()
         self.release()
 
     def release(self) -> None:
-        """Let no sender wait any more: what lies here is sent, and those whose messages do not are cancelled."""
+        """Let no sender wait any longer: queued messages count as sent, and senders of the others are cancelled."""
         if self._turn is not None and not self._turn.done():
             self._turn.set_result(None)
         while self._waiting:

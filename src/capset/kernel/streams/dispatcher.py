@@ -1,4 +1,4 @@
-"""A mixed stream of messages, served: what each leads to runs beside the others, up to a limit (spec 3, K8, K14)."""
+"""Serving of a mixed stream of messages: their invocations run concurrently, up to a limit (spec 3, K8, K14)."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _log = logging.getLogger("capset.kernel")
 class Serving:
     """``async with kernel.run(session, messages) as answers: async for message in answers: …``.
 
-    Every command and query becomes an invocation; what it emits comes in its order, and messages of other kinds pass
-    through untouched (K12). An invocation counts towards the ``limit`` until its last message is taken, so that all
-    output together is bounded. Leaving cancels what is not done, and waits for its cleanup.
+    Every command and query becomes an invocation; its messages come in order, and messages of other kinds pass through
+    unchanged (K12). An invocation counts towards the ``limit`` until its last message is taken, so that all output
+    together is bounded. Leaving cancels running invocations, and waits for their cleanup.
     """
 
     __slots__ = (
@@ -67,20 +67,20 @@ class Serving:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop reading, cancel what is not done, and wait for its cleanup."""
+        """Stop reading, cancel running invocations, and wait for their cleanup."""
         self._receiver.leave(tuple(call.channel for call in self._calls.values() if call.channel))
         await self._runtime.stop({task for task in (self._reader, *self._calls) if task and not task.done()})
 
     def cancel(self) -> None:
-        """Stop reading, and cancel what runs; the error of each comes as its last message, for whoever goes on."""
+        """Stop reading, and cancel running invocations; readers still get the error of each as its last message."""
         self._runtime.cancel(task for task in (self._reader, *self._calls) if task is not None)
 
     def __aiter__(self) -> Self:
-        """Iterate over what comes, once."""
+        """Iterate over the output, once."""
         return self
 
     async def __anext__(self) -> Message:
-        """Return the next message. Raises what reading the messages raised, after all that was there before."""
+        """Return the next message. An exception of the input is raised after all earlier messages."""
         if self._reader is None:
             raise RuntimeError("enter the stream first: async with kernel.run(…) as answers")
         message = await self._receiver.receive()
@@ -96,7 +96,7 @@ class Serving:
         try:
             messages = aiter(self._messages)
             await self._serve(messages)
-        except Exception as error:  # the caller's own, raised where the caller reads
+        except Exception as error:  # the caller's own exception, raised where the caller reads
             self._fail(error)
         except asyncio.CancelledError as error:
             if self._runtime.is_stopping():
@@ -115,7 +115,7 @@ class Serving:
     async def _serve(self, messages: AsyncIterator[Message]) -> None:
         passing = Channel(self._receiver, buffer=0)
         async for message in messages:
-            if self._receiver.is_left:  # one that swallowed its cancellation
+            if self._receiver.is_left:  # a task that swallowed its cancellation
                 return
             if getattr(message, "kind", "command") not in ("command", "query"):
                 await passing.send(message)
@@ -126,7 +126,7 @@ class Serving:
             self._start(message)
 
     def _fail(self, error: Exception, cause: BaseException | None = None) -> None:
-        """Keep the first error of the caller's messages for the reader; without a reader, it is for the log."""
+        """Store the first error of the caller's messages for the reader; without a reader, log it."""
         if cause is not None:
             error.__cause__ = cause
         if self._failure is None and not self._receiver.is_left:
@@ -145,7 +145,7 @@ class Serving:
         record_unfinished(call, task)
         if call.channel is not None:
             call.channel.finish(outcome_message(call))
-        if task.done():  # else it may go on, and finds that nobody listens
+        if task.done():  # otherwise it may still run, and finds no receiver
             call.channel = call.inbound = call.value = call.data = None  # its record may be read much later
 
     def _drained(self) -> None:

@@ -1,4 +1,4 @@
-"""A duplex stream to one processor: messages go in, each governed and on record, and messages come out (K8)."""
+"""A duplex stream to one processor: a stream of messages each way, each input governed and on record (K8)."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from capset.kernel.streams.emission import outcome_message
 from capset.kernel.streams.processors import Processing
 
 Ask = Callable[[Message], Invocation]
-"""Makes the call of a message; nothing of it has begun."""
+"""Creates the call of a message, not started yet."""
 
 
 class Duplex:
     """``async with session.open("Chat.Room") as room: await room.send({…}); async for message in room: …``.
 
-    All messages go to one processor, one after the other, and each leaves its own outcome record. ``finish()`` says
-    that no more come. Leaving cancels what is not done, and waits for its cleanup.
+    All messages go to one processor, one after the other, and each has its own outcome record. ``finish()`` ends the
+    input. Leaving cancels running work, and waits for its cleanup.
     """
 
     __slots__ = (
@@ -57,7 +57,7 @@ class Duplex:
         self._task: asyncio.Task[None] | None = None
 
     async def send(self, data: Any = None, *, message: Message | None = None) -> None:  # of the processor's own type
-        """Send a message with this data, or a whole one; return when its turn has come.
+        """Send a message with this data, or a whole message; return when its turn has come.
 
         Raises ``RuntimeError`` after ``finish()``, outside of ``async with``, and once the stream has ended, as it does
         when the kernel closes.
@@ -70,13 +70,13 @@ class Duplex:
         await self._inside.send(Message(kind, self._compiled.type, data) if message is None else message)
 
     def finish(self) -> None:
-        """Say that no more messages come: the processor's input ends, and the stream when all outcomes are read."""
+        """End the input: the processor's input ends, and the stream ends when all outcomes are read."""
         if not self._inside.is_finished:
-            self._inside.is_finished = True  # what is being sent still goes in
+            self._inside.is_finished = True  # pending sends still go in
             self._inlet.end()
 
     async def __aenter__(self) -> Self:
-        """Open the stream; the processor is made when the first message that is let through comes."""
+        """Open the stream; the processor is created for the first allowed message."""
         if self._task is not None:
             raise RuntimeError("a duplex stream is entered once")
         self._task = self._runtime.spawn(self._run(), self._settle)
@@ -85,7 +85,7 @@ class Duplex:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Cancel what is not done, and wait for its cleanup."""
+        """Cancel running work, and wait for its cleanup."""
         self._receiver.leave((self._outside,))
         self._inlet.leave((self._inside,))
         try:
@@ -94,11 +94,11 @@ class Duplex:
             self._give_back()
 
     def __aiter__(self) -> Self:
-        """Iterate over the messages that come, once."""
+        """Iterate over the messages, once."""
         return self
 
     async def __anext__(self) -> Message:
-        """Return the next message; a reply or an error is the last of what a message that was sent leads to."""
+        """Return the next message; a reply or an error is the last one in response to a message sent."""
         if self._task is None:
             raise RuntimeError("enter the stream first: async with session.open(…) as room")
         message = await self._receiver.receive()
@@ -112,7 +112,7 @@ class Duplex:
             self._running = call
             await execute(call)
             self._running = None
-            self._outside.release()  # a task that was left behind waits no more
+            self._outside.release()  # an abandoned task waits no longer
             outcome = outcome_message(call)
             if outcome is not None:
                 await self._outside.send(outcome)
@@ -129,7 +129,7 @@ class Duplex:
         return call
 
     async def _stop(self) -> None:
-        """Stop what runs still, but for the task that asks for it."""
+        """Stop running work, except for the current task."""
         tasks = {self._task, self._processor and self._processor.task} - {asyncio.current_task()}
         await self._runtime.stop({task for task in tasks if task is not None and not task.done()})
 
@@ -139,11 +139,11 @@ class Duplex:
         if self._processor is not None:
             self._processor.end()
         self._give_back()
-        self._inlet.leave()  # whoever sends from now on would wait for ever
+        self._inlet.leave()  # any later sender would wait forever
         self._outside.finish(outcome_message(self._running) if self._running else None)
         self._receiver.end()
 
     def _give_back(self) -> None:
-        """Put on record what was handed over, and never begun."""
+        """Record the messages that were handed over but never started."""
         for message in self._inlet.rest():
             record_never_begun(self._ask(message))

@@ -1,4 +1,4 @@
-"""What a call says while it runs and when it ends, as messages stamped by the kernel (spec 3, K10, K11)."""
+"""Messages of a call while it runs and when it ends, stamped by the kernel (spec 3, K10, K11)."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _log = logging.getLogger("capset.kernel")
 
 
 class Emitted(Message):
-    """A message of a call's. Its ``meta`` is written out when somebody reads it: most of a million nobody does."""
+    """A message of a call. Its ``meta`` is built when it is read: most messages are never asked for it."""
 
     __slots__ = ("_call", "_mark", "_meta")
 
     @property
     def meta(self) -> Meta | None:
-        """What the kernel stamped it with when it was emitted."""
+        """The metadata that the kernel stamped at emission."""
         try:
             return self._meta
         except AttributeError:
@@ -39,7 +39,7 @@ class Emitted(Message):
 
     @meta.setter
     def meta(self, value: Meta | None) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]  # it is a field still
-        object.__setattr__(self, "_meta", value)  # of a copy, which has what it is given
+        object.__setattr__(self, "_meta", value)  # of a copy, which has the given one
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Message):
@@ -51,14 +51,14 @@ class Emitted(Message):
         return hash((self.kind, self.type, self.meta))
 
 
-# A frozen dataclass sets its fields one by one through ``object``, which takes three times as long as its slots do.
+# A frozen dataclass sets its fields one by one through ``object``, which takes three times as long as slots.
 _set_kind, _set_type, _set_data = (vars(Message)[name].__set__ for name in ("kind", "type", "data"))
 _set_call, _set_mark = (vars(Emitted)[name].__set__ for name in ("_call", "_mark"))
 _new = object.__new__
 
 
 def emitted(call: Invocation, kind: Kind, type: str, data: Any) -> Message:
-    """Return a message of a call, stamped with the moment and an id."""
+    """Return a message of a call, stamped with the time and an id."""
     redactor = call.context.runtime.redactor
     if redactor is not None:
         data = redactor(data)
@@ -78,7 +78,7 @@ def _meta(call: Invocation, mark: int) -> Meta:
 
 
 async def emit_event(call: Invocation, type: str, data: Any) -> None:
-    """Send one event, and return when its consumer has room. Nobody listening is no error."""
+    """Send one event, and return when its consumer has room. Having no consumer is no error."""
     call.has_emitted = True
     if call.channel is None:
         await unheard(call)
@@ -87,7 +87,7 @@ async def emit_event(call: Invocation, type: str, data: Any) -> None:
 
 
 async def unheard(call: Invocation) -> None:
-    """Count an event that nobody listens to. Every hundredth lets others run: nothing else makes its sender wait."""
+    """Count an event without a consumer. Every hundredth yields to other tasks: nothing else makes its sender wait."""
     call.unheard += 1
     if not call.unheard % 100:
         await asyncio.sleep(0)
@@ -96,8 +96,8 @@ async def unheard(call: Invocation) -> None:
 async def wait_for_consumer(call: Invocation, turn: Turn) -> None:
     """Wait until a call's consumer has room.
 
-    The tool's own timeout stands still meanwhile; a deadline from outside does not (K16). Raises ``ConsumerTimeout``
-    when the consumer lets it wait for too long.
+    The tool's own timeout is paused during the wait; a deadline from outside is not (K16). Raises ``ConsumerTimeout``
+    when the consumer takes too long.
     """
     scope = call.scope
     call.blocked += 1
@@ -123,7 +123,7 @@ async def _patiently(call: Invocation, turn: Turn, seconds: float) -> None:
     began = loop.time()
     try:
         while not turn.done():
-            # While a consumer takes others' messages, it is not stalled.
+            # A consumer that takes other messages is not stalled.
             moved = channel.moved if channel is not None else 0.0
             left = max(began, moved) + seconds - loop.time()
             if left <= 0:
@@ -138,7 +138,7 @@ async def _patiently(call: Invocation, turn: Turn, seconds: float) -> None:
 
 
 def shown(error: CapsetError, call: Invocation) -> CapsetError:
-    """Return an error as the caller may see it: what a store says of itself, such as its path, is for the log."""
+    """Return an error as shown to the caller: a store's own message may contain its path, so it is only logged."""
     if not isinstance(error, StoreError) or error.message == _UNAVAILABLE:
         return error
     _log.error("the store failed %r, correlation %s: %s", call.compiled.name, call.correlation, error.message)
@@ -179,9 +179,9 @@ def error_data(error: CapsetError) -> dict[str, Any]:
 
 
 class Emitter:
-    """The ``emit`` of one processor, for the call that it is working on.
+    """The ``emit`` of one processor, for its current call.
 
-    A reply, an error and a violation of the contract end that call: ``on_end`` is called, maybe more than once, and the
+    A reply, an error and a contract violation end that call: ``on_end`` is called, maybe more than once, and the
     processor has to return soon.
     """
 
@@ -194,26 +194,26 @@ class Emitter:
         self.is_over = self._is_closed = True
 
     def begin(self, call: Invocation) -> None:
-        """Work for this call from now on."""
+        """Switch to this call."""
         self.call = call
         self._name = call.compiled.name
         self.reply: Any = MISSING
         self.error: CapsetError | None = None
-        self.is_over = False  # it has no outcome yet
+        self.is_over = False  # no outcome yet
         self._is_closed = False
 
     def close(self) -> None:
-        """Take no more for this call: what a task that was left behind emits reaches nobody."""
+        """Accept no more for this call: emissions of an abandoned task reach no consumer."""
         self._is_closed = self.is_over = True
 
     def outcome(self) -> Any:
-        """Return the reply's data, unvalidated, or ``MISSING``. Raises what ended the call instead."""
+        """Return the reply's data, unvalidated, or ``MISSING``. Raises the error that ended the call."""
         if self.error is not None:
             raise self.error
         return self.reply
 
     async def __call__(self, message: BaseModel | Message, /) -> None:
-        """Hand one message over; see ``Emit``."""
+        """Send one message; see ``Emit``."""
         call, emission = self.call, cast("Any", message)
         try:
             kind, named, data = emission.kind, emission.type, getattr(emission, "data", None)
@@ -252,9 +252,9 @@ class Emitter:
             )
 
     def _answer(self, name: str, data: Any) -> None:
-        if len(self._replies) > 1:  # else the pipeline checks it, as every tool's
+        if len(self._replies) > 1:  # otherwise the pipeline checks it, as for every tool
             try:
-                data = self._replies[name].check(data)  # all of them together might take it for another's
+                data = self._replies[name].check(data)  # a union of all schemas might match another one
             except VALIDATION_ERRORS as error:
                 raise self._misfit(name, data, error) from None
         self.call.reply_type, self.reply = name, data
@@ -268,7 +268,7 @@ class Emitter:
             raise
 
     def _misfit(self, name: str, data: Any, error: Exception) -> InvalidOutput:
-        # What came out may hold what nobody should see, so only its places are logged, and no value.
+        # The output may hold confidential values, so only their paths are logged.
         fields = (
             validation_fields(error, (), data) if isinstance(error, VALIDATION_ERRORS) else ["it has no form in JSON"]
         )
@@ -282,7 +282,7 @@ class Emitter:
         return error
 
     def _fail(self, error: CapsetError) -> None:
-        """End the call with an error, the first that there is, whatever the processor makes of it."""
+        """End the call with an error, the first one, even if the processor swallows it."""
         if not isinstance(self.error, InvalidOutput | ConsumerTimeout):
             self.error = error
         self._end()
@@ -292,15 +292,15 @@ class Emitter:
         self._on_end()
 
     async def _late(self) -> InvalidOutput:
-        """Return the error of an emission after the outcome, or of one that belongs to no call any more.
+        """Return the error of an emission after the outcome, or of one that no longer belongs to a call.
 
-        Others get their turn before: a processor that swallows it and goes on emitting must not hold up everybody.
+        Other tasks run first: a processor that swallows the error and continues to emit must not block everything.
         """
         await asyncio.sleep(0)
         return self.left_behind() if self._is_closed else self._violated("emitted something after its reply")
 
     def left_behind(self) -> InvalidOutput:
-        """Return the error of an emission that belongs to no call; no call ends with it."""
+        """Return the error of an emission without a call; no call ends with it."""
         return InvalidOutput(f"The tool {self._name!r} emitted something after its call had ended.")
 
     def _told(self, data: Any) -> CapsetError:

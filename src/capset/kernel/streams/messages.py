@@ -1,4 +1,4 @@
-"""A call seen as a stream of messages: events while it runs, and the reply or error that ends it."""
+"""A call as a stream of messages: events while it runs, and the reply or error that ends it."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from capset.kernel.streams.emission import outcome_message
 
 
 class Messages:
-    """A call as it goes: ``async with session.stream(…) as messages: async for message in messages: …``.
+    """A running call: ``async with session.stream(…) as messages: async for message in messages: …``.
 
-    The call starts on entry, in a task of the kernel's. It is never more than one message, and its processor's buffer,
-    ahead of its reader (spec 3, K14). Leaving early cancels it, and waits for its cleanup; the record says so.
+    The call starts on entry, in a kernel task. It is never more than one message, and its processor's buffer, ahead of
+    its reader (spec 3, K14). Leaving early cancels it, and waits for its cleanup; the record says so.
     """
 
     __slots__ = ("_call", "_channel", "_receiver", "_task")
@@ -33,12 +33,12 @@ class Messages:
 
     @property
     def tool(self) -> str:
-        """What was called, by the name that its record has."""
+        """The name of the called tool, as in its record."""
         return self._call.compiled.name
 
     @property
     def called(self) -> AnyTool | None:
-        """The tool itself, or ``None`` where there is none of that name; dynamic ``uses`` may have brought it."""
+        """The called tool, or ``None`` if there is none of that name; dynamic ``uses`` may have added it."""
         return self._call.compiled.tool
 
     @property
@@ -48,17 +48,17 @@ class Messages:
 
     @property
     def correlation(self) -> str:
-        """The id that ties the call to whatever caused it."""
+        """The id that ties the call to its cause."""
         return self._call.correlation
 
     @property
     def has_ended(self) -> bool:
-        """Whether the call has its outcome, so that ``result`` can be asked for."""
+        """Whether the call has its outcome, so that ``result`` is available."""
         return self._call.outcome is not None
 
     @property
     def result(self) -> Result[Any]:
-        """What came of the call, once its messages have been read; its data is of the tool's own type."""
+        """The result of the call, once its messages have been read; its data is of the tool's own type."""
         if self._call.outcome is None:
             raise RuntimeError("the call has not ended yet: read its messages first")
         return to_result(self._call, self._call.value)
@@ -99,6 +99,6 @@ class Messages:
 
 
 def buffer_of(call: Invocation) -> int:
-    """Return how many messages a call's channel holds beside the one that its emitter waits with."""
+    """Return the size of a call's channel, beside the one message that its emitter waits with."""
     contract = call.compiled.tool and call.compiled.tool.contract
     return 0 if contract is None else contract.buffer

@@ -1,4 +1,4 @@
-"""Running stream processors: one for a call of its own, or one for all messages of a duplex stream (spec 3, K7)."""
+"""Running of stream processors: one per call, or one for all messages of a duplex stream (spec 3, K7)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from capset.kernel.telemetry.observers import join
 
 _log = logging.getLogger("capset.kernel")
 _WORKING: ContextVar[Invocation | None] = ContextVar("capset_working", default=None)
-"""The call whose message a duplex stream's processor took last, before it started the task that asks."""
+"""The call whose message a duplex stream's processor took last, before it started the current task."""
 
 
 class _SingleMessage:
@@ -47,7 +47,7 @@ class _SingleMessage:
 
 
 async def process_one(call: Invocation, contract: Contract, factory: Callable[[], Any]) -> Any:
-    """Run a fresh processor for one message. Returns its reply's data, or ``MISSING``; raises what it raises."""
+    """Run a fresh processor for one message. Returns its reply's data, or ``MISSING``; propagates its exceptions."""
     ending = Deadline(CLEANUP_SECONDS)
     emitter = Emitter(contract, ending.start_soon)
     emitter.begin(call)
@@ -70,9 +70,9 @@ async def process_one(call: Invocation, contract: Contract, factory: Callable[[]
 
 
 class Processing:
-    """A processor that runs for all messages of a duplex stream, in a task of the kernel's.
+    """A processor that runs for all messages of a duplex stream, in a kernel task.
 
-    It works on one call at a time, the one whose message it took last: taking the next ends that call, and so does
+    It works on one call at a time, that of the last message it took: taking the next one ends that call, and so does
     returning. Its context is that of the call.
     """
 
@@ -94,16 +94,16 @@ class Processing:
         self._factory = factory
         self._emitter = _Speaking(contract, self._give_up_soon)
         self.task: asyncio.Task[None] | None = None
-        """Where it runs, once it has its first message."""
+        """The task it runs in, from its first message on."""
         self._ctx: CallContext | None = None
         self._next: Invocation | None = None
         """The call whose message the processor has not taken yet."""
         self._pull: asyncio.Future[None] | None = None
-        """What the processor waits for while there is none."""
+        """Awaited by the processor while there is no message."""
         self._done: asyncio.Future[None] | None = None
-        """Of the call that is being worked on."""
+        """Done when the current call has ended."""
         self._timer: asyncio.TimerHandle | None = None
-        """Ends that call, once its outcome is told."""
+        """Ends the current call, if the processor lingers after the outcome."""
         self._is_over = False
 
     def serves(self, contract: Contract) -> bool:
@@ -111,7 +111,7 @@ class Processing:
         return self._contract is contract
 
     async def work_on(self, call: Invocation) -> Any:
-        """Give the processor a call's message, and return its reply's data, or ``MISSING``. Raises what it raises."""
+        """Pass a call's message to the processor, and return its reply's data, or ``MISSING``; its errors propagate."""
         if self._is_over or (self.task is not None and self.task.done()):
             raise _ended(call)
         self._emitter.begin(call)
@@ -127,7 +127,7 @@ class Processing:
         except asyncio.CancelledError:
             self._is_over = True
             runtime = call.context.runtime
-            if not runtime.is_stopping():  # else whoever stops the stream stops the processor, too
+            if not runtime.is_stopping():  # otherwise the processor is stopped together with the stream
                 await runtime.stop({self.task})
             raise
         except BaseException as error:
@@ -168,7 +168,7 @@ class Processing:
         return call.inbound
 
     async def _run(self, ctx: CallContext) -> None:
-        _WORKING.set(None)  # whoever opened the stream may be a processor, too
+        _WORKING.set(None)  # the stream may have been opened by a processor, too
         try:
             await self._factory()(self, self._emitter, ctx)
         except BaseException as error:
@@ -181,7 +181,7 @@ class Processing:
             self._end(None if untaken is None or self._emitter.is_over else _ended(untaken))
 
     def _end(self, error: BaseException | None) -> bool:
-        """End the call that is being worked on, if there is one; return whether there was."""
+        """End the current call, if there is one; return whether there was."""
         done, self._done = self._done, None
         is_over = self._emitter.is_over
         self._emitter.close()
@@ -202,7 +202,7 @@ class Processing:
             self._timer = loop.call_later(CLEANUP_SECONDS, self._give_up, call)
 
     def _give_up(self, call: Invocation) -> None:
-        """Stop the processor: it still works on the call whose outcome it has told."""
+        """Stop the processor: it still works on a call after emitting its outcome."""
         if self.task is not None:
             _log_lingering(call)
             self._is_over = True
@@ -214,7 +214,7 @@ class Processing:
 
 
 class _Speaking(Emitter):
-    """The ``emit`` of a duplex stream: who speaks for one message, a task left behind, does not speak for the next."""
+    """The ``emit`` of a duplex stream: a task left over from one message cannot emit for the next."""
 
     __slots__ = ()
 
@@ -232,7 +232,7 @@ def _ended(call: Invocation) -> ToolError:
 
 
 def _log_late(call: Invocation, emitter: Emitter, error: BaseException) -> None:
-    """Log what a processor raised after what ended its call; that is what is told."""
+    """Log an exception raised after the error that ended the call; the caller gets the latter."""
     if error is not emitter.error:
         _log.error("tool %r, correlation %s", call.compiled.name, call.correlation, exc_info=error)
 

@@ -1,6 +1,6 @@
-"""Who is told of calls as they begin and end, beside their records: traces and metrics (spec 5, P13).
+"""Observers, which are notified as calls begin and end: traces and metrics (spec 5, P13).
 
-Without observers a call reads one attribute more, and does nothing else.
+Without observers a call reads one more attribute, and does nothing else.
 """
 
 from __future__ import annotations
@@ -17,33 +17,36 @@ _log = logging.getLogger("capset.kernel")
 
 
 class Observer(Protocol):
-    """Is told of every call. It runs on the call's way, so it is quick; what it raises is logged, and harms no call."""
+    """An observer of every call.
 
-    def begun(self, call: Invocation) -> Any:  # whatever the observer keeps of the call
-        """Take note of a call before its first step, in the task that runs it; what is returned comes back."""
+    It runs on the path of the call, so it has to be fast. Its exceptions are logged and affect no call.
+    """
+
+    def begun(self, call: Invocation) -> Any:  # the observer's own data about the call
+        """Handle a call before its first stage, in the task that runs it. The result is passed to the other methods."""
         ...
 
     def joined(self, kept: Any) -> None:
-        """Take note that another task works for the call from now on: that of a processor, which serves many calls."""
+        """Handle the switch to another task that works for the call: that of a processor, which serves many calls."""
         ...
 
     def ended(self, call: Invocation, kept: Any) -> None:
-        """Take note that a call has its outcome: once, wherever that is set; its handler may still go on."""
+        """Handle the outcome of a call: once, wherever it is set; the handler may still be running."""
         ...
 
     def left(self, kept: Any) -> None:
-        """Undo what ``begun`` did to the context of the task that ran the call."""
+        """Undo the changes of ``begun`` to the context of the task that ran the call."""
         ...
 
 
 async def observe(call: Invocation, travel: Callable[[Invocation], Awaitable[None]]) -> None:
-    """Run a call through the pipeline, and notify its observers."""
+    """Run a call through the pipeline and notify its observers."""
     begin(call)
     is_closed = False
     try:
         await travel(call)
     except GeneratorExit:
-        is_closed = True  # from wherever its coroutine was dropped: that context is not the one that it began in
+        is_closed = True  # its coroutine was dropped somewhere else, in a context other than the one it began in
         raise
     finally:
         if not is_closed:
@@ -51,7 +54,7 @@ async def observe(call: Invocation, travel: Callable[[Invocation], Awaitable[Non
 
 
 def begin(call: Invocation) -> None:
-    """Tell the observers that a call begins, and keep what they say of it."""
+    """Notify the observers that a call begins, and store what they return."""
     told: list[tuple[Observer, Any]] = []
     call.observed = ()
     for observer in call.context.runtime.observers:
@@ -63,7 +66,7 @@ def begin(call: Invocation) -> None:
 
 
 def join(call: Invocation) -> None:
-    """Tell the observers of a call that this task works for it now, in which it did not begin."""
+    """Notify the observers of a call that this task, in which it did not begin, now works for it."""
     for observer, kept in call.observed or ():
         try:
             observer.joined(kept)
@@ -72,7 +75,7 @@ def join(call: Invocation) -> None:
 
 
 def tell_ended(call: Invocation) -> None:
-    """Tell the observers of a call that it has its outcome."""
+    """Notify the observers of a call that it has its outcome."""
     for observer, kept in call.observed or ():
         try:
             observer.ended(call, kept)
@@ -81,9 +84,9 @@ def tell_ended(call: Invocation) -> None:
 
 
 def leave(call: Invocation) -> None:
-    """Tell the observers that the task of a call goes on to something else, the last of them first.
+    """Notify the observers, in reverse order, that the task of a call moves on to something else.
 
-    What they keep of it is let go: a record that is still to be written would hold it for longer.
+    Their data is released here: a record that is still to be written would keep it alive for longer.
     """
     told, call.observed = call.observed or (), None
     for observer, kept in reversed(told):
@@ -94,13 +97,13 @@ def leave(call: Invocation) -> None:
 
 
 def host_observers() -> tuple[Observer, ...]:
-    """Return what traces calls, where the host has set up an OpenTelemetry SDK; nothing is loaded for any other."""
+    """Return the tracing observer if the host has set up an OpenTelemetry SDK; otherwise nothing is imported."""
     trace = sys.modules.get("opentelemetry.trace")
     if trace is None:
         return ()
     provider = trace.get_tracer_provider()
     if isinstance(provider, trace.ProxyTracerProvider | trace.NoOpTracerProvider):
-        return ()  # the API alone, which frameworks bring along: it would cost more than a call, for nothing
+        return ()  # the API alone, which frameworks depend on: tracing would cost more than a call, for nothing
     from capset.kernel.telemetry.tracing import Tracing
 
     return (Tracing(),)

@@ -1,4 +1,4 @@
-"""One span a call, by OpenTelemetry's conventions for the execution of tools (spec 5, P13)."""
+"""One span per call, by OpenTelemetry's conventions for the execution of tools (spec 5, P13)."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ _WITH_CONTENT: Final = frozenset({"true", "span_only", "span_and_event"})
 
 
 class Traced(NamedTuple):
-    """The span of a call, and what was the context of its task before."""
+    """The span of a call, and the context token that restores the task's previous context."""
 
     span: Span
     before: Token[Context]
 
 
 class Tracing:
-    """Makes a span of every call: ``Kernel(observers=[Tracing()])``.
+    """An observer that makes a span of every call: ``Kernel(observers=[Tracing()])``.
 
-    A kernel does so by itself where the host has set up an OpenTelemetry SDK before it is entered. ``provider`` is
-    whose spans they are, by default the host's. With ``content`` they hold arguments, results and the words of errors,
-    masked as records mask them; left out, ``OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT`` says so, and without
-    it they hold none. They never say who acts.
+    A kernel adds one by itself if the host has set up an OpenTelemetry SDK before the kernel is entered. ``provider``
+    defaults to the host's tracer provider. With ``content`` spans hold arguments, results and error messages, masked as
+    in records; it defaults to ``OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT``, and to off without that. Spans
+    never identify the principal.
     """
 
     def __init__(self, provider: TracerProvider | None = None, *, content: bool | None = None) -> None:
@@ -57,7 +57,7 @@ class Tracing:
         self._has_content = asked if content is None else content
 
     def begun(self, call: Invocation) -> Traced:
-        """Start the span of a call, within whatever span there is, or that of the message that asks for it."""
+        """Start the span of a call, below the current span or that of the message that requests the call."""
         name = _name_of(call)
         around, links = parent_of(call.traceparent)
         span = self.tracer.start_span(
@@ -74,11 +74,11 @@ class Tracing:
         return Traced(span, attach(set_span_in_context(span)))
 
     def joined(self, kept: Traced) -> None:
-        """Make the span the current one of another task, until that joins the next call."""
+        """Make the span the current one of another task, until that task joins the next call."""
         attach(set_span_in_context(kept.span))
 
     def ended(self, call: Invocation, kept: Traced) -> None:
-        """End the span with what came of the call."""
+        """End the span with the outcome of the call."""
         span = kept.span
         try:
             if span.is_recording():
@@ -88,7 +88,7 @@ class Tracing:
 
     def _describe(self, call: Invocation, span: Span) -> None:
         if call.compiled.tool is not None and (name := _name_of(call)):
-            span.update_name(f"{names.EXECUTE_TOOL} {name}")  # dynamic uses may have brought the tool since
+            span.update_name(f"{names.EXECUTE_TOOL} {name}")  # dynamic uses may have added the tool since
         span.set_attributes({name: value for name, value in _attributes(call).items() if value is not None})
         if call.error is not None:
             span.set_attribute(names.ERROR_TYPE, call.error.code)
@@ -97,19 +97,19 @@ class Tracing:
             span.set_attributes(_content(call))
 
     def left(self, kept: Traced) -> None:
-        """Make the span before it the current one again."""
+        """Make the previous span the current one again."""
         detach(kept.before)
 
 
 def tracing_of(observers: Iterable[Observer]) -> Tracing | None:
-    """Return what traces calls among those who are told of them, if anything does."""
+    """Return the tracing observer among these, if there is one."""
     return next((one for one in observers if isinstance(one, Tracing)), None)
 
 
 def parent_of(traceparent: str | None) -> tuple[Context | None, list[Link]]:
-    """Return the context that a remote ``traceparent`` (W3C Trace Context) stands for, and a link to the span here.
+    """Return the context of a remote ``traceparent`` (W3C Trace Context), and a link to the local span.
 
-    Without one, or with one that is none, the span here is the parent: the context is ``None``.
+    Without a valid one the local span is the parent: the context is ``None``.
     """
     if traceparent is None:
         return None, []
@@ -125,7 +125,7 @@ def traceparent_of(context: SpanContext) -> str:
     return f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"
 
 
-def _attributes(call: Invocation) -> dict[str, Any]:  # each of OpenTelemetry's types, or None
+def _attributes(call: Invocation) -> dict[str, Any]:  # of OpenTelemetry's attribute types, or None
     context, tool, snapshot = call.context, call.compiled.tool, call.context.snapshot
     is_agent = isinstance(context.block, Agent)
     return {
@@ -146,7 +146,7 @@ def _attributes(call: Invocation) -> dict[str, Any]:  # each of OpenTelemetry's 
 
 
 def _content(call: Invocation) -> dict[str, str]:
-    """Return the arguments and the result as JSON text, masked and bounded as a record's arguments are."""
+    """Return the arguments and the result as JSON text, masked and bounded as the arguments in a record are."""
     found = {names.TOOL_CALL_ARGUMENTS: masked_arguments(call)}
     if call.error is None and call.value is not MISSING:
         redactor = call.context.runtime.redactor

@@ -1,1 +1,1 @@
-"""What runs in the child process: the interpreters, and what they need. It loads nothing else of capset."""
+"""The code of the child process: the interpreters and their support. It loads nothing else of capset."""

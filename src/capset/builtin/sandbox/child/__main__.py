@@ -1,6 +1,6 @@
-"""Where the child process begins; it is run by its path, with ``python -I``.
+"""The entry point of the child process, run by its path with ``python -I``.
 
-The packages above are given without their code: all of capset would take longer to load than most code runs.
+The parent packages are stubbed without their code: loading all of capset would take longer than most code runs.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from types import ModuleType
 
 
 def _run() -> None:
-    place = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120  # to load pathlib takes too long
+    place = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120  # loading pathlib takes too long
     for name in ("capset.builtin.sandbox", "capset.builtin", "capset"):
         place = os.path.dirname(place)  # noqa: PTH120
         package = ModuleType(name)

@@ -1,4 +1,4 @@
-"""What capset and a child say to each other: one request there, frames back. Both sides use this module."""
+"""The protocol between capset and a child: one request to it, frames back. Both sides use this module."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from collections.abc import Iterator, Mapping
 from typing import BinaryIO, Final, Literal, TypedDict, cast, get_args
 
 STARTED: Final = b"S"
-"""The code runs from now on."""
+"""The code starts."""
 STDOUT: Final = b"O"
 STDERR: Final = b"E"
 ENDED: Final = b"X"
-"""The code runs no more; what it made of the files follows."""
+"""The code has ended; its changes to the files follow."""
 FILE: Final = b"F"
-"""A file that is new or changed: the length of its path, the path, the content."""
+"""A new or changed file: the length of its path, the path, the content."""
 DONE: Final = b"D"
 """The last frame: an ``Ending`` as JSON."""
 
 HEAD: Final = struct.Struct(">cI")
-"""How a frame begins: its kind, and how many bytes follow."""
+"""The header of a frame: its kind, and the number of bytes that follow."""
 _LENGTH: Final = struct.Struct(">I")
 
 Stopped = Literal["time", "memory", "output", "files", "crash"]
@@ -34,7 +34,7 @@ class RunLimits(TypedDict):
 
 
 class Order(TypedDict):
-    """What a child is told before the contents of the files."""
+    """The part of a request before the contents of the files."""
 
     language: Literal["python", "bash"]
     code: str
@@ -43,7 +43,7 @@ class Order(TypedDict):
 
 
 class Ending(TypedDict):
-    """How the code ended: files that are ``deleted``, directories that are ``removed``, and of paths the reason why."""
+    """How the code ended: ``deleted`` files, ``removed`` directories, and reasons by path."""
 
     exit_code: int | None
     value: str | None
@@ -79,7 +79,7 @@ def request(order: Order, contents: Mapping[str, bytes]) -> Iterator[bytes]:
 
 
 def read_request(stream: BinaryIO) -> tuple[Order, dict[str, bytes]]:
-    """Return the one request of a child. Raises ``EOFError`` where it breaks off."""
+    """Return the one request of a child. Raises ``EOFError`` if it is incomplete."""
     (size,) = _LENGTH.unpack(_exactly(stream, _LENGTH.size))
     order: Order = json.loads(_exactly(stream, size))
     return order, {path: _exactly(stream, size) for path, size in order["files"]}
@@ -92,7 +92,7 @@ def packed_file(path: str, content: bytes) -> bytes:
 
 
 def unpacked_file(payload: bytes) -> tuple[str, bytes]:
-    """Return the path and the content in a ``FILE`` frame. Raises ``ValueError`` for what is none."""
+    """Return the path and the content in a ``FILE`` frame. Raises ``ValueError`` for an invalid one."""
     if len(payload) < _LENGTH.size:
         raise ValueError("the frame of a file is cut off")
     (size,) = _LENGTH.unpack_from(payload)
@@ -101,7 +101,7 @@ def unpacked_file(payload: bytes) -> tuple[str, bytes]:
 
 
 def read_ending(payload: bytes) -> Ending:
-    """Return the ``Ending`` in a ``DONE`` frame. Raises ``ValueError`` for what is none."""
+    """Return the ``Ending`` in a ``DONE`` frame. Raises ``ValueError`` for an invalid one."""
     found: object = json.loads(payload)
     members = cast("dict[str, object]", found) if isinstance(found, dict) else {}
     if members.keys() != _TYPES.keys() or not all(_is_of(members[name], kinds) for name, kinds in _TYPES.items()):
@@ -112,7 +112,7 @@ def read_ending(payload: bytes) -> Ending:
 
 
 def _is_of(value: object, kinds: tuple[type, ...]) -> bool:
-    """Whether a value is of one of some types; lists and objects hold texts only."""
+    """Whether a value is of one of some types; lists and objects must hold texts only."""
     kind, inner = type(value), list[object]()
     if isinstance(value, list):
         inner = cast("list[object]", value)

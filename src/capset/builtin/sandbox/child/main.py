@@ -1,4 +1,4 @@
-"""The one run of a child: limits on the process, the request, the code, and what came of it."""
+"""The one run of a child: limits on the process, the request, the code, and the result."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from capset.builtin.sandbox.child.output import Printer, RunEnded, folders_of, i
 
 _OPEN_FILES: Final = 64
 _BASE: Final = 1 << 28
-"""What the interpreter of Python takes of addresses before it runs anything, in bytes."""
+"""Address space of the Python interpreter before it runs anything, in bytes."""
 
 
 def main() -> None:
-    """Do what stdin asks for, and say on stdout what came of it."""
+    """Handle the request from stdin, and write the result to stdout."""
     out = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # whatever a library prints is no frame
+    os.dup2(2, 1)  # keep prints of libraries out of the frames
     source = os.fdopen(0, "rb")
     order, contents = read_request(source)
     Thread(target=_end_with_parent, args=(source,), daemon=True).start()
@@ -47,7 +47,7 @@ def main() -> None:
     ending["truncated"] = printer.truncated
     send(DONE, json.dumps(ending).encode())
     out.close()
-    os._exit(0)  # no thread of an interpreter is waited for
+    os._exit(0)  # without waiting for an interpreter's threads
 
 
 def _python(order: Order, contents: dict[str, bytes], printer: Printer, send: Callable[[bytes, bytes], None]) -> Ending:
@@ -55,7 +55,7 @@ def _python(order: Order, contents: dict[str, bytes], printer: Printer, send: Ca
     from capset.builtin.sandbox.child.tree import FileTree
 
     limits = order["limits"]
-    # Monty's own process is told to end with this one's; it is its to bury.
+    # Monty's own process is asked to end together with this one, which has to reap it.
     signal.signal(signal.SIGTERM, _stay)
     _bound(limits)
     tree = FileTree(contents, max_files=limits["max_files"], max_bytes=limits["max_bytes"])
@@ -78,7 +78,7 @@ def _bash(order: Order, contents: dict[str, bytes], printer: Printer, send: Call
         except OverflowError:
             ended = RunEnded(ended.exit_code, error=ended.error, stopped="files")
     for path in left.not_kept.keys() & shown.keys():
-        left.files[path] = shown[path]  # what is no file any more is not gone either
+        left.files[path] = shown[path]  # a path that is no longer a regular file is not deleted either
     ending = _told(ended, shown, left.files, left.folders, printer, send)
     ending["not_shown"] = shell.not_shown
     ending["not_kept"] = {path: why for path, why in left.not_kept.items() if not is_scratch(path)}
@@ -93,7 +93,7 @@ def _told(
     printer: Printer,
     send: Callable[[bytes, bytes], None],
 ) -> Ending:
-    """Send every file that is new or changed, and return the rest of what is told."""
+    """Send every new or changed file, and return the rest of the result."""
     ending = _ending(ended, printer)
     if ended.stopped is None:
         for path, content in now.items():
@@ -120,14 +120,14 @@ def _ending(ended: RunEnded, printer: Printer) -> Ending:
 
 
 def _bound(limits: RunLimits) -> None:
-    """Bound what this process, and every one that it starts, may take; once the libraries are loaded, and kept."""
+    """Limit the resources of this process and its children; called once the libraries are loaded."""
     for limit in (resource.RLIMIT_CORE, resource.RLIMIT_FSIZE):
         resource.setrlimit(limit, (0, 0))
     resource.setrlimit(resource.RLIMIT_NOFILE, (_OPEN_FILES, _OPEN_FILES))
-    seconds = 2 * int(limits["seconds"]) + 2  # of all threads together: whoever waits has the better clock
+    seconds = 2 * int(limits["seconds"]) + 2  # summed over all threads: the parent has the better clock
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
-    if sys.platform == "linux":  # elsewhere addresses cannot be bounded
-        with open("/proc/self/statm") as sizes:  # noqa: PTH123  # to load pathlib takes longer than all the rest
+    if sys.platform == "linux":  # address space cannot be limited on other systems
+        with open("/proc/self/statm") as sizes:  # noqa: PTH123  # loading pathlib takes longer than all the rest
             now = int(sizes.read().split()[0]) * resource.getpagesize()
         most = max(now, _BASE) + 2 * limits["memory_bytes"]
         with suppress(ValueError):  # the host may have set a lower one
@@ -135,10 +135,10 @@ def _bound(limits: RunLimits) -> None:
 
 
 def _stay(_number: int, _frame: FrameType | None) -> None:
-    """Do nothing: a handler, unlike ``SIG_IGN``, is not handed on to the processes that are started."""
+    """Do nothing: a handler, unlike ``SIG_IGN``, is not inherited by child processes."""
 
 
 def _end_with_parent(source: BinaryIO) -> None:
-    """End with whoever asked: the end of stdin means that nobody waits."""
+    """End together with the parent: the end of stdin means that it no longer waits."""
     source.read()
     os.killpg(0, signal.SIGKILL)

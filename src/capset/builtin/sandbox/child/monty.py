@@ -1,4 +1,4 @@
-"""Python code, by Monty: a subset of the language, in a process of Monty's own, with the tree for its files."""
+"""Python code, run by Monty: a subset of the language, in Monty's own process, with the tree as its files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from capset.builtin.sandbox.child.output import Printer, RunEnded
 from capset.builtin.sandbox.child.tree import FileTree, TreeFull
 
 _SUSPENSIONS: Final = 1 << 40
-"""How often the code may ask for a file or the time; what bounds it is the time that it has."""
+"""How often the code may access a file or the time; the real limit is its time."""
 _ENTROPY: Final = 1 << 20
 _TIME: Final = "TimeoutError: feed time limit exceeded"
 _GONE: Final = "MemoryError: the worker exceeded its memory limit"
@@ -33,9 +33,9 @@ _MEMORY: Final = "MemoryError: memory limit exceeded"
 
 
 class TreeAccess(AbstractOS):
-    """What the interpreter asks of its surroundings: the tree's files, an empty environment, and nothing else.
+    """The interpreter's access to the system: the tree's files, an empty environment, and nothing else.
 
-    Arguments and results are those of the base class, whose texts are text, or bytes where a file is opened so.
+    Arguments and results are those of the base class: texts, or bytes for a file opened in binary mode.
     """
 
     def __init__(self, tree: FileTree) -> None:
@@ -56,7 +56,7 @@ class TreeAccess(AbstractOS):
         return False
 
     def path_open(self, path: PurePosixPath, mode: str) -> MontyFileHandle:
-        handle = MontyFileHandle(str(path), mode)  # before anything happens: it checks the mode
+        handle = MontyFileHandle(str(path), mode)  # first, since it checks the mode
         action = handle.mode[0]
         if action == "r":
             self._tree.content(path)
@@ -132,7 +132,7 @@ class TreeAccess(AbstractOS):
 
 
 def run_python(code: str, tree: FileTree, limits: RunLimits, printer: Printer) -> RunEnded:
-    """Run code and return how it ended; ``value`` is the ``repr`` of what its last line is, if that is not ``None``."""
+    """Run code and return how it ended; ``value`` is the ``repr`` of its last line's value, if that is not ``None``."""
     access = TreeAccess(tree)
     is_gone, began = False, 0.0
     seconds = limits["seconds"]
@@ -153,7 +153,7 @@ def run_python(code: str, tree: FileTree, limits: RunLimits, printer: Printer) -
 
             def printed(stream: Literal["stdout", "stderr"], text: str) -> None:
                 if not printer.write(stream, text) and worker:
-                    os.kill(worker, signal.SIGKILL)  # it would print on until its time is up
+                    os.kill(worker, signal.SIGKILL)  # otherwise it would go on printing until its time is up
 
             printer.start()
             began = monotonic()
@@ -174,18 +174,18 @@ def run_python(code: str, tree: FileTree, limits: RunLimits, printer: Printer) -
 
 
 def _limit(access: TreeAccess, printer: Printer, named: Stopped | None = None) -> Stopped | None:
-    """Return the limit that was hit; ``named`` is what the interpreter says."""
+    """Return the limit that was hit; ``named`` is the interpreter's own report."""
     if printer.is_over:
         return "output"
     return named or ("files" if access.is_full else None)
 
 
 def _named(words: str, *, is_late: bool, is_gone: bool) -> Stopped | None:
-    """Return the limit that an exception stands for: it begins with the interpreter's own words.
+    """Return the limit that an exception indicates, by the interpreter's own words at its beginning.
 
-    Code can raise one with the same words, and Monty has no means to tell them apart. So the time must be up, and the
-    interpreter gone, where the words say so. A sleep that would be too long, and a value that would be too large, are
-    refused before they begin and leave no other trace: code that says this of itself loses its own changes, no more.
+    Code can raise one with the same words, and Monty cannot tell them apart. So the time must really be up, or the
+    interpreter gone, if the words claim that. Too long a sleep and too large a value are refused in advance and leave
+    no other trace: code that fakes these loses only its own changes.
     """
     if words.startswith(_SLEEP) or (is_late and words.startswith(_TIME)):
         return "time"
@@ -195,7 +195,7 @@ def _named(words: str, *, is_late: bool, is_gone: bool) -> Stopped | None:
 def _shown(value: object) -> str:
     try:
         return repr(value)
-    except (RecursionError, ValueError):  # nested too deeply; more digits than Python writes down
+    except (RecursionError, ValueError):  # nested too deeply; more digits than Python writes
         return f"<{type(value).__name__}, too large to be shown>"
 
 

@@ -1,4 +1,4 @@
-"""What both languages share in the child: how a run ends, and how what it prints gets out, bounded."""
+"""Shared code of both languages in the child: how a run ends, and its output, bounded."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Final, Literal, NamedTuple
 from capset.builtin.sandbox.child.frames import ENDED, STARTED, STDERR, STDOUT, Stopped
 
 ENDLESS: Final = 16
-"""How many times more than is kept a run may print before it is stopped."""
+"""A run is stopped once its output exceeds the stored maximum by this factor."""
 
 _SCRATCH: Final = ("/tmp/", "/dev/")  # noqa: S108  # paths in the sandbox
 
 
 def is_scratch(path: str) -> bool:
-    """Whether a path lies where nothing new is kept."""
+    """Whether a path is in a directory where nothing new is stored."""
     return path.startswith(_SCRATCH)
 
 
@@ -32,7 +32,7 @@ class RunEnded(NamedTuple):
 
 
 class Printer:
-    """Sends on what a run prints, each stream until it is full."""
+    """Forwards the output of a run, each stream until it is full."""
 
     def __init__(self, send: Callable[[bytes, bytes], None], output_bytes: int) -> None:
         self._send = send
@@ -42,19 +42,19 @@ class Printer:
 
     @property
     def is_over(self) -> bool:
-        """Whether so much was printed that the run has to end."""
+        """Whether the output is so large that the run has to end."""
         return self._allowed < 0
 
     def start(self) -> None:
-        """Say that the code runs from now on."""
+        """Report that the code starts."""
         self._send(STARTED, b"")
 
     def end(self) -> None:
-        """Say that it runs no more."""
+        """Report that the code has ended."""
         self._send(ENDED, b"")
 
     def write(self, stream: Literal["stdout", "stderr"], text: str) -> bool:
-        """Send text as far as there is room, and return whether the run may go on."""
+        """Send text as far as there is room, and return whether the run may continue."""
         data = text.encode(errors="replace")
         self._allowed -= len(data)
         kept = self.cut(data, self._left[stream])
@@ -64,7 +64,7 @@ class Printer:
         return not self.is_over
 
     def cut(self, data: bytes, room: int) -> bytes:
-        """Return as much of a text as there is room for, with no half of a character."""
+        """Return as much of a text as there is room for, without splitting a character."""
         if len(data) <= room:
             return data
         self.truncated = True

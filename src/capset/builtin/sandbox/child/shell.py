@@ -1,4 +1,4 @@
-"""Bash code, by bashkit: an interpreter in this process, with files of its own in memory."""
+"""Bash code, run by bashkit: an interpreter in this process, with its own files in memory."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from capset.builtin.sandbox.child.frames import RunLimits, Stopped
 from capset.builtin.sandbox.child.output import Printer, RunEnded
 
 _COUNT: Final = 1_000_000_000
-"""Commands and rounds of loops that a run may have; what bounds it is the time that it has."""
+"""Maximum commands and loop iterations of a run; the real limit is its time."""
 _MEMORY: Final = ("memory limit", "budget exhausted", "value size limit", "string size limit")
 _FILES: Final = ("file too large", "filesystem full", "too many files", "file count")
 
 
 class LeftFiles(NamedTuple):
-    """What the code made of its files: ``files`` is all that is there now, beside the interpreter's own."""
+    """The files after the run: ``files`` are all that exist, except for the interpreter's own."""
 
     files: dict[str, bytes]
     not_kept: dict[str, str]
@@ -66,9 +66,9 @@ class Shell:
         return RunEnded(result.exit_code, error=result.error, stopped=_limit(result.error or ""))
 
     def left(self) -> LeftFiles:
-        """Return the files as they are now. Links and pipes are named: a session's files have none.
+        """Return the current files. Links and pipes are listed by name: a session's files have none.
 
-        Raises ``OverflowError`` where there are more of them, or larger ones, than a run may have.
+        Raises ``OverflowError`` if they are more, or larger, than a run may have.
         """
         left, size = LeftFiles({}, {}, set()), 0
         for path, kind in self._walk():
@@ -104,7 +104,7 @@ class Shell:
 
 
 def _limit(error: str) -> Stopped | None:
-    """Return the limit that an error of the interpreter stands for."""
+    """Return the limit that an error of the interpreter indicates."""
     if "execution timeout" in error:
         return "time"
     if any(words in error for words in _MEMORY):

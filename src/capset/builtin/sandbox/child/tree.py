@@ -1,4 +1,4 @@
-"""The files that Python code sees: a tree in memory, bounded, with the errors that Python gives."""
+"""The files visible to Python code: a bounded tree in memory, with the errors of Python."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 
 ROOT: Final = PurePosixPath("/")
 MAX_PATH: Final = 4_096
-"""Characters of a path, the longest that a run may make; far fewer are kept."""
+"""Maximum characters of a path in a run; stored paths must be far shorter."""
 _FOLDERS: Final = 10_000
 _TMP: Final = PurePosixPath("/tmp")  # noqa: S108  # a path in the sandbox
 
@@ -17,7 +17,7 @@ class TreeFull(OSError):
 
 
 class FileTree:
-    """Files by path, and the directories around them. Paths are absolute and have no ``..`` in them."""
+    """Files by path, and the directories around them. Paths are absolute and contain no ``..``."""
 
     def __init__(self, contents: dict[str, bytes], *, max_files: int, max_bytes: int) -> None:
         self.files: dict[PurePosixPath, bytearray] = {}
@@ -46,7 +46,7 @@ class FileTree:
         return found
 
     def names(self, path: PurePosixPath) -> list[str]:
-        """Return what is in a directory, sorted."""
+        """Return the names in a directory, sorted."""
         found = self.folders.get(path)
         if found is None:
             self._check_missing(path)
@@ -54,7 +54,7 @@ class FileTree:
         return sorted(found)
 
     def write(self, path: PurePosixPath, data: bytes, *, append: bool = False) -> None:
-        """Write a file, new or not, whose directory is there. Raises ``TreeFull`` for more than there is room for."""
+        """Write a file, new or not, in an existing directory. Raises ``TreeFull`` if there is not enough room."""
         if path in self.folders:
             raise IsADirectoryError(f"[Errno 21] Is a directory: {str(path)!r}")
         if path.parent not in self.folders:
