@@ -16,7 +16,7 @@ LimitScope = Literal["shared", "process"]
 """Where calls are counted: in the store, by all processes that share it, or in each process separately."""
 
 _WINDOW: Final = re.compile(r"[1-9]\d*[smhd]", re.ASCII)
-"""Spec 4, G13."""
+"""A positive whole number and a unit."""
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 MAX_WINDOW: Final = 366 * 86_400
 """The longest window, in seconds."""

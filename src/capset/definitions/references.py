@@ -142,7 +142,7 @@ def as_ref(owner: str, entry: object) -> AnyRef:
 
     match entry:
         case CapabilityRef():
-            return entry  # its helpers may have any type
+            return entry  # pyright: ignore[reportUnknownVariableType]  # its helpers may have any type
         case Capability():
             return CapabilityRef(entry)  # pyright: ignore[reportUnknownArgumentType]
         case _:

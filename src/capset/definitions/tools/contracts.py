@@ -98,7 +98,7 @@ def _envelope(owner: str, shown: Shown, kinds: tuple[str, ...]) -> _MessageEnvel
         if kinds is _OUTBOUND and data is not None:
             data = _as_written(shown.model_fields[WHOLE])
     elif isinstance(shown, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
-        compile_json_schema(owner, shown)  # raises for an invalid schema, in clearer words than what follows
+        compile_json_schema(owner, shown)  # raises for an invalid schema, with a clearer message
         told, fields = owner, cast("Mapping[str, Any]", shown.get("properties") or {})
         literals = {name: _constants(fields.get(name)) for name in ("kind", "type")}
         data, description, model = fields.get(WHOLE), shown.get("description"), None
