@@ -79,7 +79,7 @@ class Files(Protocol):
         """Create or replace a file and its missing parents; return it and whether it is new.
 
         With ``version``, only if the file has exactly this version, 0 meaning no file; otherwise raises
-        ``VersionMismatch``. Raises ``QuotaExceeded`` beyond a ``FileQuota``; a write that uses no more space is allowed.
+        ``VersionMismatch``. Raises ``QuotaExceeded`` beyond a ``FileQuota``; a write that adds nothing is allowed.
         """
         ...
 
