@@ -1,4 +1,4 @@
-"""capset: the capability layer for AI agents. What an agent can do, may do, did, and which exact version that was."""
+"""capset: the capability layer for AI agents. It defines what they can do, governs it, and records what they did."""
 
 from __future__ import annotations
 

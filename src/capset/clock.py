@@ -1,4 +1,4 @@
-"""Time, as a value that can be replaced: the kernel never asks the system directly."""
+"""Clocks, which can be replaced: the kernel never asks the system for the time directly."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ class Clock(Protocol):
     """Two readings: the wall clock, for records, and a monotonic one, for durations."""
 
     def time_ns(self) -> int:
-        """Nanoseconds since the Unix epoch, UTC."""
+        """Return nanoseconds since the Unix epoch, UTC."""
         ...
 
     def monotonic_ns(self) -> int:
-        """Nanoseconds from an arbitrary start that never go back."""
+        """Return nanoseconds since an arbitrary start; they never go back."""
         ...
 
 
@@ -39,11 +39,11 @@ def iso(time_ns: int) -> str:
 
 
 def iso_of(time: datetime) -> str:
-    """Format an aware time as ``iso`` does; one beyond the calendar's ends in UTC is that end."""
+    """Format an aware time as ``iso`` does; a time outside the calendar in UTC becomes the nearest end of it."""
     try:
         utc = time.astimezone(UTC)
     except OverflowError:
-        utc = (datetime.min if time.year == 1 else datetime.max).replace(tzinfo=UTC)  # noqa: DTZ901 - they have it now
+        utc = (datetime.min if time.year == 1 else datetime.max).replace(tzinfo=UTC)  # noqa: DTZ901 - it gets one
     return f"{utc.replace(tzinfo=None).isoformat(timespec='microseconds')}Z"
 
 

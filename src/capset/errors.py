@@ -1,58 +1,58 @@
-"""Everything capset raises, in one tree.
+"""The tree of all errors that capset raises.
 
 ::
 
     CapsetError                    code, status, message, retryable, hint
-    ├── DefinitionError            422  a tool, policy, capability, agent or file of them is not well formed
+    ├── DefinitionError            422  a malformed tool, policy, capability or agent, or a malformed file of them
     │   ├── CapabilityConflict     422  two different capabilities under one name
-    │   │   └── CapabilityCycle    422  a capability that needs itself, by whatever way
-    │   ├── PresetConflict         422  two ways to one capability that choose otherwise of it, at one depth
+    │   │   └── CapabilityCycle    422  a capability that needs itself, directly or through others
+    │   ├── PresetConflict         422  two paths to one capability with different choices, at one depth
     │   ├── ToolNameConflict       422  two different tools under one name
     │   ├── PolicyConflict         422  two different policies under one id
     │   ├── ResourceConflict       422  two different resources under one name in one scope
-    │   ├── StateConflict          422  two fields of one name in one scope's state whose types do not agree
+    │   ├── StateConflict          422  two fields of one name in one scope's state with incompatible types
     │   ├── TargetConflict         422  two different models for one target
-    │   ├── HydrationRefused       422  an envelope's tool is not there any more, or is another
+    │   ├── HydrationRefused       422  an envelope's tool is missing, or has changed
     │   ├── MountConflict          422  two different contents for one file
-    │   └── KindError              422  a block was given what its kind cannot have
-    ├── Unauthenticated        401  no API key, or one that is unknown, expired or revoked
-    ├── Conflict               409  what is there does not allow it: read-only, archived, under way
-    │   ├── Outdated           412  it has been changed since the version that was expected
-    │   ├── ApprovalVoid       409  an approval that was used, or is for another call, or for a tool that has changed
-    │   └── TurnRunning        409  a session is in a turn, and in one at a time
+    │   └── KindError              422  a block was given parts that its kind cannot have
+    ├── Unauthenticated        401  the API key is missing, unknown, expired or revoked
+    ├── Conflict               409  the current state does not allow it: read-only, archived, in progress
+    │   ├── Outdated           412  it has changed since the expected version
+    │   ├── ApprovalVoid       409  the approval was used, or is for another call, or for a tool that has changed
+    │   └── TurnRunning        409  the session is in a turn, and runs one at a time
     ├── NotFound                   404  nothing of that name, here, for this principal
     ├── PermissionDenied           403  a permission is missing, a policy denied, or a snapshot pruned the tool
-    │   ├── ApprovalRequired       403  somebody has to approve the call first; ``approval`` is the request's id
-    │   └── ApprovalRejected       403  whoever was asked said no
-    │       └── ApprovalExpired    403  nobody answered in time
+    │   ├── ApprovalRequired       403  the call needs approval first; ``approval`` is the request's id
+    │   └── ApprovalRejected       403  the approver rejected the call
+    │       └── ApprovalExpired    403  no answer came in time
     ├── LimitExceeded              429  a limit is used up; ``retry_after`` says for how long
-    │   ├── BudgetExceeded         429  what a session, or a run, may use is used up
-    │   └── TooManyRefusals        429  so many calls were refused that no more are looked at for a while
+    │   ├── BudgetExceeded         429  the budget of a session, or of a run, is used up
+    │   └── TooManyRefusals        429  so many calls were refused that further ones are ignored for a while
     ├── InvalidArguments           422  the arguments do not fit the tool's schema; every field is listed
     ├── ToolError                  400  raised by handlers: the model reads the message word for word
-    │   ├── TransientError         503  it may work when it is tried again (spec 4, G25)
-    │   ├── FileError              400  a file operation that cannot be done as asked; 404 where there is no such file
-    │   │   ├── VersionMismatch    412  the file is not in the version that was expected
-    │   │   └── QuotaExceeded      413  the file, or the session's files together, would be more than may be kept
-    │   └── StateError             400  state or a resource that cannot be had or written; 404 where its scope is not
-    │       ├── ConcurrentModificationError  409  others changed the value, again and again, until the time was up
-    │       └── StoredValueMisfit  500  what is stored does not fit its type any more; it is kept as it is
+    │   ├── TransientError         503  a retry may succeed
+    │   ├── FileError              400  an impossible file operation; 404 if the file does not exist
+    │   │   ├── VersionMismatch    412  the file does not have the expected version
+    │   │   └── QuotaExceeded      413  the file, or all files of the session together, would exceed the quota
+    │   └── StateError             400  state or a resource cannot be read or written; 404 if its scope is missing
+    │       ├── ConcurrentModificationError  409  others kept changing the value until the time was up
+    │       └── StoredValueMisfit  500  the stored value no longer fits its type; it is left unchanged
     ├── InternalError              500  a handler raised something else; details stay in the log
-    │   ├── InvalidOutput          500  a handler returned or emitted what its schema does not allow
+    │   ├── InvalidOutput          500  a handler returned or emitted data that its schema does not allow
     │   ├── NoOutcome              500  a call needs a reply and the handler gave none
     │   ├── ToolkitFailed          500  a dynamic toolkit could not be made
-    │   └── ContextError           500  a context entry failed, or gave what is no context
+    │   └── ContextError           500  a context entry failed, or returned invalid context
     │       └── ContextShapeConflict  500  text from one contributor, a mapping from another, under one key
     ├── DeadlineExceeded           504  the call's time was up
-    │   └── ConsumerTimeout        504  whoever reads the call's messages took none for too long
+    │   └── ConsumerTimeout        504  the consumer of the call's messages took none for too long
     ├── Cancelled                  503  the call was cancelled before it ended
-    │   └── Interrupted            503  the process died that ran it
+    │   └── Interrupted            503  the process that ran it died
     ├── StoreError                 503  the database is missing, corrupt, newer, full or busy
     ├── Unreachable                503  a server cannot be reached, or the connection to it broke
-    └── ForeignAnswer              502  what answered is not capset, or no version of it that is understood here
+    └── ForeignAnswer              502  the response is not from capset, or from an unknown version of it
 
 ``message`` is always safe to show to a model or a client: no stack, path of the host or SQL (spec 4, G24).
-``hint`` says what to do next and is for people.
+``hint`` suggests what to do next and is for people.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ from typing import ClassVar
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field that does not fit: where it is, what was expected, and what was perhaps meant."""
+    """One field that does not fit: its place, what was expected, and a suggestion, if any."""
 
     path: str
     expected: str
@@ -78,15 +78,15 @@ class Field:
 
 
 class CapsetError(Exception):
-    """The root of the tree. Subclasses fix ``code`` (snake_case) and ``status`` (400–599, spec 3, K2)."""
+    """The root of the tree. Subclasses fix ``code`` (snake_case) and ``status`` (400–599)."""
 
     code: str = "error"
     status: int = 500
     retryable: bool = False
     refusal: ClassVar[bool] = False
-    """True where the error means that governance refused a call, not that something failed."""
+    """Whether the error means that governance refused a call, not that something failed."""
     retry_after: float | None = None
-    """Seconds after which the same call may pass, where that is known (spec 4, G14)."""
+    """Seconds after which the same call may pass, if known."""
 
     def __init__(
         self,
@@ -190,7 +190,7 @@ class PermissionDenied(CapsetError):
 
 
 class ApprovalRequired(PermissionDenied):
-    """``approval`` is the id of the request that somebody has to decide; ``None`` where none could be made."""
+    """The call needs approval. ``approval`` is the id of the request to decide; ``None`` if none could be made."""
 
     code = "approval_required"
 
@@ -210,7 +210,7 @@ class ApprovalExpired(ApprovalRejected):
 
 
 class LimitExceeded(CapsetError):
-    """``retry_after`` is in seconds and exact: before it the call is refused, at it allowed (spec 4, G14)."""
+    """A limit is used up. ``retry_after`` is in seconds and exact: before it the call is refused, at it allowed."""
 
     code = "limit_exceeded"
     status = 429
@@ -240,9 +240,9 @@ class InvalidArguments(CapsetError):
 
 
 class ToolError(CapsetError):
-    """Raise it in a handler to tell the model, in your own words, why the tool could not do its work.
+    """An error for a model. Raise it in a handler to explain, in your own words, why the tool failed.
 
-    ``code`` is snake_case and ``status`` lies in 400–599 (spec 3, K2).
+    ``code`` is snake_case and ``status`` lies in 400–599.
     """
 
     code = "tool_error"
@@ -269,7 +269,7 @@ class ToolError(CapsetError):
 
 
 class TransientError(ToolError):
-    """Raise it in the handler of an idempotent tool that has ``retry``: it is run again (spec 4, G25)."""
+    """A temporary failure. Raise it in the handler of an idempotent tool with ``retry``: it is run again."""
 
     code = "transient"
     status = 503
@@ -295,7 +295,7 @@ class StateError(ToolError):
 
 
 class ConcurrentModificationError(StateError):
-    """``attempts`` is how often the change was tried (spec 1, C34)."""
+    """Other writers kept changing a value. ``attempts`` is how often the change was tried."""
 
     code = "concurrent_modification"
     status = 409
@@ -377,13 +377,13 @@ class ForeignAnswer(CapsetError):
 
 
 def closest(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name most like ``name``, or ``None`` when none is near."""
+    """Return the known name closest to ``name``, or ``None`` if none is close."""
     matches = get_close_matches(name, list(known), n=1, cutoff=0.6)
     return matches[0] if matches else None
 
 
 def unknown(what: str, name: str, known: Iterable[str]) -> str:
-    """Say that ``name`` is unknown, what was perhaps meant, or else what there is."""
+    """Return a message that ``name`` is unknown, with a suggestion, or else the known names."""
     names = sorted(known)
     if meant := closest(name, names):
         return f"unknown {what} {name!r}; did you mean {meant!r}?"

@@ -1,4 +1,4 @@
-"""The ports that built-ins and third parties may use beyond the public names of ``capset``."""
+"""The interfaces for built-ins and third parties beyond the public names of ``capset``."""
 
 from __future__ import annotations
 

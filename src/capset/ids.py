@@ -1,7 +1,6 @@
-"""UUIDv7 identifiers (RFC 9562 §5.7), cheap to reserve and formatted only when somebody reads them.
+"""UUIDv7 identifiers (RFC 9562 §5.7), cheap to reserve and formatted only when read.
 
-A call reserves a *mark* on the hot path: one integer. Its text is worked out later, by the audit writer or by whoever
-asks.
+A call reserves a *mark* on the hot path: one integer. Its text is computed later, by the audit writer or on request.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ _COUNTER = (1 << _COUNTER_BITS) - 1
 
 
 class Ids:
-    """A source of UUIDv7 identifiers, in increasing order as long as the clock does not go back.
+    """A source of UUIDv7 identifiers, increasing as long as the clock does not go back.
 
     The 12 bits after the version hold the fraction of the millisecond (RFC 9562 §6.2, method 3), the first 22
     of the last 62 a counter, and the other 40 are random for each source.
@@ -42,7 +41,7 @@ class Ids:
         return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
     def new(self) -> str:
-        """Return a fresh identifier."""
+        """Return a new identifier."""
         return self.text(self.mark())
 
 

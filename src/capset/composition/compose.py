@@ -1,4 +1,4 @@
-"""From an agent or a block to everything that it could ever be given: the first arrow of the straight way."""
+"""Composition: from an agent or a block to everything that it could ever be given."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from capset.errors import ContextError, DefinitionError
 from capset.fingerprint.hashes import Ref
 
 MAX_LEVELS: Final = 50
-"""How deeply blocks may stand in each other; a run goes no deeper."""
+"""How deeply blocks may nest; a run goes no deeper."""
 Exposed = tuple[Literal["resource", "state"], Scope, str]
 """A resource, or a field of a scope's state, by its name."""
 
@@ -37,10 +37,10 @@ Exposed = tuple[Literal["resource", "state"], Scope, str]
 class Composition:
     """An agent or a block with everything merged and every conflict settled; made by ``compose()``.
 
-    ``chosen`` are the capabilities that contribute, in order, with their presets and config; ``children`` the
+    ``chosen`` are the contributing capabilities, in order, with their presets and config; ``children`` the
     compositions of the blocks inside, by block. ``dynamic`` are the functions that add more at run time. ``notices``
-    say what is deprecated or contributes nothing. ``static_hash`` covers what a model or a gate could see of the
-    definition, 64 hexadecimal digits.
+    report deprecated capabilities and those that contribute nothing. ``static_hash`` covers everything in the
+    definition that a model or a policy could see, 64 hexadecimal digits.
     """
 
     block: Block
@@ -58,7 +58,7 @@ class Composition:
 
     @property
     def tools(self) -> Mapping[str, Installed]:
-        """Every tool under the name that a model calls it by."""
+        """Every tool by its name for the model."""
         return self.merged.tools
 
     @property
@@ -75,7 +75,7 @@ class Composition:
     def exposed(self) -> frozenset[Exposed]:
         """The resources and state fields that clients may read, of this block and all below.
 
-        A capability exposes its own: what another has under the same name elsewhere stays private (C36).
+        A capability exposes its own; those of another with the same name elsewhere stay private.
         """
         own: set[Exposed] = set()
         for one in self.chosen:
@@ -92,7 +92,7 @@ class Composition:
 
     @cached_property
     def by_capability(self) -> Mapping[AnyCapability, Chosen]:
-        """How each capability is used, first of all."""
+        """The first use of each capability."""
         found = {one.capability: one for one in reversed(self.chosen)}
         return MappingProxyType(found | {key.origin: one for key, one in found.items() if key.origin is not None})
 
@@ -103,19 +103,19 @@ class Composition:
 
     @property
     def context(self) -> tuple[Contributed[ContextEntry], ...]:
-        """The context entries: the block's own, then those of the capabilities in order (C25)."""
+        """The context entries: the block's own, then those of the capabilities in order."""
         own = [one for one in self.merged.context if one.source.capability is None]
         return (*own, *(one for one in self.merged.context if one.source.capability is not None))
 
     @property
     def system_text(self) -> str:
-        """The text that a model gets as its system prompt, without context, which is resolved at every step."""
+        """The text of a model's system prompt, without context, which is resolved at every step."""
         return render_system(self.block.system_prompt, self.merged.instructions)
 
     def explain(self) -> tuple[Explained, ...]:
-        """Say for every tool, resource, state field, text, context entry, file and policy who contributed it (C40).
+        """Return the contributor of every tool, resource, state field, text, context entry, file and policy.
 
-        Of a block that stands in several places what it has is told once, by the first way to it.
+        A block that occurs in several places is reported once, by the first path to it.
         """
         ways: dict[Composition, tuple[str, ...]] = {}
         self._walk((), ways)
@@ -138,15 +138,15 @@ class Composition:
 def compose(block: Block, decided: Decided | None = None, *, within: SessionData | None = None) -> Composition:
     """Merge what an agent or a block uses and declares. Pure: equal definitions give equal results in every process.
 
-    ``decided`` is what the dynamic ``uses`` said for one run; what that adds needs its resources and state declared in
-    ``within``, or else statically here. Raises ``DefinitionError``, mostly one of its conflicts, each of which names
-    both contributors.
+    ``decided`` are the results of the dynamic ``uses`` for one run; resources and state that they add must be
+    declared in ``within``, or else statically here. Raises ``DefinitionError``, usually one of its conflicts, each of
+    which names both contributors.
     """
     if not isinstance(block, Block):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may not be typed
         raise DefinitionError(f"compose takes an Agent, or another block; got {block!r:.80}")
     if decided is None:
         composition = _compose(block, None, {}, ())
-        _ = composition.data  # of a root, so that its conflicts are met here
+        _ = composition.data  # for a root, so that its conflicts are raised here
         return composition
     composition = _compose(block, decided, {}, ())
     _refuse_undeclared(composition, within or compose(block).data)
@@ -156,7 +156,7 @@ def compose(block: Block, decided: Decided | None = None, *, within: SessionData
 def _compose(
     block: Block, decided: Decided | None, known: dict[Block, Composition], within: tuple[str, ...]
 ) -> Composition:
-    """Compose a block and those inside it, each once: ``known`` are those that were met before."""
+    """Compose a block and those inside it, each once: ``known`` caches the results."""
     if len(within) > MAX_LEVELS:
         raise DefinitionError(
             f"{within[0]!r} has blocks nested more than {MAX_LEVELS} levels deep: {' → '.join(within[:6])} …",
@@ -195,7 +195,7 @@ def _level(capability: AnyCapability) -> Level:
 
 
 def _check_static_context(merged: Merged) -> None:
-    """Refuse here what would otherwise fail every run (C39)."""
+    """Refuse static context that would fail every run."""
     for one in merged.context:
         if one.value.function is None:
             try:

@@ -1,4 +1,4 @@
-"""Every conflict of an agent at once: ``compose`` raises the first that it meets (spec 1, C12; spec 5, P7)."""
+"""All conflicts of an agent at once: ``compose`` raises only the first (spec 1, C12; spec 5, P7)."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from capset.definitions.references import AnyRef
 from capset.errors import DefinitionError
 
 _PASSES: Final = 3
-"""How often what was refused is tried again: a reference may need one that stands behind it, and that another."""
+"""How often refused references are retried: one may need a later one, which may need another."""
 
 
 def conflicts_of(make: Callable[[Sequence[AnyRef]], Block], refs: Sequence[AnyRef]) -> tuple[DefinitionError, ...]:
-    """Return the conflict of every reference that does not go with those before it; none if all can be composed.
+    """Return the conflict of every reference with those before it; none if all can be composed.
 
-    ``make`` returns the block that uses some references; what it raises counts too. One that is in conflict is left out
-    for those after it, so that each conflict is told once. Where the block itself cannot be composed, that alone is
-    told.
+    ``make`` returns the block that uses some references; its exceptions count too. A conflicting reference is left out
+    for those after it, so each conflict is reported once. If the block itself cannot be composed, only that is
+    reported.
     """
     whole = _conflict(make, refs)
     if whole is None:
@@ -39,7 +39,7 @@ def conflicts_of(make: Callable[[Sequence[AnyRef]], Block], refs: Sequence[AnyRe
 def _sorted_out(
     make: Callable[[Sequence[AnyRef]], Block], accepted: list[AnyRef], left: list[AnyRef]
 ) -> tuple[list[AnyRef], list[DefinitionError]]:
-    """Accept what goes with what is accepted, many at once where that works; return the rest, and why."""
+    """Accept references that fit the accepted ones, in batches where possible; return the rest, and the conflicts."""
     refused, found = list[AnyRef](), list[DefinitionError]()
     place, step = 0, len(left)
     while place < len(left):

@@ -1,4 +1,4 @@
-"""Context as the model reads it: what several contributors say under one key stands in one place (spec 1, C23–C26)."""
+"""Context as the model reads it: contributions under one key are joined in one place (spec 1, C23–C26)."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ RESERVED: Final = frozenset(
         *("function-calls", "function-result", "invoke", "thinking", "reasoning"),
     }
 )
-"""Tags that a model or a provider may take for something else than data (C23)."""
+"""Reserved tags, which a model or a provider may not treat as data."""
 _TAG: Final = re.compile(r"[a-z][a-z0-9-]*")
 _BOUNDARY: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|[_\s]+")
 
 
 @dataclass(frozen=True, slots=True)
 class Rendered:
-    """Resolved context: the XML of all tags, the plain texts, and the messages that stand by themselves."""
+    """Resolved context: the XML of all tags, the plain texts, and the separate messages."""
 
     xml: str
     texts: tuple[str, ...]
@@ -34,7 +34,7 @@ class Rendered:
 
 @dataclass(slots=True)
 class _Tag:
-    """One tag while it is gathered; its shape is that of its first contributor who has one, named in ``source``."""
+    """One tag being collected; its shape is that of its first contributor with one, named in ``source``."""
 
     shape: Literal["text", "mapping"] | None = None
     source: ContributionSource | None = None
@@ -45,8 +45,8 @@ class _Tag:
 def render_context(values: Iterable[tuple[ContributionSource, ContextValue]]) -> Rendered:
     """Join resolved entries, in their order. Equal values give equal bytes.
 
-    Raises ``ContextError`` for a tag that cannot be one and a value that is no context, ``ContextShapeConflict`` for
-    text from one contributor and a mapping from another; each names who gave it.
+    Raises ``ContextError`` for an invalid tag or value, and ``ContextShapeConflict`` for text from one contributor and
+    a mapping from another; each names the contributors.
     """
     tags: dict[str, _Tag] = {}
     texts: list[str] = []
@@ -76,7 +76,7 @@ def render_context(values: Iterable[tuple[ContributionSource, ContextValue]]) ->
 
 
 def tag_of(key: object) -> str | None:
-    """Return a key as a tag, ``userPreferences`` as ``user-preferences``, or ``None`` if it can be none."""
+    """Return a key as a tag, ``userPreferences`` as ``user-preferences``, or ``None`` if that is impossible."""
     if not isinstance(key, str) or not key.isascii():
         return None
     tag = _BOUNDARY.sub("-", key).lower()

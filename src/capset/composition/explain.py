@@ -1,4 +1,4 @@
-"""Who contributed what, by which preset and which way (spec 1, C40)."""
+"""Contributors of everything in a composition, with preset and path (spec 1, C40)."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ Surface = Literal["tool", "toolkit", "resource", "state", "target", "instruction
 
 @dataclass(frozen=True, slots=True)
 class Explained:
-    """One thing of a composition: what it is, its name, and who contributed it.
+    """One item of a composition: its kind, its name, and its contributor.
 
-    ``name`` is that of a tool, a toolkit with those around it before it (``outer.inner``), a resource or a state field
-    with its scope before it (``session.notes``; ``sequencer.x`` of a sequencer's own), a target, a path, a policy's id;
-    of an instruction the first line, of context its keys, its text or its function's name. ``within`` are the blocks
-    around the one that has it, the root first.
+    ``name`` is that of a tool, of a toolkit prefixed with its enclosing ones (``outer.inner``), of a resource or a
+    state field prefixed with its scope (``session.notes``; ``sequencer.x`` for a sequencer's own), a target, a path, or
+    a policy's id; for an instruction its first line, for context its keys, its text or its function's name. ``within``
+    are the blocks around the owner, the root first.
     """
 
     surface: Surface
@@ -35,7 +35,7 @@ class Explained:
 
 
 def explain(merged: Merged, within: tuple[str, ...] = ()) -> Iterator[Explained]:
-    """Yield everything that a block has, in the order in which it stands; ``within`` are the blocks around it."""
+    """Yield everything that a block has, in order; ``within`` are the blocks around it."""
     return (replace(one, within=within) if within else one for one in _explained(merged))
 
 

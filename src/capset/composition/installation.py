@@ -1,4 +1,4 @@
-"""Tools and toolkits as they stand in a composition: under which names, behind which gates, with which hooks."""
+"""Tools and toolkits of a composition, with their names, policies and hooks."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ _QUOTED: Final = re.compile(r"`([A-Za-z0-9_-]{1,64})`")
 
 @dataclass(frozen=True, slots=True)
 class ToolNames:
-    """The names of a capability's tools here, by their own; ``prefix`` is for those that are made at run time."""
+    """The names of a capability's tools here, by their own; ``prefix`` is for tools made at run time."""
 
     known: Mapping[str, str] = field(default_factory=dict[str, str])
     prefix: str = ""
 
     def of(self, tool: AnyTool) -> str:
-        """Return the name that a model calls a tool by."""
+        """Return a tool's name for the model."""
         return self.known.get(tool.name) or self.prefix + tool.name
 
     def and_of(self, tools: Iterable[AnyTool]) -> ToolNames:
-        """Return these names with those of tools that were made. Raises ``DefinitionError`` for what is no name."""
+        """Return these names with those of tools made at run time. Raises ``DefinitionError`` for an invalid name."""
         made = {tool.name: checked(f"{tool.name!r} with its prefix", self.of(tool), TOOL) for tool in tools}
         return replace(self, known={**self.known, **made})
 
     def in_text(self, text: str) -> str:
-        """Return instructions with the names that tools have here, where they stand in backquotes."""
+        """Return instructions with tool names in backquotes replaced by their names here."""
         return _QUOTED.sub(lambda found: f"`{self.known.get(found[1], found[1])}`", text)
 
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """One that stands around tools, a block, a capability, a preset or a toolkit: its name, its gates, its hooks."""
+    """One layer around tools, such as a block, a capability, a preset or a toolkit: its name, policies and hooks."""
 
     owner: str
     policies: tuple[Policy, ...]
@@ -50,7 +50,7 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class PolicyBinding:
-    """A policy with its first owner in traversal order, and the hooks that are told of it, the outermost first."""
+    """A policy with its first owner in traversal order, and the hooks notified of it, outermost first."""
 
     policy: Policy
     owner: str
@@ -59,11 +59,11 @@ class PolicyBinding:
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """A tool of a composition: the name that a model calls it by, who brought it, and every gate before it.
+    """A tool of a composition: its name for the model, its contributor, and every policy that applies to it.
 
     ``levels`` are the block, each capability, preset and toolkit that brings it, and itself, outermost first; ``gates``
-    and ``hooks`` are theirs, in that order; ``met`` are the gates, each with its first owner here and the hooks that
-    are told of it. ``toolkits`` are the names of those around it.
+    (policies) and ``hooks`` are theirs, in that order; ``met`` binds each policy to its first owner here and the hooks
+    notified of it. ``toolkits`` are the names of the enclosing toolkits.
     """
 
     tool: AnyTool
@@ -78,27 +78,27 @@ class Installed:
 
     @property
     def owner(self) -> str:
-        """The name of the capability that brought it, or of the block."""
+        """The name of the capability or the block that brought it."""
         return self.source.capability or self.source.path[-1]
 
     @property
     def qualified(self) -> str:
-        """The name with its owner's, ``capability.tool``."""
+        """The name prefixed with its owner's, ``capability.tool``."""
         return f"{self.owner}.{self.name}"
 
     def behind(self, levels: tuple[Level, ...]) -> Installed:
-        """Return the tool as it stands when it is brought by another way too: every gate of both is before it."""
+        """Return the tool as it is when a second path brings it too: the policies of both apply."""
         both = tuple(dict.fromkeys((*self.levels[:-1], *levels)))
-        # The hooks of one way are not around the other's gates.
+        # The hooks of one path do not surround the other's policies.
         met = {gate.policy: gate for gate in (*bindings_of(levels), *self.met)}
         return replace(self, levels=both, gates=_gates(both), hooks=_hooks(both), met=tuple(met.values()))
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class InstalledToolkit:
-    """A toolkit of a composition. ``levels`` are all that stand around its members, itself the last.
+    """A toolkit of a composition. ``levels`` are all layers around its members, itself the last.
 
-    ``toolkits`` are the names of those around it, ``tools`` those of the tools in it, as they are here.
+    ``toolkits`` are the names of the enclosing toolkits, ``tools`` the names here of the tools in it.
     """
 
     toolkit: AnyToolkit
@@ -110,35 +110,35 @@ class InstalledToolkit:
 
     @property
     def path(self) -> tuple[str, ...]:
-        """Its name, and before it those of the toolkits around it."""
+        """Its name, after those of the enclosing toolkits."""
         return (*self.toolkits, self.toolkit.name)
 
     @property
     def qualified(self) -> str:
-        """The path with its owner's name, and the preset's if one brought it: ``capability.toolkit``."""
+        """The path prefixed with its owner's name, and the preset's if one brought it: ``capability.toolkit``."""
         return ".".join(name for name in (self.source.capability, self.source.preset, *self.path) if name)
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing can ever be in it."""
+        """Whether it can never have members."""
         return isinstance(self.toolkit, Toolkit) and not self.toolkit.members
 
     @property
     def gates(self) -> tuple[Policy, ...]:
-        """Every gate before its members, outermost first."""
+        """Every policy that applies to its members, outermost first."""
         return _gates(self.levels)
 
     @property
     def instructions(self) -> tuple[str, ...]:
-        """What the model is told of it, with the names that its tools have here."""
+        """Its instructions for the model, with the names that its tools have here."""
         return tuple(map(self.names.in_text, self.toolkit.instructions))
 
 
 class Installing:
-    """Walks members in traversal order, a toolkit before what is in it, and installs each under its name."""
+    """Installs members under their names in traversal order, a toolkit before its contents."""
 
     def __init__(self, tools: Mapping[str, Installed] | None = None, gates: Iterable[Policy] = ()) -> None:
-        """``tools`` and ``gates`` are those that are there already: names must not clash, no gate is met again."""
+        """Start from existing ``tools``, whose names must not clash, and ``gates``, policies not to collect again."""
         self.tools: dict[str, Installed] = dict(tools or {})
         self.steps: list[PolicyBinding | InstalledToolkit] = []
         self._order: dict[str | InstalledToolkit, None] = {}
@@ -146,12 +146,12 @@ class Installing:
 
     @property
     def members(self) -> tuple[Installed | InstalledToolkit, ...]:
-        """What was installed, in the order in which that happened."""
+        """The installed members, in order of installation."""
         return tuple(self.tools[one] if isinstance(one, str) else one for one in self._order)
 
     @property
     def count(self) -> int:
-        """How many members were installed."""
+        """The number of installed members."""
         return len(self._order)
 
     def add(
@@ -204,14 +204,14 @@ class Installing:
         self._order[name] = None
 
     def _meet(self, gates: tuple[PolicyBinding, ...]) -> None:
-        """Note the gates that were not met before: their first owner in traversal order is here (spec 2, F23)."""
+        """Add the policies not met before: this is their first owner in traversal order."""
         new = [gate for gate in gates if gate.policy not in self._met]
         self._met.update(gate.policy for gate in new)
         self.steps += new
 
 
 def bindings_of(levels: Sequence[Level]) -> tuple[PolicyBinding, ...]:
-    """Return the gates of some levels, the outermost first, each with its first owner."""
+    """Return the policies of some levels, the outermost first, each with its first owner."""
     met: dict[Policy, PolicyBinding] = {}
     for depth, level in enumerate(levels, start=1):
         for policy in level.policies:

@@ -1,4 +1,4 @@
-"""What a kind of block cannot have (spec 1, C38)."""
+"""Surfaces that a kind of block cannot have (spec 1, C38)."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ ONLY_FOR: Final[Mapping[str, BlockKind]] = {
     "tools": "generator",
     "sequencer_state": "sequencer",
 }
-"""Surfaces that one kind of block only can have, were they empty; all others are for every kind."""
+"""Surfaces that only one kind of block can have, even if empty; all others are for every kind."""
 
 
 def check_block(block: Block) -> None:
-    """Raise ``KindError`` for what a block declares, or its static ``uses`` bring with their active presets.
+    """Raise ``KindError`` for surfaces that a block, or its static ``uses`` with active presets, cannot have.
 
-    Raises what ``resolve`` raises too. Nothing is merged: what children disagree on is met at the root.
+    Raises what ``resolve`` raises too. Nothing is merged: conflicts between children are found at the root.
     """
     check_kind(block.name, block.kind, ContributionSource((block.name,)), block.part)
     for one in resolve(block).chosen:
@@ -31,7 +31,7 @@ def check_block(block: Block) -> None:
 
 
 def check_kind(block: str, kind: BlockKind, source: ContributionSource, part: Part) -> None:
-    """Raise ``KindError``, naming capability, preset, field, block and the mending, if this kind cannot have a part."""
+    """Raise ``KindError``, naming capability, preset, field, block and the fix, if this kind cannot have a part."""
     for surface, needed in ONLY_FOR.items():
         if surface in part.declared and kind != needed:
             raise KindError(

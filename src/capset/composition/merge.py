@@ -1,4 +1,4 @@
-"""The merge table: one function joins whatever capabilities, presets and blocks contribute (spec 1, C12–C20)."""
+"""The merge table: one function joins the contributions of capabilities, presets and blocks (spec 1, C12–C20)."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ ResourceKey = tuple[Scope, str]
 
 @dataclass(frozen=True, slots=True)
 class Contribution:
-    """One part with its source: what goes into the merge. ``names`` says what its tools are called here.
+    """One part with its source, as input of the merge. ``names`` has the names of its tools here.
 
-    ``around`` is what stands around the part and concerns every tool in it, the outermost first.
+    ``around`` are the layers around the part that concern every tool in it, the outermost first.
     """
 
     source: ContributionSource
@@ -49,7 +49,7 @@ class Contribution:
 class Merged:
     """Everything joined, each value with its first contributor, in the order of the contributions.
 
-    ``members`` are the tools and toolkits in traversal order; ``steps`` are what evaluating them takes, in that order.
+    ``members`` are the tools and toolkits in traversal order; ``steps`` is the order of their evaluation.
     """
 
     tools: Mapping[str, Installed]
@@ -67,7 +67,7 @@ class Merged:
 
 
 def merge(block: str, kind: BlockKind, contributions: Iterable[Contribution]) -> Merged:
-    """Join contributions, in their order; ``block`` and ``kind`` are of the block that they are for.
+    """Join contributions, in their order; ``block`` and ``kind`` describe the block that they are for.
 
     Raises ``KindError`` for a surface that this kind cannot have, ``ToolNameConflict``, ``PolicyConflict``,
     ``ResourceConflict``, ``StateConflict``, ``TargetConflict`` or ``MountConflict``, each naming both contributors.
@@ -126,7 +126,7 @@ def merge(block: str, kind: BlockKind, contributions: Iterable[Contribution]) ->
 def merge_resources(
     resources: Iterable[tuple[ContributionSource, AnyResource | Documents]],
 ) -> Mapping[ResourceKey, Contributed[AnyResource | Documents]]:
-    """Return every resource by its scope and name. Raises ``ResourceConflict``, naming both contributors (C12)."""
+    """Return every resource by its scope and name. Raises ``ResourceConflict``, naming both contributors."""
     return _keyed(
         "resource",
         ResourceConflict,
@@ -138,9 +138,9 @@ def merge_resources(
 def _keyed(
     what: str, conflict: type[DefinitionError], entries: Iterable[tuple[K, V, ContributionSource]], hint: str
 ) -> Mapping[K, Contributed[V]]:
-    """Join a surface where the same value is one, and different ones under one key are a conflict.
+    """Join a surface: equal values become one, and different ones under one key conflict.
 
-    Definitions are told apart by identity, since they have no other equality; contents by their bytes.
+    Definitions are compared by identity, since they have no other equality; contents by their bytes.
     """
     kept: dict[K, Contributed[V]] = {}
     for key, value, source in entries:

@@ -1,4 +1,4 @@
-"""What the model is told, as one text (spec 1, C17, C21)."""
+"""The system text for the model (spec 1, C17, C21)."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ def render_system(
     told: Sequence[str] = (),
     context: Rendered | None = None,
 ) -> str:
-    """Return the system text, blank lines between its parts.
+    """Return the system text, with blank lines between its parts.
 
-    Each capability's instructions stand in a block of their own; then come the prompt, the block's own instructions,
-    what is ``told`` of toolkits and tools, the context as XML, and the plain texts.
+    Each capability's instructions have a block of their own; then come the prompt, the block's own instructions, the
+    instructions of toolkits and tools (``told``), the context as XML, and the plain texts.
     """
     blocks: dict[str, list[str]] = {}
     own: list[str] = []

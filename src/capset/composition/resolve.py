@@ -1,4 +1,4 @@
-"""Which capabilities a block really has, how, and in which order (spec 1, C3–C11, C27–C29; spec 5, P2)."""
+"""The capabilities that a block really has, with their choices and order (spec 1, C3–C11, C27–C29; spec 5, P2)."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from capset.definitions.references import AnyRef, DynamicUses
 from capset.errors import CapabilityConflict, DefinitionError, PresetConflict
 
 MAX_CAPABILITIES: Final = 100
-"""How many capabilities one block can have, and how deeply they can need each other (spec 1, C11)."""
+"""How many capabilities one block can have, and how deeply they can depend on each other."""
 
 Decided = Mapping[DynamicUses, tuple[AnyRef, ...]]
-"""What each function among the ``uses`` decided for one run."""
+"""The result of each function among the ``uses`` for one run."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Chosen:
     """One capability of a composition. ``presets`` are those that are on, in the order of their declaration.
 
-    ``config`` is an instance of the capability's own model; ``names`` are its tools' names here, by their own. Where
-    dynamic ``uses`` switch on more presets of one that is there already, a second entry has just those, and ``is_base``
-    is false: nothing is contributed twice (C29).
+    ``config`` is an instance of the capability's own model; ``names`` are its tools' names here, by their own. If
+    dynamic ``uses`` switch on more presets of a capability already present, a second entry has only those, and
+    ``is_base`` is false: nothing is contributed twice.
     """
 
     capability: AnyCapability
@@ -40,11 +40,11 @@ class Chosen:
     is_base: bool = True
     is_dynamic: bool = False
     prefix: str = ""
-    """What stands before the names of tools that are made at run time."""
+    """The prefix for the names of tools made at run time."""
 
     @property
     def parts(self) -> Iterator[tuple[ContributionSource, Part]]:
-        """What it contributes, and from where: itself, then its presets that are on (C5)."""
+        """Its contributions with their sources: its own part, then those of its presets that are on."""
         name = self.capability.name
         if self.is_base:
             yield ContributionSource(self.path, name), self.capability.part
@@ -54,7 +54,7 @@ class Chosen:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Resolved:
-    """The capabilities that contribute, dependencies first; the functions to be asked; what is worth telling."""
+    """The contributing capabilities, dependencies first; the functions to ask; the notices to report."""
 
     chosen: tuple[Chosen, ...]
     dynamic: tuple[DynamicUses, ...]
@@ -62,11 +62,11 @@ class Resolved:
 
 
 def resolve(block: Block, decided: Decided | None = None) -> Resolved:
-    """Return what a block has. ``decided`` is what its dynamic ``uses`` said; a function not in it adds nothing.
+    """Return what a block has. ``decided`` are the results of its dynamic ``uses``; a missing function adds nothing.
 
-    Raises ``CapabilityConflict`` for two capabilities under one name or alias, however alike; ``PresetConflict`` for
-    two references at one depth that disagree; ``DefinitionError`` for more than 100, for a config that is needed and
-    not given, and for dynamic ``uses`` that would change what is there.
+    Raises ``CapabilityConflict`` for two capabilities under one name or alias, even if alike; ``PresetConflict`` for
+    two references at one depth that disagree; ``DefinitionError`` for more than 100, for a required config that is
+    missing, and for dynamic ``uses`` that would change existing choices.
     """
     walk = _Resolution(block)
     roots = [(one, (block.name,)) for one in block.uses if not callable(one)]
@@ -91,7 +91,7 @@ def resolve(block: Block, decided: Decided | None = None) -> Resolved:
 
 
 class _Resolution:
-    """Depth first, dependencies before dependents, then list order (C7)."""
+    """Depth first, dependencies before dependents, then list order."""
 
     def __init__(self, block: Block) -> None:
         self.order: dict[AnyCapability, Path] = {}
@@ -102,14 +102,14 @@ class _Resolution:
         self._names: dict[str, AnyCapability] = {}
 
     def visit(self, refs: Iterable[tuple[AnyRef, Path]]) -> Mapping[AnyCapability, Path]:
-        """Walk on from some references, and return the capabilities that were not there before, with their ways."""
+        """Walk on from some references, and return the new capabilities with their paths."""
         before = set(self.order)
         for ref, path in refs:
             self._enter(ref.base, (*path, ref.name))
         return {one: path for one, path in self.order.items() if one not in before}
 
     def growing(self) -> Iterator[tuple[DynamicUses, Path]]:
-        """Yield the functions with their ways, those too that are found meanwhile."""
+        """Yield the functions with their paths, including those found during the iteration."""
         done = 0
         while done < len(self.functions):
             yield list(self.functions.items())[done]
@@ -163,7 +163,7 @@ def _chosen(capability: AnyCapability, path: Path, choices: Choices) -> Chosen:
 
 
 def _more(there: Chosen, choices: Choices, path: Path) -> Chosen | None:
-    """Return the presets that dynamic references add to a capability that is there already, if they add any."""
+    """Return the presets that dynamic references add to a capability already present, if any."""
     capability = there.capability
     said = choices.presets(capability)
     if off := [name for name in there.presets if said.get(name, True) is False]:
@@ -188,9 +188,9 @@ def _more(there: Chosen, choices: Choices, path: Path) -> Chosen | None:
 
 
 Path = tuple[str, ...]
-"""The names on the way from the root, the root's first."""
+"""The names on the path from the root, the root's first."""
 _Key = tuple[str, str]
-"""What a choice is about: ``preset`` and its name, ``config``, ``prefix``, or ``rename`` and the tool's own name."""
+"""The subject of a choice: ``preset`` and its name, ``config``, ``prefix``, or ``rename`` and the tool's own name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +201,7 @@ class _Said:
 
 
 class Choices:
-    """The explicit choices of every capability that is reached from some references."""
+    """The explicit choices of every capability that can be reached from some references."""
 
     def __init__(
         self,
@@ -213,11 +213,11 @@ class Choices:
     ) -> None:
         """Walk by levels, each capability once, so that each reference is met at its least depth.
 
-        Of dynamic references ``depth`` is that of the first, ``known`` are the capabilities whose own references have
-        been walked before, and ``static`` has the choices of then: a nearer one of those stands against a deeper one
-        here that would take something away.
+        For dynamic references, ``depth`` is that of the first, ``known`` are the capabilities whose own references have
+        been walked before, and ``static`` has the earlier choices: a nearer one of those overrides a deeper one here
+        that would take something away.
 
-        Raises ``PresetConflict`` for two that disagree at one depth, naming both ways.
+        Raises ``PresetConflict`` for two that disagree at one depth, naming both paths.
         """
         self._said: dict[AnyCapability, dict[_Key, _Said]] = {}
         self._static = static
@@ -233,11 +233,11 @@ class Choices:
             level, depth = below, depth + 1
 
     def presets(self, capability: AnyCapability) -> Mapping[str, bool]:
-        """Return the presets that somebody switched on or off."""
+        """Return the presets that were explicitly switched on or off."""
         return {name: one.value for (what, name), one in self._of(capability).items() if what == "preset"}
 
     def config(self, capability: AnyCapability) -> Any:
-        """Return the capability's config, or its defaults; ``None`` where it has none.
+        """Return the capability's config, or its defaults; ``None`` if it has none.
 
         Raises ``DefinitionError`` for a config that has no defaults and was not given.
         """
@@ -261,12 +261,12 @@ class Choices:
         )
 
     def prefix(self, capability: AnyCapability) -> str:
-        """Return what stands before its tools' names, if anything."""
+        """Return the prefix of its tools' names, which may be empty."""
         said = self._of(capability).get(("prefix", ""))
         return said.value if said else ""
 
     def has(self, capability: AnyCapability, what: str) -> bool:
-        """Whether anybody said something of this kind about a capability."""
+        """Whether any choice of this kind was made for a capability."""
         return any(key[0] == what for key in self._of(capability))
 
     def __contains__(self, capability: object) -> bool:

@@ -1,4 +1,4 @@
-"""The types that lead to processors: one each, and no other tool's name (spec 3, K5)."""
+"""Message types as routes to processors: each unique, and distinct from the names of other tools (spec 3, K5)."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from capset.errors import ToolNameConflict
 
 
 def check_routes(tools: Mapping[str, Installed], chosen: Iterable[Chosen]) -> None:
-    """Raise ``ToolNameConflict``, naming both contributors, where messages of one type would have two ways to go.
+    """Raise ``ToolNameConflict``, naming both contributors, if messages of one type would have two routes.
 
-    ``tools`` are by their names here, ``chosen`` the capabilities, by whose names and aliases tools are called too.
+    ``tools`` are by their names here; the names and aliases of the capabilities in ``chosen`` lead to tools too.
     """
     routes = _names(tools, chosen)
     for one in tools.values():
@@ -28,7 +28,7 @@ def check_routes(tools: Mapping[str, Installed], chosen: Iterable[Chosen]) -> No
 
 
 def _names(tools: Mapping[str, Installed], chosen: Iterable[Chosen]) -> dict[str, Installed]:
-    """Return every name that a tool is called by."""
+    """Return every name that a tool can be called by."""
     names = {name: one for one in tools.values() for name in (one.qualified, one.name)}
     aliases: dict[str, tuple[str, ...]] = {}
     for one in chosen:

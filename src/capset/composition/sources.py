@@ -1,4 +1,4 @@
-"""Who contributed something, and by which way (spec 1, C40)."""
+"""Sources of contributions, with their paths (spec 1, C40)."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class ContributionSource:
-    """A contributor: a capability, or a block itself where ``capability`` is ``None``.
+    """A contributor: a capability, or a block itself if ``capability`` is ``None``.
 
-    ``path`` are the names on the way from the root to it; ``preset`` is the preset that contributed, if one did.
+    ``path`` are the names on the path from the root to it; ``preset`` is the contributing preset, if any.
     """
 
     path: tuple[str, ...]
@@ -30,7 +30,7 @@ class ContributionSource:
 
 @dataclass(frozen=True, slots=True)
 class Contributed(Generic[T]):
-    """A value of a composition, and who contributed it first."""
+    """A value of a composition, and its first contributor."""
 
     value: T
     source: ContributionSource

@@ -1,4 +1,4 @@
-"""Resources and state come up from every block to the root, which has them all (spec 1, C20)."""
+"""Collection of resources and state from every block to the root, which has them all (spec 1, C20)."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from capset.definitions.resources import SCOPES, AnyResource, Documents, Scope, 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class SessionData:
-    """All resources and state that a run can reach, joined; ``given`` are the resources as they were declared.
+    """All resources and state that a run can reach, joined; ``given`` are the resources as declared.
 
-    Where a flow settles a conflict, ``resources`` has its word, and ``given`` all those that go by it.
+    Where a flow settles a conflict, ``resources`` has its version, and ``given`` also those that it replaces.
     """
 
     resources: Mapping[ResourceKey, Contributed[AnyResource | Documents]]
@@ -28,7 +28,7 @@ class SessionData:
 
 
 def collect_data(block: Block, below_first: Iterable[Merged]) -> SessionData:
-    """Join what was merged for a root ``block`` and for all blocks below it, those first.
+    """Join the merged resources and state of a root ``block`` and of all blocks below it, those first.
 
     Raises ``ResourceConflict`` or ``StateConflict``, naming both contributors, unless the block has the last word.
     """

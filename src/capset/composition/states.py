@@ -1,4 +1,4 @@
-"""Joining the models of one scope's state into one, whose fields, defaults and validators all hold (spec 1, C13)."""
+"""Joining the models of one scope's state into one that keeps all fields, defaults and validators (spec 1, C13)."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from capset.errors import StateConflict
 from capset.schemas.schema import Schema, schema_of
 
 _ANNOTATIONS: Final = frozenset({"default", "title", "description"})
-"""What two fields of one name may differ in."""
+"""The keywords in which two fields of one name may differ."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class MergedState:
-    """The state of one scope. ``model`` is a subclass of every contributed model, so that it is what each one expects.
+    """The state of one scope. ``model`` is a subclass of every contributed model, so each finds what it expects.
 
-    ``fields`` name the last contributor of each; ``models`` are the contributed ones, with their contributors.
+    ``fields`` names the last contributor of each; ``models`` are the contributed ones, with their contributors.
     """
 
     model: type[BaseModel]
@@ -36,12 +36,12 @@ class MergedState:
 def merge_states(
     what: str, models: Iterable[tuple[ContributionSource, type[BaseModel]]], *, last_word: type[BaseModel] | None = None
 ) -> MergedState:
-    """Join models in their order: fields add up, and of two with one name the later holds, with its default.
+    """Join models in their order: fields add up, and of two with one name the later applies, with its default.
 
-    ``last_word`` is one of the models whose fields hold whatever the others say of them (C20).
+    ``last_word`` is one of the models; its fields override those of all others.
 
-    Raises ``StateConflict``, naming both contributors, where their JSON Schemas differ in more than default, title and
-    description, or where the classes cannot have one subclass.
+    Raises ``StateConflict``, naming both contributors, if their JSON Schemas differ in more than default, title and
+    description, or if the classes cannot have a common subclass.
     """
     distinct: dict[type[BaseModel], ContributionSource] = {}
     for source, model in models:
@@ -76,7 +76,7 @@ def _join(
     if len(models) == 1:
         return models[0][0]
     classes = [model for model, _ in models]
-    # The later first, as Python looks things up; one that another inherits from is there by that other.
+    # The later first, in Python's lookup order; a class that another inherits from is present through that other.
     bases = tuple(
         one for one in reversed(classes) if not any(issubclass(other, one) for other in classes if other is not one)
     )
@@ -100,12 +100,12 @@ def _join(
 
 
 def _shapes(model: type[BaseModel]) -> Mapping[str, str]:
-    """Return the JSON Schema of each field as text, without what may differ."""
+    """Return the JSON Schema of each field as text, without the parts that may differ."""
     schema = state_schema(model).json_schema
     definitions: Mapping[str, Any] = schema.get("$defs", {})
     root = definitions[schema["$ref"].rpartition("/")[2]] if "$ref" in schema else schema
     properties: Mapping[str, Any] = root.get("properties", {})
-    # A field that has itself left out of the schema is told by its annotation.
+    # A field that is excluded from the schema is represented by its annotation.
     return {
         name: json.dumps(_bare(properties.get(name, repr(info.annotation)), definitions), sort_keys=True)
         for name, info in model.model_fields.items()
@@ -113,7 +113,7 @@ def _shapes(model: type[BaseModel]) -> Mapping[str, str]:
 
 
 def _bare(schema: Any, definitions: Mapping[str, Any], above: tuple[str, ...] = ()) -> Any:
-    """Return a schema without annotations and with its references written out, since names of classes say nothing."""
+    """Return a schema without annotations and with its references inlined, since names of classes are irrelevant."""
     if isinstance(schema, list):
         return [_bare(one, definitions, above) for one in schema]  # pyright: ignore[reportUnknownVariableType]  # JSON
     if not isinstance(schema, dict):
@@ -129,7 +129,7 @@ def _bare(schema: Any, definitions: Mapping[str, Any], above: tuple[str, ...] = 
         if key == "properties":
             bare[key] = {field: _bare(inner, definitions, above) for field, inner in value.items()}
         elif key == "discriminator":
-            bare[key] = value.get("propertyName")  # the options say the rest
+            bare[key] = value.get("propertyName")  # the options contain the rest
         elif key in ("const", "enum"):
             bare[key] = value
         elif key not in _ANNOTATIONS:
@@ -143,18 +143,18 @@ _HARMLESS: Final = frozenset(
         *("arbitrary_types_allowed", "use_attribute_docstrings", "validate_default"),
     }
 )
-"""Settings of a model that do not reach the fields of others: state is read strictly, field by field."""
+"""Settings of a model that do not affect the fields of others: state is read strictly, field by field."""
 _PYDANTIC: Final = frozenset({"model_config", "_abc_impl", "Config"})
 Kept = Callable[..., Any]
-"""A validator that is ready for ``create_model``."""
+"""A validator in the form that ``create_model`` takes."""
 
 
 class Unjoinable(Exception):
-    """Two models that no class can stand for together; the message says why."""
+    """Two models have no possible common class; the message gives the reason."""
 
 
 def hidden_validators(bases: Sequence[type[BaseModel]], fields: Collection[str]) -> dict[str, Kept]:
-    """Return the validators of ``bases`` that another base's of the same name would hide, under names of their own.
+    """Return the validators of ``bases`` hidden by another base's of the same name, under names of their own.
 
     Raises ``Unjoinable`` for anything else that would be hidden: a method, a property, a serialiser, a setting.
     """
@@ -176,7 +176,7 @@ def hidden_validators(bases: Sequence[type[BaseModel]], fields: Collection[str])
 
 
 def _members(model: type[BaseModel]) -> Iterator[tuple[str, type, object]]:
-    """Yield what a model's classes define beside fields: name, class and value, each name once."""
+    """Yield what a model's classes define besides fields: name, class and value, each name once."""
     found: set[str] = set()
     for owner in model.__mro__:
         if owner in BaseModel.__mro__:
@@ -188,7 +188,7 @@ def _members(model: type[BaseModel]) -> Iterator[tuple[str, type, object]]:
 
 
 def _validators(model: type) -> Mapping[str, Callable[[Any], Kept]]:
-    """Return, for each validator of a model by its name, what makes it one again."""
+    """Return, for each validator of a model by name, the function that recreates it."""
     if not issubclass(model, BaseModel):
         return {}
     decorators, made = model.__pydantic_decorators__, dict[str, Any]()  # pydantic's overloads take one mode at a time
@@ -203,7 +203,7 @@ def _validators(model: type) -> Mapping[str, Callable[[Any], Kept]]:
 def _check_settings(bases: Sequence[type[BaseModel]]) -> None:
     names = {name for model in bases for name in model.model_config} - _HARMLESS
     for name in sorted(names):
-        # A setting that is off is as good as one that was never given.
+        # A setting that is off equals one that was never given.
         said = [model.model_config.get(name) or None for model in bases]
         if any(one != said[0] for one in said):
             told = " and ".join(f"{one!r} for {model.__name__}" for one, model in zip(said, bases, strict=True))

@@ -1,4 +1,4 @@
-"""What a static hash covers: the definition, and every payload that it names (spec 2, F3–F7)."""
+"""The input of a static hash: the definition, and every payload that it names (spec 2, F3–F7)."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ class Fingerprinted(NamedTuple):
 
 
 def static_hash(block: Block, chosen: Iterable[Chosen], children: Iterable[Ref]) -> str:
-    """Return the hash of a definition with the capabilities that contribute, and the blocks inside by their hashes."""
+    """Return the hash of a definition with its contributing capabilities, and the blocks inside by their hashes."""
     return definition_hash(block, [Ref(one.name, one.hash) for one in _used(chosen)], children)
 
 
 def static_parts(composition: Composition) -> tuple[Fingerprinted, ...]:
     """Return everything that ``static_hash`` covers, each once: the definition first, then what its payload names.
 
-    Those are the capabilities as they are used, the toolkits, every tool, and the blocks inside with all of theirs.
+    Those are the capabilities as used, the toolkits, every tool, and the blocks inside with all of theirs.
     """
     found: dict[str, Fingerprinted] = {}
     for one in _parts(composition, set()):
@@ -50,7 +50,7 @@ def static_parts(composition: Composition) -> tuple[Fingerprinted, ...]:
 
 
 def collect_tool_hashes(composition: Composition) -> dict[str, str]:
-    """Return the hash of every tool of a composition, by its name there; what is made at run time has none yet."""
+    """Return the hash of every tool of a composition, by its name there; tools made at run time have none yet."""
     return {name: tool_hash(one.tool) for name, one in composition.tools.items()}
 
 

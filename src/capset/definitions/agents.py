@@ -1,4 +1,4 @@
-"""A named definition of what one agent is: its prompt and its capabilities, in order."""
+"""The definition of one agent: its prompt and its capabilities, in order."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from capset.definitions.tools.toolkits import Member
 from capset.errors import DefinitionError
 
 MAX_MODEL: Final = 200
-"""Letters of the name of a model."""
+"""The maximum length of a model's name, in characters."""
 
 
 class Agent(Block):
-    """A system prompt, instructions and capabilities; the order of ``uses`` is their priority (spec 5, P4).
+    """A system prompt, instructions and capabilities; the order of ``uses`` is their priority.
 
-    Frozen, and told apart by identity; ``composition.static_hash`` says whether two are the same in substance.
+    Frozen, and compared by identity; ``composition.static_hash`` tells whether two agents are the same in substance.
     """
 
     __slots__ = ("allowance", "model", "static_context")
@@ -59,13 +59,13 @@ class Agent(Block):
         model: str | None = None,
         allowance: Allowance | None = None,
     ) -> None:
-        """Check and freeze everything. Raises ``DefinitionError``, naming the agent.
+        """Check and freeze every argument. Raises ``DefinitionError``, naming the agent.
 
-        What it declares itself is as on a ``Capability``; its ``policies`` gate every tool that it has.
-        ``static_context``, values of the host's own by name, is where a session host begins to merge the context of a
-        turn (spec 2, F24); it is never hashed, and no model sees it. ``model`` names the model that whoever runs its
-        turns is to use, in that runner's own words, 1–200 letters; it is not hashed either (F7). ``allowance`` is what
-        its sessions and runs may use, and limits on its calls together; it is not hashed, and raises nobody's.
+        The agent's own parts are declared as on a ``Capability``; its ``policies`` apply to every tool that it has.
+        ``static_context``, values of the host's own by name, is where a session host starts to merge the context of a
+        turn; it is never hashed, and no model sees it. ``model`` names the model that the runner of its turns should
+        use, in that runner's own terms, 1–200 characters; it is not hashed either. ``allowance`` limits what its
+        sessions and runs may use, and all its calls together; it is not hashed, and never raises another allowance.
         """
         owner = f"agent {name!r}"
         part = make_part(
@@ -96,7 +96,7 @@ class Agent(Block):
         self.freeze()
 
     async def run(self, running: Running, input: Any) -> Any:
-        """Let the kernel's generator runner work with what the agent has, and return what it says."""
+        """Let the kernel's generator runner work with the agent's tools and context, and return its answer."""
         return await running.generate(input, None)
 
 

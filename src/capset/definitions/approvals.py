@@ -1,4 +1,4 @@
-"""Approvals: what has to be asked for, what was asked, and what was answered (spec 4, G16–G18)."""
+"""Approvals: rules, requests and answers (spec 4, G16–G18)."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from capset.definitions.policies import Decision, Request
 from capset.errors import DefinitionError
 
 NeedsApproval = Callable[[Request], bool | Decision | Awaitable[bool | Decision]]
-"""Says of one call whether it has to be approved: ``True`` or ``ask(reason)`` if so, ``False`` or ``allow()`` if not.
+"""Decides whether one call needs approval: ``True`` or ``ask(reason)`` if so, ``False`` or ``allow()`` if not.
 
-What raises, or returns anything else, denies the call.
+A function that raises, or returns anything else, denies the call.
 """
 ApprovalRule = Literal["auto", "ask"] | NeedsApproval
-"""Whether calls of a tool have to be approved: never, always, or as a function says."""
+"""Whether calls of a tool need approval: never, always, or as a function decides."""
 
 ApprovalStatus = Literal["pending", "approved", "rejected", "expired", "used"]
-"""``used`` is what became of an approval for one call; one for the session stays ``approved`` until it expires."""
+"""An approval for one call becomes ``used``; one for the session stays ``approved`` until it expires."""
 ApprovalScope = Literal["once", "session"]
-"""For the one call, or for every call of the session with the same tool, unchanged, and the same arguments (G17)."""
+"""For the one call, or for every call in the session to the same unchanged tool with the same arguments."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalRow:
-    """A request for an approval, and what became of it.
+    """A request for an approval, and its outcome.
 
-    ``call`` is the id of the attempt, and of its record. ``arguments`` is the canonical JSON text of the whole
-    arguments but for secrets, which are masked; ``digest`` the keyed digest of all of them, ``tool_hash`` the hash of
-    the tool as it was. ``policies`` is a JSON list of the ids of the policies that asked. ``modified`` is the JSON text
-    of the arguments that whoever decided put in their place. Times are ISO 8601 UTC with microseconds; principals
-    are ``kind:id``.
+    ``call`` is the id of the attempt, and of its record. ``arguments`` is the canonical JSON text of all arguments,
+    with secrets masked; ``digest`` is the keyed digest of the unmasked arguments, ``tool_hash`` the hash of the tool
+    at that time. ``policies`` is a JSON list of the ids of the policies that asked. ``modified`` is the JSON text of
+    the arguments that the approver put in their place. Times are ISO 8601 UTC with microseconds; principals are
+    ``kind:id``.
     """
 
     id: str
@@ -56,29 +56,28 @@ class ApprovalRow:
     decided_by: str | None = None
     decided_at: str | None = None
     note: str | None = None
-    """What whoever decided said: of a rejection, why."""
+    """The approver's note: for a rejection, the reason."""
     code_hash: str | None = None
-    """The hash of the tool's code as it was, where it could be told."""
+    """The hash of the tool's code at that time, where it could be determined."""
 
     @property
     def equal(self) -> EqualCall:
-        """What the call that it was made for shares with every equal one."""
+        """The fields that the requesting call shares with every equal call."""
         shared = {name: getattr(self, name) for name in EqualCall.__slots__ if name != "code_hash"}
         return EqualCall(**shared)
 
     @property
     def equal_in_code(self) -> EqualCall:
-        """The same where a call of other code is another call."""
+        """The same, where a call of different code counts as a different call."""
         return replace(self.equal, code_hash=self.code_hash or "")
 
 
 @dataclass(frozen=True, slots=True)
 class EqualCall:
-    """What two calls share that one request is for: whose they are, where, of which tool, with which arguments.
+    """The fields that two calls share if one request covers both: caller, place, tool and arguments.
 
-    The names are those of an ``ApprovalRow``. Two capabilities may have tools that are equal in all but their names
-    here, so these count too. ``code_hash`` is ``None`` where the code does not count, and empty where the code has no
-    hash.
+    The names are those of an ``ApprovalRow``. Names count here because two capabilities may have tools that differ in
+    nothing else. ``code_hash`` is ``None`` where the code does not count, and empty where the code has no hash.
     """
 
     org: str | None
@@ -93,21 +92,21 @@ class EqualCall:
 
 
 class Approver(Protocol):
-    """Somebody of the host's own who is asked at once, such as a prompt in a terminal (one method, on purpose)."""
+    """An approver of the host's own that is asked at once, such as a prompt in a terminal (one method, on purpose)."""
 
     async def decide(self, request: ApprovalRow) -> Answer | None:
-        """Return the answer, or ``None`` to leave it to those who read the list of open requests.
+        """Return the answer, or ``None`` to leave it to the readers of the list of open requests.
 
-        What it raises rejects.
+        An exception rejects the request.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What somebody says to a request: yes, for this call or for the session, with other arguments perhaps; or no.
+    """An answer to a request: yes, for this call or for the session, perhaps with other arguments; or no.
 
-    ``arguments`` are to take the place of those that were asked for; ``note`` says why.
+    ``arguments`` replace the requested ones; ``note`` gives the reason.
     """
 
     approved: bool
@@ -116,7 +115,7 @@ class Answer:
     note: str | None = None
 
     def __post_init__(self) -> None:
-        """Raise ``DefinitionError`` for an answer that says two things at once."""
+        """Raise ``DefinitionError`` for a contradictory answer."""
         if not self.approved and (self.arguments is not None or self.scope != "once"):
             raise DefinitionError("a rejection changes no arguments and is for one call")
         if self.arguments is not None and self.scope == "session":
@@ -126,7 +125,7 @@ class Answer:
 
 
 def checked_approval(owner: str, rule: object) -> ApprovalRule:
-    """Return a tool's rule. Raises ``DefinitionError`` for what is none."""
+    """Return a tool's approval rule. Raises ``DefinitionError`` for anything else."""
     if isinstance(rule, str) and rule not in ("auto", "ask"):
         raise DefinitionError(f"{owner}: approval is 'auto', 'ask' or a function of a Request; got {rule!r}")
     if isinstance(rule, str) or callable(rule):

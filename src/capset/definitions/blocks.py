@@ -1,4 +1,4 @@
-"""A step that uses capabilities: what every kind of it has, an agent included (spec 1, C20, C37)."""
+"""Blocks: steps that use capabilities, and the parts that every kind has, agents included (spec 1, C20, C37)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BlockKind = Literal["handler", "generator", "sequencer", "router", "flow"]
 
 
 class Running(Protocol):
-    """One run of a block, as the block sees it. Inputs and outputs are of the types that the blocks declare."""
+    """One run of a block, as the block sees it. Inputs and outputs have the types that the blocks declare."""
 
     @property
     def ctx(self) -> Context:
@@ -32,25 +32,25 @@ class Running(Protocol):
     async def enter_all(self, blocks: Mapping[str, Block], input: Any) -> dict[str, Any]:
         """Run several children at once, each with this input, and return their outputs by the same names.
 
-        The first that fails cancels the others, and is raised once they have all ended.
+        The first failure cancels the others, and is raised once all have ended.
         """
         ...
 
     async def apply(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Call a function of the block's own, a sync one in a worker thread, and return what it gives."""
+        """Call one of the block's own functions, a sync one in a worker thread, and return its result."""
         ...
 
     async def generate(self, input: Any, output: Schema | None) -> Any:
-        """Let the kernel's generator runner work through model steps, and return what it comes to."""
+        """Let the kernel's generator runner work through model steps, and return its output."""
         ...
 
 
 class Block(ABC):
     """A named step. An agent is one, of the kind ``generator``; ``capset.flows`` has the others.
 
-    Frozen, and told apart by identity. ``part`` is what it declares itself, ``children`` the blocks that it runs, by
-    name. ``input`` and ``output`` are ``None`` where nothing is known of them. ``has_last_word`` where its own
-    resources and state settle what its children disagree on (a flow).
+    Frozen, and compared by identity. ``part`` is its own contribution, ``children`` are the blocks that it runs, by
+    name. ``input`` and ``output`` are ``None`` where they are unknown. With ``has_last_word`` (a flow), its own
+    resources and state settle the disagreements of its children.
     """
 
     __slots__ = (
@@ -90,7 +90,7 @@ class Block(ABC):
         input: Schema | None = None,
         output: Schema | None = None,
     ) -> None:
-        """Keep what the subclass has checked already."""
+        """Store the values, which the subclass has already checked."""
         self.name = name
         self.description = description
         self.system_prompt = system_prompt
@@ -106,7 +106,7 @@ class Block(ABC):
         object.__setattr__(self, name, value)
 
     def freeze(self) -> None:
-        """End the making: from now on nothing can be set."""
+        """Finish construction: from now on no attribute can be set."""
         object.__setattr__(self, "_frozen", True)
 
     def __repr__(self) -> str:
@@ -114,7 +114,7 @@ class Block(ABC):
 
     @abstractmethod
     async def run(self, running: Running, input: Any) -> Any:
-        """Do the block's work. Inputs and outputs are of the types that the block declares."""
+        """Do the block's work. Inputs and outputs have the types that the block declares."""
 
     @property
     def instructions(self) -> tuple[str, ...]:
@@ -123,5 +123,5 @@ class Block(ABC):
 
     @property
     def plan(self) -> Any:  # JSON data
-        """How it runs its children, by their names: what its hash says of it beside them (spec 2, F7)."""
+        """How it runs its children, by name: the part of its hash beside the children themselves."""
         return None

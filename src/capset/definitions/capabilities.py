@@ -1,4 +1,4 @@
-"""The config of a capability as JSON: how it is stored, and how it comes back (spec 1, C1)."""
+"""Capabilities, and their config as JSON: how it is stored and loaded (spec 1, C1)."""
 
 from __future__ import annotations
 
@@ -43,19 +43,19 @@ _CACHED: Final = 1_000
 
 @lru_cache(_CACHED)
 def config_schema(model: type[BaseModel]) -> Schema:
-    """Return the schema of a config: strict and closed, as that of arguments. Raises ``DefinitionError`` for none."""
+    """Return the schema of a config: strict and closed, like that of arguments. Raises ``DefinitionError``."""
     return schema_of(f"the config {model.__name__}", model, "validation")
 
 
 def config_from(model: type[BaseModel], text: bytes) -> BaseModel:
-    """Return the config that JSON text says. Raises pydantic's ``ValidationError``."""
+    """Return the config that JSON text describes. Raises pydantic's ``ValidationError``."""
     return config_schema(model).check_json(text)
 
 
 def config_data(config: BaseModel) -> dict[str, Any]:  # JSON data
-    """Return a config as JSON data that gives an equal one again.
+    """Return a config as JSON data from which an equal config can be loaded.
 
-    Raises ``ValueError`` for one that has no such form, such as one with values that its own model would refuse.
+    Raises ``ValueError`` for a config without such a form, for example with values that its own model would refuse.
     """
     text = config.model_dump_json(by_alias=True, round_trip=True, warnings="error").encode()
     try:
@@ -71,19 +71,19 @@ Status = Literal["available", "coming_soon", "deprecated", "retired"]
 Risk = Literal["low", "medium", "high"]
 
 H = TypeVar("H", default=None)
-"""What ``ctx.use(capability)`` gives."""
+"""The type of ``ctx.use(capability)``."""
 C = TypeVar("C", default=None)
-"""What ``ctx.config(capability)`` gives."""
+"""The type of ``ctx.config(capability)``."""
 
 
 @sealed
 @dataclass(frozen=True, eq=False, slots=True, weakref_slot=True, init=False)
 class Capability(Generic[H, C]):
-    """What belongs together, under one name: instructions, context, tools, data, files, helpers, in switchable presets.
+    """A named bundle of instructions, context, tools, data, files and helpers, in switchable presets.
 
-    Frozen, and told apart by identity. ``part`` is what it contributes whatever presets are on. ``coming_soon`` and
-    ``retired`` contribute nothing to an agent, and say so (spec 5, P2). On the wire ``id`` and ``name`` are ``name``
-    and ``title``.
+    Frozen, and compared by identity. ``part`` is its contribution regardless of presets. With the status
+    ``coming_soon`` or ``retired`` it contributes nothing to an agent, and says so. On the wire ``name`` and ``title``
+    are called ``id`` and ``name``.
     """
 
     name: str
@@ -104,7 +104,7 @@ class Capability(Generic[H, C]):
     secrets: tuple[str, ...]
     expose: tuple[str, ...]
     origin: Capability[H, C] | None
-    """The capability that this is a narrower form of: whoever asks for that one means this (``narrowed``)."""
+    """The capability that this is a narrower form of; requests for that one resolve to this one (``narrowed``)."""
 
     def __init__(
         self,
@@ -137,24 +137,24 @@ class Capability(Generic[H, C]):
         secrets: Iterable[str] = (),
         expose: Iterable[str] = (),
     ) -> None:
-        """Check and freeze everything. Raises ``DefinitionError``, naming the capability and the field.
+        """Check and freeze every argument. Raises ``DefinitionError``, naming the capability and the field.
 
         Args:
-            uses: the capabilities that it needs, or functions that decide (spec 1, C27).
-            instructions: what the model is told about it.
-            context: what the model is shown before every step: texts, mappings whose keys become tags, functions.
-            policies: gates of every tool that it brings.
+            uses: the capabilities that it needs, or functions that decide.
+            instructions: text about it for the model.
+            context: shown to the model before every step: texts, mappings whose keys become tags, functions.
+            policies: policies that apply to every tool it brings.
             state: one pydantic model per scope, whose fields are joined with those of others.
             targets: the state of other blocks that it works on, by their names.
             files: read-only files in the session, by path.
-            model_settings: what a model is run with, where this capability is used.
-            hooks: told of its policies and of the calls of its tools; never hashed.
-            presets: what can be switched on and off, in the order in which it applies.
-            default: the presets that are on unless a reference says otherwise; every one if left out.
-            helpers: makes what ``ctx.use(capability)`` gives: code, not tools, and not governed.
-            config: a pydantic model of what can be configured by ``with_config(…)``.
+            model_settings: settings for the model wherever this capability is used.
+            hooks: notified of its policies and of the calls of its tools; never hashed.
+            presets: the parts that can be switched on and off, in the order in which they apply.
+            default: the presets that are on unless a reference says otherwise; all of them if left out.
+            helpers: makes the result of ``ctx.use(capability)``: code, not tools, and not governed.
+            config: a pydantic model of the options that ``with_config(…)`` sets.
             secrets: the names that ``ctx.secret(name)`` may ask for; never hashed, stored or logged.
-            expose: which of its resources and state fields clients may read; none if left out.
+            expose: its resources and state fields that clients may read; none if left out.
         """
         owner = f"capability {name!r}"
         checked("a capability's name", name, CAPABILITY)
@@ -207,7 +207,7 @@ class Capability(Generic[H, C]):
 
     @property
     def contributes(self) -> bool:
-        """Whether an agent gets anything of it."""
+        """Whether it contributes anything to an agent."""
         return self.status in ("available", "deprecated")
 
     @property
@@ -222,7 +222,7 @@ class Capability(Generic[H, C]):
 
     @property
     def ref(self) -> CapabilityRef[H, C]:
-        """A reference that chooses nothing."""
+        """A reference without any choices."""
         return CapabilityRef(self)
 
     def with_presets(self, /, **choices: bool) -> CapabilityRef[H, C]:
@@ -234,7 +234,7 @@ class Capability(Generic[H, C]):
         return self.ref.with_config(config)
 
     def with_names(self, *, prefix: str | None = None, rename: Mapping[str, str] | None = None) -> CapabilityRef[H, C]:
-        """Return a reference whose tools have other names; see ``CapabilityRef.with_names``."""
+        """Return a reference that gives its tools other names; see ``CapabilityRef.with_names``."""
         return self.ref.with_names(prefix=prefix, rename=rename)
 
 
@@ -303,7 +303,7 @@ def _secrets(owner: str, secrets: Iterable[str]) -> tuple[str, ...]:
 
 
 def _names(what: str, names: Iterable[str]) -> list[Any]:
-    """Return names whose order means nothing, so that a set will do; one text is one name."""
+    """Return names whose order is irrelevant, so a set is allowed; a single string is one name."""
     match names:
         case str():
             return [names]
@@ -317,10 +317,10 @@ T = TypeVar("T", AnyCapability, Preset)
 
 
 def narrowed(capability: AnyCapability, tools: Mapping[AnyTool, Sequence[AnyTool]]) -> AnyCapability:
-    """Return a capability of the same name with just these tools: each of its own by those that take its place.
+    """Return a capability of the same name with only these tools: each of its own replaced by those given for it.
 
-    All else is that capability's, and ``ctx.config(capability)`` and its like find it by either. Raises
-    ``DefinitionError`` for a tool that stands in a toolkit, whose policies gate it there.
+    Everything else stays, and ``ctx.config(capability)`` and the like find it by either object. Raises
+    ``DefinitionError`` for a tool inside a toolkit, where the toolkit's policies apply to it.
     """
     inside = {one for part in capability.parts.values() for one in part.members}
     if wrong := [one.name for one in tools if one not in inside]:
@@ -346,7 +346,7 @@ def _part(part: Part, tools: Mapping[AnyTool, Sequence[AnyTool]]) -> Part:
 
 
 def _copy(original: T, changed: Mapping[str, object]) -> T:
-    """Return a copy of something frozen whose own constructor takes other arguments than its fields."""
+    """Return a changed copy of a frozen object whose constructor does not take its fields."""
     made = object.__new__(type(original))
     for field in fields(original):
         object.__setattr__(made, field.name, changed.get(field.name, getattr(original, field.name)))

@@ -1,4 +1,4 @@
-"""The operations on data with a scope, as handlers see them (spec 1, C34)."""
+"""The context of a call, and the operations on scoped data, as handlers see them (spec 1, C34)."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ T_in = TypeVar("T_in")
 
 
 class ResourceHandle(Protocol[T]):
-    """One resource. Every operation validates what it reads and what it writes, and returns the value as it is then.
+    """One resource. Every operation validates what it reads and writes, and returns the resulting value.
 
     ``patch``, ``increment`` and ``push`` are one write transaction each. ``set`` and ``update`` compare and swap until
-    the call's deadline (30 s where there is none), then raise ``ConcurrentModificationError``. Each raises
-    ``StateError`` for a value that does not fit, ``StoredValueMisfit`` for a stored one that does not fit any more.
+    the call's deadline (30 s if it has none), then raise ``ConcurrentModificationError``. Each raises ``StateError``
+    for a value that does not fit, and ``StoredValueMisfit`` for a stored value that no longer fits.
     """
 
     async def get(self) -> T:
-        """Return the value; the default where there is none yet."""
+        """Return the value, or the default if none is stored yet."""
         ...
 
     async def set(self, value: T) -> T:
@@ -43,31 +43,31 @@ class ResourceHandle(Protocol[T]):
         ...
 
     async def patch(self, changes: Mapping[str, Any] | None = None, /, **fields: Any) -> T:
-        """Replace some fields of an object, or some keys of a mapping; values of the fields' own types."""
+        """Replace some fields of an object, or some keys of a mapping; values have the fields' own types."""
         ...
 
     async def increment(self, field: str | None = None, by: float = 1) -> T:
-        """Add to a number, or to a field that is one; a missing number is 0."""
+        """Add to a number, or to a numeric field; a missing number is 0."""
         ...
 
     async def push(self, *items: Any, field: str | None = None) -> T:
-        """Append to a list, or to a field that is one; a missing list is empty."""
+        """Append to a list, or to a list field; a missing list is empty."""
         ...
 
     async def update(self, change: Callable[[T], T | Awaitable[T]]) -> T:
-        """Replace the value by what a function makes of it; the function may run more than once."""
+        """Replace the value by the result of a function of it; the function may run more than once."""
         ...
 
     async def delete(self) -> bool:
-        """Delete the value, and return whether there was one."""
+        """Delete the value, and return whether one was stored."""
         ...
 
 
 class StateHandle(Protocol[M]):
-    """The state of one scope as one model sees it: other fields stay as they are. See ``ResourceHandle`` too."""
+    """The state of one scope, seen through one model: other fields stay as they are. See also ``ResourceHandle``."""
 
     async def get(self) -> M:
-        """Return the model's fields; the defaults where nothing is stored yet."""
+        """Return the model's fields, or the defaults if nothing is stored yet."""
         ...
 
     async def set(self, value: M) -> M:
@@ -79,19 +79,19 @@ class StateHandle(Protocol[M]):
         ...
 
     async def increment(self, field: str, by: float = 1) -> M:
-        """Add to a field that is a number; a missing number is 0."""
+        """Add to a numeric field; a missing number is 0."""
         ...
 
     async def push(self, *items: Any, field: str) -> M:
-        """Append to a field that is a list; a missing list is empty."""
+        """Append to a list field; a missing list is empty."""
         ...
 
     async def update(self, change: Callable[[M], M | Awaitable[M]]) -> M:
-        """Replace the model's fields by what a function makes of them; the function may run more than once."""
+        """Replace the model's fields by the result of a function of them; the function may run more than once."""
         ...
 
     async def delete(self) -> bool:
-        """Delete the model's fields, and return whether any was stored."""
+        """Delete the model's fields, and return whether any were stored."""
         ...
 
 
@@ -108,7 +108,7 @@ class DocumentsHandle(Protocol):
     """One collection of texts."""
 
     async def add(self, text: str) -> Document:
-        """Keep a text and return it with its id."""
+        """Store a text and return it with its id."""
         ...
 
     async def get(self, id: str) -> Document | None:
@@ -116,15 +116,15 @@ class DocumentsHandle(Protocol):
         ...
 
     async def recent(self, limit: int = 10, *, before: str | None = None) -> list[Document]:
-        """Return the newest texts first, at most ``limit`` (1–1,000); ``before`` is the id that they end before."""
+        """Return at most ``limit`` (1–1,000) texts, newest first; with ``before``, only those older than that id."""
         ...
 
     async def search(self, query: str, limit: int = 10) -> list[Document]:
-        """Return the texts that hold a word of the query, or one that begins with it: the best first, then newer."""
+        """Return texts that contain a word of the query, or a word starting with one: best match first, then newest."""
         ...
 
     async def delete(self, id: str) -> bool:
-        """Delete a text, and return whether there was one."""
+        """Delete a text, and return whether it existed."""
         ...
 
 
@@ -139,16 +139,14 @@ class ScopeView(Protocol):
 
     @property
     def id(self) -> str:
-        """The id of the session, the user or the org; of the run, for the scope ``request``."""
+        """The id of the session, the user or the org; for the scope ``request``, that of the run."""
         ...
 
     @property
     def state(self) -> Any:  # of the model that all capabilities' fields are joined in
-        """The state as it was when the call began, with what it and those who made it have written since.
+        """The state as of the start of the call, plus the writes since then of this call and its callers.
 
-        Read it by attribute.
-
-        Raises ``StateError`` where nothing declares state for this scope.
+        Read it by attribute. Raises ``StateError`` if nothing declares state for this scope.
         """
         ...
 
@@ -159,11 +157,11 @@ class ScopeView(Protocol):
 
 
 class Context(Protocol):
-    """The world of one call: who acts, where, and what else is at hand. Ask for it as a handler's first parameter."""
+    """The context of one call: the principal, its scopes, and more. Ask for it as a handler's first parameter."""
 
     @property
     def principal(self) -> Principal:
-        """Who acts."""
+        """The principal of the call."""
         ...
 
     @property
@@ -173,32 +171,32 @@ class Context(Protocol):
 
     @property
     def user(self) -> ScopeView:
-        """The user who acts. Raises ``StateError`` where it is no user."""
+        """The user of the call. Raises ``StateError`` if the principal is no user."""
         ...
 
     @property
     def org(self) -> ScopeView:
-        """The org of the principal. Raises ``StateError`` where there is none."""
+        """The org of the principal. Raises ``StateError`` if it has none."""
         ...
 
     @property
     def request(self) -> ScopeView:
-        """The run: one call from outside with all that it calls, or one run of a block."""
+        """The run: one call from outside with all calls that it makes, or one run of a block."""
         ...
 
     @property
     def correlation(self) -> str:
-        """The id that ties this call to whatever caused it."""
+        """The id that ties this call to its cause."""
         ...
 
     @property
     def now(self) -> datetime:
-        """The time by the kernel's clock, aware, in UTC: that of records, and of tests that set it."""
+        """The time by the kernel's clock, aware, in UTC: the clock of records, which tests can set."""
         ...
 
     @property
     def env(self) -> Mapping[str, Any]:
-        """What the host said of this environment; its values are the host's own."""
+        """The host's description of this environment; its values are the host's own."""
         ...
 
     @property
@@ -208,15 +206,15 @@ class Context(Protocol):
 
     @property
     def result_bytes(self) -> int:
-        """How many bytes of a result, as JSON, a model is given. A tool that can give parts keeps its own below (G26).
+        """How many bytes of a result, as JSON, a model is given. A tool that can return parts stays below it.
 
-        It is the same for every caller, so that a call gives the same through every door.
+        It is the same for every caller, so that a call returns the same through every interface.
         """
         ...
 
     @property
     def workspace(self) -> Path | None:
-        """The one folder of the host's that tools may read, resolved; ``None`` where the kernel has none."""
+        """The one folder of the host's that tools may read, resolved; ``None`` if the kernel has none."""
         ...
 
     @property
@@ -226,7 +224,7 @@ class Context(Protocol):
 
     @property
     def targets(self) -> Mapping[str, StateHandle[Any] | None]:
-        """The state of enclosing or earlier blocks, by the names in ``targets``; ``None`` for one that is not there."""
+        """The state of enclosing or earlier blocks, by the names in ``targets``; ``None`` for a missing block."""
         ...
 
     def use(self, capability: Capability[H, Any] | CapabilityRef[H, Any], /) -> H:
@@ -237,19 +235,19 @@ class Context(Protocol):
         ...
 
     def config(self, capability: Capability[Any, C] | CapabilityRef[Any, C], /) -> C:
-        """Return a capability's config, as the reference in ``uses`` gave it, or its defaults."""
+        """Return a capability's config: the one set by the reference in ``uses``, or its defaults."""
         ...
 
     def presets(self, capability: Capability[Any, Any] | CapabilityRef[Any, Any], /) -> frozenset[str]:
-        """Return the names of a capability's presets that are on here."""
+        """Return the names of a capability's presets that are on in this composition."""
         ...
 
     def state(self, model: type[M], /, *, scope: Scope | None = None) -> StateHandle[M]:
-        """Return the operations on a scope's state as this model sees it; ``scope`` where it stands in several."""
+        """Return the operations on a scope's state through this model; give ``scope`` if several scopes have it."""
         ...
 
     def resource(self, resource: Resource[T], /) -> ResourceHandle[T]:
-        """Return the operations on a resource. Raises ``StateError`` for one that this composition has not."""
+        """Return the operations on a resource. Raises ``StateError`` if this composition does not have it."""
         ...
 
     def documents(self, documents: Documents, /) -> DocumentsHandle:
@@ -257,9 +255,9 @@ class Context(Protocol):
         ...
 
     async def secret(self, name: str, /) -> SecretStr:
-        """Return a secret by its name. Raises ``ToolError`` for one that nothing declares, or nothing provides."""
+        """Return a secret by name. Raises ``ToolError`` if it is not declared, or not provided."""
         ...
 
     async def call(self, tool: Tool[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call another tool of this agent, through the whole road, as the same principal (spec 1, C31)."""
+        """Call another tool of this agent, through the whole pipeline, as the same principal."""
         ...

@@ -1,4 +1,4 @@
-"""A session's files as a tool sees them: values, one protocol and the grammar of paths (spec 5, P22–P25)."""
+"""A session's files as tools see them: values, one protocol and the grammar of paths (spec 5, P22–P25)."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from capset.errors import DefinitionError, FileError
 MAX_PATH_BYTES: Final = 1024
 MAX_LEVELS: Final = 64
 FILE_BYTES: Final = 100_000_000
-"""How long a file is at most: 100 MB (spec 5, P25). All writers of a database wait while one is written."""
+"""The largest possible file: 100 MB. All writers of a database wait while one is written."""
 SESSION_BYTES: Final = 500_000_000
-"""How long the files of a session are together at most, unless it is said: 500 MB."""
+"""The default limit for all files of a session together: 500 MB."""
 SESSION_FILES: Final = 10_000
-"""How many files a session has at most, unless it is said."""
+"""The default limit for the number of files in a session."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileQuota:
-    """How much may be kept in the files of one session (spec 5, P25). MB are decimal.
+    """Limits on the files of one session. MB are decimal.
 
-    A session has as many directories as it may have files, beside them: a file can make 63 of them. Content counts in
-    full for every file that has it, though the store keeps it once. What is mounted does not count.
+    A session may have as many directories as files, in addition to them: one file can create 63 of them. Content
+    counts in full for every file that has it, though the store holds it only once. Mounted files do not count.
 
-    Raises ``DefinitionError`` for what is no whole number, 0 or more, and for ``file_bytes`` above 100 MB.
+    Raises ``DefinitionError`` for anything but a whole number, 0 or more, and for ``file_bytes`` above 100 MB.
     """
 
     file_bytes: int = FILE_BYTES
@@ -43,11 +43,11 @@ class FileQuota:
 
 @dataclass(frozen=True, slots=True)
 class FileStat:
-    """What is known of one file or directory. Times are ISO 8601 UTC.
+    """The metadata of one file or directory. Times are ISO 8601 UTC.
 
-    ``version`` grows by one with every write. What is new begins one above all that was deleted or moved away in its
-    session, so that a path and a version never stand for two contents. This holds once every process that writes to the
-    store is of this version of capset: those before it begin every new file with version 1, and hold no ``FileQuota``.
+    ``version`` grows by one with every write. A new entry starts one above every version deleted or moved away in its
+    session, so a path and a version never stand for two contents. This holds once every process that writes to the
+    store runs this version of capset: earlier ones start every new file at version 1, and observe no ``FileQuota``.
     """
 
     path: str
@@ -65,56 +65,56 @@ class FileStat:
 
 
 class Files(Protocol):
-    """The files of one session. Every path is normalised first; one that cannot be raises ``FileError``."""
+    """The files of one session. Every path is normalised first; an invalid one raises ``FileError``."""
 
     async def stat(self, path: str) -> FileStat | None:
-        """Return what is at ``path``, or ``None``."""
+        """Return the entry at ``path``, or ``None``."""
         ...
 
     async def read(self, path: str) -> tuple[FileStat, bytes]:
-        """Return a file and its content. Raises ``FileError`` if there is none or it is a directory."""
+        """Return a file and its content. Raises ``FileError`` if it does not exist or is a directory."""
         ...
 
     async def write(self, path: str, content: bytes, *, version: int | None = None) -> tuple[FileStat, bool]:
-        """Create or replace a file, with its parents; return it and whether it is new.
+        """Create or replace a file and its missing parents; return it and whether it is new.
 
-        With ``version``, only if the file has just this one, 0 being that of none; else it raises ``VersionMismatch``.
-        Raises ``QuotaExceeded`` for more than a ``FileQuota`` allows; what makes nothing grow is always taken.
+        With ``version``, only if the file has exactly this version, 0 meaning no file; otherwise raises
+        ``VersionMismatch``. Raises ``QuotaExceeded`` beyond a ``FileQuota``; a write that adds nothing is allowed.
         """
         ...
 
     async def list(self, path: str = "/", *, recursive: bool = False) -> list[FileStat]:
-        """Return a directory's entries, directories first, then by name; all below it, by path, when recursive.
+        """Return a directory's entries, directories first, then by name; if recursive, everything below it, by path.
 
         Raises ``FileError`` if there is no directory at ``path``.
         """
         ...
 
     async def delete(self, path: str, *, recursive: bool = False, version: int | None = None) -> int:
-        """Delete a file or directory and return how many entries went; 0 if there was none.
+        """Delete a file or directory and return the number of deleted entries; 0 if it did not exist.
 
-        A full directory needs ``recursive``; ``/`` is emptied and stays. ``version`` is as for ``write``.
+        A non-empty directory needs ``recursive``; ``/`` is emptied and stays. ``version`` is as for ``write``.
         """
         ...
 
     async def move(self, source: str, target: str, *, overwrite: bool = False, version: int | None = None) -> FileStat:
-        """Move a file, or a directory with all below it, and return what is at ``target`` now; its parents are made.
+        """Move a file, or a directory with everything in it, and return the entry at ``target``; creates its parents.
 
-        Each entry's ``created_at`` is kept; all else is as if it were deleted where it was and then written anew:
-        ``modified_at`` is now, and ``version`` that of a new file, or of a replaced one the next. ``version`` given is
-        as for ``write``, that of the source.
+        Each entry's ``created_at`` stays; otherwise it is as if it were deleted at the source and written at the
+        target: ``modified_at`` is now, and ``version`` is that of a new file, or the next one of a replaced file. The
+        argument ``version`` is as for ``write``, and is that of the source.
 
-        Raises ``FileError`` if there is nothing at ``source`` (404), something at ``target`` (409) unless both are
-        files and ``overwrite`` is true, for ``/``, for a target that is the source or is in it, for what is read-only
-        or holds it, and for a path that would be too long or too deep.
+        Raises ``FileError`` if nothing is at ``source`` (404), something is at ``target`` (409) unless both are files
+        and ``overwrite`` is true, for ``/``, for a target that is the source or inside it, for a read-only entry or one
+        that contains such, and for a path that would be too long or too deep.
         """
         ...
 
     async def read_many(self, paths: Sequence[str]) -> Sequence[tuple[FileStat, bytes]]:
-        """Return those of ``paths`` that are files, with their content, in the order given and as of one moment.
+        """Return those of ``paths`` that are files, with their content, in the given order and as of one moment.
 
-        The others, such as what was deleted since it was listed, are left out. All of it is in memory at once: ask for
-        as much as the sizes in a listing allow.
+        Others, such as files deleted since they were listed, are left out. All content is in memory at once: use the
+        sizes in a listing to decide how much to ask for.
         """
         ...
 
@@ -122,8 +122,8 @@ class Files(Protocol):
 def normalise_path(path: str) -> str:
     """Return the canonical form of an absolute path: no empty or ``.`` part, no slash at the end.
 
-    Raises ``FileError`` for a path that is relative, holds ``..``, NUL or a lone surrogate, is longer than 1,024
-    bytes of UTF-8 or deeper than 64 levels (spec 5, P22).
+    Raises ``FileError`` for a path that is relative, contains ``..``, NUL or a lone surrogate, is longer than 1,024
+    bytes of UTF-8 or deeper than 64 levels.
     """
     if not path.startswith("/"):
         raise FileError(f"a path must be absolute, such as '/notes.txt'; got {path!r}")
@@ -145,11 +145,11 @@ def normalise_path(path: str) -> str:
 
 
 def parent_of(path: str) -> str:
-    """Return the directory that holds a normalised path; the root's is the root."""
+    """Return the parent directory of a normalised path; the root's is the root."""
     return path.rpartition("/")[0] or "/"
 
 
 def parents_of(path: str) -> Iterator[str]:
-    """Yield the directories that hold a normalised path, nearest first, without the root, which is always there."""
+    """Yield the parent directories of a normalised path, nearest first, without the root, which always exists."""
     while (path := parent_of(path)) != "/":
         yield path

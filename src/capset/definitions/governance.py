@@ -1,4 +1,4 @@
-"""Roles: names for permissions, expanded before a principal is made (spec 4, G8)."""
+"""Governance settings, and roles: names for permissions, expanded before a principal is made (spec 4, G8)."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from capset.errors import DefinitionError, unknown
 class Roles:
     """Permissions by role: ``Roles({"reader": ["notes:read"], "editor": ["reader", "notes:write"]})``.
 
-    What a role has is a permission if it has a colon, else another role. Raises ``DefinitionError`` for a role that is
-    not there, one that has itself, and a permission of another form.
+    A member of a role is a permission if it contains a colon, otherwise another role. Raises ``DefinitionError`` for an
+    unknown role, a role that contains itself, and a malformed permission.
     """
 
     permissions: Mapping[str, frozenset[str]]
@@ -33,7 +33,7 @@ class Roles:
         object.__setattr__(self, "permissions", MappingProxyType(found))
 
     def expand(self, *names: str) -> frozenset[str]:
-        """Return the permissions of some roles. Raises ``DefinitionError`` for one that is not there."""
+        """Return the permissions of some roles. Raises ``DefinitionError`` for an unknown role."""
         if wrong := [name for name in names if name not in self.permissions]:
             raise DefinitionError(unknown("role", wrong[0], self.permissions))
         return frozenset[str]().union(*(self.permissions[name] for name in names))
@@ -70,40 +70,39 @@ def _expanded(name: str, given: Mapping[str, list[str]], above: tuple[str, ...])
 
 
 APPROVAL_SECONDS: Final = 3_600.0
-"""How long a request for an approval stays open, unless it is said: an hour."""
+"""The default time that a request for an approval stays open, in seconds: an hour."""
 RESULT_BYTES: Final = 65_536
-"""How much of a result a model is given, unless it is said (spec 4, G26)."""
+"""The default number of bytes of a result that a model is given."""
 PENDING_APPROVALS: Final = 100
-"""How many requests for approvals of one principal may be open, unless it is said."""
+"""The default limit on open requests for approvals of one principal."""
 REFUSALS: Final = Limit(600, "1m", scope="process")
-"""How many calls of one principal may be refused, unless it is said."""
+"""The default limit on refused calls of one principal."""
 
 
 @dataclass(frozen=True, slots=True, init=False)
 class Governance:
-    """Everybody's permissions, who must be known, what is kept of calls, and how approvals are given.
+    """Default permissions, authentication, recording, approvals and limits of a kernel.
 
     Args:
-        default_permissions: what every principal holds; nothing unless it is said (G8).
-        require_auth: refuses principals whom nobody has authenticated, before all else (G1, G8).
-        roles: names for permissions, for those who make principals.
-        record_reads: whether calls of tools that only read are put on record; all others always are (G23).
-        redact: regular expressions (RE2); what they match is masked in records, in results and in errors (G26).
-        result_bytes: how many bytes of a result a model is given; the rest is kept in the session's files (G26).
-        approval_seconds: how long a request for an approval stays open; then it counts as rejected (G17).
-        own_approvals: whether somebody may approve what they asked for themselves (G17).
-        code_voids_approvals: whether an approval is void once the tool's code is other code (G17); it is, unless it is
-            said.
-        approver: somebody who is asked at once; others can answer all the same.
-        refusals: how many calls of a principal may be refused before no more are looked at (G15), in each process;
-            ``None`` for any.
-        pending_approvals: how many requests for approvals of one principal may be open at once (G18).
-        allowance: what every session and every run may use, and limits on all calls (G13–G15).
-        file_bytes: how long a file of a session is at most, 100 MB or less (spec 5, P25).
-        session_bytes: how long the files of a session are together at most.
-        session_files: how many files a session has at most, and how many directories beside them.
+        default_permissions: held by every principal; none by default.
+        require_auth: refuse unauthenticated principals, before any other check.
+        roles: names for permissions, for code that makes principals.
+        record_reads: whether calls of tools that only read are recorded; all others always are.
+        redact: regular expressions (RE2); their matches are masked in records, in results and in errors.
+        result_bytes: how many bytes of a result a model is given; the rest is stored in the session's files.
+        approval_seconds: how long a request for an approval stays open; then it counts as rejected.
+        own_approvals: whether requesters may approve their own requests.
+        code_voids_approvals: whether an approval becomes void when the tool's code changes; true by default.
+        approver: an approver that is asked at once; others can still answer.
+        refusals: how many calls of a principal may be refused before further ones are no longer looked at, in each
+            process; ``None`` for no limit.
+        pending_approvals: how many requests for approvals of one principal may be open at once.
+        allowance: what every session and every run may use, and limits on all calls.
+        file_bytes: the largest size of a file in a session, 100 MB or less.
+        session_bytes: the largest size of all files of a session together.
+        session_files: the maximum number of files in a session, and of directories besides.
 
-    Raises ``DefinitionError`` for a value of another kind.
+    Raises ``DefinitionError`` for a value of another type.
     """
 
     default_permissions: frozenset[str]
@@ -163,14 +162,14 @@ class Governance:
         store(self, "require_auth", checked_flag("require_auth", require_auth))
         store(self, "roles", Roles() if roles is None else roles)
         store(self, "record_reads", checked_flag("record_reads", record_reads))
-        # As they are: a space at the end of a pattern is one to look for.
+        # Not trimmed: a space at the end of a pattern is part of the pattern.
         store(self, "redact", tuple(checked_text("redact", pattern) for pattern in listed("redact", redact)))
         store(self, "result_bytes", result_bytes)
         store(self, "approval_seconds", float(approval_seconds))
         store(self, "own_approvals", checked_flag("own_approvals", own_approvals))
         store(self, "code_voids_approvals", checked_flag("code_voids_approvals", code_voids_approvals))
         store(self, "approver", approver)
-        # Those are counted where they happen, whatever the limit says: a flood shall cost no writes.
+        # Refusals are always counted per process, despite the limit's scope: a flood must not cost writes.
         store(self, "refusals", refusals and Limit(refusals.requests, f"{refusals.window}s", scope="process"))
         store(self, "pending_approvals", pending_approvals)
         store(self, "allowance", allowance)
@@ -179,5 +178,5 @@ class Governance:
 
     @property
     def file_quota(self) -> FileQuota:
-        """What may be kept in the files of a session."""
+        """The limits on the files of a session."""
         return FileQuota(self.file_bytes, self.session_bytes, self.session_files)

@@ -1,4 +1,4 @@
-"""What a host may hang on the pipeline: told of policies and of executions, changing neither (spec 2, F23).
+"""Hooks: a host's observers of policies and executions, which change neither (spec 2, F23).
 
 Hooks are never hashed. They are awaited in order: outer ancestors, inner ones, the tool's own, those of the run.
 """
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PolicyEvaluated:
-    """A policy was asked. ``error`` is what it raised, if it did; the decision is a denial then.
+    """A policy was asked. ``error`` is the exception that it raised, if any; the decision is then a denial.
 
-    ``owner`` is the first that carries the policy, in traversal order: a tool's, a toolkit's, a capability's or a
-    block's name. ``request`` has tool and arguments at a call.
+    ``owner`` is the name of the first tool, toolkit, capability or block that carries the policy, in traversal order.
+    ``request`` has tool and arguments at a call.
     """
 
     policy: Policy
@@ -36,10 +36,10 @@ class PolicyEvaluated:
 
 @dataclass(frozen=True, slots=True)
 class ToolExecuted:
-    """A call was let through to its tool's handler, and has ended and is on record; of a cancelled one nobody is told.
+    """A call that reached its tool's handler has ended and is recorded; cancelled calls are not reported.
 
-    ``name`` is what it is called here, ``arguments`` are as validated, ``result`` is of the tool's own type and
-    ``None`` where there is an ``error``. ``record`` is the id of the call's record, ``duration_us`` microseconds.
+    ``name`` is the tool's name here, ``arguments`` are as validated, ``result`` has the tool's own type and is ``None``
+    if there is an ``error``. ``record`` is the id of the call's record, ``duration_us`` is in microseconds.
     """
 
     tool: AnyTool
@@ -60,7 +60,7 @@ OnToolExecuted = Callable[[ToolExecuted], Awaitable[None] | None]
 
 @dataclass(frozen=True, eq=False, slots=True, init=False)
 class Hooks:
-    """Functions, sync or async, of one event each. What one of them raises is logged, and changes no outcome."""
+    """Functions, sync or async, of one event each. Their exceptions are logged, and change no outcome."""
 
     on_policy_evaluated: tuple[OnPolicyEvaluated, ...] = ()
     on_tool_executed: tuple[OnToolExecuted, ...] = ()
@@ -71,7 +71,7 @@ class Hooks:
         on_policy_evaluated: OnPolicyEvaluated | Iterable[OnPolicyEvaluated] = (),
         on_tool_executed: OnToolExecuted | Iterable[OnToolExecuted] = (),
     ) -> None:
-        """Take one function or several of each, each once. Raises ``DefinitionError`` for what cannot be called."""
+        """Take one function or several for each event, each once. Raises ``DefinitionError`` if one is not callable."""
         object.__setattr__(self, "on_policy_evaluated", checked_functions("on_policy_evaluated", on_policy_evaluated))
         object.__setattr__(self, "on_tool_executed", checked_functions("on_tool_executed", on_tool_executed))
 
@@ -80,12 +80,12 @@ class Hooks:
 
 
 def checked_functions(what: str, given: Any) -> tuple[Any, ...]:
-    """Return one function, or several, of one event each, each once. Raises ``DefinitionError`` for what is none."""
+    """Return one function, or several, of one event each, each once. Raises ``DefinitionError`` for anything else."""
     kept: list[Any] = []
     for one in [given] if callable(given) else listed(f"hooks: {what}", given):
         if not callable(one):
             raise DefinitionError(f"hooks: {what} takes functions of one event; got {one!r:.80}")
-        # A method is another object each time that it is taken from its own.
+        # Each access to a method creates a new object, so compare methods by equality.
         if not any(one is other or (isinstance(one, MethodType) and one == other) for other in kept):
             kept.append(one)
     return tuple(kept)
@@ -95,7 +95,7 @@ NO_HOOKS: Final = Hooks()
 
 
 def merge_hooks(*hooks: Hooks | None) -> Hooks:
-    """Return the functions of all in order, each once: those of outer ancestors come first, a run's last."""
+    """Return all functions in order, each once: those of outer ancestors come first, a run's last."""
     given = [one for one in dict.fromkeys(hooks) if one]
     if len(given) < 2:
         return given[0] if given else NO_HOOKS
@@ -106,7 +106,7 @@ def merge_hooks(*hooks: Hooks | None) -> Hooks:
 
 
 def checked_hooks(owner: str, hooks: Hooks | None) -> Hooks:
-    """Return the hooks, or none. Raises ``DefinitionError`` for anything else, beginning with ``owner``."""
+    """Return the hooks, or empty ones. Raises ``DefinitionError`` for anything else, starting with ``owner``."""
     if hooks is None:
         return NO_HOOKS
     if not isinstance(hooks, Hooks):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may not be typed

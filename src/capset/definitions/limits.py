@@ -1,4 +1,4 @@
-"""How often tools may be called, and how much a session or a run may use (spec 4, G13–G15)."""
+"""Limits on how often tools are called, and on how much a session or a run may use (spec 4, G13–G15)."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ from typing import Final, Literal, cast, get_args
 from capset.errors import DefinitionError, refuse_unknown_keys
 
 Per = Literal["principal", "session", "org", "all"]
-"""Whose calls count together: those of one principal, session or organisation, or everybody's."""
+"""The calls that count together: those of one principal, session or organisation, or all of them."""
 LimitScope = Literal["shared", "process"]
-"""Where calls are counted: in the store, by all processes that share it, or in each process by itself."""
+"""Where calls are counted: in the store, by all processes that share it, or in each process separately."""
 
 _WINDOW: Final = re.compile(r"[1-9]\d*[smhd]", re.ASCII)
-"""Spec 4, G13."""
+"""A positive whole number and a unit."""
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 MAX_WINDOW: Final = 366 * 86_400
-"""Seconds of the longest window."""
+"""The longest window, in seconds."""
 MAX_REQUESTS: Final = 1_000_000
-"""The largest limit: each call that counts is remembered for as long as its window."""
+"""The largest limit: each call that counts is remembered for the length of its window."""
 MAX_CALLS: Final = 2**53
-"""The largest budget of calls: every reader of JSON takes it for the same."""
+"""The largest budget of calls: every JSON parser reads integers up to here exactly."""
 MAX_LIMITS: Final = 20
-"""How many limits an allowance has: each of them is looked at for every call."""
+"""The maximum number of limits in an allowance: each is checked on every call."""
 
 
 @dataclass(frozen=True, slots=True, init=False)
 class Limit:
-    """At most ``requests`` calls within any ``window`` seconds, of whoever ``per`` names.
+    """At most ``requests`` calls within any ``window`` seconds, counted per ``per``.
 
-    Made of ``Limit(100, "1h")``. A limit is counted in the kernel's store, so that it holds across processes and
-    restarts; ``scope="process"`` counts in each process by itself, from its start, and costs no write. Raises
-    ``DefinitionError`` for a number that is none, 0 or beyond ``MAX_REQUESTS``, and for a window that is not a
-    positive number and one of ``s``, ``m``, ``h``, ``d``.
+    Written ``Limit(100, "1h")``. A limit is counted in the kernel's store, so it holds across processes and restarts;
+    ``scope="process"`` counts in each process separately, from its start, and costs no write. Raises
+    ``DefinitionError`` for a number of requests that is not a whole number from 1 to ``MAX_REQUESTS``, and for a window
+    that is not a positive number followed by ``s``, ``m``, ``h`` or ``d``.
     """
 
     requests: int
@@ -61,7 +61,7 @@ class Limit:
         return f"{self.requests}/{_written(self.window)}{per}{' in each process' * (self.scope == 'process')}"
 
     def plain(self) -> str | dict[str, str | int]:
-        """Return the limit as it may be written: ``limit_of`` makes an equal one of it."""
+        """Return the limit in its written form, from which ``limit_of`` makes an equal one."""
         short = f"{self.requests}/{_written(self.window)}"
         if self.per == "principal" and self.scope == "shared":
             return short
@@ -70,13 +70,13 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What may be used in all: ``calls`` that reach their handlers, and the sum of their tools' ``cost``."""
+    """A total that may be used: ``calls`` that reach their handlers, and the sum of their tools' ``cost``."""
 
     calls: int | None = None
     cost: float | None = None
 
     def __post_init__(self) -> None:
-        """Raise ``DefinitionError`` for a budget of nothing that is counted, or of no number."""
+        """Raise ``DefinitionError`` for a budget without calls and cost, or with an invalid number."""
         if self.calls is None and self.cost is None:
             raise DefinitionError("a budget has calls, or a cost, or both: Budget(calls=100)")
         if self.calls is not None and (type(self.calls) is not int or not 0 <= self.calls <= MAX_CALLS):
@@ -88,17 +88,17 @@ class Budget:
         return ",".join(f"{name}={value}" for name, value in self.plain().items())
 
     def plain(self) -> dict[str, int | float]:
-        """Return the budget as JSON data: ``budget_of`` makes an equal one of it."""
+        """Return the budget as JSON data, from which ``budget_of`` makes an equal one."""
         given = {"calls": self.calls, "cost": self.cost}
         return {name: value for name, value in given.items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True, init=False)
 class Allowance:
-    """What somebody may use: limits on their calls together, and the budgets of each session and of each run.
+    """Limits on all calls together, and the budgets of each session and of each run.
 
-    A server (``Governance``), a principal and an agent may have one each; all of them hold at once, so that the lowest
-    decides. Raises ``DefinitionError`` for what is no limit or no budget, and for more than ``MAX_LIMITS`` limits.
+    A server (``Governance``), a principal and an agent may have one each; all apply at once, so the lowest decides.
+    Raises ``DefinitionError`` for an invalid limit or budget, and for more than ``MAX_LIMITS`` limits.
     """
 
     limits: tuple[Limit, ...]
@@ -106,7 +106,7 @@ class Allowance:
     run: Budget | None
 
     def __init__(self, *, limits: object = (), session: Budget | None = None, run: Budget | None = None) -> None:
-        """``limits`` is a limit or several, as ``limit_of`` takes them."""
+        """Take one limit or several, in the forms that ``limit_of`` accepts."""
         store = object.__setattr__
         store(self, "limits", checked_limits("an allowance", limits))
         if len(self.limits) > MAX_LIMITS:
@@ -121,7 +121,7 @@ class Allowance:
         return "; ".join([*map(str, self.limits), *budgets])
 
     def plain(self) -> dict[str, object]:
-        """Return the allowance as JSON data: ``allowance_of`` makes an equal one of it."""
+        """Return the allowance as JSON data, from which ``allowance_of`` makes an equal one."""
         given = {
             "limits": [limit.plain() for limit in self.limits],
             "session": self.session and self.session.plain(),
@@ -131,7 +131,7 @@ class Allowance:
 
 
 def lowest(budgets: Iterable[Budget | None]) -> Budget | None:
-    """Return the budget that grants what all of them grant; ``None`` if there is none."""
+    """Return the budget that grants only what all of them grant; ``None`` if there is none."""
     given = [budget for budget in budgets if budget is not None]
     if not given:
         return None
@@ -141,7 +141,7 @@ def lowest(budgets: Iterable[Budget | None]) -> Budget | None:
 
 
 def lowest_allowance(allowances: Iterable[Allowance | None]) -> Allowance | None:
-    """Return the allowance that grants what all of them grant; ``None`` if there is none."""
+    """Return the allowance that grants only what all of them grant; ``None`` if there is none."""
     given = [one for one in allowances if one is not None]
     if not given:
         return None
@@ -150,7 +150,7 @@ def lowest_allowance(allowances: Iterable[Allowance | None]) -> Allowance | None
 
 
 def budget_of(value: object) -> Budget:
-    """Return a budget as it may be written: ``{"calls": 100, "cost": 2.5}``, one of the two perhaps, or a ``Budget``.
+    """Return a budget from its written form: ``{"calls": 100, "cost": 2.5}``, or one of the two, or a ``Budget``.
 
     Raises ``DefinitionError``.
     """
@@ -164,7 +164,7 @@ def budget_of(value: object) -> Budget:
 
 
 def allowance_of(value: object) -> Allowance:
-    """Return an allowance as it may be written: ``{"limits": ["100/1h"], "session": {"calls": 100}, "run": {…}}``.
+    """Return an allowance from its written form: ``{"limits": ["100/1h"], "session": {"calls": 100}, "run": {…}}``.
 
     Raises ``DefinitionError``.
     """
@@ -190,7 +190,7 @@ def window_seconds(window: object) -> int:
 
 
 def limit_of(value: object) -> Limit:
-    """Return a limit as it may be written: ``"100/1h"``, ``{"requests": 100, "window": "1h"}`` or a ``Limit``."""
+    """Return a limit from its written form: ``"100/1h"``, ``{"requests": 100, "window": "1h"}`` or a ``Limit``."""
     if isinstance(value, Limit):
         return value
     if isinstance(value, str):
@@ -213,7 +213,7 @@ def limit_of(value: object) -> Limit:
 
 
 def checked_limits(owner: str, value: object) -> tuple[Limit, ...]:
-    """Return the limits of a tool, each once; ``owner`` is whose they are, as errors name it."""
+    """Return the limits of a tool, each once; ``owner`` names the tool in errors."""
     several = cast("list[object] | tuple[object, ...]", value) if isinstance(value, list | tuple) else (value,)
     try:
         return tuple(dict.fromkeys(limit_of(one) for one in several))

@@ -1,4 +1,4 @@
-"""What travels along the road: commands and queries in; events, replies and errors out (spec 3, K1)."""
+"""Messages of the pipeline: commands and queries in; events, replies and errors out (spec 3, K1)."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Meta:
-    """What surrounds a message. ``timestamp`` is ISO 8601 UTC; ``deadline`` is Unix time in seconds (spec 3, K16).
+    """The metadata of a message. ``timestamp`` is ISO 8601 UTC; ``deadline`` is Unix time in seconds.
 
-    ``correlation`` and ``traceparent`` (W3C Trace Context) are kept in all that comes of a message.
+    ``correlation`` and ``traceparent`` (W3C Trace Context) carry over to all messages that result from this one.
     """
 
     id: str
@@ -32,7 +32,7 @@ class Meta:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One envelope. ``type`` names the tool of a command or query, and the sort of thing that is emitted otherwise.
+    """One envelope. ``type`` names the tool of a command or query, otherwise the type of the emission.
 
     ``data`` is ``Any`` because its shape is the tool's own: it is checked against the tool's schema on the way in
     and on the way out. Leave ``meta`` out of a message that you send: the kernel fills it in.
@@ -46,14 +46,14 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Json:
-    """Arguments that arrived as JSON text, unparsed: they are validated in strict JSON mode (spec 4, G11)."""
+    """Arguments that arrived as JSON text, unparsed: they are validated in strict JSON mode."""
 
     text: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """An event of a streaming tool: how far it has come, from 0.0 to 1.0, and what it is doing."""
+    """An event of a streaming tool: its progress from 0.0 to 1.0, and its current activity."""
 
     fraction: float
     message: str | None = None
@@ -61,13 +61,13 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Reply(Generic[T]):
-    """The outcome of a streaming tool. Nothing may follow it (spec 3, K10)."""
+    """The outcome of a streaming tool. Nothing may follow it."""
 
     data: T
 
 
 def message_of(given: object) -> Message:
-    """Return a message that was given as an instance of the model that declares it; raise ``DefinitionError`` else."""
+    """Return the message that an instance of its declaring model stands for. Raises ``DefinitionError`` otherwise."""
     if isinstance(given, Message):
         return given
     kind, named, data = (getattr(given, name, None) for name in ("kind", "type", "data"))
@@ -80,7 +80,7 @@ def message_of(given: object) -> Message:
 
 
 def message_schema(kind: Kind, type: str, description: str, data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the JSON Schema of a message with data of this schema."""
+    """Return the JSON Schema of a message whose data has this schema."""
     inner = {key: value for key, value in data.items() if key != "$defs"}
     schema: dict[str, Any] = {
         "type": "object",
@@ -88,12 +88,12 @@ def message_schema(kind: Kind, type: str, description: str, data: Mapping[str, A
         "properties": {"kind": {"const": kind}, "type": {"const": type}, "data": inner},
         "required": ["data", "kind", "type"],
     }
-    # References are written from the root, so what they point at stays there.
+    # References are written from the root, so their definitions stay there.
     return {**schema, "$defs": data["$defs"]} if "$defs" in data else schema
 
 
 def progress_schema() -> dict[str, Any]:
-    """Return the JSON Schema of the message that ``Progress`` becomes."""
+    """Return the JSON Schema of the message that a ``Progress`` becomes."""
     fraction = {"type": "number", "minimum": 0, "maximum": 1}
     message = {"anyOf": [{"type": "string"}, {"type": "null"}]}
     data = {"type": "object", "properties": {"fraction": fraction, "message": message}}

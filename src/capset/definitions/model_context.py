@@ -1,4 +1,4 @@
-"""Context for the model: entries that capabilities and blocks contribute, resolved before every model step (C22)."""
+"""Context for the model: entries from capabilities and blocks, resolved before every model step (C22)."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
 
 
 MAX_LEVELS: Final = 20
-"""How deeply mappings and lists of context may stand in each other."""
+"""How deeply mappings and lists of context may nest."""
 
 
 @dataclass(frozen=True, slots=True)
 class ContextMessage:
-    """A message that is ready for the model as it stands, beside the system text."""
+    """A message passed to the model unchanged, beside the system text."""
 
     role: Literal["user", "assistant"]
     content: str
 
     def __post_init__(self) -> None:
-        """Raise ``DefinitionError`` for another role, or what is no text."""
+        """Raise ``DefinitionError`` for another role, or content that is not text."""
         if self.role not in ("user", "assistant"):
             raise DefinitionError(f"a context message is of the role user or assistant; got {self.role!r}")
         checked_text("a context message's content", self.content)
@@ -41,12 +41,12 @@ ContextFunction = (
     | Callable[[Any, "Context"], ContextValue | Awaitable[ContextValue]]
     | Callable[[], ContextValue | Awaitable[ContextValue]]
 )
-"""A function of the context, of the block's input (of any type) and the context, or of nothing."""
+"""A function of the context, of the block's input (of any type) and the context, or without arguments."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class ContextEntry:
-    """One entry as it was declared: a ``value``, or a ``function`` of ``takes`` arguments, under its declared name."""
+    """One declared entry: a ``value``, or a ``function`` of ``takes`` arguments, under its declared name."""
 
     name: str
     value: ContextValue
@@ -55,9 +55,9 @@ class ContextEntry:
 
 
 def checked_context(owner: str, entries: object) -> tuple[ContextEntry, ...]:
-    """Return the entries, ready to be resolved. Raises ``DefinitionError`` for what can be none.
+    """Return the entries, ready to be resolved. Raises ``DefinitionError`` for an invalid entry.
 
-    Static values are copied, so that nobody changes them later; what says nothing is left out.
+    Static values are copied, so that they cannot change later; empty entries are left out.
     """
     alone = isinstance(entries, str | Mapping | ContextMessage) or callable(entries)
     given: list[object] = [entries] if alone else listed(f"{owner}: context", cast("object", entries))

@@ -1,4 +1,4 @@
-"""The grammar of names, checked once, where a definition is made; and what frozen, generic dataclasses need."""
+"""The grammar of names, checked when a definition is made, and support for frozen, generic dataclasses."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from typing_extensions import TypeVar
 from capset.errors import DefinitionError
 
 TOOL: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
-"""What model providers accept as a tool's name (spec 3, K1)."""
+"""The names that model providers accept for tools."""
 MESSAGE: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]*([.:][A-Za-z0-9_-]+)*")
-"""The type of a message (spec 3, K1)."""
+"""The type of a message."""
 TOOLKIT: Final = re.compile(r"[A-Za-z][A-Za-z0-9_:-]{0,63}")
 CAPABILITY: Final = re.compile(r"[a-z][a-z0-9_:-]{0,49}")
-"""Spec 1, C1."""
+"""The name of a capability."""
 PRESET: Final = re.compile(r"[a-z][a-z0-9_]{0,49}")
 RESOURCE: Final = re.compile(r"[a-z][a-z0-9_]{0,63}")
 """Also the name of an attribute: ``ctx.session.resources.notes``."""
 SECRET: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,99}")
 BLOCK: Final = re.compile(r"[a-z][a-z0-9_-]{0,63}")
 ROUTE: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_ .:-]{0,63}")
-"""Of a router, or of a parallel step."""
+"""The name of a route of a router, or of a branch of a parallel step."""
 AGENT: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9 _.-]{0,99}")
 POLICY: Final = re.compile(r"[A-Za-z0-9_.:-]{1,100}")
 ATTRIBUTE: Final = re.compile(r"[A-Za-z][A-Za-z0-9_.:-]{0,63}")
-"""Of a principal (spec 2, F34)."""
+"""The name of a principal's attribute."""
 PERMISSION: Final = re.compile(r"[a-z][a-z0-9_-]*:[a-z][a-z0-9_-]*")
-"""``resource:verb``, matched as an exact string (spec 4, G8)."""
+"""``resource:verb``, matched as an exact string."""
 
 
 def checked(what: str, name: object, grammar: re.Pattern[str]) -> str:
@@ -49,7 +49,7 @@ def checked_permissions(owner: str, permissions: Iterable[str]) -> frozenset[str
 
 
 def checked_text(what: str, text: object) -> str:
-    """Return ``text`` if it is a string with no lone surrogate (which has no UTF-8); raise otherwise."""
+    """Return ``text`` if it is a string without lone surrogates (which have no UTF-8 form); raise otherwise."""
     if not isinstance(text, str):
         raise DefinitionError(f"{what} must be text; got {type(text).__name__}")
     try:
@@ -60,33 +60,33 @@ def checked_text(what: str, text: object) -> str:
 
 
 def checked_optional(what: str, text: object) -> str | None:
-    """Return ``text`` as ``checked_text`` does, or ``None`` where there is none."""
+    """Return ``text`` as ``checked_text`` does, or ``None`` if there is none."""
     return None if text is None else checked_text(what, text)
 
 
 def checked_flag(what: str, value: object) -> bool:
-    """Return ``value`` if it is a bool, since what else is taken for one is often a mistake; raise otherwise."""
+    """Return ``value`` if it is a bool; raise otherwise, since other truthy values are often mistakes."""
     if not isinstance(value, bool):
         raise DefinitionError(f"{what} must be True or False; got {value!r:.80}")
     return value
 
 
 def checked_texts(what: str, texts: Iterable[str]) -> tuple[str, ...]:
-    """Return the texts trimmed, without the empty ones, in their order; a bare string counts as one text."""
+    """Return the texts trimmed, without empty ones, in order; a bare string counts as one text."""
     entries = [texts] if isinstance(texts, str) else listed(what, texts)
     trimmed = (checked_text(what, text).strip() for text in entries)
     return tuple(text for text in trimmed if text)
 
 
 def text_keyed(what: str, values: object) -> Mapping[str, Any]:  # values of the host's own
-    """Return a frozen copy of a mapping whose keys are text; raise ``DefinitionError`` for what is none."""
+    """Return a frozen copy of a mapping with text keys; raise ``DefinitionError`` for anything else."""
     return MappingProxyType({checked_text(f"{what}: a key", key): value for key, value in mapped(what, values).items()})
 
 
-def listed(what: str, values: object) -> list[Any]:  # of what the caller checks next
-    """Return the members of a list whose order means something; raise ``DefinitionError`` for what is none.
+def listed(what: str, values: object) -> list[Any]:  # the caller checks the members next
+    """Return the members of an ordered list; raise ``DefinitionError`` for anything else.
 
-    A text would be taken letter by letter, and a set has another order in every process.
+    A string would be split into letters, and a set has another order in every process.
     """
     if isinstance(values, str | bytes | Mapping | Set) or not isinstance(values, Iterable):
         raise DefinitionError(f"{what} must be a list; got {values!r:.80}")
@@ -94,7 +94,7 @@ def listed(what: str, values: object) -> list[Any]:  # of what the caller checks
 
 
 def mapped(what: str, values: object) -> dict[Any, Any]:  # as above
-    """Return the members of a mapping; raise ``DefinitionError`` for what is none."""
+    """Return the members of a mapping; raise ``DefinitionError`` for anything else."""
     if not isinstance(values, Mapping):
         raise DefinitionError(f"{what} must be a mapping; got {values!r:.80}")
     return dict(cast("Mapping[Any, Any]", values))
@@ -104,11 +104,11 @@ K = TypeVar("K", bound=type)
 
 
 def sealed(cls: K) -> K:
-    """Have a frozen dataclass refuse every attribute, not only its fields.
+    """Make a frozen dataclass refuse every attribute, not only its fields.
 
-    ``Capability[Helpers](…)`` tries to note on the instance how the class was written. The method that the dataclass
-    makes for a class with slots answers that with a ``TypeError`` instead of the ``AttributeError`` that
-    ``typing`` expects.
+    ``Capability[Helpers](…)`` makes ``typing`` set ``__orig_class__`` on the instance. The method that the dataclass
+    generates for a class with slots raises ``TypeError`` there, instead of the ``AttributeError`` that ``typing``
+    expects.
     """
     setattr(cls, "__setattr__", _refuse)  # noqa: B010  # a type checker would look for a field
     setattr(cls, "__delattr__", _refuse)  # noqa: B010

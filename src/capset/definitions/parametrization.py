@@ -1,4 +1,4 @@
-"""Capabilities that are made for an argument: equal arguments give the same object (spec 1, C8, C32)."""
+"""Parameterised capabilities: equal arguments return the same object (spec 1, C8, C32)."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from capset.errors import CapabilityCycle, DefinitionError
 P = ParamSpec("P")
 K = TypeVar("K", bound=Capability[Any, Any])
 MAX_LEVELS: Final = 100
-"""How deeply capabilities may be made inside each other (spec 1, C11)."""
+"""How deeply calls that make capabilities may nest."""
 
-# What is being made just now, of which function with which arguments: a capability that needs itself never ends.
+# The calls in progress, by function and arguments: a capability that needs itself would never finish.
 _MAKING: Final[ContextVar[tuple[tuple[object, object, str], ...]]] = ContextVar("capset_making", default=())
-# One for all, since two functions may make capabilities of each other, in two threads at once.
+# One lock for all, since two functions may make capabilities from each other, in two threads at once.
 _LOCK: Final = RLock()
 
 
 def parameterised(make: Callable[P, K], /) -> Callable[P, K]:
-    """Remember every capability that a function makes by its arguments, for good: ``storage("user")`` is one object.
+    """Cache every capability that a function makes by its arguments, for good: ``storage("user")`` is one object.
 
-    Arguments are told apart by type too (``1`` is not ``True``), whether given by position or by name. Raises
+    Arguments are distinguished by type too (``1`` is not ``True``), whether passed by position or by name. Raises
     ``DefinitionError`` at a call whose arguments cannot be hashed or whose result is no ``Capability``, and
-    ``CapabilityCycle``, with the whole chain, for one that needs itself.
+    ``CapabilityCycle``, with the whole chain, for a capability that needs itself.
     """
     made: dict[object, K] = {}
     signature = inspect.signature(make)
@@ -49,7 +49,7 @@ def parameterised(make: Callable[P, K], /) -> Callable[P, K]:
         if known is not None:
             return known
         with _LOCK:
-            if (known := made.get(key)) is not None:  # by another thread, meanwhile
+            if (known := made.get(key)) is not None:  # made by another thread since
                 return known
             told = _told(name, args, kwargs)
             above = _MAKING.get()
@@ -76,7 +76,7 @@ def parameterised(make: Callable[P, K], /) -> Callable[P, K]:
 
 
 def _typed(value: object) -> object:
-    """Return what is equal only for values that are equal and of equal types, inside tuples and frozen sets too."""
+    """Return a key that is equal only for equal values of equal types, also inside tuples and frozen sets."""
     match value:
         case tuple() | frozenset():
             inner = cast("tuple[object, ...]", value)

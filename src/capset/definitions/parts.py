@@ -1,4 +1,4 @@
-"""Parts: what a capability, a preset or a block contributes, checked once (spec 1, C2–C5)."""
+"""Parts: the contributions of a capability, a preset or a block, checked once (spec 1, C2–C5)."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ _CLOSING: Final = re.compile(r"<\s*/\s*capability\b", re.IGNORECASE)
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
 class Part:
-    """Everything that is merged. ``declared`` names the surfaces that were given at all, were it an empty list.
+    """Everything that is merged. ``declared`` names the surfaces that were given at all, even if empty.
 
-    ``members`` are the tools and toolkits as they were declared, ``tools`` all the tools among them and in them.
+    ``members`` are the tools and toolkits as declared, ``tools`` are all tools among and inside them.
     """
 
     instructions: tuple[str, ...]
@@ -73,7 +73,7 @@ def make_part(
     model_settings: Mapping[str, Any] | None = None,
     hooks: Hooks | None = None,
 ) -> Part:
-    """Check and freeze every surface. Raises ``DefinitionError``, beginning with ``owner``."""
+    """Check and freeze every surface. Raises ``DefinitionError``, starting with ``owner``."""
     given = {name for name, value in locals().items() if name != "owner" and value is not None}
     texts = checked_texts(f"{owner}: instructions", () if instructions is None else instructions)
     if any(_CLOSING.search(text) for text in texts):
@@ -133,7 +133,7 @@ def _files(owner: str, files: Mapping[str, str | bytes]) -> Mapping[str, bytes]:
 
 
 def file_within_file(paths: Collection[str]) -> tuple[str, str] | None:
-    """Return a path, and one below it, where both are among some normalised paths of files."""
+    """Return two normalised paths of files, one below the other, or ``None`` if there are no such two."""
     for path in paths:
         for above in parents_of(path):
             if above in paths:
@@ -149,7 +149,7 @@ def _settings(owner: str, settings: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _copied(value: Any) -> Any:
-    """Return a setting of the definition's own: its plain containers copied, and whatever else is in them as it is."""
+    """Return a private copy of a setting: plain containers are copied, everything else in them stays as it is."""
     match value:
         case dict():
             return {key: _copied(member) for key, member in cast("dict[Any, Any]", value).items()}
@@ -161,7 +161,7 @@ def _copied(value: Any) -> Any:
 
 @dataclass(frozen=True, eq=False, slots=True, weakref_slot=True, init=False)
 class Preset:
-    """What a capability contributes only while this preset is on; see ``Capability`` for each surface."""
+    """The part of a capability that applies only while this preset is on; see ``Capability`` for each surface."""
 
     part: Part
 
@@ -180,7 +180,7 @@ class Preset:
         model_settings: Mapping[str, Any] | None = None,
         hooks: Hooks | None = None,
     ) -> None:
-        """Check and freeze everything. Raises ``DefinitionError``."""
+        """Check and freeze every argument. Raises ``DefinitionError``."""
         part = make_part(
             "a preset",
             instructions=instructions,

@@ -1,4 +1,4 @@
-"""Gates: a request goes in, a decision comes out (spec 2, F15–F20)."""
+"""Policies: functions from a request to a decision (spec 2, F15–F20)."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ Phase = Literal["both", "evaluate", "call"]
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What a policy says. Build one with ``allow()``, ``deny(reason)`` or ``ask(reason)``."""
+    """The answer of a policy. Build one with ``allow()``, ``deny(reason)`` or ``ask(reason)``."""
 
     kind: DecisionKind
     reason: str | None = None
 
     def __post_init__(self) -> None:
-        # Neither a denial nor a question must pass for something else because it is misspelt.
+        # A misspelt denial or question must not pass for something else.
         if self.kind not in _KINDS:
             raise DefinitionError(f"a decision is allow, deny or ask; got {self.kind!r}")
 
@@ -38,7 +38,7 @@ _ALLOW = Decision("allow")
 
 
 def allow() -> Decision:
-    """Let the request through, as far as this policy is concerned."""
+    """Allow the request, as far as this policy is concerned."""
     return _ALLOW
 
 
@@ -48,20 +48,20 @@ def deny(reason: str) -> Decision:
 
 
 def ask(reason: str) -> Decision:
-    """Let somebody who may decide be asked first. ``reason`` is shown to them, and written into the record.
+    """Require approval first. ``reason`` is shown to the approvers, and written into the record.
 
-    When a snapshot is evaluated, the tool stays, and the call asks (spec 2, F19).
+    When a snapshot is evaluated, the tool stays, and its calls ask.
     """
     return Decision("ask", checked_text("a question's reason", reason))
 
 
 class Request(NamedTuple):
-    """What a policy judges.
+    """The input of a policy.
 
-    ``env`` comes from the server's side, never from the body of a request (spec 2, F16). ``tool`` and its validated
-    ``arguments`` are there at a call; both are ``None`` while a snapshot is being evaluated, when one answer serves
-    every tool that carries the policy. Values are ``Any`` because their types are the host's and the tool's. A named
-    tuple, since one is made for every call that policies gate.
+    ``env`` comes from the server, never from the body of a request. ``tool`` and its validated ``arguments`` are set
+    at a call; both are ``None`` while a snapshot is being evaluated, when one answer serves every tool that carries the
+    policy. Values are ``Any`` because their types are the host's and the tool's. A named tuple, for speed: one is made
+    for every call that has policies.
     """
 
     env: Mapping[str, Any]
@@ -76,11 +76,11 @@ Evaluate = Callable[[Request], Answer]
 
 @dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
 class Policy:
-    """A named gate, told apart by identity: one object is evaluated once, however many tools carry it.
+    """A named policy, compared by identity: one object is evaluated once, however many tools carry it.
 
-    ``phase`` says when it is asked: when a snapshot is evaluated, at every call, with the arguments, or at ``both``. At
-    a call, a ``live`` one is asked again, and a ``snapshot`` one holds to what it said when the snapshot was evaluated
-    (spec 2, F15, F19). Raising denies.
+    ``phase`` is when it is asked: when a snapshot is evaluated, at every call, with the arguments, or at ``both``. At
+    a call, a ``live`` policy is asked again, while a ``snapshot`` policy keeps its answer from the evaluation.
+    An exception denies.
     """
 
     id: str
@@ -103,12 +103,12 @@ class Policy:
 
     @property
     def is_asked_at_evaluation(self) -> bool:
-        """Whether evaluating a snapshot asks it."""
+        """Whether it is asked when a snapshot is evaluated."""
         return self.phase != "call"
 
     @property
     def is_live(self) -> bool:
-        """Whether a call asks it."""
+        """Whether it is asked at a call."""
         return self.phase != "evaluate" and self.binding == "live"
 
 
@@ -129,10 +129,10 @@ def policy(
     binding: Binding = "live",
     phase: Phase = "both",
 ) -> Policy | Callable[[Evaluate], Policy]:
-    """Make a policy of a function ``(request) -> Decision | bool``, sync or async; its name is the policy's id.
+    """Make a policy from a function ``(request) -> Decision | bool``, sync or async; its name is the policy's id.
 
-    ``@policy`` stands before a function, with or without options; ``policy("office_hours", function)`` makes one of a
-    function that is there. Raises ``DefinitionError`` if the function does not take exactly one argument.
+    Use ``@policy`` as a decorator, with or without options, or ``policy("office_hours", function)`` for an existing
+    function. Raises ``DefinitionError`` if the function does not take exactly one argument.
     """
     if (isinstance(first, str) and id is not None) or (not isinstance(first, str) and second is not None):
         raise DefinitionError("a policy has one id and one function: policy('office_hours', function)")
@@ -154,7 +154,7 @@ def policy(
 
 
 def distinct_policies(owner: str, policies: Iterable[Policy]) -> tuple[Policy, ...]:
-    """Return each policy once, in order. Raises ``PolicyConflict`` for two of one id (spec 1, C16)."""
+    """Return each policy once, in order. Raises ``PolicyConflict`` for two different ones with the same id."""
     kept: dict[str, Policy] = {}
     for gate in listed(f"{owner}: policies", policies):
         if not isinstance(gate, Policy):

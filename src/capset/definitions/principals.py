@@ -1,4 +1,4 @@
-"""Attributes of principals: facts about who acts, such as a tier, for policies to read (spec 2, F34)."""
+"""Principals, and their attributes: facts such as a tier, for policies to read (spec 2, F34)."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from capset.errors import DefinitionError
 
 MAX_NAMES: Final = 32
 MAX_TEXT: Final = 1_000
-"""Characters of one value."""
+"""The maximum length of one value, in characters."""
 MAX_BYTES: Final = 4_096
-"""Bytes of JSON of all of them."""
+"""The maximum size of all attributes as JSON, in bytes."""
 _MAX_EXACT: Final = 2**53
-"""Integers up to here are the same to every reader of JSON."""
+"""Every JSON parser reads integers up to here exactly."""
 
 
 class Attributes(Mapping[str, Any]):  # a policy knows the types of its own attributes
-    """A frozen, flat JSON object: texts, numbers, booleans and nulls by name, copied when it is made.
+    """A frozen, flat JSON object: strings, numbers, booleans and nulls by name, copied on construction.
 
     Equal by value and by type: ``True``, ``1`` and ``1.0`` are three values. ``what`` names it in errors, which never
-    tell a value. Raises ``DefinitionError`` for more than ``MAX_NAMES`` names or ``MAX_BYTES`` bytes, and for a name or
-    a value of another form.
+    contain a value. Raises ``DefinitionError`` for more than ``MAX_NAMES`` names or ``MAX_BYTES`` bytes, and for a
+    malformed name or value.
     """
 
     __slots__ = ("_json", "_values")
@@ -65,11 +65,11 @@ class Attributes(Mapping[str, Any]):  # a policy knows the types of its own attr
         return f"Attributes({self.masked()!r})"
 
     def masked(self) -> dict[str, Any]:
-        """Return what may be shown of them: values of secret-looking names are masked."""
+        """Return a copy that may be shown: values of secret-looking names are masked."""
         return {name: MASK if _is_secret(name, value) else value for name, value in self._values.items()}
 
     def to_json(self) -> str:
-        """Return them as JSON text, sorted by name; equal ones have the same text."""
+        """Return the attributes as JSON text, sorted by name; equal ones have the same text."""
         return self._json
 
 
@@ -78,7 +78,7 @@ def _is_secret(name: str, value: object) -> bool:
 
 
 def _checked(values: object, what: str) -> dict[str, Any]:
-    """Return a copy, sorted by name. A value may be a secret, so errors say its type or its length alone."""
+    """Return a copy, sorted by name. A value may be a secret, so errors give only its type or its length."""
     if not isinstance(values, Mapping):
         raise DefinitionError(f"{what} must be a mapping of names to values; got {type(values).__name__:.80}")
     given = dict(cast("Mapping[Any, Any]", values))
@@ -103,7 +103,7 @@ def _check(what: str, value: object) -> None:
 
 
 def _kind(value: object) -> str:
-    """Return the name of a value's type, and what to do where it is one with members."""
+    """Return the name of a value's type, with advice if it is a container."""
     name = type(value).__name__[:80]
     return f"{name} (attributes are flat)" if name in ("dict", "list", "tuple") else name
 
@@ -116,15 +116,14 @@ PrincipalKind = Literal["user", "agent", "org", "anonymous"]
 
 @dataclass(frozen=True, slots=True, init=False)
 class Principal:
-    """An agent, a user or an organisation, with the permissions that it holds (spec 4, G8); or nobody known.
+    """An agent, a user or an organisation, with its permissions; or an anonymous caller.
 
-    Equal by value. Permissions are exact ``resource:verb`` strings; roles are expanded before they get here.
-    ``on_behalf_of`` is whom it acts for, as records name them: ``user:ada``; ``acting_for`` makes it. ``allowance`` is
-    what its sessions and runs may use, and limits on its calls together (G13–G15). ``attributes`` are what its key, its
-    token or the host says of it, such as ``{"tier": "pro"}``, for policies to read: a flat JSON object (spec 2, F34).
-    ``on_behalf_of_attributes`` are those of each principal that ``on_behalf_of`` names, the nearest first, and empty
-    where nothing is said of it.
-    Raises ``DefinitionError`` for an empty id, an unknown kind, or a permission or an attribute of another form.
+    Equal by value. Permissions are exact ``resource:verb`` strings; roles are expanded beforehand. ``on_behalf_of`` is
+    the principal it acts for, as records name it: ``user:ada``; ``acting_for`` sets it. ``allowance`` is what its
+    sessions and runs may use, and limits on all its calls together. ``attributes`` are stated by its key, its token or
+    the host, such as ``{"tier": "pro"}``, for policies to read: a flat JSON object. ``on_behalf_of_attributes`` are
+    those of each principal that ``on_behalf_of`` names, the nearest first, and empty where none are known.
+    Raises ``DefinitionError`` for an empty id, an unknown kind, or a malformed permission or attribute.
     """
 
     id: str
@@ -166,13 +165,13 @@ class Principal:
 
     @classmethod
     def anonymous(cls, *, permissions: Iterable[str] = ()) -> Self:
-        """Return the principal of somebody whom nobody has authenticated."""
+        """Return an unauthenticated principal."""
         return cls("anonymous", permissions=permissions, kind="anonymous")
 
     def acting_for(self, other: Principal) -> Principal:
-        """Return this principal as it acts for another: it may do, and use, what both may (spec 4, G9, G36).
+        """Return this principal acting for another: it may do, and use, only what both may.
 
-        Raises ``DefinitionError`` where they are of different organisations.
+        Raises ``DefinitionError`` if they belong to different organisations.
         """
         if self.org != other.org:
             raise DefinitionError(f"{self.id!r} cannot act for {other.id!r}: they belong to different organisations")
@@ -183,7 +182,7 @@ class Principal:
         return replace(self, permissions=both, on_behalf_of=whom, on_behalf_of_attributes=theirs, allowance=allowance)
 
     def with_permissions(self, more: Iterable[str]) -> Principal:
-        """Return this principal with more permissions, such as those that everybody has."""
+        """Return this principal with more permissions, such as the default ones."""
         return replace(self, permissions=self.permissions | frozenset(more))
 
     def _others(self, given: Iterable[Mapping[str, Any]]) -> tuple[Attributes, ...]:

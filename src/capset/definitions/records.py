@@ -1,4 +1,4 @@
-"""What is kept of every attempt: who, what, which fingerprint, which decision, which outcome (spec 4, G19, G20)."""
+"""Records of attempts: who, what, which fingerprint, which decision, which outcome (spec 4, G19, G20)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Outcome = Literal[
     "unavailable",
     "interrupted",
 ]
-"""How an attempt ended (G19)."""
+"""How an attempt ended."""
 
 Columns = Mapping[str, str | int | None]
 """A record's columns by name, without those that the writer adds: ``seq``, ``writer``, ``previous`` and ``hash``."""
@@ -30,13 +30,13 @@ Columns = Mapping[str, str | int | None]
 class Record:
     """One link of the chain.
 
-    A side-effecting call has two, under one ``id``: an ``intent`` before its handler starts, and its ``outcome``.
-    ``arguments`` is redacted JSON text, ``arguments_digest`` the HMAC-SHA256 of the whole arguments' canonical bytes,
-    ``policies`` a JSON list of the ids that determined ``decision``. ``time`` is ISO 8601 UTC with microseconds,
-    ``duration_us`` in microseconds. ``on_behalf_of`` is whom the principal acted for, ``approval`` the id of the
-    request that was approved or rejected, ``attempts`` how often the handler was started, ``repeats`` how many refused
-    calls one record stands for, where there were too many for a record each (G15). ``attributes_digest`` is the
-    HMAC-SHA256 of the principal's attributes (where it acts for others, of a list of its own and theirs), ``code_hash``
+    A call with side effects has two, under one ``id``: an ``intent`` before its handler starts, and its ``outcome``.
+    ``arguments`` is redacted JSON text, ``arguments_digest`` the HMAC-SHA256 of the unredacted arguments' canonical
+    bytes, ``policies`` a JSON list of the ids that determined ``decision``. ``time`` is ISO 8601 UTC with microseconds,
+    ``duration_us`` in microseconds. ``on_behalf_of`` is the principal acted for, ``approval`` the id of the request
+    that was approved or rejected, ``attempts`` the number of times the handler was started, ``repeats`` the number of
+    refused calls that one record stands for, where there were too many for a record each. ``attributes_digest`` is the
+    HMAC-SHA256 of the principal's attributes (if it acts for others, of a list of its own and theirs), ``code_hash``
     the hash of the tool's code, if it has one. Each ``hash`` covers all other columns that are not null
     (``fingerprint.chain``).
     """

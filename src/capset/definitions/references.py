@@ -1,4 +1,4 @@
-"""How a capability is used: as it is, as a reference that configures it, or by a function that decides (C4, C27)."""
+"""The uses of a capability: as it is, by a reference that configures it, or by a function that decides (C4, C27)."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ C = TypeVar("C", default=None)
 @sealed
 @dataclass(frozen=True, eq=False, slots=True)
 class CapabilityRef(Generic[H, C]):
-    """A capability with choices: made by ``with_presets``, ``with_config`` and ``with_names``, each time a new one.
+    """A capability with choices; ``with_presets``, ``with_config`` and ``with_names`` each return a new one.
 
-    ``base`` is the capability itself. ``presets`` are the explicit choices only; ``config`` is ``None`` where the
-    model's defaults hold; ``prefix`` and ``rename`` are ``None`` where nothing was said.
+    ``base`` is the capability itself. ``presets`` are the explicit choices only; ``config`` is ``None`` if the
+    model's defaults apply; ``prefix`` and ``rename`` are ``None`` if not given.
     """
 
     base: Capability[H, C]
@@ -48,9 +48,9 @@ class CapabilityRef(Generic[H, C]):
         return self.base.name
 
     def with_presets(self, /, **choices: bool) -> CapabilityRef[H, C]:
-        """Return a reference with these presets switched on (``True``) or off, over the earlier choices (C4).
+        """Return a reference with these presets switched on (``True``) or off, overriding earlier choices.
 
-        Raises ``DefinitionError`` for a preset that the capability has not, and a choice that is no bool.
+        Raises ``DefinitionError`` for a preset that the capability does not have, and a choice that is not a bool.
         """
         for name, is_on in choices.items():
             if name not in self.base.presets:
@@ -60,7 +60,7 @@ class CapabilityRef(Generic[H, C]):
         return replace(self, presets=MappingProxyType({**self.presets, **choices}))
 
     def with_config(self, config: C) -> CapabilityRef[H, C]:
-        """Return a reference with this config. Raises ``DefinitionError`` unless it is one of the config model."""
+        """Return a reference with this config. Raises ``DefinitionError`` unless it is an instance of the model."""
         model = self.base.config
         if model is None:
             raise DefinitionError(f"capability {self.name!r} has no config")
@@ -73,10 +73,10 @@ class CapabilityRef(Generic[H, C]):
         return replace(self, config=frozen)
 
     def with_names(self, *, prefix: str | None = None, rename: Mapping[str, str] | None = None) -> CapabilityRef[H, C]:
-        """Return a reference whose tools have other names: each with ``prefix`` before it, or as ``rename`` says.
+        """Return a reference that gives its tools other names: each prefixed with ``prefix``, or as ``rename`` maps it.
 
         ``rename`` maps a tool's own name to the whole new one. Raises ``DefinitionError`` for a tool that the
-        capability has not, and a name that no tool can have.
+        capability does not have, and an invalid name.
         """
         owner, own = f"capability {self.name!r}", [tool.name for tool in self.base.every_tool]
         renamed = {} if rename is None else mapped(f"{owner}: rename", rename)
@@ -97,11 +97,11 @@ class CapabilityRef(Generic[H, C]):
 AnyRef = CapabilityRef[Any, Any]
 """A reference whose helpers and config do not matter here."""
 DynamicUses = Callable[["Context"], Iterable["Capability[Any, Any] | CapabilityRef[Any, Any]"]]
-"""A pure function that decides, before every run and every model step, what else is used (spec 1, C27)."""
+"""A pure function that decides, before every run and every model step, on further capabilities to use."""
 
 
 def checked_uses(owner: str, uses: object) -> tuple[AnyRef | DynamicUses, ...]:
-    """Return every entry as a reference or a function; a function may stand for the whole.
+    """Return every entry as a reference or a function; a single function may stand for the whole list.
 
     Raises ``DefinitionError`` for anything else.
     """
@@ -112,7 +112,7 @@ def checked_uses(owner: str, uses: object) -> tuple[AnyRef | DynamicUses, ...]:
 
 
 def _function(owner: str, entry: Callable[..., Any]) -> DynamicUses:
-    """Return what decides at run time. Raises ``DefinitionError`` for what is callable and yet meant otherwise."""
+    """Return a function that decides at run time. Raises ``DefinitionError`` for callables meant otherwise."""
     if inspect.isclass(entry):
         raise DefinitionError(f"{owner}: uses takes Capability objects; got the class {entry.__name__}")
     name = getattr(entry, "__name__", type(entry).__name__)
@@ -132,17 +132,17 @@ def _function(owner: str, entry: Callable[..., Any]) -> DynamicUses:
 
 
 def is_maker(function: Callable[..., Any]) -> bool:
-    """Whether a function makes capabilities; ``@parameterised`` marks those."""
+    """Whether a function makes capabilities, as ``@parameterised`` marks it."""
     return getattr(function, "makes_capabilities", False) is True
 
 
 def as_ref(owner: str, entry: object) -> AnyRef:
     """Return a capability, or a reference to one, as a reference. Raises ``DefinitionError`` for anything else."""
-    from capset.definitions.capabilities import Capability  # which makes references
+    from capset.definitions.capabilities import Capability  # it imports this module
 
     match entry:
         case CapabilityRef():
-            return entry  # pyright: ignore[reportUnknownVariableType]  # of whatever helpers
+            return entry  # pyright: ignore[reportUnknownVariableType]  # its helpers may have any type
         case Capability():
             return CapabilityRef(entry)  # pyright: ignore[reportUnknownArgumentType]
         case _:

@@ -1,4 +1,4 @@
-"""Where data lives, and for how long (spec 1, C33)."""
+"""Resources and state: stored data, and the scope that determines its lifetime (spec 1, C33)."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from capset.errors import DefinitionError, ResourceConflict, unknown
 from capset.schemas.schema import Schema, schema_of
 
 Scope = Literal["request", "session", "user", "org"]
-"""``request`` is one run and is never stored; ``user`` and ``org`` are there for users, and for members of an org."""
+"""``request`` is one run and is never stored; ``user`` and ``org`` exist only for users and for members of an org."""
 
 SCOPES: Final[tuple[Scope, ...]] = get_args(Scope)
 
-# A memo over the classes that definitions declare, which are few; not a registry.
+# A memo over the few classes that definitions declare; not a registry.
 _SCHEMAS: Final[WeakKeyDictionary[type[BaseModel], Schema]] = WeakKeyDictionary()
 
 ScopeState = Mapping[Scope, type[BaseModel]]
@@ -30,7 +30,7 @@ ScopeState = Mapping[Scope, type[BaseModel]]
 
 
 def checked_scope(owner: str, scope: object) -> Scope:
-    """Return ``scope`` if there is such a scope; raise ``DefinitionError`` otherwise."""
+    """Return ``scope`` if it is a known scope; raise ``DefinitionError`` otherwise."""
     for known in SCOPES:
         if scope == known:
             return known
@@ -38,7 +38,7 @@ def checked_scope(owner: str, scope: object) -> Scope:
 
 
 def checked_state(owner: str, state: Mapping[Scope, type[BaseModel]]) -> ScopeState:
-    """Return the models by scope, frozen. Raises ``DefinitionError`` for what is no scope, or no model for state."""
+    """Return the models by scope, frozen. Raises ``DefinitionError`` for an unknown scope, or an unsuitable model."""
     if not isinstance(state, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may not be typed
         raise DefinitionError(f"{owner}: state is a mapping of scopes to models; got {state!r}")
     return MappingProxyType(
@@ -47,7 +47,7 @@ def checked_state(owner: str, state: Mapping[Scope, type[BaseModel]]) -> ScopeSt
 
 
 def checked_model(what: str, model: object) -> type[BaseModel]:
-    """Return ``model`` if it can be the model of shared state, whose fields are stored one by one; raise otherwise."""
+    """Return ``model`` if it can be a model of shared state, whose fields are stored one by one; raise otherwise."""
     if not (isinstance(model, type) and issubclass(model, BaseModel)):
         raise DefinitionError(f"{what} is a pydantic model class; got {model!r}")
     if model.__pydantic_root_model__:  # to import RootModel takes longer than all the rest of this module
@@ -79,7 +79,7 @@ def state_schema(model: type[BaseModel]) -> Schema:
 
 
 def unfit_default(model: type[BaseModel]) -> str | None:
-    """Return the fields of a model that have no default, or one that reading what is stored would refuse."""
+    """Return the fields of a model that have no default, or a default that reading the stored value would refuse."""
     try:
         made = model().model_dump(mode="json", warnings=False)
         model.model_validate_json(to_json(made), strict=True)
@@ -92,7 +92,7 @@ def unfit_default(model: type[BaseModel]) -> str | None:
 
 
 T = TypeVar("T")
-_NONE: Final[Any] = object()  # no default; of any type, since it stands where a value does
+_NONE: Final[Any] = object()  # no default; of any type, since it is used in place of a value
 
 
 @sealed
@@ -100,7 +100,7 @@ _NONE: Final[Any] = object()  # no default; of any type, since it stands where a
 class Resource(Generic[T]):
     """A value of one type that outlives a call: ``Resource("notes", list[str], scope="session", default=list)``.
 
-    Frozen, and told apart by identity. ``schema`` validates at every write and every read. Handlers reach the value by
+    Frozen, and compared by identity. ``schema`` validates every write and every read. Handlers access the value through
     ``ctx.resource(notes)``.
     """
 
@@ -119,7 +119,7 @@ class Resource(Generic[T]):
         default: T | Callable[[], T] = _NONE,
         description: str = "",
     ) -> None:
-        """Compile the schema. ``default`` is what is there before the first write, or what makes it.
+        """Compile the schema. ``default`` is the value before the first write, or a function that makes it.
 
         Raises ``DefinitionError`` for a type without a schema or with secrets in it, and a default that does not fit.
         """
@@ -145,7 +145,7 @@ AnyResource = Resource[Any]
 class Documents:
     """A collection of texts that can be searched by their words: ``Documents("memories", scope="user")``.
 
-    Frozen, and told apart by identity. Handlers reach the texts by ``ctx.documents(memories)``.
+    Frozen, and compared by identity. Handlers access the texts through ``ctx.documents(memories)``.
     """
 
     name: str
@@ -153,14 +153,14 @@ class Documents:
     description: str = ""
 
     def __post_init__(self) -> None:
-        """Raise ``DefinitionError`` for a bad name, or the scope ``request``, which keeps nothing to be searched."""
+        """Raise ``DefinitionError`` for a bad name, or the scope ``request``, which stores nothing to search."""
         checked("a resource's name", self.name, RESOURCE)
         if checked_scope(f"documents {self.name!r}", self.scope) == "request":
             raise DefinitionError(f"documents {self.name!r} live in a session, or with a user or an org")
 
 
 def distinct_resources(owner: str, resources: Iterable[AnyResource | Documents]) -> tuple[AnyResource | Documents, ...]:
-    """Return each resource once, in order. Raises ``ResourceConflict`` for two of one name in one scope."""
+    """Return each resource once, in order. Raises ``ResourceConflict`` for two with one name in one scope."""
     kept: dict[tuple[Scope, str], AnyResource | Documents] = {}
     for entry in listed(f"{owner}: resources", resources):
         if not isinstance(entry, (Resource, Documents)):

@@ -1,4 +1,4 @@
-"""Secrets: the port that they come from, and the names under which none is recorded (spec 4, G20)."""
+"""Secrets: their source, and the names whose values are never recorded (spec 4, G20)."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import Final, Protocol
 
 
 class Secrets(Protocol):
-    """A place that knows secrets by name. What it gives is never hashed, stored or logged (spec 1, C1)."""
+    """A source of secrets by name. Its values are never hashed, stored or logged."""
 
     async def get(self, name: str) -> str | None:
-        """Return a secret, or ``None`` if there is none of this name."""
+        """Return a secret, or ``None`` if none has this name."""
         ...
 
 
 MASK: Final = "[redacted]"
-"""Stands where a secret was."""
+"""Replaces a secret."""
 SECRET_NAMES: Final = frozenset(
     {"authorization", "bearer", "cookie", "credential", "passphrase", "passwd", "password", "pwd", "secret"}
 )
-"""A value is a secret when a word of its name is one of these or its plural; ``is_secret_name`` has the whole rule."""
+"""A value is a secret if a word of its name is one of these or its plural; ``is_secret_name`` has the whole rule."""
 _OWNERS: Final = frozenset(
     {"access", "api", "auth", "client", "encryption", "private", "refresh", "secret", "session", "signing"}
 )
@@ -37,8 +37,8 @@ def is_secret_name(name: str) -> bool:
     """Whether the words of a name are those of a secret, in the singular or the plural.
 
     One of ``SECRET_NAMES`` always is, and so is a name that ends in ``auth``. A ``token`` is one; ``tokens`` and keys
-    are only with the word of an owner, such as ``api_keys``, since models count tokens and mappings have keys. Where a
-    name says how many (``max_tokens``, ``page_token_limit``), neither is one.
+    are only with the word of an owner, such as ``api_keys``, since models count tokens and mappings have keys. If a
+    name is a count (``max_tokens``, ``page_token_limit``), neither is one.
     """
     words = [word.lower() for word in _WORD.findall(name)]
     singulars = {word.removesuffix("s") for word in words}

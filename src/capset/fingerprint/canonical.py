@@ -1,4 +1,4 @@
-"""Canonical JSON written value by value, rule for rule: RFC 8785 with a form for integers beyond ±2^53 (spec 2, F1)."""
+"""Canonical JSON: RFC 8785, extended with a form for integers beyond ±2^53 (spec 2, F1)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MAX_EXACT: Final = 2**53
 
 
 class Uncanonical(Exception):
-    """A value has no canonical form. ``steps`` lead to it, the last one first: ``[".name", "[2]", ".tools"]``."""
+    """A value has no canonical form. ``steps`` is the path to it, innermost first: ``[".name", "[2]", ".tools"]``."""
 
     def __init__(self, problem: str) -> None:
         super().__init__(problem)
@@ -26,15 +26,15 @@ class Uncanonical(Exception):
 
 
 def written(value: object) -> str:
-    """Return a value's canonical text, in which lone surrogates still stand as they are.
+    """Return a value's canonical text, which may still contain lone surrogates.
 
-    Raises ``Uncanonical`` for what is not JSON data, and ``RecursionError`` for cycles and what is nested too deeply.
+    Raises ``Uncanonical`` for anything but JSON data, and ``RecursionError`` for cycles and too deep nesting.
     """
     return _WRITERS.get(type(value), _other)(value)
 
 
 def _other(value: object) -> str:
-    """Write what is not of a plain type by the type that it is one of: an ``IntEnum``, a mapping, a named tuple."""
+    """Write a value of a derived type by its base type: an ``IntEnum``, a mapping, a named tuple."""
     match value:
         case str():
             return encode_basestring(value)
@@ -70,7 +70,7 @@ def _array(items: Iterable[object]) -> str:
 
 
 def _object(members: Mapping[Any, Any]) -> str:
-    # The C encoder asks a mapping for its items too, so both roads see the same.
+    # The C encoder asks a mapping for its items too, so both code paths see the same.
     plain = cast("dict[Any, object]", members if type(members) is dict else dict(members.items()))
     texts: list[str] = []
     key = None
@@ -104,7 +104,7 @@ def _number(value: float) -> str:
     text = repr(value)
     if "e" not in text:
         return text.removesuffix(".0")
-    # Python begins with exponents below 1e-4 and at 1e16, ECMAScript below 1e-6 and at 1e21.
+    # Python starts to use exponents below 1e-4 and at 1e16, ECMAScript below 1e-6 and at 1e21.
     sign = "-" if value < 0 else ""
     mantissa, _, exponent = text.removeprefix("-").partition("e")
     digits, power = mantissa.replace(".", ""), int(exponent)
@@ -133,27 +133,27 @@ _encode: Final = JSONEncoder(
 ).encode
 _CONTAINERS: Final = frozenset({dict, list, tuple})
 _MAX_LEVELS: Final = 100
-"""Levels of nesting for which the walk has stack wherever it is called."""
+"""Levels of nesting for which the walk has enough stack wherever it is called."""
 _LONG: Final = b"0" * 16
 _BASIC_PLANE: Final = bytes(range(0xF0))
 """The bytes of UTF-8 for all characters but those beyond U+FFFF."""
 _SKELETON: Final = bytes.maketrans(b"123456789-[", b"000000000+{")
 _FLESH: Final = bytes(set(range(256)) - set(b"0123456789.e+-[{"))
-"""What is left of a text without these bytes tells at once that most have no odd number, and few containers."""
+"""The remainder of a text without these bytes quickly shows that most texts have no odd number and few containers."""
 _COLONS: Final = bytes.maketrans(b",[", b"::")
-"""With these, a number stands after a colon and before one or a bracket; a search that begins with one byte is fast."""
+"""After this, a number comes after a colon and before one or a bracket; searching from one fixed byte is fast."""
 _ODD_NUMBER: Final = re.compile(
     rb":[-0-9](?:[0-9]{15}|[0-9]*(?:\.[0-9]+(?:e[-+][0-9]+)?|e[-+][0-9]+)[:}\]])",
 )
-"""An integer that may be beyond 2^53, or a float: Python writes all with a point, or an exponent and its sign."""
+"""An integer that may be beyond 2^53, or a float: Python writes all floats with a point, or a signed exponent."""
 _ODD_KEY: Final = re.compile(rb'\{"(?:-?[0-9][-+.e0-9]*|true|false|null)":')
-"""A key that may be no text: such have no order among texts, so one is the first, and is written as it would be."""
+"""A key that may not be a string: such keys do not sort among strings, so one is first, written as it would be."""
 
 
 def encoded(value: Any) -> bytes | None:
     """Return the canonical bytes of a dict, a list or a tuple, or ``None`` if the walk must write them.
 
-    It must, too, for all that has no canonical form; of what is flat, but for the plainest, it is as fast.
+    The walk also writes all data without a canonical form; for flat data, except the simplest, it is equally fast.
     """
     kind = cast("type[Any]", type(value))
     if kind not in _CONTAINERS:
@@ -178,17 +178,17 @@ def encoded(value: Any) -> bytes | None:
 
 
 def _fits(value: Any, levels: int) -> bool:
-    """Whether a value is nested no deeper than so many levels. It has been encoded, so it has an end."""
+    """Whether a value is nested at most so many levels deep. It has been encoded, so it has no cycles."""
     items = cast("dict[Any, Any]", value).values() if isinstance(value, dict) else cast("list[Any]", value)
     return levels > 0 and all(_fits(item, levels - 1) for item in items if isinstance(item, dict | list | tuple))
 
 
 PROFILE: Final = "jcs-1"
-"""The name of these rules, stored beside every hash (spec 2, F2)."""
+"""The name of these rules, stored beside every hash."""
 
 
 class NotCanonical(ValueError):
-    """A value has no canonical form. ``path`` says where it stands, such as ``$.tools[2].name``."""
+    """A value has no canonical form. ``path`` locates it, such as ``$.tools[2].name``."""
 
     def __init__(self, path: str, problem: str) -> None:
         super().__init__(f"{path}: {problem}")
@@ -200,13 +200,13 @@ def canonical(value: Any) -> bytes:
 
     Raises ``NotCanonical`` for NaN, infinities, keys that are not text, lone surrogates, cycles and anything else.
     """
-    # Always the walk's bytes: the shortcut only spares the walk where it is not needed.
+    # The bytes always equal the walk's: the shortcut only avoids the walk where it is not needed.
     data = encoded(value)
     return walked(value) if data is None else data
 
 
 def walked(value: Any) -> bytes:
-    """Return what ``canonical`` does, without the shortcut."""
+    """Do the same as ``canonical``, without the shortcut."""
     try:
         return written(value).encode()
     except Uncanonical as refused:

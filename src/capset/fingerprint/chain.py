@@ -1,4 +1,4 @@
-"""The hash chain of records: every link covers its own columns and the hash of the link before it (spec 4, G20–G22)."""
+"""The hash chain of records: every link covers its own columns and the hash of the previous link (spec 4, G20–G22)."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _TEXT: Final = {str, type(None)}
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """What ``verify`` found: how many links hold, and the first that does not, by its ``seq``.
+    """The result of ``verify``: how many links are valid, and the ``seq`` of the first invalid one.
 
-    ``since`` is the first record that there is; all before it were pruned, or are not in the file. ``covered`` is the
-    last record that a checkpoint vouches for whose signature was checked; ``None`` if no key was given.
+    ``since`` is the first record present; all earlier ones were pruned, or are not in the file. ``covered`` is the last
+    record covered by a checkpoint whose signature was checked; ``None`` if no key was given.
     """
 
     checked: int
@@ -40,14 +40,14 @@ class Verification:
 
     @property
     def ok(self) -> bool:
-        """Whether every link holds."""
+        """Whether every link is valid."""
         return self.problem is None
 
 
 def link_payload(columns: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a link's hash covers: every column but ``hash`` that is not null.
+    """Return the input of a link's hash: every column but ``hash`` that is not null.
 
-    A column's value may be anything here, since a tampered row is read too.
+    A column's value may be anything here, since tampered rows are read too.
     """
     payload = {name: value for name, value in columns.items() if value is not None and name != "hash"}
     payload["kind"] = "record"
@@ -55,7 +55,7 @@ def link_payload(columns: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def seal(columns: dict[str, Any]) -> dict[str, Any]:
-    """Add the ``hash`` to a record's columns, ``seq``, ``writer`` and ``previous`` among them; return them.
+    """Add the ``hash`` to a record's columns, which include ``seq``, ``writer`` and ``previous``; return them.
 
     Raises ``NotCanonical`` for text with a lone surrogate.
     """
@@ -65,10 +65,10 @@ def seal(columns: dict[str, Any]) -> dict[str, Any]:
 
 
 def _flat(columns: Mapping[str, Any]) -> bytes | None:
-    """Return the canonical bytes of what a link's hash covers, or ``None`` if they must be written the general way.
+    """Return the canonical bytes of the input of a link's hash, or ``None`` if only the general way can write them.
 
-    A record is flat, and its columns are known, so their names need not be sorted for each. Of texts and integers that
-    are exact, pydantic writes what RFC 8785 asks for.
+    A record is flat, and its columns are known, so their names need not be sorted every time. For texts and exact
+    integers, pydantic's output follows RFC 8785.
     """
     if len(columns) - ("hash" in columns) != len(_SORTED) - 1:  # without the "kind"
         return None
@@ -93,12 +93,12 @@ def verify(
     keys: Sequence[PublicKey] = (),
     kept: Sequence[Checkpoint] = (),
 ) -> Verification:
-    """Walk a chain from its first link, in ``seq`` order, and stop at the first that does not hold.
+    """Walk a chain from its first link, in ``seq`` order, and stop at the first invalid one.
 
-    Finds a change of any column, a removal, an insertion and a reordering; by checkpoints also a removed tail and a
-    chain that was computed anew. ``checkpoints`` are the log's own, by their number, ``kept`` those that were kept
-    elsewhere. Of all of them the signatures are checked if there are ``keys``, and then there must be one. A log that
-    begins with a later record, ``since``, needs the hash of the record before: as ``previous``, or by a checkpoint.
+    Finds a change of any column, a removal, an insertion and a reordering; by checkpoints also a truncated tail and a
+    recomputed chain. ``checkpoints`` are the log's own, by their number, ``kept`` those stored elsewhere. If there are
+    ``keys``, the signatures of all of them are checked, and there must be at least one. A log that begins with a later
+    record, ``since``, needs the hash of the record before: as ``previous``, or from a checkpoint.
     """
     walk = _Walk(since, previous or (GENESIS if since == 1 else None))
     try:
@@ -117,7 +117,7 @@ def verify(
 
 
 class _Walk:
-    """How far the chain was found to hold: ``seq`` and ``hash`` of its last good link, and what checkpoints cover."""
+    """The progress of a verification: ``seq`` and ``hash`` of the last valid link, and the last covered record."""
 
     def __init__(self, since: int, previous: str | None) -> None:
         self.seq = self._start = since - 1
@@ -126,10 +126,10 @@ class _Walk:
         self._mark: Checkpoint | None = None
 
     def along(self, rows: Iterable[Mapping[str, Any]], marks: Iterable[Checkpoint]) -> None:
-        """Compare row by row, and at each checkpoint what it covers. Raises ``Unsound``."""
+        """Compare row by row, and at each checkpoint the chain with it. Raises ``Unsound``."""
         following = iter(marks)
         self._mark = next(following, None)
-        while self._mark is not None and self._mark.seq < self._start:  # of what was pruned
+        while self._mark is not None and self._mark.seq < self._start:  # for pruned records
             self._mark = next(following, None)
         self._compare(following)
         if self._hash is None:
@@ -162,7 +162,7 @@ def _seq(checkpoint: Checkpoint) -> int:
 
 
 def _checked(row: Mapping[str, Any], previous: str, expected: int) -> str:
-    """Return a link's hash. Raises ``Unsound`` unless it is the expected one and its columns give the hash."""
+    """Return a link's hash. Raises ``Unsound`` unless it is the expected link and its columns give the hash."""
     found = row["seq"]
     where = found if isinstance(found, int) else expected
     if found != expected:

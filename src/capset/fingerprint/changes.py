@@ -1,4 +1,4 @@
-"""What differs between two pieces of JSON data, every difference at its own path (spec 2, F31)."""
+"""Differences between two pieces of JSON data, each at its own path (spec 2, F31)."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _NAME: Final = re.compile(r"(?!\d+\Z)[^\s\"\[\]→]+")
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One difference. ``before`` and ``after`` are JSON data, ``None`` also for what is not there by the kind.
+    """One difference. ``before`` and ``after`` are JSON data, and ``None`` where the kind implies no value.
 
     The path goes from the payload inwards: ``schema.properties.limit.maximum`` by keys, ``tools[add]`` by the name of
-    an item, ``instructions[2]`` by its place, ``permissions[]`` to an item of a list that is a set. ``[1→2]`` is the
-    place before and after, ``$defs.Place→Town`` a renamed class. A key or a name that is no plain word is written as
+    an item, ``instructions[2]`` by its index, ``permissions[]`` to an item of a list that is a set. ``[1→2]`` is the
+    index before and after, ``$defs.Place→Town`` a renamed class. A key or a name that is not a plain word is written as
     JSON text.
     """
 
@@ -33,18 +33,18 @@ class Change:
     after: Any = None
 
 
-# JSON data may be anything, so what compares it takes ``Any``.
+# JSON data may be anything, so functions that compare it take ``Any``.
 Compare: TypeAlias = Callable[[str, Any, Any], Iterator[Change]]
-"""What differs at a path between two values."""
+"""A function that yields the differences between two values at a path."""
 
 
 def same(before: Any, after: Any) -> bool:
-    """Whether two values have the same canonical bytes. Raises ``NotCanonical`` for what has none."""
+    """Whether two values have the same canonical bytes. Raises ``NotCanonical`` if one has none."""
     return canonical(before) == canonical(after)
 
 
 def at(path: str, step: str) -> str:
-    """Return the path of a member, by its key as ``word`` writes it."""
+    """Return the path of a member; ``step`` is its key as written by ``word``."""
     return f"{path}.{step}" if path else step
 
 
@@ -54,7 +54,7 @@ def word(key: str) -> str:
 
 
 def compare(path: str, before: Any, after: Any) -> Iterator[Change]:
-    """Compare any JSON data: mappings by key, lists in their order, the rest as it is."""
+    """Compare any JSON data: mappings by key, lists in order, everything else by value."""
     if isinstance(before, Mapping) and isinstance(after, Mapping):
         yield from compare_members(path, before, after)
     elif _are_lists(before, after):
@@ -70,7 +70,7 @@ def compare_members(
     choose: Callable[[str], Compare] = lambda key: compare,
     write: Callable[[str], str] = word,
 ) -> Iterator[Change]:
-    """Compare two mappings by key; ``choose`` says how the values of a key are compared, ``write`` the key's step."""
+    """Compare two mappings by key; ``choose`` picks how the values of a key are compared, ``write`` writes its step."""
     if not isinstance(before, Mapping) or not isinstance(after, Mapping):
         yield from compare(path, before, after)
         return
@@ -86,7 +86,7 @@ def compare_members(
 
 
 def compare_lists(path: str, before: Any, after: Any, item: Compare = compare) -> Iterator[Change]:
-    """Compare two lists whose order has a meaning. Items that stand in each other's place are compared by ``item``."""
+    """Compare two lists whose order is significant; ``item`` compares items that replace each other."""
     if not _are_lists(before, after):
         yield from compare(path, before, after)
         return
@@ -104,7 +104,7 @@ def compare_lists(path: str, before: Any, after: Any, item: Compare = compare) -
 
 
 def compare_sets(path: str, before: Any, after: Any) -> Iterator[Change]:
-    """Compare two lists whose order has no meaning; a mere reordering is told, since it moves hashes all the same."""
+    """Compare two lists whose order is irrelevant; a mere reordering is reported, since it still changes hashes."""
     if not _are_lists(before, after):
         yield from compare(path, before, after)
         return
@@ -122,9 +122,9 @@ def compare_sets(path: str, before: Any, after: Any) -> Iterator[Change]:
 def compare_named(
     path: str, before: Any, after: Any, name: Callable[[Any], str | None], item: Compare = compare
 ) -> Iterator[Change]:
-    """Compare two lists of items with names of their own, as ``name`` has them; lists without, in their order.
+    """Compare two lists of items by the names that ``name`` returns; lists without names in their order.
 
-    Where those that stay stand in another order, ``before`` and ``after`` of that change are the names.
+    If the remaining items are in another order, ``before`` and ``after`` of that change are the names.
     """
     ours, theirs = _by_name(before, name), _by_name(after, name)
     if ours is None or theirs is None:
@@ -147,7 +147,7 @@ def _are_lists(before: Any, after: Any) -> bool:
 
 
 def _by_name(items: Any, name: Callable[[Any], str | None]) -> dict[str, Any] | None:
-    """Return items by their names, or ``None`` if they are no list, one has no name or two have the same."""
+    """Return items by their names, or ``None`` if they are not a list, or a name is missing or not unique."""
     if not isinstance(items, list | tuple):
         return None
     given = cast("Sequence[Any]", items)
@@ -156,7 +156,7 @@ def _by_name(items: Any, name: Callable[[Any], str | None]) -> dict[str, Any] | 
 
 
 def _gaps(before: list[bytes], after: list[bytes]) -> list[tuple[int, int, int, int]]:
-    """Return where two lists do not agree, as ``before[a:b]`` and ``after[c:d]``; the same gaps from either side."""
+    """Return the ranges where two lists differ, as ``before[a:b]`` and ``after[c:d]``; the same from either side."""
     if before > after:
         return [(i1, i2, j1, j2) for j1, j2, i1, i2 in _gaps(after, before)]
     matcher = SequenceMatcher(None, before, after, autojunk=False)

@@ -1,8 +1,8 @@
-"""Checkpoints: signed words on how far the chain of records had come, each after the one before (spec 4, G21).
+"""Checkpoints: signed statements of the chain's progress, each following the previous one (spec 4, G21).
 
-Whoever can write the database can cut the chain's tail off, or compute it anew from some record on; every hash holds
-again. A checkpoint shows that, to whoever has the public key. The newest one also says with which record the log
-begins, so that what retention has cut is told from what somebody removed.
+Anyone who can write the database can truncate the chain, or recompute it from some record on, and every hash is
+valid again. Checkpoints reveal this to anyone with the public key. The newest one also states the first record of
+the log, so that records cut by retention can be distinguished from removed ones.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from capset.fingerprint.canonical import NotCanonical, canonical, digest
 from capset.fingerprint.signatures import CheckpointKey, PublicKey
 
 GENESIS: Final = "0" * 64
-"""What the first link of a chain has as its ``previous``."""
+"""The ``previous`` of the first link of a chain."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """What was signed: at ``time`` (ISO 8601 UTC) the log went from record ``since`` to ``seq``, which had ``hash``.
+    """A signed statement: at ``time`` (ISO 8601 UTC) the log ran from record ``since`` to ``seq``, which had ``hash``.
 
-    ``number`` counts checkpoints from 1, ``previous`` is the SHA-256 of the one before. ``key`` is the id of the key,
+    ``number`` counts checkpoints from 1, ``previous`` is the SHA-256 of the previous one. ``key`` is the id of the key,
     ``signature`` its Ed25519 signature, in base64, of the canonical bytes of all other columns.
     """
 
@@ -43,7 +43,7 @@ _NUMBERS: Final = frozenset({"number", "seq", "since"})
 
 
 class Unsound(ValueError):
-    """Something does not hold: the message says what, ``seq`` from which record on."""
+    """A verification failed: the message gives the problem, ``seq`` the first affected record."""
 
     def __init__(self, problem: str, seq: int | None = None) -> None:
         super().__init__(problem)
@@ -65,12 +65,12 @@ def signed(key: CheckpointKey, before: Checkpoint | None, *, seq: int, hash: str
 
 
 def digest_of(checkpoint: Checkpoint) -> str:
-    """Return what the next checkpoint has as its ``previous``."""
+    """Return the ``previous`` of the next checkpoint."""
     return digest(asdict(checkpoint))
 
 
 def checkpoint_of(row: Mapping[str, Any]) -> Checkpoint:
-    """Return a row, by column name, as a checkpoint. Raises ``Unsound`` for what none can hold."""
+    """Return a row, by column name, as a checkpoint. Raises ``Unsound`` for invalid columns."""
     for name in CHECKPOINT_COLUMNS:
         if type(row.get(name)) is not (int if name in _NUMBERS else str):
             raise Unsound(f"checkpoint {row.get('number')!r} holds what none can hold: its {name!r}")
@@ -83,7 +83,7 @@ def checkpoint_of(row: Mapping[str, Any]) -> Checkpoint:
 
 
 def checkpoints_in(text: str) -> list[Checkpoint]:
-    """Return the checkpoints of JSON text, an object a line, as ``capset audit`` gives them. Raises ``Unsound``."""
+    """Return the checkpoints in JSON lines, as written by ``capset audit``. Raises ``Unsound``."""
     found: list[Checkpoint] = []
     for line in text.splitlines():
         if not line.strip():
@@ -112,16 +112,16 @@ def check_signature(checkpoint: Checkpoint, keys: Sequence[PublicKey]) -> None:
 
 
 def sound(rows: Iterable[Mapping[str, Any]], keys: Sequence[PublicKey], since: int) -> Generator[Checkpoint]:
-    """Yield a log's own checkpoints in order, each once it is known to follow the one before.
+    """Yield a log's own checkpoints in order, each after checking that it follows the previous one.
 
-    ``since`` is the record that the log begins with. Raises ``Unsound`` at the first that does not hold.
+    ``since`` is the first record of the log. Raises ``Unsound`` at the first invalid one.
     """
     before: Checkpoint | None = None
     for row in rows:
         this = checkpoint_of(row)
         number = this.number
         if before is None:
-            if number != 1 and this.seq != since - 1:  # those before the one that retention cut at are cut with it
+            if number != 1 and this.seq != since - 1:  # retention also cuts those before its own
                 raise Unsound(f"checkpoint 1 is missing; found {number} in its place")
             if number == 1 and this.previous != GENESIS:
                 raise Unsound("checkpoint 1 does not begin a chain: its 'previous' is a hash")

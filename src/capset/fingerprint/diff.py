@@ -1,4 +1,4 @@
-"""Comparing two versions by their hashes: which moved, and which tools came, went or changed (spec 2, F30, F31)."""
+"""Comparison of two versions by hash: changed hashes, and added, removed or changed tools (spec 2, F30, F31)."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _OF: Final[Mapping[HashName, str]] = {
     "prompt": "prompt",
     "invocation": "invocation",
 }
-"""What each of them is of, for people."""
+"""The subject of each hash, for people."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChangedRef:
-    """Something that has its name still, and another hash."""
+    """A reference with the same name and another hash."""
 
     name: str
     before: str
@@ -33,7 +33,7 @@ class ChangedRef:
 
 @dataclass(frozen=True, slots=True)
 class ToolsDiff:
-    """Which tools came, went and changed, each by name, and how many stayed as they were."""
+    """The tools that were added, removed and changed, each by name, and the number of unchanged ones."""
 
     came: tuple[Ref, ...]
     went: tuple[Ref, ...]
@@ -42,13 +42,13 @@ class ToolsDiff:
 
     @property
     def differs(self) -> bool:
-        """Whether any tool did not stay as it was."""
+        """Whether any tool was added, removed or changed."""
         return bool(self.came or self.went or self.changed)
 
 
 @dataclass(frozen=True, slots=True)
 class MovedHash:
-    """A hash that is another one now; ``None`` for no invocation."""
+    """A hash that has changed; ``None`` means no invocation."""
 
     name: HashName
     before: str | None
@@ -57,9 +57,9 @@ class MovedHash:
 
 @dataclass(frozen=True, slots=True)
 class ChangedCode:
-    """Tools that have other code, all from one hash of code to another.
+    """Tools with changed code, all from one code hash to another.
 
-    ``tools`` have their definition still, ``changed`` have another one too; both are names.
+    ``tools`` have the same definition as before, ``changed`` have another one too; both are names.
     """
 
     before: str
@@ -70,9 +70,9 @@ class ChangedCode:
 
 @dataclass(frozen=True, slots=True)
 class LinksDiff:
-    """Which hashes moved, the profiles if they differ, the tools and their code.
+    """The changed hashes, the profiles if they differ, the tools and their code.
 
-    Ids and names of agents are not compared, and no code of which one side has no hash.
+    Agents' ids and names are not compared, nor is code for which one side has no hash.
     """
 
     moved: tuple[MovedHash, ...]
@@ -82,7 +82,7 @@ class LinksDiff:
 
     @property
     def differs(self) -> bool:
-        """Whether anything differs that is hashed."""
+        """Whether anything hashed differs."""
         return bool(self.moved or self.profiles or self.tools.differs or self.code)
 
 
@@ -99,7 +99,7 @@ def diff_tools(before: Iterable[Ref], after: Iterable[Ref]) -> ToolsDiff:
 
 
 def diff_code(before: Iterable[Ref], after: Iterable[Ref]) -> tuple[ChangedCode, ...]:
-    """Compare the code of the tools that both versions have, as far as their references say whose it is."""
+    """Compare the code of the tools that both versions have, as far as their references contain its hash."""
     ours = {ref.name: ref for ref in before if ref.code is not None}
     found: dict[tuple[str, str], tuple[list[str], list[str]]] = {}
     for ref in sorted(after, key=lambda ref: ref.name):
@@ -121,7 +121,7 @@ def diff_links(before: CapabilityLink, after: CapabilityLink) -> LinksDiff:
 
 
 def explain_relationship(before: CapabilityLink, after: CapabilityLink) -> str:
-    """Say in one sentence what two links have in common, and what not."""
+    """Describe in one sentence what two links have in common, and what differs."""
     if before.profile != after.profile:
         names = f"{before.profile} and {after.profile}"
         return f"Hashed by different profiles, {names}, so that their hashes cannot be compared."
@@ -136,12 +136,12 @@ def explain_relationship(before: CapabilityLink, after: CapabilityLink) -> str:
 
 
 def format_hash_short(hash: str | None) -> str:
-    """Return the first twelve digits of a hash, or a dash for none."""
+    """Return the first twelve digits of a hash, or a dash if there is none."""
     return hash[:12] if hash else "–"
 
 
 def hash_of(link: CapabilityLink, name: HashName) -> str | None:
-    """Return one of a link's hashes by its name; ``None`` for no invocation."""
+    """Return one of a link's hashes by its name; ``None`` if there is no invocation."""
     return cast("str | None", getattr(link, f"{name}_hash"))
 
 

@@ -1,4 +1,4 @@
-"""The hashes themselves, each computed once for an immutable definition (spec 2, F13)."""
+"""Hashes, each computed once for an immutable definition (spec 2, F13)."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ from capset.fingerprint.payloads import (
     toolkit_payload,
 )
 
-# A memo over frozen values, not a registry: nothing can be looked up in it that the caller does not hold.
+# A memo over frozen values, not a registry: it can only be searched by objects that the caller already holds.
 _TOOLS: WeakKeyDictionary[AnyTool, str] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, slots=True)
 class Ref:
-    """A name and a hash: what one payload says of another, such as a runtime hash of a tool.
+    """A name and a hash: the reference from one payload to another, such as from a runtime hash to a tool.
 
-    ``code`` is the hash of the tool's code, on a link, if it is known; no payload has it, and it tells no two apart.
+    ``code`` is the hash of the tool's code, on a link, if known; it is in no payload, and ignored in comparisons.
     """
 
     name: str
@@ -47,7 +47,7 @@ class Ref:
 
     @property
     def payload(self) -> Payload:
-        """The reference as it stands inside another payload."""
+        """The reference as part of another payload."""
         return {"name": self.name, "hash": self.hash}
 
 
@@ -60,9 +60,9 @@ def tool_hash(tool: AnyTool) -> str:
 
 
 def toolkit_hash(toolkit: AnyToolkit, names: Mapping[str, str] | None = None) -> str:
-    """Return the hash of a toolkit; ``names`` are the names that its tools have here, by their own.
+    """Return the hash of a toolkit; ``names`` are the names here of its tools, by their own.
 
-    A dynamic toolkit's covers no members (spec 2, F5).
+    That of a dynamic toolkit covers no members.
     """
     return digest(member_payload(toolkit, names))
 
@@ -77,7 +77,7 @@ def member_payload(member: Member, names: Mapping[str, str] | None = None) -> Pa
 
 
 def member_ref(member: Member, names: Mapping[str, str] | None = None) -> Ref:
-    """Return the name and the hash of a tool, under the name that it has here, or of a toolkit."""
+    """Return the name and the hash of a tool, under its name here, or of a toolkit."""
     if isinstance(member, Tool):
         return Ref((names or {}).get(member.name, member.name), tool_hash(member))
     return Ref(member.name, toolkit_hash(member, names))
@@ -92,7 +92,7 @@ def capability_hash(
     uses: Mapping[AnyCapability, str] | None = None,
     with_base: bool = True,
 ) -> str:
-    """Return the hash of one capability with its tools, as it is used here; see ``used_payload``."""
+    """Return the hash of one capability with its tools, as used here; see ``used_payload``."""
     return digest(used_payload(capability, presets=presets, config=config, names=names, uses=uses, with_base=with_base))
 
 
@@ -105,7 +105,7 @@ def used_payload(
     uses: Mapping[AnyCapability, str] | None = None,
     with_base: bool = True,
 ) -> Payload:
-    """Return the payload of a capability as it is used here; see ``capability_payload``.
+    """Return the payload of a capability as used here; see ``capability_payload``.
 
     ``names`` are its tools' names by their own; ``uses`` has the hashes of the capabilities that it needs.
     """
@@ -126,7 +126,7 @@ def used_payload(
 def definition_payload(block: Block, capabilities: Iterable[Ref], children: Iterable[Ref] = ()) -> Payload:
     """Return the payload of the definition of an agent or of another block, with every block that it runs.
 
-    ``capabilities`` are those that contribute, in order, ``children`` the blocks inside.
+    ``capabilities`` are the contributing ones, in order, ``children`` the blocks inside.
     """
     used, run = [one.payload for one in capabilities], [one.payload for one in children]
     make = agent_payload if isinstance(block, Agent) else block_payload
@@ -139,7 +139,7 @@ def definition_hash(block: Block, capabilities: Iterable[Ref], children: Iterabl
 
 
 def root_hash(block: Block) -> str | None:
-    """Return the hash of the toolkit of what a block declares itself, or ``None`` if it has no tool and no policy."""
+    """Return the hash of a block's own toolkit, or ``None`` if it declares no tool and no policy itself."""
     if not block.part.members and not block.part.policies:
         return None
     return digest(root_payload(block, [member_ref(one).payload for one in block.part.members]))
@@ -151,7 +151,7 @@ def runtime_hash(tools: Iterable[Ref]) -> str:
 
 
 def invocation_hash(invocation: Mapping[str, Any] | None, allowlist: Iterable[str] = ()) -> str | None:
-    """Return the hash of an invocation context, or ``None`` for an empty one (spec 2, F10, F14).
+    """Return the hash of an invocation context, or ``None`` for an empty one.
 
     Raises ``InvalidArguments`` as ``normalize_invocation`` does.
     """
@@ -160,5 +160,5 @@ def invocation_hash(invocation: Mapping[str, Any] | None, allowlist: Iterable[st
 
 
 def prompt_hash(system_prompt: str, instructions: Iterable[str]) -> str:
-    """Return the hash of what the model is told, without rendered context."""
+    """Return the hash of the prompt and instructions, without rendered context."""
     return digest(prompt_payload(system_prompt, instructions))

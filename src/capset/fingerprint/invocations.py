@@ -1,4 +1,4 @@
-"""The invocation context: for whom a turn runs, made plain so that equal ones give equal hashes (spec 2, F14)."""
+"""The invocation context: the subject of a turn, normalised so that equal ones give equal hashes (spec 2, F14)."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from capset.fingerprint.canonical import NotCanonical, canonical
 
 
 def normalize_invocation(invocation: Mapping[str, Any] | None, allowlist: Iterable[str] = ()) -> dict[str, Any]:
-    """Return an invocation context as plain JSON data, without what is absent (``None``).
+    """Return an invocation context as plain JSON data, without absent values (``None``).
 
-    ``allowlist`` names the top-level keys that count; empty, all do. A datetime becomes ISO 8601 UTC with milliseconds.
-    Raises ``InvalidArguments``, naming the path, for everything else that is no JSON data: functions, instances of
-    classes, cycles, keys that are no text, NaN, and a datetime without a time zone, which is another time elsewhere.
+    ``allowlist`` names the top-level keys that count; if empty, all do. A datetime becomes ISO 8601 UTC with
+    milliseconds. Raises ``InvalidArguments``, naming the path, for everything else that is not JSON data: functions,
+    class instances, cycles, keys that are not text, NaN, and a datetime without a time zone, which is ambiguous.
     """
     if invocation is None:
         return {}

@@ -1,4 +1,4 @@
-"""The link between a turn and the exact capabilities that it had (spec 2, F26)."""
+"""The link between a turn and its exact capabilities (spec 2, F26)."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ def create_link(
     tool_refs: Iterable[Ref],
     invocation_hash: str | None = None,
 ) -> CapabilityLink:
-    """Return the link of tools that are known to be in play; the runtime hash is computed of them.
+    """Return the link of tools known to be in play; the runtime hash is computed from them.
 
-    Raises ``ValueError`` for what is no hash.
+    Raises ``ValueError`` for an invalid hash.
     """
     refs = tuple(sorted(tool_refs, key=lambda ref: (ref.name, ref.hash)))
     return CapabilityLink(

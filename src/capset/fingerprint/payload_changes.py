@@ -1,4 +1,4 @@
-"""What differs between two canonical payloads, field by field (spec 2, F31)."""
+"""Differences between two canonical payloads, field by field (spec 2, F31)."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from capset.fingerprint.schema_changes import compare_schemas as schemas
 
 
 def diff_payloads(before: Payload, after: Payload) -> tuple[Change, ...]:
-    """Compare two canonical payloads of one kind, field by field; there is no change where their hashes are the same.
+    """Compare two canonical payloads of one kind, field by field; there is no change if their hashes are equal.
 
-    Raises ``NotCanonical`` for what is no JSON data, or nested too deeply.
+    Raises ``NotCanonical`` for anything but JSON data, and for too deep nesting.
     """
     members = {**_MEMBERS, "instructions": sets} if before.get("kind") == after.get("kind") == "tool" else _MEMBERS
     try:
@@ -30,7 +30,7 @@ def _member(key: str) -> Callable[[Any], str | None]:
 
 
 def _scoped(item: Any) -> str | None:
-    """Return a resource's name with its scope before it, as ``Composition.explain`` writes it."""
+    """Return a resource's name prefixed with its scope, in the form of ``Composition.explain``."""
     scope, name = _member("scope")(item), _member("name")(item)
     return f"{scope}.{name}" if isinstance(scope, str) and isinstance(name, str) else None
 
@@ -40,7 +40,7 @@ def _choosing(**members: Compare) -> Compare:
 
 
 _REFS: Final = partial(compare_named, name=_member("name"))
-# What is not here is compared as any JSON data: what hosts and third parties wrote has no order that means nothing.
+# Everything else is compared as any JSON data: in data from hosts and third parties, order is always significant.
 _MEMBERS: Final[Mapping[str, Compare]] = {
     "permissions": sets,
     "policies": sets,

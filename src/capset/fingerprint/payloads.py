@@ -1,7 +1,7 @@
-"""What each hash covers: plain mappings that anybody can build again and hash (spec 2, F3–F9).
+"""The payloads behind each hash: plain mappings that anyone can rebuild and hash (spec 2, F3–F10, F35).
 
 Hooks, handlers, timeouts, ids and times are never in a payload (F11). A key whose feature the definition does not use
-stands with its empty value, so using the feature later moves only the hashes of those who use it.
+has its empty value, so using the feature later changes only the hashes of definitions that use it.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from capset.errors import DefinitionError
 from capset.fingerprint.canonical import canonical
 
 Payload = Mapping[str, Any]
-"""JSON data; its values are of every JSON type."""
+"""JSON data; its values have any JSON type."""
 
 
 def tool_payload(tool: AnyTool) -> Payload:
-    """Spec 2, F3."""
+    """Return the payload of a tool."""
     payload: dict[str, Any] = {
         "kind": "tool",
         "name": tool.name,
@@ -66,12 +66,12 @@ def tool_payload(tool: AnyTool) -> Payload:
 
 
 def toolkit_payload(toolkit: Toolkit, members: Iterable[Payload]) -> Payload:
-    """Spec 2, F4; ``members`` are the ``{name, hash}`` of its tools, under their names here, and of its toolkits."""
+    """Return the payload of a toolkit; ``members`` are the ``{name, hash}`` of its tools (names here) and toolkits."""
     return _toolkit("toolkit", toolkit) | {"members": _by_name(members)}
 
 
 def dynamic_toolkit_payload(toolkit: DynamicToolkit) -> Payload:
-    """Spec 2, F5: its members are in no static hash."""
+    """Return the payload of a dynamic toolkit: its members are in no static hash."""
     return _toolkit("dynamicToolkit", toolkit)
 
 
@@ -94,11 +94,11 @@ def capability_payload(
     uses: Sequence[Payload] = (),
     with_base: bool = True,
 ) -> Payload:
-    """Spec 2, F6: a capability with these presets on, by default its own.
+    """Return the payload of a capability with these presets on, by default its own.
 
     ``members`` are the ``{name, hash}`` of its tools, under their names here, and of its toolkits; ``uses`` those of
-    what it needs. ``policyBindings`` has those of its own policies that are not asked at every turn.
-    ``with_base`` is false where only the presets are added to what is there already (spec 1, C29).
+    its dependencies. ``policyBindings`` has its own policies that are not asked at every turn. ``with_base`` is false
+    if only presets are added to a capability already present.
     """
     on = list(capability.default if presets is None else presets)
     parts = ([capability.part] if with_base else []) + [capability.presets[name].part for name in on]
@@ -131,7 +131,7 @@ def capability_payload(
 
 
 def root_payload(block: Block, members: Iterable[Payload]) -> Payload:
-    """Spec 2, F4: the toolkit of the tools, toolkits and policies that an agent or a block declares itself."""
+    """Return the payload of the toolkit of the tools, toolkits and policies that a block declares itself."""
     return {
         "kind": "toolkit",
         "name": "root",
@@ -145,10 +145,10 @@ def root_payload(block: Block, members: Iterable[Payload]) -> Payload:
 def agent_payload(
     agent: Block, capabilities: Sequence[Payload], root: str | None = None, children: Sequence[Payload] = ()
 ) -> Payload:
-    """Spec 2, F7; ``capabilities`` are the ``{name, hash}`` of what contributes, in order. Name and id stay out.
+    """Return the payload of an agent; ``capabilities`` are the ``{name, hash}`` of contributing ones, in order.
 
-    ``root`` is the hash of the agent's own toolkit, if it has any tool or policy itself. ``children`` are the
-    ``{name, hash}`` of the blocks that its tools run; the key is there if there are any.
+    Name and id are left out. ``root`` is the hash of the agent's own toolkit, if it has any tool or policy itself.
+    ``children`` are the ``{name, hash}`` of the blocks that its tools run; the key is there if there are any.
     """
     payload: dict[str, Any] = {
         "kind": "agent",
@@ -163,9 +163,9 @@ def agent_payload(
 def block_payload(
     block: Block, capabilities: Sequence[Payload], root: str | None, children: Sequence[Payload]
 ) -> Payload:
-    """Spec 2, F7, for a block that is no agent; ``children`` are the ``{name, hash}`` of every block that it runs.
+    """Return the payload of a block that is not an agent; ``children`` are the ``{name, hash}`` of every block it runs.
 
-    The order in which it runs them, and how, stands in ``plan``.
+    ``plan`` has the order in which it runs them, and how.
     """
     return {
         **agent_payload(block, capabilities, root),
@@ -180,22 +180,22 @@ def block_payload(
 
 
 def runtime_payload(tools: Iterable[Payload]) -> Payload:
-    """Spec 2, F8; ``tools`` are the ``{name, hash}`` of exactly the tools in play."""
+    """Return the payload of a runtime; ``tools`` are the ``{name, hash}`` of exactly the tools in play."""
     return {"kind": "runtime", "tools": _by_name(tools)}
 
 
 def prompt_payload(system_prompt: str, instructions: Iterable[str]) -> Payload:
-    """Spec 2, F9; ``instructions`` are those of the capabilities in their order, the agent's, then the toolkits'."""
+    """Return the payload of a prompt; ``instructions`` are the capabilities' in order, the agent's, the toolkits'."""
     return {"kind": "prompt", "systemPrompt": system_prompt, "instructions": list(instructions)}
 
 
 def invocation_payload(invocation: Mapping[str, Any]) -> Payload:
-    """Spec 2, F10; ``invocation`` is normalised, see ``normalize_invocation``."""
+    """Return the payload of an invocation, which must be normalised; see ``normalize_invocation``."""
     return {"kind": "invocation", "context": dict(invocation)}
 
 
 def code_payload(files: Mapping[str, str]) -> Payload:
-    """Spec 2, F35; ``files`` are the SHA-256 of the bytes of each file of code, by its path below the root."""
+    """Return the payload of code; ``files`` are the SHA-256 of the bytes of each file, by its path below the root."""
     return {"kind": "code", "files": [{"path": path, "digest": digest} for path, digest in sorted(files.items())]}
 
 
@@ -217,11 +217,11 @@ def _bindings(policies: Iterable[Policy]) -> list[Payload]:
 
 
 def _gates(preset: str, part: Part) -> Payload:
-    """Return what a preset's own policies gate, which is not all that its capability brings."""
+    """Return the scope of a preset's own policies, which is not all tools of its capability."""
     return {"preset": preset, "policies": _ids(part.policies), "tools": sorted(one.name for one in part.members)}
 
 
-def _context(entry: ContextEntry) -> Any:  # of every JSON type
+def _context(entry: ContextEntry) -> Any:  # of any JSON type
     if entry.function is not None:
         return {"dynamic": entry.name}
     return _static(entry.value)
@@ -241,7 +241,7 @@ def _static(value: Any) -> Any:
 
 
 def _resources(given: Iterable[AnyResource | Documents]) -> list[Payload]:
-    """Return each resource once, by scope and name: their order means nothing."""
+    """Return each resource once, by scope and name: their order is irrelevant."""
     return [
         {"name": one.name, "scope": one.scope, "schema": None if isinstance(one, Documents) else one.schema.hash_input}
         for one in sorted(dict.fromkeys(given), key=lambda one: (one.scope, one.name))
@@ -269,7 +269,7 @@ def _config(capability: AnyCapability, config: BaseModel) -> Any:
 
 
 def _sorted_sets(value: Any, data: Any) -> Any:
-    """Sort in ``data``, the JSON form of ``value``, what is a set there."""
+    """Sort in ``data``, the JSON form of ``value``, the lists that are sets in ``value``."""
     if isinstance(data, list):
         items = cast("list[Any]", data)
         if not isinstance(value, list | tuple | Set) or len(cast("list[Any]", value)) != len(items):

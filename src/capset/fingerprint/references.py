@@ -1,4 +1,4 @@
-"""From names and hashes to the references of a runtime hash (spec 2, F30)."""
+"""Tool references and runtime hashes from names and hashes (spec 2, F30)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from capset.schemas.schema import schema_of
 
 
 def resolve_tool_refs(names: Iterable[str], hashes: Mapping[str, str]) -> tuple[Ref, ...]:
-    """Return the references of some tools, by name. Raises ``NotFound`` for a name that has no hash."""
+    """Return the references of some tools, by name. Raises ``NotFound`` for a name without a hash."""
     refs: list[Ref] = []
     for name in names:
         if name not in hashes:
@@ -22,22 +22,22 @@ def resolve_tool_refs(names: Iterable[str], hashes: Mapping[str, str]) -> tuple[
 
 
 def compute_runtime_hash(names: Iterable[str], hashes: Mapping[str, str]) -> str:
-    """Return the runtime hash of the tools that have these names; ``hashes`` are as ``collect_tool_hashes`` has them.
+    """Return the runtime hash of the tools with these names; ``hashes`` are as returned by ``collect_tool_hashes``.
 
     Raises ``NotFound`` as ``resolve_tool_refs`` does.
     """
     return runtime_hash(resolve_tool_refs(names, hashes))
 
 
-def hash_object(value: Any) -> str:  # JSON data of every type
+def hash_object(value: Any) -> str:  # JSON data of any type
     """Return the hash of JSON data: 64 hexadecimal digits. Raises ``NotCanonical`` for anything else, with the path."""
     return digest(value)
 
 
-def schema_hash_input(annotation: Any) -> Mapping[str, Any]:  # a type is of no narrower type
-    """Return the JSON Schema of a type as a tool's hash covers it.
+def schema_hash_input(annotation: Any) -> Mapping[str, Any]:  # types have no narrower annotation
+    """Return the JSON Schema of a type as covered by a tool's hash.
 
-    Every ``required`` and ``enum`` is sorted, and generated titles are dropped (spec 2, F3).
-    Raises ``DefinitionError`` for a type that has no schema.
+    Every ``required`` and ``enum`` is sorted, and generated titles are dropped.
+    Raises ``DefinitionError`` for a type without a schema.
     """
     return schema_of("this type", annotation, "validation").hash_input

@@ -1,4 +1,4 @@
-"""What differs between two JSON Schemas: by keyword, with a model class that has only another name told as that."""
+"""Differences between two JSON Schemas, by keyword; a renamed model class is reported as such."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from capset.fingerprint.changes import (
 
 _SETS: Final = frozenset({"required", "enum", "type"})
 _NAMED: Final = frozenset({"properties", "patternProperties", "dependentSchemas", "$defs"})
-"""Keywords whose own keys are names, of a schema each."""
+"""Keywords whose values map names to schemas."""
 _DATA: Final = frozenset({"default", "const", "enum", "examples"})
-"""Keywords whose values are data, and no schemas."""
+"""Keywords whose values are data, not schemas."""
 _LOCAL: Final = "#/$defs/"
 
 
 def compare_schemas(path: str, before: Any, after: Any) -> Iterator[Change]:
-    """Compare two schemas, each with the ``$defs`` that its references name; or whatever stands in their place."""
+    """Compare two schemas, each with the ``$defs`` that its references name; other values are compared as data."""
     if not isinstance(before, Mapping) or not isinstance(after, Mapping):
         yield from compare(path, before, after)
         return
@@ -72,7 +72,7 @@ def _definitions(schema: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _pair(before: Any, after: Any, ours: Mapping[str, Any], theirs: Mapping[str, Any], renamed: dict[str, str]) -> None:
-    """Find the definitions that one side has not, and that one place refers to by another name on the other side."""
+    """Pair definitions missing on one side with those that the other side refers to from the same place."""
     if isinstance(before, list) and isinstance(after, list):
         for pair in zip(cast("list[Any]", before), cast("list[Any]", after), strict=False):
             _pair(*pair, ours, theirs, renamed)
@@ -96,7 +96,7 @@ def _target(reference: Any) -> str | None:
 
 
 def _are_alike(before: Any, after: Any) -> bool:
-    """Whether two definitions may be one that was renamed: of one type, with a property in common if they have any."""
+    """Whether two definitions may be one, renamed: of one type, with a common property if they have any."""
     if not isinstance(before, Mapping) or not isinstance(after, Mapping):
         return False
     one, other = cast("Mapping[str, Any]", before), cast("Mapping[str, Any]", after)
@@ -110,7 +110,7 @@ def _names(schema: Mapping[str, Any]) -> set[str]:
 
 
 def _renamed(schema: Any, renamed: Mapping[str, str], *, is_named: bool = False) -> Any:
-    """Return a schema whose definitions have their new names; ``is_named`` for a mapping of names to schemas."""
+    """Return a schema with its definitions renamed; ``is_named`` for a mapping of names to schemas."""
     if not renamed:
         return schema
     if isinstance(schema, list):

@@ -1,4 +1,4 @@
-"""The keys of checkpoints: Ed25519, by ``cryptography``, which is loaded only where something is signed or checked."""
+"""The keys of checkpoints: Ed25519 by ``cryptography``, which is loaded only to sign or to check."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ if TYPE_CHECKING:
 
 _HINT: Final = "capset audit keygen makes a pair of them"
 _LARGEST: Final = 10_000
-"""Bytes of a file that may still hold a key."""
+"""The largest size of a file that may still hold a key, in bytes."""
 
 
 class PublicKey:
-    """The half of a key that checks signatures, and that anybody may have."""
+    """The half of a key that checks signatures, and that may be public."""
 
     def __init__(self, key: Ed25519PublicKey) -> None:
         self._key = key
 
     @classmethod
     def load(cls, text: str) -> Self:
-        """Return the key that PEM text, or the base64 text of its 32 bytes, stands for.
+        """Load a key from PEM text, or from the base64 text of its 32 bytes.
 
         Raises ``DefinitionError`` for anything else; it does not repeat the text.
         """
@@ -44,12 +44,12 @@ class PublicKey:
 
     @classmethod
     def read(cls, path: str | Path) -> Self:
-        """Return the key in a file. Raises ``DefinitionError`` as ``load`` does, and ``OSError``."""
+        """Load a key from a file. Raises ``DefinitionError`` as ``load`` does, and ``OSError``."""
         return cls.load(_text(path))
 
     @cached_property
     def id(self) -> str:
-        """The first 16 hexadecimal digits of the SHA-256 of the key's bytes; it stands in every checkpoint."""
+        """The first 16 hexadecimal digits of the SHA-256 of the key's bytes; part of every checkpoint."""
         return hashlib.sha256(self._key.public_bytes_raw()).hexdigest()[:16]
 
     def pem(self) -> str:
@@ -59,7 +59,7 @@ class PublicKey:
         return self._key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
 
     def holds(self, signature: str, data: bytes) -> bool:
-        """Say whether a signature, in base64, is this key's of these bytes."""
+        """Whether a base64 signature of these bytes was made with this key."""
         from cryptography.exceptions import InvalidSignature
 
         try:
@@ -70,21 +70,21 @@ class PublicKey:
 
 
 class CheckpointKey:
-    """The private half, which signs checkpoints. Whoever has it and the database can write any past."""
+    """The private half, which signs checkpoints. With it and the database, anyone can forge the whole log."""
 
     def __init__(self, key: Ed25519PrivateKey) -> None:
         self._key = key
 
     @classmethod
     def generate(cls) -> Self:
-        """Make a new key."""
+        """Generate a new key."""
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
         return cls(Ed25519PrivateKey.generate())
 
     @classmethod
     def load(cls, text: str) -> Self:
-        """Return the key that PEM text (PKCS #8), or the base64 text of its 32 bytes, stands for.
+        """Load a key from PEM text (PKCS #8), or from the base64 text of its 32 bytes.
 
         Raises ``DefinitionError`` for anything else; it does not repeat the text.
         """
@@ -102,7 +102,7 @@ class CheckpointKey:
 
     @classmethod
     def read(cls, path: str | Path) -> Self:
-        """Return the key in a file. Raises ``DefinitionError`` as ``load`` does, and ``OSError``."""
+        """Load a key from a file. Raises ``DefinitionError`` as ``load`` does, and ``OSError``."""
         return cls.load(_text(path))
 
     @cached_property
@@ -131,7 +131,7 @@ def _raw(half: str, text: str) -> bytes:
     return raw
 
 
-def _parsed(load: Any, text: str) -> object:  # a loader of cryptography's, which is not imported here
+def _parsed(load: Any, text: str) -> object:  # a loader from cryptography, which is not imported here
     from cryptography.exceptions import UnsupportedAlgorithm
 
     try:

@@ -1,4 +1,4 @@
-"""Blocks and flows: steps that use capabilities, and what joins them (spec 1, C37, C38)."""
+"""Blocks and flows: steps that use capabilities, and their combinations (spec 1, C37, C38)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all kinds check alike: their children when they are made, their inputs and outputs when they run."""
+"""Checks common to all kinds of blocks: of children on construction, of inputs and outputs at run time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _log = logging.getLogger("capset.flows")
 
 
 def checked_name(kind: str, name: object) -> str:
-    """Return ``name`` if a block can have it, and others can name it as a target; raise ``DefinitionError`` if not."""
+    """Return ``name`` if a block can have it, and be a target under it; raise ``DefinitionError`` if not."""
     return checked(f"a {kind}'s name", name, BLOCK)
 
 
@@ -36,7 +36,7 @@ def checked_block(owner: str, block: object) -> Block:
 
 
 def distinct_children(owner: str, blocks: Iterable[Block]) -> Mapping[str, Block]:
-    """Return blocks by their names. Raises ``DefinitionError`` for one name twice, which targets could not tell."""
+    """Return blocks by name. Raises ``DefinitionError`` for a duplicate name, which targets could not tell apart."""
     kept: dict[str, Block] = {}
     for block in blocks:
         if block.name in kept:
@@ -48,17 +48,17 @@ def distinct_children(owner: str, blocks: Iterable[Block]) -> Mapping[str, Block
 
 
 def input_schema(owner: str, type: TypeForm[Any] | None) -> Schema | None:
-    """Compile the type of what goes in, if there is one. Raises ``DefinitionError``."""
+    """Compile the input type, if there is one. Raises ``DefinitionError``."""
     return None if type is None else schema_of(f"{owner}, its input", type, "validation")
 
 
 def output_schema(owner: str, type: TypeForm[Any] | None) -> Schema | None:
-    """Compile the type of what comes out, if there is one. Raises ``DefinitionError``."""
+    """Compile the output type, if there is one. Raises ``DefinitionError``."""
     return None if type is None else schema_of(f"{owner}, its output", type, "serialization")
 
 
 def take(block: Block, value: Any) -> Any:
-    """Return what goes in, of the block's own type, with defaults filled in. Raises ``InvalidArguments``."""
+    """Return the input in the block's own type, with defaults filled in. Raises ``InvalidArguments``."""
     if block.input is None:
         return value
     try:
@@ -70,7 +70,7 @@ def take(block: Block, value: Any) -> Any:
 
 
 def give(block: Block, value: Any, schema: Schema | None) -> Any:
-    """Return what comes out if it fits. Raises ``InvalidOutput``, which tells places and no values."""
+    """Return the output if it fits. Raises ``InvalidOutput``, which gives places and no values."""
     if schema is None:
         return value
     try:

@@ -1,4 +1,4 @@
-"""Functions that decide which way to go: quick ones, called where they stand, sync or async."""
+"""Functions that choose a path: quick ones, sync or async, called directly on the event loop."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _log = logging.getLogger("capset.flows")
 
 
 def checked_decider(what: str, function: object, longest: str) -> int:
-    """Return how many arguments a function takes, one or two; ``longest`` is how they are called.
+    """Return how many arguments a function takes, one or two; ``longest`` shows its full signature in errors.
 
     Raises ``DefinitionError`` for anything else.
     """
@@ -34,7 +34,7 @@ _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 async def decided(block: Block, what: str, function: Callable[..., Any], *arguments: Any) -> Any:
-    """Ask, and return the answer, of any type. Raises ``InternalError``, naming block and function, if it fails."""
+    """Call the function, and return its answer, of any type. Raises ``InternalError``, naming both, if it fails."""
     try:
         answer = function(*arguments)
         return await answer if inspect.isawaitable(answer) else answer

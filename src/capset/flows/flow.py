@@ -1,4 +1,4 @@
-"""A named root."""
+"""Flows: named roots."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from capset.flows.checks import checked_block, checked_name
 
 
 class Flow(Block):
-    """What a session is opened for: a root block under a name, with all resources and state of the blocks inside.
+    """The root of a session: a named block, with all resources and state of the blocks inside.
 
-    What it declares itself is the last word on a name that its blocks disagree on (spec 1, C20).
+    Its own declarations settle any name that its blocks disagree on.
     """
 
     __slots__ = ("root",)
@@ -36,7 +36,7 @@ class Flow(Block):
         state: Mapping[Scope, type[BaseModel]] | None = None,
         description: str = "",
     ) -> None:
-        """Check and freeze everything. Raises ``DefinitionError``, naming the flow."""
+        """Check and freeze every argument. Raises ``DefinitionError``, naming the flow."""
         owner = f"flow {checked_name('flow', name)!r}"
         self.root = checked_block(owner, root)
         super().__init__(

@@ -1,4 +1,4 @@
-"""A step that is a model's work."""
+"""Generators: steps done by a model."""
 
 from __future__ import annotations
 
@@ -55,10 +55,10 @@ class Generator(Block):
         files: Mapping[str, str | bytes] | None = None,
         description: str = "",
     ) -> None:
-        """Check and freeze everything. What it declares itself is as on a ``Capability``.
+        """Check and freeze every argument. Its own parts are declared as on a ``Capability``.
 
-        ``input`` is the type of what it takes, anything if left out; ``output`` the type of what the model is to give,
-        text if left out. Raises ``DefinitionError``, naming the generator; ``KindError`` as every block does.
+        ``input`` is the type of its input, anything if left out; ``output`` the type that the model must return, text
+        if left out. Raises ``DefinitionError``, naming the generator; ``KindError`` as every block does.
         """
         owner = f"generator {checked_name('generator', name)!r}"
         self._asks_for_text = output is None
@@ -87,6 +87,6 @@ class Generator(Block):
         check_block(self)
 
     async def run(self, running: Running, input: Any) -> Any:
-        """Let the runner work, and check what it comes to, whatever the runner says of it."""
+        """Let the runner work, and always check its output."""
         asked = None if self._asks_for_text else self.output
         return give(self, await running.generate(take(self, input), asked), self.output)

@@ -1,4 +1,4 @@
-"""A function as a step."""
+"""Handlers: steps that call a function."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from capset.flows.checks import checked_name, give, input_schema, output_schema,
 from capset.schemas.schema import Schema
 
 Uses = Iterable[Capability[Any, Any] | CapabilityRef[Any, Any] | DynamicUses] | DynamicUses
-"""The capabilities that a block uses, or functions that decide."""
+"""The capabilities that a block uses, or functions that decide on them."""
 
 
 class Handler(Block):
     """A step that is a function of its input, sync or async: ``Handler("shout", shout)``.
 
-    A first parameter annotated ``Context`` is injected; a second one, or the only one, is the input. A function
-    without an input runs whatever comes. A sync function runs in a worker thread.
+    A first parameter annotated ``Context`` is injected; a second one, or the only one, is the input. A function without
+    an input runs for any input. A sync function runs in a worker thread.
     """
 
     __slots__ = ("_signature", "function")
@@ -49,10 +49,10 @@ class Handler(Block):
         files: Mapping[str, str | bytes] | None = None,
         description: str | None = None,
     ) -> None:
-        """Read the signature, check and freeze everything. ``description`` is the docstring's if left out.
+        """Read the signature; check and freeze every argument. ``description`` defaults to the docstring's.
 
-        Raises ``DefinitionError``, naming the handler and the parameter that is at fault; ``KindError`` for a
-        capability that brings what a handler cannot have.
+        Raises ``DefinitionError``, naming the handler and the parameter at fault; ``KindError`` for a capability with
+        parts that a handler cannot have.
         """
         owner = f"handler {checked_name('handler', name)!r}"
         self._signature = _signature(owner, function)
@@ -85,11 +85,11 @@ def handler(
     files: Mapping[str, str | bytes] | None = None,
     description: str | None = None,
 ) -> Callable[[Callable[..., Any]], Handler]:
-    """Make a ``Handler`` of a function: ``@handler()``, or ``@handler(uses=[memory])``. Its name is the function's."""
+    """Make a ``Handler`` from a function, with its name: ``@handler()``, or ``@handler(uses=[memory])``."""
 
     def build(function: Callable[..., Any]) -> Handler:
         return Handler(
-            cast("str", getattr(function, "__name__", None) if name is None else name),  # which is checked there
+            cast("str", getattr(function, "__name__", None) if name is None else name),  # checked there
             function,
             uses=uses,
             resources=resources,

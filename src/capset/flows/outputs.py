@@ -1,4 +1,4 @@
-"""What is known of the output of several blocks, from what is known of each."""
+"""Output schemas of several blocks, combined from those of each."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from capset.schemas.schema import Schema, schema_of
 
 
 def either(owner: str, outputs: Sequence[Schema | None]) -> Schema | None:
-    """Return the schema of what one of them gives; ``None`` unless all are known."""
+    """Return the schema of the output of any one of them; ``None`` unless all are known."""
     known = [one for one in outputs if one is not None]
     if len(known) < len(outputs) or not known:
         return None
@@ -22,7 +22,7 @@ def either(owner: str, outputs: Sequence[Schema | None]) -> Schema | None:
 
 
 def by_name(owner: str, outputs: Mapping[str, Schema | None]) -> Schema | None:
-    """Return the schema of an object with all of them under their names; ``None`` unless all are known."""
+    """Return the schema of an object with all outputs under their names; ``None`` unless all are known."""
     known = {name: one.annotation for name, one in outputs.items() if one is not None}
     if len(known) < len(outputs):
         return None

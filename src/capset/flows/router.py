@@ -1,4 +1,4 @@
-"""A step that goes one of several ways."""
+"""Routers: steps that choose one of several blocks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from capset.flows.handler import Uses
 from capset.flows.outputs import either
 
 Choose = Callable[[Any, Context], str | Awaitable[str]] | Callable[[Any], str | Awaitable[str]]
-"""A function of the input, of the type that the router takes, and of the context if it wants that."""
+"""A function of the input, of the type that the router takes, and optionally of the context."""
 
 
 class Router(Block):
@@ -53,9 +53,9 @@ class Router(Block):
         files: Mapping[str, str | bytes] | None = None,
         description: str = "",
     ) -> None:
-        """Check and freeze everything. ``input`` is the type of what it takes, anything if left out.
+        """Check and freeze every argument. ``input`` is the type of its input, anything if left out.
 
-        Raises ``DefinitionError``, naming the router; ``KindError`` for a capability that brings what it cannot have.
+        Raises ``DefinitionError``, naming the router; ``KindError`` for a capability with parts that it cannot have.
         """
         owner = f"router {checked_name('router', name)!r}"
         self._takes = checked_decider(f"{owner}: choose", choose, "(input, context)")
@@ -76,7 +76,7 @@ class Router(Block):
 
     @property
     def plan(self) -> Any:  # JSON data
-        """The blocks' names by their routes'."""
+        """The blocks' names by those of their routes."""
         return {"routes": {route: block.name for route, block in self.routes.items()}}
 
     async def run(self, running: Running, input: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Steps, one after the other."""
+"""Sequencers: steps in order."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ from capset.schemas.schema import Schema
 class Sequencer(Block):
     """Steps in order: ``Sequencer("review").then(draft).parallel(style, facts).then(join)``.
 
-    Each method gives a new sequencer with one more step, and leaves this one as it is. One without steps gives what it
-    takes.
+    Each method returns a new sequencer with one more step, and leaves this one unchanged. Without steps it returns its
+    input.
     """
 
     __slots__ = ("_gives", "_takes", "steps")
@@ -58,10 +58,10 @@ class Sequencer(Block):
         files: Mapping[str, str | bytes] | None = None,
         description: str = "",
     ) -> None:
-        """Check and freeze everything. The types of ``input`` and ``output`` are those of the steps if left out.
+        """Check and freeze every argument. ``input`` and ``output`` default to the types of the steps.
 
-        ``sequencer_state`` lives for one run of the sequencer; blocks inside and later ones reach it as a target.
-        Raises ``DefinitionError``, naming the sequencer; ``KindError`` for what a capability brings and it cannot have.
+        ``sequencer_state`` lives for one run of the sequencer; blocks inside and later ones access it as a target.
+        Raises ``DefinitionError``, naming the sequencer; ``KindError`` for a capability with parts that it cannot have.
         """
         owner = f"sequencer {checked_name('sequencer', name)!r}"
         self._takes = input_schema(owner, input)
@@ -85,14 +85,14 @@ class Sequencer(Block):
         return self._with(Then(checked_block(self._owner, block)))
 
     def tap(self, block: Block) -> Self:
-        """Add a step that is run for what it does: its output is dropped, and the value goes on as it is."""
+        """Add a step that is run for its side effects: its output is dropped, and the value passes through."""
         return self._with(Tap(checked_block(self._owner, block)))
 
     def parallel(self, *blocks: Block, **named: Block) -> Self:
-        """Add a step that runs blocks at once on the same value, and gives their outputs by their names.
+        """Add a step that runs blocks at once on the same value, and returns their outputs by their names.
 
-        A block is named as it is itself, or by the keyword. The first that fails cancels the others, and waits for
-        them. Raises ``DefinitionError`` for none at all, or one name twice.
+        A block's name is its own, or the keyword. The first failure cancels the others, and waits for them. Raises
+        ``DefinitionError`` without blocks, or for a duplicate name.
         """
         branches: dict[str, Block] = {}
         for name, block in [*((checked_block(self._owner, one).name, one) for one in blocks), *named.items()]:
@@ -104,7 +104,7 @@ class Sequencer(Block):
         return self._with(Parallel(MappingProxyType(branches)))
 
     def when(self, condition: Condition, block: Block, otherwise: Block | None = None) -> Self:
-        """Add a step that runs ``block`` if the condition says so, else ``otherwise``, or nothing.
+        """Add a step that runs ``block`` if the condition is true, else ``otherwise``, or nothing.
 
         ``condition`` is a quick function of the value, or of the context and the value, sync or async.
         """
@@ -118,7 +118,7 @@ class Sequencer(Block):
         return {"steps": [step.plan for step in self.steps]}
 
     async def run(self, running: Running, input: Any) -> Any:
-        """Run the steps, each on what the one before gave."""
+        """Run the steps, each on the previous one's output."""
         value = input if self._takes is None else take(self, input)
         for step in self.steps:
             value = await step.run(self, running, value)

@@ -13,14 +13,15 @@ from capset.flows.outputs import by_name, either
 from capset.schemas.schema import Schema
 
 Condition = Callable[[Any], bool | Awaitable[bool]] | Callable[[Any, Any], bool | Awaitable[bool]]
-"""A function of the value, of whatever type that has there, or of the context and the value.
+"""A function of the current value, of any type, or of the context and the value.
 
-Said with ``Context`` for the first of two, type checkers would take the value of ``lambda value: …`` for one.
+If the first of two parameters were annotated ``Context``, type checkers would take the value of ``lambda value: …``
+for a context.
 """
 
 
 class Step(ABC):
-    """One step: what it runs, and what becomes of the value, whose type depends on the step before."""
+    """One step: its blocks, and its effect on the value, whose type depends on the previous step."""
 
     __slots__ = ()
 
@@ -32,16 +33,16 @@ class Step(ABC):
     @property
     @abstractmethod
     def plan(self) -> Any:  # JSON data
-        """What the sequencer's hash says of it."""
+        """Its representation in the sequencer's hash."""
 
     @property
     def takes(self) -> Schema | None:
-        """What is known of what it takes."""
+        """The schema of its input, if known."""
         return self.blocks[0].input
 
     @abstractmethod
     def gives(self, owner: str, before: Schema | None) -> Schema | None:
-        """Return what is known of what it gives; ``before`` is what is known of what it takes."""
+        """Return the schema of its output, if known; ``before`` is that of its input, if known."""
 
     @abstractmethod
     async def run(self, sequencer: Block, running: Running, value: Any) -> Any:
@@ -65,7 +66,7 @@ class Then(Step):
         return {"then": self.block.name}
 
     def gives(self, owner: str, before: Schema | None) -> Schema | None:
-        """Return the block's output."""
+        """Return the schema of the block's output."""
         return self.block.output
 
     async def run(self, sequencer: Block, running: Running, value: Any) -> Any:
@@ -75,7 +76,7 @@ class Then(Step):
 
 @dataclass(frozen=True, slots=True)
 class Tap(Step):
-    """A block whose output is dropped: the value goes on as it is."""
+    """A block whose output is dropped: the value passes through unchanged."""
 
     block: Block
 
@@ -90,11 +91,11 @@ class Tap(Step):
         return {"tap": self.block.name}
 
     def gives(self, owner: str, before: Schema | None) -> Schema | None:
-        """Return what came, which the block takes too."""
+        """Return the schema of the input, which passes through."""
         return before
 
     async def run(self, sequencer: Block, running: Running, value: Any) -> Any:
-        """Run the block for what it does."""
+        """Run the block for its side effects."""
         await running.enter(self.block, value)
         return value
 
@@ -112,18 +113,18 @@ class Parallel(Step):
 
     @property
     def plan(self) -> Any:
-        """The blocks' names by their branches'."""
+        """The blocks' names by those of their branches."""
         return {"parallel": {name: block.name for name, block in self.branches.items()}}
 
     @property
     def takes(self) -> Schema | None:
-        """What all branches take, if that is the same."""
+        """The input schema of all branches, if it is the same."""
         known = [block.input for block in self.blocks]
         shapes = [one and one.json_schema for one in known]
         return known[0] if all(shape == shapes[0] for shape in shapes) else None
 
     def gives(self, owner: str, before: Schema | None) -> Schema | None:
-        """Return an object with every branch's output."""
+        """Return the schema of an object with every branch's output."""
         return by_name(owner, {name: block.output for name, block in self.branches.items()})
 
     async def run(self, sequencer: Block, running: Running, value: Any) -> Any:
@@ -133,17 +134,17 @@ class Parallel(Step):
 
 @dataclass(frozen=True, slots=True)
 class When(Step):
-    """One of two blocks, as a condition says; without the second, the value may go on as it is."""
+    """One of two blocks, by a condition; without the second, the value may pass through unchanged."""
 
     condition: Condition
     arguments: int
-    """How many the condition takes."""
+    """The number of arguments of the condition."""
     block: Block
     otherwise: Block | None
 
     @property
     def blocks(self) -> tuple[Block, ...]:
-        """Both."""
+        """One block or both."""
         return (self.block,) if self.otherwise is None else (self.block, self.otherwise)
 
     @property
@@ -153,15 +154,15 @@ class When(Step):
 
     @property
     def takes(self) -> Schema | None:
-        """Unknown: what it takes may be meant for either way."""
+        """Unknown: its input may be meant for either block."""
         return None
 
     def gives(self, owner: str, before: Schema | None) -> Schema | None:
-        """Return what the one or the other gives."""
+        """Return the schema of either output."""
         return either(owner, [self.block.output, before if self.otherwise is None else self.otherwise.output])
 
     async def run(self, sequencer: Block, running: Running, value: Any) -> Any:
-        """Ask, and run the block, or the other one, or none."""
+        """Check the condition, and run the block, or the other one, or none."""
         given = (running.ctx, value)[-self.arguments :]
         if await decided(sequencer, "condition", self.condition, *given):
             return await running.enter(self.block, value)

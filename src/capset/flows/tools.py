@@ -1,4 +1,4 @@
-"""A block as a tool: what runs inside is the block's, what stands before it is a tool's (spec 1, C37)."""
+"""Blocks as tools: a tool's checks in front, the block's own run inside (spec 1, C37)."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def as_tool(
     policies: Iterable[Policy] = (),
     timeout: float | None = None,
 ) -> Tool[..., Any]:
-    """Expose a block as a tool: a call of it is governed and on record like any other, and runs the block.
+    """Expose a block as a tool: its calls are governed and recorded like any other, and run the block.
 
     The fields of an object (a pydantic model, a ``TypedDict``, a dataclass) are the tool's arguments; anything else is
-    one argument, ``input``. An agent, and a generator that says nothing of its input, take text. The other options are
-    those of ``@tool``; ``name`` and ``description`` are the block's if left out.
+    one argument, ``input``. An agent, and a generator without an input type, take text. The other options are those of
+    ``@tool``; ``name`` and ``description`` are the block's if left out.
 
-    Raises ``DefinitionError`` for a block of which nobody knows what it takes, and for a flow.
+    Raises ``DefinitionError`` for a block whose input type is unknown, and for a flow.
     """
     checked_block("as_tool", block)
     owner = f"as_tool({block.name!r})"
@@ -50,7 +50,7 @@ def as_tool(
     async def run(ctx: Context, /, **arguments: object) -> object:
         return await enter_from(ctx, block, make(arguments))
 
-    # Everything of a tool but its schemas is checked where any tool is made.
+    # Everything but the schemas is checked where any tool is made.
     made = tool(
         name=block.name if name is None else name,
         description=block.description if description is None else description,
@@ -72,7 +72,7 @@ def as_tool(
 
 
 def _without_arguments() -> None:
-    """Stand for a handler whose arguments are not read from a signature."""
+    """Stand in for a handler whose arguments are not read from a signature."""
 
 
 def _output(block: Block) -> Schema:
@@ -82,7 +82,7 @@ def _output(block: Block) -> Schema:
 
 
 def _arguments(owner: str, block: Block) -> tuple[Mapping[str, Any], Callable[[dict[str, object]], Any]]:
-    """Return the annotated fields of a block's input, and what makes the input of the validated arguments."""
+    """Return the annotated fields of a block's input, and a function from validated arguments to that input."""
     if block.input is None:
         if block.kind == "generator":
             return {"input": str}, lambda arguments: arguments["input"]

@@ -1,5 +1,6 @@
-"""Addresses: what everything that speaks over a network must know of them, and HTTP to those that are public.
+"""Network addresses, needed by everything that uses a network, and HTTP to public ones.
 
-``HttpClient`` asks. What it needs has a module each: ``urls`` reads, ``resolving`` looks names up, ``addresses`` and
-``allowing`` judge, ``connecting`` connects to what was judged, ``headers`` and ``decoding`` bound what goes and comes.
+``HttpClient`` makes requests. Each of its parts is a module: ``urls`` parses, ``addresses`` looks names up and judges
+addresses with ``allowed_hosts``, ``connections`` connects to those that passed, and ``headers``, ``response`` and
+``content_coding`` limit what is sent and received.
 """

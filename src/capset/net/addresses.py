@@ -1,4 +1,4 @@
-"""Addresses: what lies at one, which internal ones are allowed, and names to addresses (spec 4, G29)."""
+"""The reach of addresses, public or internal, and the resolution of names to them (spec 4, G29)."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _INTERNAL_4: Final = (
     IPv4Network("192.168.0.0/16"),
 )
 _REFUSED_4: Final = (
-    IPv4Network("0.0.0.0/8"),  # this machine, to many systems
-    IPv4Network("168.63.129.16/32"),  # a public address by which a cloud serves its machines' own data
-    IPv4Network("169.254.0.0/16"),  # link-local, and the data of machines in most clouds
+    IPv4Network("0.0.0.0/8"),  # this machine, on many systems
+    IPv4Network("168.63.129.16/32"),  # a public address where a cloud serves its machines' metadata
+    IPv4Network("169.254.0.0/16"),  # link-local, and the metadata of machines in most clouds
     IPv4Network("192.0.0.0/24"),
     IPv4Network("192.0.2.0/24"),  # documentation, as are 198.51.100.0/24 and 203.0.113.0/24
     IPv4Network("192.88.99.0/24"),  # relays of 6to4
@@ -34,9 +34,9 @@ _REFUSED_4: Final = (
 )
 _INTERNAL_6: Final = (IPv6Network("::1/128"), IPv6Network("fc00::/7"))
 _PUBLIC_6: Final = IPv6Network("2000::/3")
-"""All that has been given out as global unicast; NAT64, mapped, compatible and site-local addresses lie outside."""
+"""All addresses assigned as global unicast; NAT64, mapped, compatible and site-local addresses lie outside."""
 _REFUSED_6: Final = (
-    IPv6Network("2001::/23"),  # Teredo, benchmarks, ORCHID and other protocols of their own
+    IPv6Network("2001::/23"),  # Teredo, benchmarks, ORCHID and other special protocols
     IPv6Network("2001:db8::/32"),  # documentation
     IPv6Network("2002::/16"),  # 6to4, which carries any IPv4 address
     IPv6Network("3fff::/20"),  # documentation
@@ -44,9 +44,9 @@ _REFUSED_6: Final = (
 
 
 def reach_of(address: str) -> Reach:
-    """Return what lies at an address; text that is none, or that has a zone, is ``refused``.
+    """Return the reach of an address; text that is not an address, or has a zone, is ``refused``.
 
-    An IPv6 address that carries an IPv4 address in it is refused whatever it carries: who means the other writes it.
+    An IPv6 address that embeds an IPv4 address is always refused: write the IPv4 address instead.
     """
     try:
         read = ip_address(address)
@@ -58,7 +58,7 @@ def reach_of(address: str) -> Reach:
 def _reach_4(address: IPv4Address) -> Reach:
     if any(address in network for network in _INTERNAL_4):
         return "internal"
-    # What Python knows to be special beside the list is refused too.
+    # Addresses outside the list that Python knows to be special are refused too.
     return "public" if address.is_global and not any(address in network for network in _REFUSED_4) else "refused"
 
 
@@ -72,7 +72,7 @@ def _reach_6(address: IPv6Address) -> Reach:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address or a name is this machine's own, to be reached from here only."""
+    """Whether an address or a name is this machine's own, reachable only from itself."""
     if host == "localhost":
         return True
     try:
@@ -82,24 +82,24 @@ def is_loopback(host: str) -> bool:
 
 
 AT_ONCE: Final = 64
-"""How many names are looked up at once in a process, those included that nobody waits for any more."""
+"""How many names a process looks up at once, including abandoned look-ups."""
 _free: Final = BoundedSemaphore(AT_ONCE)
 
 
 class Resolver(Protocol):
-    """Tells the addresses of a name; ``system_resolver`` is one."""
+    """Resolves names to addresses; ``system_resolver`` is one."""
 
     async def __call__(self, host: str, /) -> Sequence[str]:
-        """Return every address of a host, as text, best first. Raises ``OSError`` where there is none."""
+        """Return every address of a host, as text, best first. Raises ``OSError`` if there is none."""
         ...
 
 
 async def system_resolver(host: str, /) -> Sequence[str]:
-    """Ask the machine, as every program on it does: its hosts file and its name servers.
+    """Resolve a name as every program on this machine does: by its hosts file and its name servers.
 
-    Each look-up has a thread of its own, which nothing waits for when its caller has given up: in a pool, few names
-    whose servers do not answer would keep all others waiting. Raises ``socket.gaierror``, ``EAI_AGAIN`` if there are
-    too many at once.
+    Each look-up has a thread of its own, which nothing waits for once its caller has given up: in a pool, a few names
+    whose servers do not answer would block all others. Raises ``socket.gaierror``, ``EAI_AGAIN`` if there are too many
+    at once.
     """
     if not _free.acquire(blocking=False):
         raise socket.gaierror(socket.EAI_AGAIN, "too many names are looked up at once")
@@ -121,7 +121,7 @@ async def system_resolver(host: str, /) -> Sequence[str]:
             addresses = list(dict.fromkeys(str(address[0]) for *_, address in told))
         except OSError as error:
             failure = error
-        except UnicodeError:  # of a name that no DNS knows
+        except UnicodeError:  # for a name that DNS cannot represent
             failure = socket.gaierror(socket.EAI_NONAME, "no name")
         finally:
             _free.release()

@@ -15,24 +15,24 @@ from capset.net.urls import read_authority
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """Hosts that may lead to this machine or a private network: each exactly, with any port or with one.
+    """Hosts that may lead to this machine or a private network: exact names, with any port or with one.
 
-    They never lead to what is neither public nor internal: link-local addresses (where clouds keep the secrets of
-    their machines), multicast and the like stay refused.
+    They never lead to addresses that are neither public nor internal: link-local addresses (where clouds serve the
+    secrets of their machines), multicast and the like stay refused.
     """
 
     entries: frozenset[tuple[str, int | None]] = frozenset()
 
     @classmethod
     def read(cls, entries: Iterable[str]) -> Allowed:
-        """Read ``host`` and ``host:port``, such as ``intranet.example:8080`` or ``[::1]:8080``.
+        """Parse ``host`` and ``host:port``, such as ``intranet.example:8080`` or ``[::1]:8080``.
 
-        Raises ``DefinitionError``, naming the entry, for what is neither, and for an address that stays refused.
+        Raises ``DefinitionError``, naming the entry, for anything else, and for an address that stays refused.
         """
         return cls(frozenset(map(_read, entries)))
 
     def takes(self, host: str, port: int, address: str) -> bool:
-        """Whether a host may be connected to at this address of it."""
+        """Whether a host may be connected to at this one of its addresses."""
         reach = reach_of(address)
         if reach == "internal":
             return (host, None) in self.entries or (host, port) in self.entries
@@ -66,4 +66,4 @@ AllowedHosts = Annotated[
     ),
     AfterValidator(_are_hosts),
 ]
-"""The type of a config's field that is passed on as ``allow`` of ``HttpClient``; what is no host is refused."""
+"""The type of a config's field passed on as ``allow`` of ``HttpClient``; entries that are not hosts are refused."""

@@ -1,4 +1,4 @@
-"""HTTP for tools that ask the open Internet on somebody's behalf, and must not be led elsewhere (spec 4, G29)."""
+"""HTTP for tools that make requests on a user's behalf, and must not be diverted (spec 4, G29)."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ if TYPE_CHECKING:
 Method = Literal["GET", "HEAD"]
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 REDIRECTS: Final = 10
-"""How many redirects are followed unless somebody says otherwise."""
+"""How many redirects are followed by default."""
 
 
 class HttpClient:
-    """Asks for URLs. Each hop has a connection of its own, to an address that was checked for it.
+    """An HTTP client. Each hop has a connection of its own, to an address that was checked for it.
 
-    It keeps nothing: no connections, no cookies. Neither proxies nor ``.netrc`` of the environment are used.
+    It stores no connections and no cookies. Neither proxies nor ``.netrc`` of the environment are used.
 
     Args:
-        allow: the internal hosts that may be asked, ``host`` or ``host:port``; see ``Allowed``.
-        resolver: tells the addresses of names.
+        allow: the internal hosts that may be requested, ``host`` or ``host:port``; see ``Allowed``.
+        resolver: resolves names to addresses.
         network: connects to addresses once they are checked; httpcore's own if left out.
-        tls: what servers are trusted; those that the machine trusts if left out.
+        tls: the trusted servers; those that the machine trusts if left out.
 
-    Raises ``DefinitionError`` for an entry of ``allow`` that is no host.
+    Raises ``DefinitionError`` for an entry of ``allow`` that is not a host.
     """
 
     def __init__(
@@ -63,19 +63,19 @@ class HttpClient:
         hop_timeout: float | None = None,
         redirects: int = REDIRECTS,
     ) -> AsyncGenerator[HttpResponse]:
-        """Ask, follow redirects, and give the answer, whose body is read inside the block.
+        """Send a request, follow redirects, and yield the response, whose body is read inside the block.
 
         Args:
             method: ``GET`` or ``HEAD``, which redirects keep.
             url: absolute, http or https.
-            timeout: seconds that all may take, the block included; ``None`` for whoever bounds each hop and the body.
-            headers: what is sent beside the client's own; see ``checked_headers``.
-            hop_timeout: seconds until each hop's answer has begun, which is when its headers are there; name
-                resolution and TLS are included.
+            timeout: seconds for everything, including the block; ``None`` if the hops and the body have limits instead.
+            headers: sent in addition to the client's own; see ``checked_headers``.
+            hop_timeout: seconds until each hop's response has begun, that is, its headers have arrived; includes name
+                resolution and TLS.
             redirects: how many are followed at most.
 
-        Raises ``ToolError``: ``url_refused``, ``header_refused``, ``address_refused`` before anything is sent to where
-        it would lead; ``unknown_host``, ``tls_failed``, ``too_many_redirects``, ``headers_too_long``,
+        Raises ``ToolError``: ``url_refused``, ``header_refused``, ``address_refused`` before anything is sent to the
+        refused destination; ``unknown_host``, ``tls_failed``, ``too_many_redirects``, ``headers_too_long``,
         ``not_installed``. Raises ``TransientError`` for ``timeout`` and ``unreachable``.
         """
         here, sent = read_url(url), checked_headers(headers or {})

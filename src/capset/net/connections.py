@@ -1,4 +1,4 @@
-"""Connections to checked addresses only (spec 4, G29). Imports httpcore2, so it is loaded when it is needed."""
+"""Connections to checked addresses only (spec 4, G29). Imports httpcore2, so it is loaded only when needed."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from capset.net.allowed_hosts import Allowed
 _TRIED: Final = 4
 """How many addresses of one name are tried; all are checked."""
 _SECONDS: Final = 3.0
-"""How long a connection to one address may take, where there are others."""
+"""How long a connection to one address may take, in seconds, if there are others."""
 _TOO_LONG: Final = 431
-"""What h11 would answer where a line, or the headers, never end; it reads 100 KiB of them."""
+"""The status with which h11 rejects a line or headers without end; it reads 100 KiB of them."""
 
 
 class CheckedNetwork(httpcore2.AsyncNetworkBackend):
     """Resolves a name, checks every address, and connects to one of those: the name is not looked up again.
 
-    It stands where the connection is made, so nothing lies between the check and the use. TLS is spoken with the name
-    all the same, since httpcore asks for it with the host of the URL. Where there are ``seconds`` for all of it, no
-    address gets more of them than the others.
+    The check is made where the connection is, so nothing can change between check and use. TLS still uses the name,
+    since httpcore requests it with the host of the URL. With a total limit of ``seconds``, every address gets an equal
+    share at most.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class CheckedNetwork(httpcore2.AsyncNetworkBackend):
     ) -> httpcore2.AsyncNetworkStream:
         """Connect to the first address that answers.
 
-        Raises ``ToolError`` (``address_refused``) if any address of the host is one that it may not lead to.
+        Raises ``ToolError`` (``address_refused``) if any address of the host is refused.
         """
         *others, last = await self._checked(host, port)
         each = _SECONDS if self._seconds is None else min(_SECONDS, self._seconds / (len(others) + 1))
@@ -66,7 +66,7 @@ class CheckedNetwork(httpcore2.AsyncNetworkBackend):
         return await self._connected(last, port, timeout, socket_options)
 
     async def aclose(self) -> None:
-        """Close what was connected: a handshake that is cancelled leaves it open."""
+        """Close every open stream: a cancelled handshake leaves one."""
         while self._streams:
             await self._streams.pop().aclose()
 
@@ -91,7 +91,7 @@ class CheckedNetwork(httpcore2.AsyncNetworkBackend):
 
     async def _addresses(self, host: str) -> Sequence[str]:
         if ":" in host or host.replace(".", "").isdigit():
-            return [host]  # which has its one form already
+            return [host]  # already in canonical form
         try:
             return await self._resolver(host)
         except OSError as error:
@@ -102,7 +102,7 @@ class CheckedNetwork(httpcore2.AsyncNetworkBackend):
 
 @cache
 def usual_tls() -> ssl.SSLContext:
-    """Return the machine's own trust, read once and without asking the environment."""
+    """Return the machine's own trust store, loaded once and without the environment."""
     import httpx2
 
     return httpx2.create_ssl_context(trust_env=False)
@@ -119,10 +119,10 @@ def _broken(host: str) -> TransientError:
 
 @contextmanager
 def told(host: str) -> Generator[None]:
-    """Say what went wrong in words that are safe to show, as ``ToolError`` or ``TransientError``."""
+    """Convert failures into a ``ToolError`` or a ``TransientError`` with a message that is safe to show."""
     try:
         yield
-    except ssl.SSLError:  # after the handshake, where httpcore says nothing else for it
+    except ssl.SSLError:  # after the handshake, httpcore raises nothing else for it
         raise _broken(host) from None
     except (httpcore2.NetworkError, httpcore2.TimeoutException, httpcore2.ProtocolError) as error:
         cause = error.__cause__

@@ -1,4 +1,4 @@
-"""Content codings, undone piece by piece, so that a bomb takes no more memory than one (spec 4, G29; spec 5, P27)."""
+"""Content codings, decoded in pieces, so a bomb takes no more memory than one piece (spec 4, G29; spec 5, P27)."""
 
 from __future__ import annotations
 
@@ -13,20 +13,21 @@ from typing import Final, Protocol
 from capset.errors import ToolError
 
 PIECE: Final = 65_536
-"""About how many bytes one piece has at most."""
+"""The approximate maximum size of one piece, in bytes."""
 _ZSTD: Final = "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
 _WINDOW_BITS: Final = 23
 """The largest window of zstd in HTTP, 8 MB (RFC 9659)."""
 _FRAMES: Final = 1_000
-"""How many frames of zstd there may be, beside one for each KiB in them: beginning one takes time, and empty ones
-would take it without end."""
+"""The maximum number of zstd frames, plus one for each KiB in them: starting one takes time, and empty ones could
+take it without end.
+"""
 
 
 class Decoder(Protocol):
-    """Undoes one coding of a stream."""
+    """Decodes one coding of a stream."""
 
     def decode(self, data: bytes) -> Iterator[bytes]:
-        """Yield what comes out, lazily and in pieces; each must be taken before more is given."""
+        """Yield the output, lazily and in pieces; consume all of it before the next call."""
         ...
 
     @property
@@ -37,16 +38,16 @@ class Decoder(Protocol):
 
 @cache
 def codings() -> str:
-    """Return the codings that can be undone here, as ``Accept-Encoding`` says it."""
+    """Return the supported codings, in the form of ``Accept-Encoding``."""
     optional = {"br": find_spec("brotli"), "zstd": find_spec(_ZSTD.partition(".")[0]) and find_spec(_ZSTD)}
     return ", ".join(["gzip", "deflate", *(name for name, found in optional.items() if found)])
 
 
 def decoder_for(coding: str) -> Decoder:
-    """Return what undoes the value of a ``Content-Encoding``.
+    """Return the decoder for the value of a ``Content-Encoding``.
 
-    Raises ``ToolError`` (``bad_encoding``) for one that is unknown, not installed, or several: each layer would
-    multiply the work that a small answer makes.
+    Raises ``ToolError`` (``bad_encoding``) if it is unknown, not installed, or several: each layer would multiply the
+    work that a small response causes.
     """
     name = coding.strip().lower()
     if name in ("", "identity"):
@@ -64,7 +65,7 @@ class _Identity:
 
 
 class _Zlib:
-    """gzip, of one member or several, and deflate, with its header or without."""
+    """gzip, of one or several members, and deflate, with or without its header."""
 
     def __init__(self, *bits: int) -> None:
         self._bits = list(bits)
@@ -74,7 +75,7 @@ class _Zlib:
 
     def decode(self, data: bytes) -> Iterator[bytes]:
         while data or not self._inner.eof:
-            if self._inner.eof:  # another member follows, or zeros that fill the last one up
+            if self._inner.eof:  # another member follows, or zeros as padding
                 if not self._repeats or not (data := data.lstrip(b"\0")):
                     return
                 self._inner = zlib.decompressobj(self._bits[0])
@@ -92,7 +93,7 @@ class _Zlib:
         except zlib.error:
             if self._begun or len(self._bits) == 1:
                 raise _broken() from None
-            self._inner = zlib.decompressobj(self._bits[1])  # many servers leave the header of deflate out
+            self._inner = zlib.decompressobj(self._bits[1])  # many servers omit the header of deflate
             self._bits = self._bits[1:]
             return self._decompressed(data)
 
@@ -108,7 +109,7 @@ class _BrotliStream(Protocol):
 
 class _Brotli:
     def __init__(self) -> None:
-        brotli = import_module("brotli")  # which has no types
+        brotli = import_module("brotli")  # has no types
         self._inner: _BrotliStream = brotli.Decompressor()
         self._error: type[Exception] = brotli.error
         self._begun = False
@@ -131,7 +132,7 @@ class _Brotli:
 
 
 class _Zstd:
-    """Frames of zstd, one after the other."""
+    """Consecutive frames of zstd."""
 
     def __init__(self) -> None:
         if sys.version_info >= (3, 14):

@@ -1,4 +1,4 @@
-"""The headers of a request: which may be sent, and which go along when a redirect leads elsewhere (spec 4, G29)."""
+"""The headers of a request: those that may be sent, and those that follow a redirect elsewhere (spec 4, G29)."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from capset.errors import ToolError
 
 MAX_HEADERS: Final = 64
 MAX_LENGTH: Final = 8_192
-"""How many characters a value may have."""
+"""The maximum length of a value, in characters."""
 _NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}")
 _VALUE: Final = re.compile(r"(?:[\x21-\x7e](?:[\x20-\x7e\t]*[\x21-\x7e])?)?")
 _FRAMING: Final = (
     *("host", "content-length", "content-encoding", "transfer-encoding", "te", "trailer", "connection", "keep-alive"),
     *("upgrade", "expect", "http2-settings", "accept-encoding"),
 )
-# A server behind a proxy believes them.
+# A server behind a proxy trusts them.
 _WHO_ASKS: Final = ("forwarded", "via", "x-real-ip", "true-client-ip", "cf-connecting-ip", "x-client-ip", "client-ip")
 _OTHER_METHODS: Final = ("x-http-method", "x-http-method-override", "x-method-override")
 _CLOUD_SECRETS: Final = ("metadata", "metadata-flavor", "x-google-metadata-request")
-"""What opens the services by which clouds give machines their secrets."""
+"""Headers that unlock the services where clouds give machines their secrets."""
 _DENIED: Final = frozenset((*_FRAMING, *_WHO_ASKS, *_OTHER_METHODS, *_CLOUD_SECRETS))
 _DENIED_PREFIXES: Final = ("proxy-", "x-forwarded-", "x-aws-ec2-metadata-", "x-original-", "x-rewrite-")
 _HARMLESS: Final = frozenset(
@@ -35,8 +35,8 @@ _HARMLESS: Final = frozenset(
 def checked_headers(headers: Mapping[str, str]) -> dict[str, str]:
     """Return the headers with their names in lower case.
 
-    ``Authorization`` and ``Cookie`` may be sent: whoever asks gives them, and nothing is kept. Raises ``ToolError``
-    (``header_refused``), naming the header and never its value, for one that is denied, given twice or not well formed.
+    ``Authorization`` and ``Cookie`` may be sent: the caller provides them, and nothing is stored. Raises ``ToolError``
+    (``header_refused``), naming the header and never its value, if one is denied, duplicate or malformed.
     """
     if len(headers) > MAX_HEADERS:
         raise _refused(f"There are {len(headers)} headers; at most {MAX_HEADERS} can be sent.")
@@ -59,7 +59,7 @@ def checked_headers(headers: Mapping[str, str]) -> dict[str, str]:
 
 
 def for_another_origin(headers: Mapping[str, str]) -> dict[str, str]:
-    """Return what goes along to another origin: headers that are known to carry no credentials, and no others."""
+    """Return the headers to send to another origin: only those known to carry no credentials."""
     return {name: value for name, value in headers.items() if name in _HARMLESS}
 
 

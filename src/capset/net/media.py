@@ -1,4 +1,4 @@
-"""What a ``Content-Type`` says: whether it is text, and in which charset."""
+"""Media types and charsets of a ``Content-Type``."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _TEXT: Final = re.compile(
 _CHARSET: Final = re.compile(r';\s*charset\s*=\s*["\']?\s*([^\s;"\']{1,40})', re.IGNORECASE)
 _PIECE: Final = 65_536
 UTF_8: Final = "utf-8-sig"
-"""The codec of UTF-8, with a byte order mark or without."""
-# The names that the Web knows (encoding.spec.whatwg.org), less what is no letter or digit in them; Latin 1 is
-# windows-1252 there, and GB 2312 all of GB 18030. Python knows others beside these: no charsets, or slow ones.
+"""The codec of UTF-8, with or without a byte order mark."""
+# The labels of the Web (encoding.spec.whatwg.org), reduced to letters and digits; Latin 1 is windows-1252 there, and
+# GB 2312 all of GB 18030. Python knows others besides these: no charsets, or slow ones.
 _NAMES: Final = {
     UTF_8: "utf8 unicode11utf8 unicode20utf8",
     "utf-16": "utf16 unicode ucs2 csunicode iso10646ucs2",
@@ -56,31 +56,31 @@ _NAMES: Final = {
 
 
 def media_type_of(content_type: str) -> str:
-    """Return the type and subtype of a header's value, in lower case; the empty text where there is none."""
+    """Return the type and subtype of a header's value, in lower case; an empty string if there is none."""
     media_type = content_type.partition(";")[0].strip().lower()
     return media_type if _TYPE.fullmatch(media_type) else ""
 
 
 def of_type(media_type: str) -> str:
-    """Return the words for what has this type, which may be the empty text, in a message."""
+    """Return a phrase for this type, which may be an empty string, for use in a message."""
     return f"of the type {media_type}" if media_type else "of no known type"
 
 
 def is_text(media_type: str) -> bool:
-    """Whether what has this type, in lower case, is text by it."""
+    """Whether this type, in lower case, is a text type."""
     return _TEXT.fullmatch(media_type) is not None
 
 
 def codec_named(label: str) -> str | None:
-    """Return the codec of Python's for a charset, by any of the names that the Web has for it; ``None`` for others."""
+    """Return Python's codec for a charset, by any of its labels on the Web; ``None`` for others."""
     return _codecs().get(re.sub("[^a-z0-9]", "", label[:40].lower()))
 
 
 def codec_of(content_type: str, beginning: bytes = b"") -> str | None:
-    """Return the codec of the ``charset`` that a header's value says, if it says one that is known.
+    """Return the codec for the ``charset`` in a header's value, if it has a known one.
 
-    Of UTF-16 and UTF-32 the ``beginning`` of the text tells the order of bytes; without a mark there the little end
-    comes first.
+    For UTF-16 and UTF-32 the ``beginning`` of the text determines the byte order; without a mark there it is
+    little-endian.
     """
     said = _CHARSET.search(content_type)
     codec = codec_named(said[1]) if said else None
@@ -90,10 +90,10 @@ def codec_of(content_type: str, beginning: bytes = b"") -> str | None:
 
 
 def decoded(data: bytearray, codec: str, *, is_cut: bool) -> str:
-    """Return the text of bytes, with U+FFFD for what does not fit; ``data`` is emptied on the way.
+    """Decode bytes to text, with U+FFFD for invalid ones; ``data`` is emptied in the process.
 
-    Piece by piece: one call for all of it would let no other thread run, for seconds where most of it does not fit.
-    ``is_cut`` is whether the bytes may end within a letter.
+    Works in pieces: a single call would block all other threads, for seconds if most of the data is invalid. ``is_cut``
+    is whether the bytes may end within a character.
     """
     decoder, pieces = codecs.getincrementaldecoder(codec)("replace"), list[str]()
     while data:
@@ -105,7 +105,7 @@ def decoded(data: bytearray, codec: str, *, is_cut: bool) -> str:
 
 
 def every_codec() -> tuple[str, ...]:
-    """Return the codecs that ``codec_named`` can give."""
+    """Return the codecs that ``codec_named`` can return."""
     return tuple(dict.fromkeys(_codecs().values()))
 
 

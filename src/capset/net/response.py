@@ -1,4 +1,4 @@
-"""The answer to a request, read under a cap (spec 4, G29; spec 5, P26, P27)."""
+"""The response to a request, read up to a limit (spec 4, G29; spec 5, P26, P27)."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """What was read. ``cut`` says why it ends before the whole is there, if it does: at its size or at its time."""
+    """The bytes read. ``cut`` is the limit that truncated them, if any: size or time."""
 
     data: bytes
     cut: Literal["size", "time"] | None = None
 
 
 class HttpResponse:
-    """An answer that has begun. ``url`` is where it came from, after all redirects; names of headers are lower-case."""
+    """A response that has begun. ``url`` is its source, after all redirects; header names are lower-case."""
 
     def __init__(self, url: Url, answer: httpcore2.Response) -> None:
         self.url = str(url)
@@ -37,21 +37,21 @@ class HttpResponse:
         self._answer = answer
 
     def header(self, name: str) -> str | None:
-        """Return a header's value, several joined by commas, or ``None`` where it is not there."""
+        """Return a header's value, several joined by commas, or ``None`` if it is absent."""
         found = [value for key, value in self.headers if key == name.lower()]
         return ", ".join(found) if found else None
 
     @property
     def location(self) -> str | None:
-        """Where a redirect leads; servers write UTF-8 as it is, though they should not."""
+        """The target of a redirect; servers send raw UTF-8, though they should not."""
         found = next((value for key, value in self.headers if key == "location"), None)
         return found and found.encode("latin-1").decode(errors="replace")
 
     async def chunks(self) -> AsyncGenerator[bytes]:
-        """Yield the body decoded, in pieces of about 64 KiB at most, as it comes. Can be read once.
+        """Yield the decoded body, in pieces of about 64 KiB at most, as it arrives. Can be read once.
 
-        Raises ``ToolError`` (``bad_encoding``) where the encoding is unknown or broken, ``TransientError``
-        (``unreachable``) where it breaks off.
+        Raises ``ToolError`` (``bad_encoding``) if the encoding is unknown or broken, ``TransientError``
+        (``unreachable``) if the connection breaks.
         """
         from capset.net.connections import told
 
@@ -65,9 +65,9 @@ class HttpResponse:
             raise TransientError("The answer broke off.", code="unreachable")
 
     async def read(self, limit: int, *, within: float | None = None) -> Body:
-        """Return the body, at most ``limit`` bytes of it once it is decoded, and what came ``within`` so many seconds.
+        """Return the decoded body, at most ``limit`` bytes, and only the part received ``within`` so many seconds.
 
-        Raises as ``chunks`` does; a body that is cut is no error.
+        Raises as ``chunks`` does; a truncated body is not an error.
         """
         data, scope = bytearray(), asyncio.timeout(within)
         try:

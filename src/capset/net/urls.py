@@ -1,7 +1,7 @@
-"""URLs of HTTP, read once and strictly: what is checked is what is connected to (spec 4, G29).
+"""HTTP URLs, parsed once and strictly: the checked URL is the one connected to (spec 4, G29).
 
-Two readers of one URL can differ, and an attacker lives on the difference. So there is one, which takes only what all
-read alike: hosts in ASCII, addresses in their one usual form, no user names, no trailing dot.
+Two parsers of one URL can differ, and attackers exploit the difference. So there is one, which accepts only URLs that
+all parse alike: hosts in ASCII, addresses in their one usual form, no user names, no trailing dot.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from urllib.parse import quote, urljoin
 from capset.errors import ToolError
 
 MAX_URL: Final = 8_192
-"""How many characters a URL may have."""
+"""The maximum length of a URL, in characters."""
 _MAX_HOST: Final = 253
 _PORTS: Final = {"http": 80, "https": 443}
 _URL: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://([^/?#]*))?([^?#]*)(?:\?([^#]*))?(?:#.*)?", re.DOTALL)
@@ -25,7 +25,7 @@ _QUAD: Final = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}")
 _PORT: Final = re.compile(r"[1-9][0-9]{0,4}")
 _NEVER: Final = re.compile(r"[\x00-\x20\x7f\\]")
 _AS_IT_IS: Final = "".join(map(chr, range(0x21, 0x7F)))
-# Ports of other protocols, some of which take a request for commands of their own (fetch.spec.whatwg.org, bad port).
+# Ports of other protocols, some of which take a request for their own commands (fetch.spec.whatwg.org, bad port).
 _BAD_PORTS: Final = frozenset(
     (
         *(1, 7, 9, 11, 13, 15, 17, 19, 20, 21, 22, 23, 25, 37, 42, 43, 53, 69, 77, 79, 87, 95, 101, 102, 103, 104, 109),
@@ -38,9 +38,9 @@ _BAD_PORTS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Url:
-    """A URL that can be asked for. ``host`` is lower-case, an IPv6 address without brackets; ``target`` path and query.
+    """A URL that can be requested. ``host`` is lower-case, an IPv6 address without brackets; ``target`` path and query.
 
-    Nothing of it has been resolved: where it leads is told when it is connected to.
+    Nothing has been resolved: its address is determined on connecting.
     """
 
     scheme: Literal["http", "https"]
@@ -50,12 +50,12 @@ class Url:
 
     @property
     def origin(self) -> tuple[str, str, int]:
-        """What credentials belong to."""
+        """The scope of credentials."""
         return self.scheme, self.host, self.port
 
     @property
     def authority(self) -> str:
-        """The host as a header says it, with the port where it is not the usual one."""
+        """The host for a header, with the port unless it is the default."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == _PORTS[self.scheme] else f"{host}:{self.port}"
 
@@ -63,18 +63,18 @@ class Url:
         return f"{self.scheme}://{self.authority}{self.target}"
 
     def joined(self, location: str) -> Url:
-        """Return where a redirect from here leads. Raises ``ToolError`` as ``read_url`` does."""
+        """Return the target of a redirect from here. Raises ``ToolError`` as ``read_url`` does."""
         try:
             _refuse_letters(location)
             return read_url(urljoin(str(self), location))
-        except ValueError:  # of urljoin, for brackets that are not closed
+        except ValueError:  # from urljoin, for unclosed brackets
             raise _refused("that a redirect leads to is not well formed") from None
         except ToolError as error:
             raise ToolError(f"A redirect leads nowhere. {error.message}", code=error.code) from None
 
 
 def read_url(text: str) -> Url:
-    """Read an absolute URL. Raises ``ToolError`` (``url_refused``) saying what is wrong with it."""
+    """Parse an absolute URL. Raises ``ToolError`` (``url_refused``) with the reason."""
     if len(text) > MAX_URL:
         raise _refused(f"has {len(text)} characters, more than {MAX_URL}")
     _refuse_letters(text)
@@ -97,7 +97,7 @@ def read_url(text: str) -> Url:
 
 
 def read_authority(text: str) -> tuple[str, int | None]:
-    """Read ``host`` or ``host:port``, an IPv6 address in brackets. Raises ``ToolError`` as ``read_url`` does."""
+    """Parse ``host`` or ``host:port``, an IPv6 address in brackets. Raises ``ToolError`` as ``read_url`` does."""
     if text.startswith("["):
         inside, closed, rest = text[1:].partition("]")
         if not closed or (rest and not rest.startswith(":")):
@@ -119,7 +119,7 @@ def _ipv6(text: str) -> str:
 def _name_or_ipv4(host: str) -> str:
     if not host.isascii():
         raise _refused("has a host that is not ASCII; write it in its xn-- form")
-    host = host.lower()  # not before: some letters become ASCII by it
+    host = host.lower()  # not earlier: lowering turns some letters into ASCII
     if host.endswith("."):
         raise _refused("has a host that ends with a dot")
     labels = host.split(".")
@@ -127,7 +127,7 @@ def _name_or_ipv4(host: str) -> str:
         raise _refused("has a host that is neither a name nor an address")
     if not _NUMBER.fullmatch(labels[-1]):
         return host
-    # No name ends with a number: this is an address, and of its many forms only the usual one is read alike by all.
+    # No name ends with a number: this is an address, and only the usual form is parsed alike everywhere.
     try:
         if _QUAD.fullmatch(host):
             return str(IPv4Address(host))

@@ -1,4 +1,4 @@
-"""Objects of JSON Schema: closed ones take no other properties, and named fields are taken one by one (spec 4, G12)."""
+"""Objects of JSON Schema: closed ones take no other properties, and named fields are read one by one (spec 4, G12)."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _OPEN: Final = frozenset(
         *("allOf", "anyOf", "oneOf", "if", "dependentSchemas"),
     }
 )
-"""What lets other schemas have a say in an object's properties: only its author can close it then."""
+"""Keywords by which other schemas affect an object's properties: then only its author can close it."""
 
 
 def close_object(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a JSON Schema of an input in which unknown properties are refused, at every depth.
+    """Return a JSON Schema of an input that refuses unknown properties, at every depth.
 
-    That is said of objects that list ``properties`` and say nothing of others. What is joined of several schemas is
-    left as it is, and so is what only these refer to.
+    This closes objects that list ``properties`` and do not mention others. Combinations of several schemas are left
+    as they are, and so are definitions that only these refer to.
     """
     root, defs = dict(schema), cast("Mapping[str, Any]", schema.get("$defs", {}))
     reached: set[str] = set()
@@ -40,7 +40,7 @@ def close_object(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _closed(schema: Any, reached: set[str]) -> Any:
-    """Close a schema and those of its properties and items; note the definitions that are used alone there."""
+    """Close a schema and those of its properties and items; collect the definitions used on their own there."""
     if not isinstance(schema, Mapping):
         return schema
     found = dict(cast("Mapping[str, Any]", schema))
@@ -61,8 +61,8 @@ def _closed(schema: Any, reached: set[str]) -> Any:
 def object_fields(owner: str, annotation: Any) -> Mapping[str, Any] | None:
     """Return the annotated fields of a pydantic model, a ``TypedDict`` or a dataclass, or ``None`` for other types.
 
-    A field with a default carries it in its annotation. Raises ``DefinitionError``, beginning with ``owner``, for a
-    model whose fields cannot be arguments: with aliases, or open to others.
+    A field with a default carries it in its annotation. Raises ``DefinitionError``, starting with ``owner``, for a
+    model whose fields cannot be arguments: with aliases, or with extra fields allowed.
     """
     kind: Any = get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
     if _is_model(kind):

@@ -1,4 +1,4 @@
-"""JSON Schema of pydantic types: of what goes in, and of what comes out."""
+"""JSON Schema of pydantic types, for inputs and for outputs."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from pydantic_core.core_schema import TaggedUnionSchema, WithDefaultSchema
 
 
 class UntitledJsonSchema(GenerateJsonSchema):
-    """JSON Schema without the titles that pydantic makes up from names: they say nothing new (spec 2, F3)."""
+    """JSON Schema without the titles that pydantic derives from names: they add nothing (spec 2, F3)."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:  # pydantic's own union of core schemas is private
         return False
 
     def default_schema(self, schema: WithDefaultSchema) -> JsonSchemaValue:
-        """Write a default down; one that is a set sorted, since its own order differs from process to process."""
+        """Write out a default; a set is sorted, since its own order differs from process to process."""
         default = schema.get("default")
         items: Any = cast("Set[Any]", default) if isinstance(default, Set) else [_data().dump_python(default)]
         if any(map(_holds_set, items)):
@@ -29,7 +29,7 @@ class UntitledJsonSchema(GenerateJsonSchema):
         return super().default_schema(schema)
 
     def emit_warning(self, kind: str, detail: str) -> None:
-        """Refuse what would be left out of the schema, such as a default that is not JSON data."""
+        """Refuse anything that would be missing from the schema, such as a default that is not JSON data."""
         if kind not in self.ignored_warning_kinds:
             raise ValueError(detail)
 
@@ -37,7 +37,7 @@ class UntitledJsonSchema(GenerateJsonSchema):
 _PROVEN: Final = frozenset(
     {"any", "none", "bool", "int", "float", "str", "list", "dict", "nullable", "typed-dict", "typed-dict-field"}
 )
-"""The kinds of values that are validated anew, and written as their schema says."""
+"""The kinds of values that are validated again, and written as their schema says."""
 _UNSURE: Final = frozenset({"serialization", "pattern", "multiple_of", "computed_fields"})
 _OBJECTS: Final = frozenset({"model", "dataclass", "typed-dict"})
 _FIELDS: Final = frozenset({"model-fields", "dataclass-args", "typed-dict"})
@@ -46,10 +46,10 @@ _NOTES: Final = frozenset({"title", "description", "examples", "deprecated"})
 
 
 class ResultJsonSchema(UntitledJsonSchema):
-    """JSON Schema of results as they leave: in JSON, by their serialisation aliases (spec 4, G38).
+    """JSON Schema of results as sent: in JSON, by their serialisation aliases.
 
-    Where ``is_proven``, what a value is validated by is enough to say that its JSON data fits. Where ``is_authored``,
-    a part of the schema was written by hand. Raises ``ValueError`` for types whose results cannot be described.
+    If ``is_proven``, validating a value is enough to know that its JSON data fits. If ``is_authored``, a part of the
+    schema was written by hand. Raises ``ValueError`` for types whose results cannot be described.
     """
 
     def __init__(self) -> None:
@@ -59,11 +59,11 @@ class ResultJsonSchema(UntitledJsonSchema):
 
     @property
     def mode(self) -> JsonSchemaMode:
-        """``serialization``, also where a model's config has the other one: that tells of what goes in."""
+        """``serialization``, even if a model's config has the other mode, which describes inputs."""
         return "serialization"
 
     def generate_inner(self, schema: Any) -> JsonSchemaValue:  # pydantic's own union of core schemas is private
-        """Return the schema of one part of a type, after looking at how its values leave."""
+        """Return the schema of one part of a type, after checking how its values are serialised."""
         kind, noted = schema["type"], cast("Mapping[str, Any]", schema.get("metadata", {}))
         is_stated = kind not in _OBJECTS and not _STATED.isdisjoint(noted)
         has_words = not _NOTES.issuperset(noted.get("pydantic_js_updates", ())) or "pydantic_js_extra" in noted
@@ -84,9 +84,9 @@ class ResultJsonSchema(UntitledJsonSchema):
         return found
 
     def tagged_union_schema(self, schema: TaggedUnionSchema) -> JsonSchemaValue:
-        """Return ``anyOf`` where a function tells the options apart: of what it sees, JSON data may have no trace.
+        """Return ``anyOf`` if a function picks the option: JSON data may lack what it looks at.
 
-        A field that tells them apart is named only where it leaves by that name.
+        A discriminator field is named only if it is serialised under that name.
         """
         found = super().tagged_union_schema(schema)
         if callable(schema["discriminator"]):
@@ -98,16 +98,16 @@ class ResultJsonSchema(UntitledJsonSchema):
     def _have(self, name: str, options: list[JsonSchemaValue]) -> bool:
         try:
             return all(name in self.resolve_ref_schema(one).get("properties", {}) for one in options)
-        except RuntimeError:  # one of them is not done yet: it holds the union
+        except RuntimeError:  # one of them is not finished yet: it contains the union
             return True
 
     def field_is_required(self, field: Any, total: bool) -> bool:  # pydantic's own union of fields
-        """Whether a field is always there: one that is only for ``__init__`` never is."""
+        """Whether a field is always present: one that is only for ``__init__`` never is."""
         return not field.get("init_only", False) and super().field_is_required(field, total)
 
 
 def _check_names(schema: Mapping[str, Any]) -> None:
-    """Refuse a class of which two fields leave by one name, or that asks for names which its schema has not."""
+    """Refuse a class with two fields serialised under one name, or one that asks for names that its schema lacks."""
     names: dict[str, str] = {}
     for name, alias in _names(schema):
         if alias in names:
@@ -124,12 +124,12 @@ def _check_names(schema: Mapping[str, Any]) -> None:
 
 
 def _names(schema: Any) -> Iterator[tuple[str, str]]:
-    """Yield the name of every field that leaves, and the name that it leaves by."""
+    """Yield the name of every serialised field, and the name it is serialised under."""
     while schema["type"] not in _FIELDS:
         if schema.get("root_model") or not isinstance(schema.get("schema"), dict):
             return
-        schema = schema["schema"]  # validators may stand around the fields
-    listed: Any = schema["fields"]  # by name, but of a dataclass
+        schema = schema["schema"]  # validators may wrap the fields
+    listed: Any = schema["fields"]  # by name, except for a dataclass
     if isinstance(listed, list):
         listed = {one["name"]: one for one in cast("list[dict[str, Any]]", listed)}
     for name, field in cast("dict[str, Any]", listed).items():
@@ -140,19 +140,19 @@ def _names(schema: Any) -> Iterator[tuple[str, str]]:
 
 
 def _are_texts(schema: JsonSchemaValue) -> bool:
-    """Whether the values of an enum, if it is one, are texts, as the names of a JSON object always are."""
+    """Whether the values of an enum, if it is one, are strings, as the names of a JSON object always are."""
     return all(isinstance(one, str) for one in schema.get("enum", [schema.get("const", "")]))
 
 
 def _says_more(schema: Mapping[str, Any]) -> bool:
-    """Whether a class has a hand in its JSON Schema."""
+    """Whether a class customises its JSON Schema."""
     classes = getattr(schema.get("cls"), "__mro__", ())
     own = (one for one in classes if not one.__module__.startswith("pydantic."))
     return "json_schema_extra" in _config(schema) or any("__get_pydantic_json_schema__" in vars(one) for one in own)
 
 
 def _config(schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the config of a class, as pydantic was given it."""
+    """Return the config of a class, as given to pydantic."""
     return getattr(schema.get("cls"), "model_config", None) or getattr(schema.get("cls"), "__pydantic_config__", {})
 
 
@@ -161,7 +161,7 @@ def _class(schema: Mapping[str, Any]) -> str:
 
 
 def _refuse_undeclared(function: Callable[..., Any]) -> None:
-    """Refuse a serializer that does not say what it returns: pydantic would publish what it is given."""
+    """Refuse a serializer without a return type: pydantic would publish the type of its input."""
     while isinstance(function, partial):
         function = cast("Callable[..., Any]", function.func)
     if str(getattr(function, "__module__", "")).partition(".")[0] != "pydantic":
@@ -174,7 +174,7 @@ def _refuse_undeclared(function: Callable[..., Any]) -> None:
 
 @cache
 def _data() -> TypeAdapter[Any]:
-    """Return the adapter of anything, which is not worth its time at import."""
+    """Return the adapter of any value; made late, since it is too slow for import time."""
     return TypeAdapter(Any)
 
 

@@ -1,4 +1,4 @@
-"""Schemas that come as JSON Schema and not as Python types: checked, compiled, with defaults (spec 3, K4)."""
+"""Schemas given as JSON Schema instead of Python types: checked, compiled, with defaults (spec 3, K4)."""
 
 from __future__ import annotations
 
@@ -21,21 +21,19 @@ if TYPE_CHECKING:
 _LISTED_FROM: Final = 10_000
 _CHECKED_FROM: Final = 300_000
 _PER_VALUE: Final = 20
-"""Schemas that a value may meet: so many, and so many more for each value inside it."""
+"""Each limit above is on the schemas that a value may meet, and grows by this many for each value inside it."""
 
 
 _Met: TypeAlias = tuple[Iterable[SchemaNode], Any, bool, bool]
 
 
 class SchemaWalk:
-    """One walk. Defaults are filled into ``value`` itself, which must be plain JSON data of no great depth.
+    """One walk. Defaults are filled into ``value`` itself, which must be plain JSON data of moderate depth.
 
-    Where a schema is a choice, a default is filled in if only one of its options can be meant: those of another type
-    or with another constant in a field cannot. Nothing is filled in by ``if``, ``patternProperties`` and dynamic
-    references.
-    ``is_listable`` is false where to tell everything that does not fit would take too long, as with choices between
-    types that hold themselves, each of which is tried at every level; ``is_checkable`` where even to say yes or no
-    might.
+    For a choice, a default is filled in only if a single option is possible: options of another type, or with another
+    constant in a field, are not. Nothing is filled in through ``if``, ``patternProperties`` and dynamic references.
+    ``is_listable`` is false if listing every mismatch would take too long, as for choices between recursive types, each
+    of which is tried at every level; ``is_checkable`` is false if even deciding whether the value fits might.
     """
 
     def __init__(self, root: SchemaNode, value: Any) -> None:
@@ -59,7 +57,7 @@ class SchemaWalk:
 
 
 def _met(node: SchemaNode, value: Any, fills: bool) -> Iterator[_Met]:
-    """Yield the schemas that meet something, what they meet, and whether they fill in there and are likely to hold."""
+    """Yield schemas, the value that they apply to, whether they fill in defaults there and are likely to hold."""
     yield node.always, value, fills, True
     for options in node.choices:
         meant: list[SchemaNode] = []
@@ -99,13 +97,13 @@ def _met_by_items(node: SchemaNode, value: list[Any], fills: bool) -> Iterator[_
 
 
 def _can_mean(node: SchemaNode, value: Any) -> bool:
-    """Whether a value may fit by its type and by the constants and enums in it, which tell options apart."""
+    """Whether a value may fit, judged by its type and by constants and enums, which distinguish options."""
     types = node.schema.get("type")
     if types is not None and _types_of(value).isdisjoint([types] if isinstance(types, str) else types):
         return False
     if isinstance(value, dict):
         members = cast("dict[str, Any]", value)
-        # A schema may name far more fields than a value has, and the other way round.
+        # Either side may have far more fields than the other.
         for name in node.fields.keys() & members.keys():
             if not _is_among(members[name], node.fields[name].schema):
                 return False
@@ -159,16 +157,16 @@ _SCHEMAS: Final = frozenset(
 class JsonSchema(Schema):
     """A JSON Schema, ready to validate JSON data: as Python's dict, list, str, int, float, bool and None, or as text.
 
-    ``check`` and ``check_json`` return a copy of their own with the defaults of absent fields filled in, and raise
-    ``SchemaMismatch``. What has no ``additionalProperties`` is open, as JSON Schema says. ``json_schema`` is as it came
-    but for ``required``, which is sorted. ``is_exact`` and ``only_scalars`` are false and ``annotation`` is ``object``:
-    nothing of a value can be taken for granted.
+    ``check`` and ``check_json`` return a copy with the defaults of absent fields filled in, and raise
+    ``SchemaMismatch``. An object without ``additionalProperties`` is open, as JSON Schema says. ``json_schema`` is as
+    given, except that ``required`` is sorted. ``is_exact`` and ``only_scalars`` are false and ``annotation`` is
+    ``object``: nothing can be assumed about a value.
     """
 
     __slots__ = ("_names", "_root", "_validator")
 
     def __init__(self, document: Data, root: SchemaNode, validator: Validator) -> None:
-        # Not the parent's: it makes a schema of a type.
+        # Not the parent's initialiser: it makes a schema from a type.
         self._root = root
         self._validator = validator
         fields = _fields(root)
@@ -179,23 +177,23 @@ class JsonSchema(Schema):
         self.json_schema = document
         self.hash_input = sorted_enums(document)
         self.is_exact = self.only_scalars = self.may_be_infinite = False
-        self.digested = frozenset[str]()  # a mark of capset's own, which a foreign schema does not know
+        self.digested = frozenset[str]()  # a mark of capset's own, which a plain JSON Schema does not have
         known: dict[SchemaNode, bool] = {}
         self.write_only = frozenset(
             name for name, inner in fields.items() if any(_hides(node, known) for node in inner)
         )
 
     def jsonable(self, value: Any) -> Any:
-        """Return a copy of ``value`` as plain JSON data. Raises ``SchemaMismatch``, a ``ValueError``, if it is none."""
+        """Return a copy of ``value`` as plain JSON data. Raises ``SchemaMismatch``, a ``ValueError``, if it is not."""
         return copy_json(value)
 
     def text(self, value: Any) -> str:
-        """Return ``value`` as JSON text to be read by ``check_json``. Raises as ``jsonable`` does."""
+        """Return ``value`` as JSON text for ``check_json``. Raises as ``jsonable`` does."""
         return json.dumps(copy_json(value), ensure_ascii=False, separators=(",", ":"))
 
     @property
     def names(self) -> list[str]:
-        """The names of an object's fields, those of what the schema refers to included."""
+        """The names of an object's fields, including those behind references."""
         return list(self._names)
 
     def _check(self, value: Any) -> Any:
@@ -216,9 +214,9 @@ class JsonSchema(Schema):
 
 
 def compile_json_schema(what: str, json_schema: Mapping[str, Any]) -> JsonSchema:
-    """Make a schema of a JSON Schema; ``Any`` because its keywords' values are of every JSON type.
+    """Make a schema from a JSON Schema; ``Any`` because its keywords' values have any JSON type.
 
-    Raises ``DefinitionError``, beginning with ``what``: if it is no JSON Schema of its dialect, or no JSON data; if a
+    Raises ``DefinitionError``, starting with ``what``: if it is not valid in its dialect, or not JSON data; if a
     reference leads outside the document; if it has a pattern that needs more than linear time (look-around,
     back-references); if a default of the top level does not fit; above 64 levels and 1 MiB.
     """
@@ -249,7 +247,7 @@ def _compiled(what: str, document: Data) -> tuple[Validator, SchemaNode]:
 
     patterns = rs.RegexOptions(size_limit=_MAX_REGEX_BYTES)
     try:
-        # First of all: what is checked by the meta-schema in any other way is fetched by its $schema.
+        # This comes first: any other check by the meta-schema would fetch it by its $schema.
         validator = rs.validator_for(document, validate_formats=True, pattern_options=patterns, offline=True)
         _sort_required(document)
         resolver = rs.Registry([(BASE, document)], retriever=_refuse).resolver(BASE)
@@ -316,7 +314,7 @@ def _fields(root: SchemaNode) -> dict[str, list[SchemaNode]]:
 
 
 def _hides(node: SchemaNode, known: dict[SchemaNode, bool]) -> bool:
-    """Whether a field is a secret by its schema, or may be one; ``known`` are the answers so far."""
+    """Whether a field is, or may be, a secret by its schema; ``known`` caches the answers."""
     if node not in known:
         is_secret = node.schema.get("writeOnly", False) is True
         known[node] = is_secret or any(_hides(one, known) for one in node.in_place)

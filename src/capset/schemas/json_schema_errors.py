@@ -1,4 +1,4 @@
-"""What a JSON Schema expected, in words of its own keywords: the validator's words quote the value (spec 4, G12)."""
+"""JSON Schema errors, in words based on the keywords: the validator's messages quote the value (spec 4, G12)."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ _PLAIN: Final = {
     "maxContains": "Input should have fewer items of the kind that its schema counts",
     "minContains": "Input should have more items of the kind that its schema counts",
 }
-"""By the kind of an error, or by the keyword where it tells more; in braces, the keyword's own value."""
+"""By the kind of an error, or by the keyword if that is more precise; in braces, the keyword's own value."""
 
 
 def fields_of(errors: Iterable[ValidationError], known: Sequence[str]) -> list[Field]:
-    """List what does not fit, as ``misfits`` does; ``known`` are the names of the top level."""
+    """List the fields that do not fit, as ``validation_fields`` does; ``known`` are the names of the top level."""
     told = (one for error in errors for one in _told(error))
     first = list(islice(told, MAX_LISTED))
     return listed(first, len(first) + sum(1 for _ in told), known)
@@ -79,7 +79,7 @@ def _told(error: ValidationError) -> Iterator[Told]:
             inner = [one for errors in context for error in errors for one in _told(error)]
             yield from inner or [(place, "Input should fit one of several schemas")]
         case Kind.PropertyNames(inner):
-            # A name is a place, not a value.
+            # A name is part of the path, not a value.
             words = dict.fromkeys(words for _, words in _told(inner))
             yield (*place, str(inner.instance)), "its name does not fit: " + " or ".join(words)
         case _:

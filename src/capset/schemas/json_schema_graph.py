@@ -1,6 +1,6 @@
-"""A JSON Schema as a graph of nodes, its references followed inside the document: to walk values by, not to validate.
+"""A JSON Schema as a graph of nodes with resolved references, for walking values, not for validating them.
 
-The validator neither fills in defaults nor says beforehand how long it will take: both are found by walking.
+The validator neither fills in defaults nor predicts how long it will take: walking provides both.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ if TYPE_CHECKING:
 
 MAX_NODES: Final = 100_000
 _MAX_CHAIN: Final = 64
-"""Schemas that are applied to one value, each by the one before."""
+"""The longest chain of schemas applied to one value, each by the previous one."""
 _MAX_APPLIED: Final = 10_000
-"""Schemas that are applied to one value in all: by references to references, few lines can make it 2 to the 64th."""
+"""All schemas applied to one value: references to references can make it 2 to the 64th in a few lines."""
 BASE: Final = "json-schema:///"
 _REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
 Data = dict[str, Any]
 
 
 class UnsoundSchema(ValueError):
-    """The schema cannot be taken, for the reason that it tells."""
+    """The schema cannot be used, for the reason given."""
 
 
 class SchemaNode:
     """One schema, and those that it applies: to the same value (``always``, ``choices``, ``tests``) or to its children.
 
-    ``always`` hold for each value, of each of ``choices`` some one may, ``tests`` tell something of it.
+    ``always`` hold for each value, any of each of ``choices`` may hold, and ``tests`` only distinguish values.
     """
 
     __slots__ = (
@@ -69,9 +69,9 @@ class SchemaNode:
 
 
 def graph(document: Data, resolver: Resolver) -> SchemaNode:
-    """Return the node of a document that its meta-schema takes.
+    """Return the node of a document that its meta-schema accepts.
 
-    Raises ``UnsoundSchema`` for a reference that leads nowhere in the document, and for one that never comes to an end.
+    Raises ``UnsoundSchema`` for a reference without a target in the document, and for endless references.
     """
     growth = _Growth()
     root = growth.node(document, resolver)
@@ -95,7 +95,7 @@ class _Growth:
     def node(self, schema: object, resolver: Resolver) -> SchemaNode:
         if len(self.nodes) >= MAX_NODES:
             raise UnsoundSchema(f"it should be of at most {MAX_NODES:,} schemas, those that are referred to included")
-        # What is neither of both is refused by the validator, in better words.
+        # Anything else is refused by the validator, with a clearer message.
         mapping: Data = {"not": {}} if schema is False else {}
         if isinstance(schema, dict):
             mapping = cast("Data", schema)
@@ -118,7 +118,7 @@ class _Growth:
         def named(key: str) -> dict[str, SchemaNode]:
             found = schema.get(key)
             inside = cast("dict[str, object]", found) if isinstance(found, dict) else {}
-            # An old dialect's ``dependencies`` may be lists of names.
+            # ``dependencies`` of an old dialect may be lists of names.
             return {name: self.node(one, resolver) for name, one in inside.items() if not isinstance(one, list)}
 
         def present(*nodes: SchemaNode | None) -> list[SchemaNode]:
@@ -126,7 +126,7 @@ class _Growth:
 
         for key in _REFERENCES:
             if isinstance(schema.get(key), str):
-                # A dynamic reference may lead elsewhere in a value, so nothing is filled in by it.
+                # A dynamic reference may resolve differently within a value, so nothing is filled in through it.
                 (node.always if key == "$ref" else node.tests).append(self._target(schema[key], resolver))
         node.always += several("allOf")
         node.choices += [options for key in ("anyOf", "oneOf") if (options := several(key))]
@@ -148,10 +148,10 @@ class _Growth:
 
 
 def _inside(schema: Data, resolver: Resolver) -> Resolver:
-    """Return the resolver of what is in a schema that may have an address of its own, which is no field's name."""
+    """Return the resolver for the contents of a schema; only a string is an address, not a field called ``$id``."""
     from jsonschema_rs import ReferencingError
 
-    for key in ("$id", "id"):  # draft 4 has the second; in a later one it means nothing, and leads to nothing
+    for key in ("$id", "id"):  # draft 4 uses the second; in later ones it means nothing, and resolves to nothing
         own = schema.get(key)
         if isinstance(own, str) and not own.startswith("#"):
             with suppress(ReferencingError, ValueError):
@@ -172,7 +172,7 @@ def _resolve(resolver: Resolver, reference: str) -> tuple[Any, Resolver]:
 
 
 def _measure(node: SchemaNode, measured: dict[SchemaNode, tuple[int, int]], depth: int) -> tuple[int, int]:
-    """Return how long the chains of schemas are that ``node`` applies to one value, and how many it applies in all."""
+    """Return the length of the longest chain of schemas that ``node`` applies to one value, and the number of all."""
     if node in measured:
         return measured[node]
     inner = [_measure(one, measured, depth + 1) for one in node.in_place] if depth <= _MAX_CHAIN else []
@@ -189,7 +189,7 @@ def _measure(node: SchemaNode, measured: dict[SchemaNode, tuple[int, int]], dept
 
 
 def _default(node: SchemaNode, known: dict[SchemaNode, tuple[Any] | None]) -> tuple[Any] | None:
-    """Return the default of a field, or that of what it refers to, if any; ``known`` are those found so far."""
+    """Return the default of a field, or of the schema it refers to, if any; ``known`` caches the results."""
     if node not in known:
         own = (node.schema["default"],) if "default" in node.schema else None
         known[node] = own or next((found for one in node.always if (found := _default(one, known))), None)

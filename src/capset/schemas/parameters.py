@@ -1,4 +1,4 @@
-"""Parameters that come as JSON Schema, in either of the origin's dialects (spec 4, G11, G12)."""
+"""Parameters given as JSON Schema, in full or in shorthand (spec 4, G11, G12)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from capset.schemas.closed_objects import close_object
 from capset.schemas.json_schema import JsonSchema, compile_json_schema
 
 _BESIDE: Final = frozenset({"$ref", "$defs", "title", "description"})
-"""What a reference may have beside it without a say in what fits."""
+"""Keywords allowed beside a reference that do not affect validation."""
 _WORDS: Final = frozenset(
     {
         *("type", "enum", "const", "default", "title", "description", "examples", "deprecated", "format", "pattern"),
@@ -22,15 +22,15 @@ _WORDS: Final = frozenset(
         *("contentEncoding", "contentMediaType", "contentSchema"),
     }
 )
-"""The keywords that a parameter in the shorthand may have: a misspelt one would let everything pass."""
+"""The keywords of a parameter in the shorthand: a misspelt one would accept everything."""
 
 
 def parameters_schema(owner: str, parameters: Mapping[str, Any]) -> JsonSchema:
-    """Return the schema of arguments; ``Any`` because the keywords' values are of every JSON type.
+    """Return the schema of arguments; ``Any`` because the keywords' values have any JSON type.
 
-    ``parameters`` is a JSON Schema if its ``type`` is a text, else the shorthand: ``{"location": {"type": "string",
-    "required": True}}``. An object that lists ``properties`` and says nothing of others takes no others. Raises
-    ``DefinitionError``, beginning with ``owner``.
+    ``parameters`` is a JSON Schema if its ``type`` is a string, otherwise the shorthand: ``{"location": {"type":
+    "string", "required": True}}``. An object that lists ``properties`` and does not mention others takes no others.
+    Raises ``DefinitionError``, starting with ``owner``.
     """
     what = f"{owner}: parameters"
     if not isinstance(parameters, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers hand on others' data
@@ -47,7 +47,7 @@ def parameters_schema(owner: str, parameters: Mapping[str, Any]) -> JsonSchema:
 
 
 def _joined(what: str, schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an object's schema with its properties' own ``required: true`` gathered as JSON Schema has them."""
+    """Return an object's schema with each property's ``required: true`` gathered into a list, as in JSON Schema."""
     found, required = dict(schema), list[str]()
     properties: dict[str, Any] = {}
     for name, given in cast("Mapping[str, Any]", schema["properties"]).items():
@@ -78,11 +78,11 @@ def _parameter(what: str, given: object) -> tuple[dict[str, Any], bool]:
         if schema.get("type") == "object" and isinstance(schema.get("properties"), Mapping):
             schema = _joined(what, schema)
         return schema, is_required
-    return schema, False  # of an object, a list as JSON Schema has it
+    return schema, False  # for an object, a list as in JSON Schema
 
 
 def followed(schema: Mapping[str, Any]) -> dict[str, Any]:  # a JSON Schema that is not checked yet
-    """Return a schema with what it refers to in its place: nested models of pydantic's are written so."""
+    """Return a schema with its reference resolved: pydantic writes nested models as references."""
     found, defs, seen = dict(schema), schema.get("$defs", {}), set[str]()
     while isinstance(reference := found.get("$ref"), str) and reference not in seen:
         seen.add(reference)
@@ -95,7 +95,7 @@ def followed(schema: Mapping[str, Any]) -> dict[str, Any]:  # a JSON Schema that
 
 
 def check_object(owner: str, schema: Mapping[str, Any]) -> None:
-    """Refuse what is sound JSON Schema and cannot be meant of arguments. Raises ``DefinitionError``."""
+    """Refuse valid JSON Schema that cannot be meant for arguments. Raises ``DefinitionError``."""
     missing = sorted({*schema.get("required", ())} - {*schema.get("properties", ())})
     if missing and schema.get("additionalProperties") is False:
         raise DefinitionError(f"{owner}: {missing[0]!r} is required, and no property: nothing could ever fit")

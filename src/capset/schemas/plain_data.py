@@ -1,7 +1,7 @@
-"""Any value as plain JSON data, for a record of what may fit no schema. Nothing here raises, and nothing hides.
+"""Any value as plain JSON data, to record values that may fit no schema. Nothing here raises, and nothing is hidden.
 
-A value that JSON cannot carry keeps its place and becomes something that can be read, so that one odd argument takes no
-other with it. What is too deep, too much or a cycle ends in "…".
+A value that JSON cannot represent keeps its position and becomes something readable, so one odd argument does not
+affect the others. Excessive depth or size, and cycles, end in "…".
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from pydantic_core import from_json, to_json
 
 _MAX_LEVELS: Final = 100
 _MAX_VALUES: Final = 10_000
-"""Values that are looked at; a few lists that hold each other twice have more places than there is time."""
+"""The maximum number of values visited; a few lists that contain each other twice make far too many paths."""
 _MAX_DIGITS: Final = 4000
 """Python writes no integer of more than 4,300 decimal digits."""
 _MAX_NAME: Final = 100
 _MAX_EXACT: Final = 2**53
-"""Integers up to here are the same to every reader of JSON."""
+"""Every JSON parser reads integers up to here exactly."""
 _LEFT_OUT: Final = "…"
 _LEAVES: Final = frozenset(
     {
@@ -35,7 +35,7 @@ _LEAVES: Final = frozenset(
         *(SecretStr, SecretBytes),
     }
 )
-"""Types that pydantic writes by itself, with no code of anybody else."""
+"""Types that pydantic writes by itself, without running any other code."""
 
 
 def plain(value: Any) -> Any:
@@ -51,21 +51,21 @@ def plain(value: Any) -> Any:
 
 
 def plain_json(text: bytes) -> Any:
-    """Return JSON text as plain data, or what can be said of text that is not JSON."""
+    """Return JSON text as plain data, or a note if the text is not JSON."""
     try:
-        # A number beyond every float, such as 1e999, is JSON and yet is read as an infinity.
+        # A number beyond every float, such as 1e999, is valid JSON and yet parsed as an infinity.
         return plain(from_json(text, allow_inf_nan=False))
     except (ValueError, RecursionError):
         return {"unreadable": f"{len(text)} bytes that are not JSON"}
 
 
 def plain_unvalidated(value: Any) -> Any:
-    """Return any value as plain JSON data; what would be used up by looking, such as a generator, is only named."""
+    """Return any value as plain JSON data; values that reading would consume, such as generators, are only named."""
     return _Look().at(value)
 
 
 def unmasked(value: Any) -> Any:
-    """Return data with the secrets that pydantic would mask as they are: for a keyed digest, and for nothing else."""
+    """Return data with the secrets that pydantic would mask in clear: for a keyed digest, and for nothing else."""
     match value:
         case SecretStr() | SecretBytes() | Secret():
             return cast("Secret[Any]", value).get_secret_value()
@@ -78,9 +78,9 @@ def unmasked(value: Any) -> Any:
 
 
 def is_flat(value: Any) -> TypeGuard[dict[str, str | int | bool | None]]:
-    """Whether a value is JSON data of one level that every writer writes alike, as most arguments are.
+    """Whether a value is JSON data of one level that every serialiser writes identically, as most arguments are.
 
-    Its keys and texts are ASCII, and its integers exact; floats are not among them.
+    Its keys and strings are ASCII, and its integers exact; floats are excluded.
     """
     if type(value) is not dict:
         return False
@@ -100,7 +100,7 @@ def is_flat(value: Any) -> TypeGuard[dict[str, str | int | bool | None]]:
 
 
 def _is_tree(value: Any, seen: set[int]) -> bool:
-    """Whether a value is made of plain types, with texts as keys, and holds no part twice: then to write it is safe."""
+    """Whether a value has only plain types, with string keys, and contains no part twice: then writing it is safe."""
     kind = cast("type[Any]", type(value))
     if kind in _LEAVES:
         return True
@@ -113,7 +113,7 @@ def _is_tree(value: Any, seen: set[int]) -> bool:
 
 
 class _Look:
-    """One look at a value, whatever its own code does; ``above`` are the ids of what holds the value looked at."""
+    """One conversion of a value, safe from the value's own code; ``_above`` has the ids of the enclosing values."""
 
     def __init__(self) -> None:
         self._left = _MAX_VALUES
@@ -126,7 +126,7 @@ class _Look:
         self._above.add(id(value))
         try:
             return self._told(value)
-        except Exception:  # an object may raise anything, even when it is asked for its type
+        except Exception:  # an object may raise anything, even when asked for its type
             return _named(value)
         finally:
             self._above.discard(id(value))
@@ -196,12 +196,12 @@ def _named(value: object) -> str:
 
 
 LONG: Final = 262_144
-"""From so many characters on a text is passed on as it is."""
+"""Strings of at least this many characters are passed on as they are."""
 _PIECE: Final = 65_536
 
 
 def has_long_text(value: object) -> bool:
-    """Whether one of the members of a dict is a long text."""
+    """Whether one of the members of a dict is a long string."""
     if type(value) is dict:
         for member in cast("dict[Any, Any]", value).values():
             if type(member) is str and len(member) >= LONG:
@@ -210,9 +210,9 @@ def has_long_text(value: object) -> bool:
 
 
 def without_copies(plain: Mapping[str, Any]) -> dict[str, Any]:
-    """Return members that are JSON data already as JSON data, with the very texts of ``plain`` where they are long.
+    """Return members that are JSON-compatible as JSON data, reusing the string objects of ``plain`` if they are long.
 
-    Raises ``ValueError`` for a text with half a pair of surrogates, and for what JSON text cannot carry.
+    Raises ``ValueError`` for a string with a lone surrogate, and for anything that JSON text cannot represent.
     """
     texts = {name: member for name, member in plain.items() if type(member) is str and len(member) >= LONG}
     for text in texts.values():

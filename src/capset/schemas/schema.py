@@ -1,4 +1,4 @@
-"""Typed schemas: a compiled validator and its JSON Schema, made once (DESIGN §6)."""
+"""Typed schemas: a compiled validator and its JSON Schema, made once."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 _SCALAR_TYPES: Final = frozenset({"string", "integer", "number", "boolean", "null"})
 _NO_SCHEMAS: Final = frozenset({"default", "const", "enum", "examples", "discriminator"})
-"""The keywords whose values are data, whatever they look like."""
+"""The keywords whose values are data, even if they look like schemas."""
 MAPS_OF_SCHEMAS: Final = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
-"""The keywords whose values have names of their own for keys, and schemas below."""
+"""The keywords whose values map arbitrary names to schemas."""
 
 
 _FINITE: Final = frozenset({str, int, bool, type(None), bytes})
@@ -39,11 +39,11 @@ _DIGEST: Final = ("x-digest", "sha256")
 
 
 def digested() -> dict[str, JsonValue]:
-    """Return what marks a text argument whose SHA-256 stands beside it in records, however much of the text does.
+    """Return the marker for a text argument whose SHA-256 is recorded beside it, even where the text itself is cut.
 
-    Give it as ``Field(json_schema_extra=digested())``; in the record that of ``code`` is ``code#sha256``. The digest
-    has no key: it is for texts such as code, which somebody else must be able to find in the record, and not for what
-    can be guessed. Where the host masks a part of the text, it is that of the text as it is masked.
+    Pass it as ``Field(json_schema_extra=digested())``; in the record the digest of ``code`` is ``code#sha256``. The
+    digest has no key: it is for texts such as code, which others must be able to find in the record, and not for
+    guessable values. If the host masks a part of the text, the digest is that of the masked text.
     """
     return dict([_DIGEST])
 
@@ -58,13 +58,13 @@ class _Rules(TypedDict, total=False):
 
 
 class Schema:
-    """One type, ready to validate values of it, to serialise them and to show its JSON Schema.
+    """One type, ready to validate values, to serialise them and to show its JSON Schema.
 
-    ``check(value)`` validates a Python value strictly, ``check_json(text)`` JSON text in strict JSON mode (spec 4,
-    G11); both raise pydantic's ``ValidationError``. ``json_schema`` has every ``required`` sorted and must not be
-    changed; ``hash_input`` is the same with every ``enum`` sorted too, which is what hashes cover. ``write_only`` names
-    the fields that are secrets by their types, ``digested`` those that are marked as ``digested`` says. Where
-    ``may_be_infinite``, valid JSON may still hold NaN or an infinity.
+    ``check(value)`` validates a Python value strictly, ``check_json(text)`` JSON text in strict JSON mode; both raise
+    pydantic's ``ValidationError``. ``json_schema`` has every ``required`` sorted and must not be changed;
+    ``hash_input`` also has every ``enum`` sorted, and is the form that hashes cover. ``write_only`` names the fields
+    that are secrets by type, ``digested`` those marked by ``digested()``. If ``may_be_infinite``, valid JSON may still
+    contain NaN or an infinity.
     ``annotation`` is the type itself. It and the adapter's type parameter are ``Any``: a schema is built from an
     annotation at run time.
     """
@@ -113,8 +113,8 @@ class Schema:
     def jsonable(self, value: Any) -> Any:
         """Return ``value`` as plain JSON data.
 
-        Raises ``ValueError`` (``PydanticSerializationError`` is one) if there is no such form. NaN and infinities, for
-        which pydantic would write null, have none.
+        Raises ``ValueError`` (``PydanticSerializationError`` is one) if there is no such form. NaN and infinities,
+        which pydantic would write as null, have none.
         """
         if self._has_numbers and not is_finite(value):
             raise ValueError("JSON has no NaN and no infinities")
@@ -123,7 +123,7 @@ class Schema:
         return from_json(self._to_json(value, by_alias=self._by_alias, warnings="error"), allow_inf_nan=False)
 
     def text(self, value: Any) -> str:
-        """Return ``value`` as JSON text to be read by ``check_json``: with aliases, and without computed fields.
+        """Return ``value`` as JSON text for ``check_json``: with aliases, and without computed fields.
 
         Raises ``ValueError`` as ``jsonable`` does.
         """
@@ -143,9 +143,9 @@ class Schema:
 
 
 class ResultSchema(Schema):
-    """The schema of results of one type: what leaves fits ``json_schema``, or does not leave (spec 4, G38).
+    """The schema of results of one type: results that do not fit ``json_schema`` are not sent.
 
-    Values are written by their serialisation aliases, whatever the config of their models says.
+    Values are written by their serialisation aliases, regardless of the config of their models.
     """
 
     __slots__ = ("_is_proven", "_published", "_validator")
@@ -163,7 +163,7 @@ class ResultSchema(Schema):
     def jsonable(self, value: Any) -> Any:
         """Return ``value`` as plain JSON data that fits.
 
-        Raises ``ValueError`` if there is no such form: ``SchemaMismatch`` for data that does not fit what is published.
+        Raises ``ValueError`` if there is no such form: ``SchemaMismatch`` for data that does not fit the published one.
         """
         data = super().jsonable(value)
         if not self._is_proven:
@@ -173,14 +173,14 @@ class ResultSchema(Schema):
         return data
 
     def held_to(self, published: JsonSchemaValue) -> Self:
-        """Return a schema whose JSON data has to fit ``published`` instead."""
+        """Return a schema whose JSON data must fit ``published`` instead."""
         other = copy(self)
         other._published, other._validator = published, None
         other._is_proven = other.is_exact = False
         return other
 
     def compile(self) -> Validator:
-        """Return the validator of what is published. Raises ``ValueError`` if that is no JSON Schema."""
+        """Return the validator of the published schema. Raises ``ValueError`` if it is not a valid JSON Schema."""
         import jsonschema_rs as rs
 
         try:
@@ -191,16 +191,16 @@ class ResultSchema(Schema):
 
 
 def schema_of(what: str, annotation: Any, mode: JsonSchemaMode) -> Schema:
-    """Compile the schema of one type annotation: in mode ``validation`` of what goes in, else of what comes out.
+    """Compile the schema of one type annotation: in mode ``validation`` for inputs, otherwise for outputs.
 
-    What goes in is closed: unknown fields are refused at every depth unless a model says otherwise (spec 4, G12).
-    Raises ``DefinitionError``, beginning with ``what``, if the type has no schema.
+    Schemas of inputs are closed: unknown fields are refused at every depth unless a model says otherwise. Raises
+    ``DefinitionError``, starting with ``what``, if the type has no schema.
     """
     generator = ResultJsonSchema() if mode == "serialization" else UntitledJsonSchema()
     try:
         adapter: TypeAdapter[Any] = TypeAdapter(annotation)
         json_schema = generator.generate(adapter.core_schema, mode)
-        # What is no JSON (a default of NaN, a lone surrogate) has no hash either: say so here, by its name.
+        # Non-JSON values (a default of NaN, a lone surrogate) have no hash either: report them here, by name.
         json.dumps(json_schema, ensure_ascii=False, allow_nan=False).encode()
     except PydanticUserError as error:
         raise DefinitionError(f"{what}: {error.message.splitlines()[0]}") from error
@@ -224,14 +224,14 @@ def schema_of(what: str, annotation: Any, mode: JsonSchemaMode) -> Schema:
         return schema
     is_open = any(found.get("additionalProperties", False) is not False for found in _listed(tidy))
     is_closed = close_objects(tidy)
-    # Closing is one switch for the whole schema, so it cannot spare one model that is open by its own word.
+    # Closing is one switch for the whole schema, so it cannot exempt a model that is explicitly open.
     if is_closed and is_open:
         raise DefinitionError(f"{what}: beside a model with extra='allow', every other model must state its own extra")
     return Schema(adapter, tidy, closed=is_closed, annotation=annotation)
 
 
 def close_objects(schema: JsonSchemaValue) -> bool:
-    """Close every object that lists its properties and says nothing of others, and return whether there was one."""
+    """Close every object that lists its properties and does not mention others; return whether there was one."""
     silent = [found for found in _listed(schema) if "additionalProperties" not in found]
     for found in silent:
         found["additionalProperties"] = False
@@ -247,7 +247,7 @@ def schema_of_fields(name: str, fields: Mapping[str, Any]) -> Schema:
 
     A field whose annotation carries a default (``Annotated[int, Field(default=5)]``) is optional and is filled in; one
     that is ``NotRequired`` is left out.
-    Raises ``DefinitionError`` naming the field that has no schema, or a default that does not fit it.
+    Raises ``DefinitionError`` naming the field that has no schema, or whose default does not fit.
     """
     arguments = cast("Any", TypedDict)(name, {field: _qualified(note) for field, note in fields.items()})
     arguments.__pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False, validate_default=True)
@@ -307,7 +307,7 @@ def is_finite(value: Any) -> bool:  # of any type that a schema can have
 
 
 def _is_write_only(schema: Mapping[str, Any]) -> bool:
-    """Whether a field is a secret by its type, such as ``SecretStr``, or may be one."""
+    """Whether a field is, or may be, a secret by its type, such as ``SecretStr``."""
     return any(option.get("writeOnly", False) for option in schema.get("anyOf", [schema]))
 
 
@@ -317,7 +317,7 @@ def _is_scalar(schema: Mapping[str, Any]) -> bool:
 
 
 def _tidy(schema: Any, name: str | None = None) -> Any:
-    """Sort every ``required``, and drop a title that is only the name of its class."""
+    """Sort every ``required``, and drop titles that only repeat the name of the class."""
     if isinstance(schema, list):
         return [_tidy(item) for item in cast("list[Any]", schema)]
     if not isinstance(schema, dict):
@@ -339,10 +339,10 @@ def _tidy(schema: Any, name: str | None = None) -> Any:
 
 
 def sorted_enums(schema: Any) -> Any:
-    """Return a schema with the values of each ``enum`` sorted, as their JSON text is: hashes cover no order of them.
+    """Return a schema with the values of each ``enum`` sorted by their JSON text: hashes do not cover their order.
 
-    There is none to rely on: Python takes ``Literal["a", "b"]`` and ``Literal["b", "a"]`` for equal, so that of two
-    types that hold them whichever was made first in a process is used for both.
+    The order is not reliable: to Python ``Literal["a", "b"]`` and ``Literal["b", "a"]`` are equal, so of two types
+    that contain them, the one made first in a process is used for both.
     """
     if not any("enum" in found for found in _objects(schema)):
         return schema
@@ -359,12 +359,12 @@ def _json_text(value: Any) -> str:
 
 def _is_name(title: str, name: str) -> bool:
     plain_title, plain_name = (re.sub(r"[^\w.-]", "_", text) for text in (title, name))
-    # A definition's name may have its module before it.
+    # A definition's name may be prefixed with its module.
     return plain_name == plain_title or plain_name.endswith(f"__{plain_title}")
 
 
 def _objects(schema: Any) -> Iterator[dict[str, Any]]:
-    """Yield every schema inside a JSON Schema, itself first; the names of fields are no keywords."""
+    """Yield every schema inside a JSON Schema, itself first; names of fields are not taken for keywords."""
     if isinstance(schema, dict):
         found = cast("dict[str, Any]", schema)
         yield found

@@ -1,4 +1,4 @@
-"""JSON data from others, taken strictly: as a copy of one's own, or not at all. No value is told."""
+"""Strict reading of JSON data from others: copied, or refused. Errors contain no values."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from capset.errors import Field
 from capset.schemas.validation_errors import SchemaMismatch, dotted_path
 
 MAX_LEVELS: Final = 100
-"""Levels of lists and objects; what is deeper would have to be walked with care everywhere."""
+"""Levels of lists and objects; deeper data would have to be walked with care everywhere."""
 MAX_INTEGER: Final = 10**4000
 """Python writes no integer of more than 4,300 decimal digits."""
 MAX_SIZE: Final = 1_048_576
-"""How many values and letters data of a definition has at most. YAML can say a value once and mean it very often."""
+"""The maximum number of values and characters in a definition's data. YAML can repeat one value very often."""
 
 
-def parse_json(text: bytes | str) -> Any:  # JSON is of many types
-    """Return what JSON text says: UTF-8, no NaN, no infinities, no lone surrogates, and no name twice in an object.
+def parse_json(text: bytes | str) -> Any:  # JSON has many types
+    """Parse JSON text: UTF-8, no NaN, no infinities, no lone surrogates, and no name twice in an object.
 
     Raises ``SchemaMismatch``.
     """
@@ -40,8 +40,8 @@ def parse_json(text: bytes | str) -> Any:  # JSON is of many types
 def copy_json(value: Any, place: tuple[int | str, ...] = (), most: int = MAX_LEVELS) -> Any:
     """Return a copy of plain JSON data: dict, list, str, int, float, bool and None.
 
-    Raises ``SchemaMismatch`` for a value of another type and for what JSON cannot carry: a key that is no text, NaN, an
-    infinity, a lone surrogate; and for more than ``most`` levels.
+    Raises ``SchemaMismatch`` for a value of another type, for a key that is not a string, NaN, an infinity or a lone
+    surrogate, which JSON cannot represent, and for more than ``most`` levels.
     """
     match value:
         case list() | dict() if len(place) >= most:
@@ -75,7 +75,7 @@ def copy_json(value: Any, place: tuple[int | str, ...] = (), most: int = MAX_LEV
 
 
 def checked_bounds(value: Any) -> Any:
-    """Return a copy as ``copy_json`` does, of ``MAX_SIZE`` values and letters at most. Raises ``SchemaMismatch``."""
+    """Return a copy as ``copy_json`` does, of at most ``MAX_SIZE`` values and characters. Raises ``SchemaMismatch``."""
     try:
         size = size_of(value)
     except RecursionError:
@@ -86,9 +86,9 @@ def checked_bounds(value: Any) -> Any:
 
 
 def size_of(value: object, known: dict[int, int] | None = None) -> int:
-    """Return how many values and letters there are, each as often as it stands; what is shared is looked at once.
+    """Return the number of values and characters, counting repeats; shared objects are visited once.
 
-    Raises ``RecursionError`` for what is nested too deeply.
+    Raises ``RecursionError`` for data that is nested too deeply.
     """
     known = {} if known is None else known
     place = id(value)
@@ -103,7 +103,7 @@ def size_of(value: object, known: dict[int, int] | None = None) -> int:
         case _:
             return 1
     if place not in known:
-        known[place] = MAX_SIZE + 1  # of one that holds itself
+        known[place] = MAX_SIZE + 1  # if it contains itself
         known[place] = 1 + sum(size_of(one, known) for one in inside)
     return known[place]
 

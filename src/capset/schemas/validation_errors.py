@@ -1,4 +1,4 @@
-"""What does not fit a schema, told by the places of the input and without its values (spec 4, G12)."""
+"""Validation errors, reported by their place in the input and without its values (spec 4, G12)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MISSING_FIELD: Final = "required, but missing"
 UNKNOWN_FIELD: Final = "no such parameter"
 
 Told: TypeAlias = tuple[Sequence[int | str], str]
-"""A place of the input, and what was expected there."""
+"""A place in the input, and what was expected there."""
 
 _OWN_WORDS: Final[Mapping[str, str]] = {
     "base64_decode": "Input should be valid base64",
@@ -33,17 +33,17 @@ _OWN_WORDS: Final[Mapping[str, str]] = {
     "uuid_parsing": "Input should be a valid UUID",
     "zoneinfo_str": "Input should be a valid timezone",
 }
-"""For the errors whose words pydantic takes from the input, or from an exception that may quote it."""
+"""Used for errors whose pydantic message comes from the input, or from an exception that may quote it."""
 _EMAIL: Final = "value is not a valid email address"
-"""What pydantic says of an address before it quotes from it; the type of the error is that of any ``ValueError``."""
+"""The start of pydantic's message about an address, before it quotes; the error type is that of any ``ValueError``."""
 
 _RAISED: Final = frozenset({"assertion_error", "value_error"})
-"""Of exceptions: the library's own, such as that of ``int("x")``, quote what they were given."""
+"""Errors from exceptions: built-in ones, such as that of ``int("x")``, quote their input."""
 _MIN_QUOTE: Final = 4
 
 
 class SchemaMismatch(ValueError):
-    """A value does not fit a schema that came as JSON Schema; ``fields`` say where and why, without any value."""
+    """A value does not fit a schema given as JSON Schema; ``fields`` give the places and reasons, without any value."""
 
     def __init__(self, fields: Sequence[Field]) -> None:
         super().__init__("; ".join(map(str, fields)))
@@ -55,12 +55,12 @@ VALIDATION_ERRORS: Final = (ValidationError, SchemaMismatch)
 
 
 def validation_fields(error: ValidationError | SchemaMismatch, known: Sequence[str], given: Any) -> list[Field]:
-    """List every field that does not fit, without echoing any value (spec 4, G12).
+    """List every field that does not fit, without echoing any value.
 
-    What a tool's own validator says is kept, unless it quotes the text that it refused.
+    Messages of a tool's own validators stay, unless they quote the refused text.
 
-    ``known`` are the names of the top level, ``given`` is what was validated, of whatever type it came as. A field that
-    fits none of several types is listed once, with all that was expected. Beyond 100 fields only their number is told.
+    ``known`` are the names of the top level, ``given`` is the validated input, of any type. A field that fits none of
+    several types is listed once, with everything that was expected. Beyond 100 fields only their number is given.
     """
     if isinstance(error, SchemaMismatch):
         return list(error.fields)
@@ -68,7 +68,7 @@ def validation_fields(error: ValidationError | SchemaMismatch, known: Sequence[s
 
 
 def fields_at(problems: Sequence[ErrorDetails], known: Sequence[str], given: Any) -> list[Field]:
-    """Do as ``validation_fields`` does with the problems that a pydantic error lists."""
+    """Do the same as ``validation_fields`` for the problems that a pydantic error lists."""
     told: list[Told] = []
     for problem in problems[:MAX_LISTED]:
         place = _place(problem["loc"], given, is_named=problem["type"] in ("missing", "extra_forbidden"))
@@ -84,7 +84,7 @@ def fields_at(problems: Sequence[ErrorDetails], known: Sequence[str], given: Any
 
 
 def listed(told: Iterable[Told], count: int, known: Sequence[str]) -> list[Field]:
-    """Return what is told of at most 100 of ``count`` problems as fields: one a place, and one for all that is left."""
+    """Return at most 100 of ``count`` problems as fields: one for each place, and one for the rest."""
     expected: dict[str, list[str]] = {}
     meant: dict[str, str | None] = {}
     for place, words in told:
@@ -118,12 +118,12 @@ def _words(problem: ErrorDetails) -> str:
 
 
 def _quotes(message: str, given: str) -> bool:
-    """Whether a message holds the input; a few letters may stand in any."""
+    """Whether a message quotes the input; very short input may occur in any message."""
     return len(given) >= _MIN_QUOTE and given in message
 
 
 def _place(location: Sequence[int | str], given: Any, *, is_named: bool) -> list[int | str]:
-    """Return the parts of an error's location that are places of the input.
+    """Return the parts of an error's location that are places in the input.
 
     Between them pydantic puts the names of a union's types, which a caller has never seen.
     """

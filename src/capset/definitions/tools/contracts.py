@@ -1,4 +1,4 @@
-"""What a processor takes and gives, read from the schemas of its messages (spec 3, K4, K5)."""
+"""The contract of a processor: its input and output, read from the schemas of its messages (spec 3, K4, K5)."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from capset.schemas.parameters import check_object, followed
 from capset.schemas.schema import ResultSchema, Schema, close_objects, schema_of, schema_of_fields
 
 Shown = type[BaseModel] | Mapping[str, Any]
-"""A message as it is declared: a pydantic model, or a JSON Schema, whose values are of every JSON type."""
+"""A message as declared: a pydantic model, or a JSON Schema, whose values have any JSON type."""
 WHOLE: Final = "data"
-"""The one argument of a tool whose data is no object."""
+"""The single argument of a tool whose data is not an object."""
 Receive = Callable[[Any], tuple[Any, dict[str, Any]]]
 _INBOUND: Final = ("command", "query")
 _OUTBOUND: Final = ("reply", "event")
@@ -35,9 +35,9 @@ _NOTES: Final = frozenset({"title", "description", "default", "examples", "depre
 class Contract:
     """The messages of one processor, and how many of its emissions may wait for their consumer.
 
-    ``type`` is its routing key. ``events`` and ``replies`` are the schemas of the data of what it emits, by type.
-    ``receive`` makes of what the arguments' schema gave the message, as the processor is given it, and the arguments by
-    name. Where ``is_whole``, the data is no object, and the arguments are ``{"data": …}``.
+    ``type`` is its routing key. ``events`` and ``replies`` are the data schemas of its emissions, by type. ``receive``
+    takes validated arguments and returns the message, as the processor gets it, and the arguments by name. With
+    ``is_whole``, the data is not an object, and the arguments are ``{"data": …}``.
     """
 
     kind: Literal["command", "query"]
@@ -53,7 +53,7 @@ class Contract:
 
 @dataclass(frozen=True, slots=True)
 class _MessageEnvelope:
-    """One message of a contract. ``data`` is its annotation, or its JSON Schema; ``None`` where it has none."""
+    """One message of a contract. ``data`` is its annotation, or its JSON Schema; ``None`` without data."""
 
     kind: Kind
     type: str
@@ -64,7 +64,8 @@ class _MessageEnvelope:
 def contract_of(owner: str, inbound: Shown, outbound: object, buffer: int) -> tuple[Contract, Schema, Schema]:
     """Return the contract, and the schemas of the tool's arguments and of its reply's data.
 
-    ``outbound`` is a message, a union of some, or a list of some. Raises ``DefinitionError``, beginning with ``owner``.
+    ``outbound`` is a message, a union of messages, or a list of them. Raises ``DefinitionError``, starting with
+    ``owner``.
     """
     if type(buffer) is not int or buffer < 0:
         raise DefinitionError(f"{owner}: buffer must be a number of messages, 0 or more; got {buffer!r}")
@@ -88,7 +89,7 @@ def contract_of(owner: str, inbound: Shown, outbound: object, buffer: int) -> tu
 
 
 def _envelope(owner: str, shown: Shown, kinds: tuple[str, ...]) -> _MessageEnvelope:
-    """Read one message. Raises ``DefinitionError`` for one that has not exactly one literal type, and one kind."""
+    """Read one message. Raises ``DefinitionError`` unless it has exactly one literal type, and one kind."""
     if isinstance(shown, type) and issubclass(shown, BaseModel):  # pyright: ignore[reportUnnecessaryIsInstance]  # untyped callers
         told = f"{owner}, {shown.__name__}"
         fields = {name: info.annotation for name, info in shown.model_fields.items()}
@@ -97,7 +98,7 @@ def _envelope(owner: str, shown: Shown, kinds: tuple[str, ...]) -> _MessageEnvel
         if kinds is _OUTBOUND and data is not None:
             data = _as_written(shown.model_fields[WHOLE])
     elif isinstance(shown, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
-        compile_json_schema(owner, shown)  # refuses what is no JSON Schema, in better words than what follows
+        compile_json_schema(owner, shown)  # raises for an invalid schema, with a clearer message
         told, fields = owner, cast("Mapping[str, Any]", shown.get("properties") or {})
         literals = {name: _constants(fields.get(name)) for name in ("kind", "type")}
         data, description, model = fields.get(WHOLE), shown.get("description"), None
@@ -133,7 +134,7 @@ def _envelope(owner: str, shown: Shown, kinds: tuple[str, ...]) -> _MessageEnvel
 
 
 def _as_written(info: FieldInfo) -> Any:
-    """Return the annotation of what is emitted, with the serializers that its field adds."""
+    """Return the annotation of emitted data, with the serializers that its field adds."""
     annotation: Any = info.annotation
     for note in info.metadata:
         if isinstance(note, _SERIALIZERS):
@@ -174,7 +175,7 @@ def _members(owner: str, outbound: object) -> list[Shown]:
 
 
 def _resolved(owner: str, schema: dict[str, Any]) -> dict[str, Any]:
-    """Return what an option of a union points at, if it is a reference into the document's own ``$defs``."""
+    """Return an option of a union, resolved if it is a reference into the document's own ``$defs``."""
     reference = schema.get("$ref")
     if reference is None:
         return schema
@@ -196,7 +197,7 @@ def _union(owner: str, members: list[Shown]) -> Schema:
     schemas = [one if isinstance(one, Mapping) else _closed_model(owner, one) for one in members]
     if len(schemas) == 1:
         return compile_json_schema(owner, schemas[0])
-    # Each keeps its own definitions: references in it are written from the root, so they go there.
+    # Each keeps its own definitions; references in it are written from the root, so they move there.
     defs: dict[str, Any] = {}
     for one in schemas:
         for name, inner in one.get("$defs", {}).items():
@@ -213,7 +214,7 @@ def _closed_model(owner: str, model: type[BaseModel]) -> dict[str, Any]:
 
 
 def _emitted(owner: str, envelope: _MessageEnvelope) -> Schema:
-    """Return the schema of the data of an emission, which also fits what the message's own schema says of it."""
+    """Return the schema of the data of an emission, which must also fit the message's own schema."""
     if envelope.model is None and envelope.data is not None:
         return compile_json_schema(owner, envelope.data)
     schema = cast("ResultSchema", schema_of(owner, envelope.data, "serialization"))
@@ -229,7 +230,7 @@ def _emitted(owner: str, envelope: _MessageEnvelope) -> Schema:
 def _published_data(
     owner: str, envelope: _MessageEnvelope, model: type[BaseModel], properties: Mapping[str, Any]
 ) -> dict[str, Any] | None:
-    """Return what a message's own schema says of its data. Raises ``DefinitionError`` for one that is not sent so."""
+    """Return the data's schema within a message's own schema. Raises ``DefinitionError`` if it is sent otherwise."""
     routed = {name: properties.get(name, {}).get("const") for name in ("kind", "type")}
     wanted = {"kind", "type"} if envelope.data is None else {"kind", "type", WHOLE}
     is_changed = bool(model.__pydantic_decorators__.field_serializers) or wanted != set(properties)
@@ -242,7 +243,7 @@ def _published_data(
 
 
 def _bare(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a schema without what describes its values and does not bind them."""
+    """Return a schema without annotations, which describe values but do not constrain them."""
     return {key: value for key, value in schema.items() if key not in _NOTES}
 
 
@@ -259,7 +260,7 @@ def _by_type(owner: str, kind: str, emitted: list[_MessageEnvelope]) -> Mapping[
 
 
 def _reply(owner: str, replies: list[_MessageEnvelope]) -> Schema:
-    """Return the schema of what a call returns: the data of whichever reply comes."""
+    """Return the schema of the result of a call: the data of any of the replies."""
     schemas = [_emitted(f"{owner}, its reply", one) for one in replies]
     if not schemas:
         return schema_of(owner, None, "serialization")
@@ -273,9 +274,9 @@ def _reply(owner: str, replies: list[_MessageEnvelope]) -> Schema:
 
 
 def _arguments(owner: str, came: _MessageEnvelope) -> tuple[Schema, Receive, bool]:
-    """Return the schema of the arguments, what makes the message of them, and whether they are one, the whole data.
+    """Return the schema of the arguments, the function that makes the message from them, and ``is_whole``.
 
-    What comes is validated once, by the schema: validators may change what they are given.
+    Input is validated once, by the schema: validators may change the values they are given.
     """
     told = f"{owner}, its inbound data"
     if came.model is None:
@@ -290,7 +291,7 @@ def _arguments(owner: str, came: _MessageEnvelope) -> tuple[Schema, Receive, boo
     # An instance is not validated again, and this takes a third of the time of model_construct.
     check = schema_of(told, came.model, "validation").check
     if isinstance(came.data, type) and is_dataclass(cast("type[object]", came.data)):
-        schema = schema_of_fields(type_, fields)  # strictly, no mapping is a dataclass
+        schema = schema_of_fields(type_, fields)  # in strict mode no mapping is a dataclass
         _check_default(told, came.model, schema)
         return schema, lambda given: (check({"kind": kind, "type": type_, "data": came.data(**given)}), given), False
     schema = schema_of(told, came.data, "validation")
@@ -306,7 +307,7 @@ def _arguments(owner: str, came: _MessageEnvelope) -> tuple[Schema, Receive, boo
 
 
 def _check_default(owner: str, model: type[BaseModel], schema: Schema) -> None:
-    """Refuse a default of the data as a whole that says more than its fields do: arguments are filled in by field."""
+    """Refuse a default of the whole data that differs from its fields' defaults: arguments are filled in by field."""
     info = model.model_fields[WHOLE]
     if info.is_required():
         return
@@ -323,7 +324,7 @@ def _check_default(owner: str, model: type[BaseModel], schema: Schema) -> None:
 
 
 def _annotated(model: type[BaseModel]) -> Any:
-    """Return the annotation of the data with what its field says of it, such as a description or a default."""
+    """Return the annotation of the data with its field's metadata, such as a description or a default."""
     info = model.model_fields[WHOLE].asdict()
     annotation: Any = info["annotation"]
     for note in (*info["metadata"], Field(**info["attributes"])):

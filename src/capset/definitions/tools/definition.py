@@ -1,4 +1,4 @@
-"""The atom that executes, and the decorator that makes one of a function."""
+"""Tools, and the decorator that makes one from a function."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ P = ParamSpec("P")
 R = TypeVar("R")
 Effect = Literal["read", "write", "external", "destructive"]
 Limits = str | Limit | Mapping[str, int | str] | Sequence[str | Limit | Mapping[str, int | str]]
-"""How limits may be written: ``"100/1h"``, ``Limit(100, "1h", per="org")``, or a list of such."""
+"""The written forms of limits: ``"100/1h"``, ``Limit(100, "1h", per="org")``, or a list of them."""
 
 
 @dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
 class Tool(Generic[P, R]):
-    """What an agent can do: a name, a schema, an effect, gates, and the function that does it.
+    """A tool of an agent: a name, a schema, an effect, policies, and the handler that does the work.
 
-    Made by ``@tool``; frozen, and told apart by identity. ``P`` and ``R`` are the handler's own parameters and result,
+    Made by ``@tool``; frozen, and compared by identity. ``P`` and ``R`` are the handler's own parameters and result,
     so ``session.call(tool, …)`` is typed. ``timeout`` is in seconds and, like the handler, not part of the hash.
     """
 
@@ -69,7 +69,7 @@ class Tool(Generic[P, R]):
     takes_context: bool
     handler: Callable[..., Any]
     block: Block | None = None
-    """The block that the handler runs, if the tool is one that exposes a block (spec 1, C37)."""
+    """The block that the handler runs, if the tool exposes a block."""
     instructions: tuple[str, ...] = ()
     examples: tuple[Mapping[str, Any], ...] = ()
     """Arguments that fit the schema, as JSON data."""
@@ -77,50 +77,50 @@ class Tool(Generic[P, R]):
     idempotent: bool = False
     hooks: Hooks = NO_HOOKS
     cost: float | None = None
-    """What a call costs, in a unit of the host's own; shown, and part of the hash if it is there."""
+    """The cost of a call, in a unit of the host's own; shown, and part of the hash if set."""
     contract: Contract | None = None
-    """The messages of a tool that is a stream processor; its handler is the factory of that."""
+    """The messages of a tool that is a stream processor; its handler is the processor's factory."""
     limits: tuple[Limit, ...] = ()
     approval: ApprovalRule = "auto"
     retry: Retry | None = None
-    """How it is tried again; like the timeout not part of the hash."""
+    """How it is retried; like the timeout, not part of the hash."""
     title: str | None = None
-    """What people call it; not part of the hash."""
+    """The display name; not part of the hash."""
 
     def __repr__(self) -> str:
         return f"Tool({self.name!r}, effect={self.effect!r})"
 
     @property
     def has_side_effects(self) -> bool:
-        """Whether a call must be on record before the handler starts (spec 4, G23)."""
+        """Whether a call must be recorded before the handler starts."""
         return self.effect != "read"
 
     @property
     def kind(self) -> Literal["command", "query"]:
-        """What asks for it: a query if it only reads (spec 3, K1)."""
+        """The kind of message that calls it: a query if it only reads."""
         return "command" if self.has_side_effects else "query"
 
     @property
     def type(self) -> str:
-        """The type of the messages that ask for it, its routing key (spec 3, K5): its name if a function made it."""
+        """The type of the messages that call it, its routing key: the tool's name if it was made from a function."""
         return self.name if self.contract is None else self.contract.type
 
     @property
     def inbound(self) -> Mapping[str, Any]:
-        """The JSON Schema of the message that asks for it."""
+        """The JSON Schema of the message that calls it."""
         if self.contract is not None:
             return self.contract.inbound.json_schema
         return message_schema(self.kind, self.name, self.description, self.arguments.json_schema)
 
     @property
     def outbound(self) -> Mapping[str, Any]:
-        """The JSON Schema of what it emits: a union of its replies and events."""
+        """The JSON Schema of its emissions: a union of its replies and events."""
         if self.contract is not None:
             return self.contract.outbound.json_schema
         reply = message_schema("reply", self.name, f"What {self.name} gives.", self.output.json_schema)
         if self.shape != "stream":
             return reply
-        # References are written from the root, so what they point at goes there.
+        # References are written from the root, so their definitions move there.
         defs = {"$defs": reply.pop("$defs")} if "$defs" in reply else {}
         return {"anyOf": [reply, progress_schema()], **defs}
 
@@ -148,21 +148,21 @@ class Tool(Generic[P, R]):
         retry: Retry | int | None = None,
         buffer: int = 0,
     ) -> Tool[..., Any]:
-        """Make a tool of a stream processor (spec 3, K4, K7).
+        """Make a tool from a stream processor.
 
         Args:
             inbound: the message that it takes, a pydantic model or a JSON Schema: one literal ``type``, which routes,
                 one literal ``kind``, command or query, and ``data``. The fields of the data are the tool's arguments;
-                data that is no object is one argument, ``data``.
-            outbound: what it emits: a model, a union or a list of them, or JSON Schema; replies and events.
+                data that is not an object is a single argument, ``data``.
+            outbound: its emissions: a model, a union or a list of them, or JSON Schema; replies and events.
             factory: returns a fresh processor, ``async def process(messages, emit, ctx)``; see ``handles`` and
                 ``yields`` for simpler ones.
-            description: what it is for, and why.
-            name: what a model calls it; the type with ``_`` for dots and colons if left out.
+            description: its purpose, and when to use it.
+            name: the tool's name for the model; if left out, the type with ``_`` for dots and colons.
             effect: ``read`` for a query; for a command ``write`` if left out.
             permissions: as for ``@tool``, and so are all others but the last.
             policies: see ``permissions``.
-            timeout: see ``permissions``; the time in which it waits for its consumer is not counted.
+            timeout: see ``permissions``; time spent waiting for its consumer is not counted.
             instructions: see ``permissions``.
             examples: see ``permissions``.
             version: see ``permissions``.
@@ -172,7 +172,7 @@ class Tool(Generic[P, R]):
             limits: see ``permissions``.
             approval: see ``permissions``.
             retry: see ``permissions``.
-            buffer: how many emissions may wait for the consumer while it goes on; 0 is in step with it.
+            buffer: how many emissions may wait for the consumer while it continues; 0 keeps it in step.
 
         Raises ``DefinitionError``.
         """
@@ -206,7 +206,7 @@ AnyTool = Tool[..., Any]
 
 
 class _Decorator:
-    """``@tool(…)`` waiting for its function; the overloads keep the handler's types."""
+    """The state of ``@tool(…)`` before it gets its function; the overloads keep the handler's types."""
 
     def __init__(self, build: Callable[[Callable[..., Any]], Tool[..., Any]]) -> None:
         self._build = build
@@ -280,29 +280,29 @@ def tool(
     approval: ApprovalRule = "auto",
     retry: Retry | int | None = None,
 ) -> Tool[..., Any] | _Decorator:
-    """Make a tool of a function: sync, async, or an async iterator of ``Progress`` and one ``Reply``.
+    """Make a tool from a function: sync, async, or an async iterator of ``Progress`` and one ``Reply``.
 
     The schema comes from the annotations, the descriptions from the docstring; a first parameter annotated
-    ``Context`` is injected and no part of either. A sync function runs in a worker thread.
+    ``Context`` is injected and part of neither. A sync function runs in a worker thread.
 
     Args:
-        name: what the model calls it, ``[A-Za-z0-9_-]{1,64}``; the function's name if left out.
-        description: what it is for; the docstring if left out.
-        effect: ``read`` changes nothing; all others are put on record before they start. ``write`` if left out.
-        permissions: what a principal must hold, all of them.
-        policies: gates of this tool, asked at every call.
+        name: its name for the model, ``[A-Za-z0-9_-]{1,64}``; the function's name if left out.
+        description: its purpose; the docstring if left out.
+        effect: ``read`` changes nothing; all others are recorded before they start. ``write`` if left out.
+        permissions: the permissions that a principal must hold, all of them.
+        policies: policies of this tool, asked at every call.
         timeout: seconds that a call may take.
-        instructions: what the model is told about it while it is in play.
+        instructions: text about it for the model while it is in play.
         examples: arguments that fit its schema, as JSON data.
         version: a version of your own, which its hash covers.
-        idempotent: whether calling it again with the same arguments changes nothing more.
-        hooks: told when one of its policies was asked, and when it was executed; not part of the hash.
-        cost: what a call costs, in a unit of your own; shown to whoever asks what there is, and counted by budgets.
+        idempotent: whether calling it again with the same arguments has no further effect.
+        hooks: notified when one of its policies was asked, and when it was executed; not part of the hash.
+        cost: the cost of a call, in a unit of your own; shown in listings, and counted by budgets.
         limits: how often it may be called, ``"100/1h"`` by one principal; a ``Limit``, or a list of them, says more.
-        approval: ``"ask"`` if somebody has to approve every call, or a function that says of which.
-        retry: how often in all it is run where it raises ``TransientError``; for an idempotent tool only.
+        approval: ``"ask"`` if every call needs approval, or a function that decides for each call.
+        retry: how often in all it is run if it raises ``TransientError``; for an idempotent tool only.
 
-    Raises ``DefinitionError`` naming the tool, and the parameter where one is at fault.
+    Raises ``DefinitionError`` naming the tool, and the parameter if one is at fault.
     """
 
     def build(function: Callable[..., Any]) -> Tool[..., Any]:
@@ -354,7 +354,7 @@ def _checked_cost(name: str, cost: float | None) -> float | None:
 
 
 def checked_examples(name: str, schema: Schema, examples: Iterable[Mapping[str, Any]]) -> tuple[Mapping[str, Any], ...]:
-    """Return examples as JSON data of their own. Raises ``DefinitionError`` for one that a call would refuse."""
+    """Return copies of the examples as JSON data. Raises ``DefinitionError`` for one that a call would refuse."""
     kept: list[Mapping[str, Any]] = []
     for number, example in enumerate(listed(f"tool {name!r}: examples", examples), start=1):
         what = f"tool {name!r}: its example {number}"

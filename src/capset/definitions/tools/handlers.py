@@ -1,4 +1,4 @@
-"""How a function becomes a tool's handler: what it takes, what it gives, and how its docstring describes both."""
+"""Handlers of tools: their parameters and results from the signature, and the descriptions from the docstring."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from capset.errors import DefinitionError
 Shape = Literal["sync", "async", "stream", "processor"]
 F = TypeVar("F", bound=Callable[..., Any])
 ADAPTED: Final = "__capset_adapts__"
-"""The attribute of a function that capset made around another: that other one."""
+"""The attribute of a function wrapped by capset that holds the original."""
 _STREAMS = (AsyncIterator, AsyncGenerator, AsyncIterable)
 _LAZY = (*_STREAMS, Generator, Iterable, Iterator)
 
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """What a handler's annotations say: those of its ``parameters``, in order, the context left out, and its result."""
+    """A handler's annotations: those of its ``parameters``, in order and without the context, and of its result."""
 
     shape: Shape
     takes_context: bool
@@ -44,9 +44,9 @@ class Signature:
 
 
 def read_signature(owner: str, function: Callable[..., Any], described: Mapping[str, str]) -> Signature:
-    """Read a handler's signature; ``owner`` is whose it is, as errors name it: ``tool 'save_note'``.
+    """Read a handler's signature; ``owner`` names its tool in errors: ``tool 'save_note'``.
 
-    Raises ``DefinitionError`` naming the owner and the parameter that is at fault.
+    Raises ``DefinitionError`` naming the owner and the parameter at fault.
     """
     hints = _hints(owner, function)
     parameters = _parameters(owner, function)
@@ -80,9 +80,9 @@ def read_docstring(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
 
 
 def adapting(function: Callable[..., Any], made: F) -> F:
-    """Mark a function that was made around somebody's own, whose code is what counts; return it.
+    """Mark a function as wrapping a user's function, whose code is the one to hash; return it.
 
-    ``__wrapped__`` would say too much: the two differ in what they take.
+    ``__wrapped__`` would be wrong: the two have different parameters.
     """
     vars(made)[ADAPTED] = function
     return made
@@ -94,7 +94,7 @@ def is_adapted(function: Callable[..., Any]) -> bool:
 
 
 def without_arguments() -> None:
-    """Stand for a handler whose arguments are not read from a signature."""
+    """Stand in for a handler whose arguments are not read from a signature."""
 
 
 def _parameters(owner: str, function: Callable[..., Any]) -> list[Parameter]:
@@ -145,7 +145,7 @@ def _field(owner: str, parameter: Parameter, hints: Mapping[str, Any], descripti
 
 
 def _lazy(annotation: Any) -> type | None:
-    """Return the type inside an annotation whose values are used up by reading them, if there is one."""
+    """Return the type inside an annotation whose values can be read only once, if there is one."""
     origin = get_origin(annotation) or annotation
     for lazy in _LAZY:
         if origin is lazy:

@@ -1,4 +1,4 @@
-"""Tools that are stream processors: messages in, messages pushed out (spec 3, K4, K7)."""
+"""Tools as stream processors: messages in, messages pushed out (spec 3, K4, K7)."""
 
 from __future__ import annotations
 
@@ -25,29 +25,29 @@ if TYPE_CHECKING:
 
 
 class Emit(Protocol):
-    """Hands one message over: an instance of an outbound model, or a ``Message``.
+    """Emits one message: an instance of an outbound model, or a ``Message``.
 
     It returns when the consumer has taken it, or the processor's buffer has room for it. Raises ``InvalidOutput`` for
-    what the contract does not allow; whatever the processor makes of that, the invocation ends with it.
+    a message that the contract does not allow; this ends the invocation, even if the processor catches it.
     """
 
     async def __call__(self, message: BaseModel | Message, /) -> None: ...
 
 
 Process = Callable[[AsyncIterator[Any], Emit, Context], Awaitable[None]]
-"""A processor: it reads what comes, instances of the inbound model, and emits. Its messages have types of their own."""
+"""A processor: it reads instances of the inbound model, and emits. Its messages have types of their own."""
 Factory = Callable[[], Process]
-"""Makes a processor for one invocation, fresh each time: no state outlives it."""
+"""Makes a fresh processor for each invocation: no state outlives it."""
 Handle = Callable[[Any, Emit, Context], Awaitable[None]]
 """A processor of one message at a time."""
 Generate = Callable[[Any, Context], AsyncIterator[BaseModel | Message]]
-"""An async generator that yields what it emits for one message."""
+"""An async generator that yields its emissions for one message."""
 
 
 def handles(handle: Handle) -> Factory:
     """Return the factory of a processor that calls ``handle`` for every message, one after the other.
 
-    Raises ``DefinitionError`` for what is no ``async def handle(message, emit, ctx)``.
+    Raises ``DefinitionError`` unless it is an ``async def handle(message, emit, ctx)``.
     """
     _check_shape("handles", handle, "message, emit, ctx", _may_be_awaited)
 
@@ -59,11 +59,11 @@ def handles(handle: Handle) -> Factory:
 
 
 def yields(generate: Generate) -> Factory:
-    """Return the factory of a processor that emits what an async generator yields for every message.
+    """Return the factory of a processor that emits everything an async generator yields for every message.
 
-    The generator is closed where it stands when its invocation ends. It must not yield inside a task group or a
-    timeout: use ``handles``, or a processor of your own, where you need these (PEP 789). Raises ``DefinitionError`` for
-    what is no async generator of ``(message, ctx)``.
+    When its invocation ends, the generator is closed at its current ``yield``. It must not yield inside a task group
+    or a timeout: use ``handles``, or a processor of your own, if you need these (PEP 789). Raises ``DefinitionError``
+    unless it is an async generator of ``(message, ctx)``.
     """
     _check_shape("yields", generate, "message, ctx", _may_generate)
 
@@ -74,7 +74,7 @@ def yields(generate: Generate) -> Factory:
                 async for emission in emissions:
                     await emit(emission)
             finally:
-                # One that is left early must clean up now, not when it is collected.
+                # A generator that is left early must clean up now, not when it is collected.
                 if (close := getattr(emissions, "aclose", None)) is not None:
                     await close()
 
@@ -82,7 +82,7 @@ def yields(generate: Generate) -> Factory:
 
 
 def _check_shape(owner: str, function: object, parameters: str, is_shaped: Callable[[Any], bool]) -> None:
-    """Refuse a function that cannot be what ``owner`` takes; what has no signature is taken at its word."""
+    """Refuse a function that does not fit ``owner``; a callable without a signature is accepted."""
     shape = "async def handle" if owner == "handles" else "async generator generate"
     called = function if inspect.isroutine(function) else getattr(function, "__call__", None)  # noqa: B004  # an object
     if called is None or not is_shaped(called) or not _takes(function, parameters.count(",") + 1):
@@ -98,7 +98,7 @@ def _may_generate(function: Any) -> bool:
 
 
 def _may_be_awaited(function: Any) -> bool:
-    """Whether calling a function may give something to await: a lambda and a wrapper say nothing of that."""
+    """Whether calling a function may return an awaitable: for a lambda or a wrapper this is unknown."""
     if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
         return False
     is_silent = not inspect.isfunction(function) or function.__name__ == "<lambda>" or hasattr(function, "__wrapped__")
@@ -106,12 +106,12 @@ def _may_be_awaited(function: Any) -> bool:
 
 
 def _takes(function: Any, count: int) -> bool:
-    """Whether a function can be called with so many arguments by position."""
+    """Whether a function accepts this number of positional arguments."""
     try:
         inspect.signature(function).bind(*range(count))
     except TypeError:
         return False
-    except ValueError:  # it does not say
+    except ValueError:  # it has no signature
         return True
     return True
 
@@ -138,7 +138,7 @@ def processor_tool(
     retry: Retry | int | None,
     buffer: int,
 ) -> Tool[..., Any]:
-    """Do what ``Tool.from_processor`` says."""
+    """Implement ``Tool.from_processor``."""
     from capset.definitions.tools.definition import checked_examples, tool
 
     owner = "a processor" if name is None else f"tool {name!r}"
@@ -161,7 +161,7 @@ def processor_tool(
             f"tool {called!r}: a query reads and a command does more; its inbound is a {contract.kind}, its effect "
             f"{wanted!r}"
         )
-    # Everything of a tool but its schemas is checked where any tool is made.
+    # Everything but the schemas is checked where any tool is made.
     made = tool(
         name=called,
         description=description,

@@ -1,4 +1,4 @@
-"""How often, and after how long, a tool is tried again (spec 4, G25)."""
+"""Retries of tools: how often, and after what delay (spec 4, G25)."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ MAX_ATTEMPTS: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """Up to ``max_attempts`` in all, the first one counted.
+    """Up to ``max_attempts`` in all, including the first.
 
-    Before the next after attempt ``n``, a random time passes, between 0 and the smaller of ``base × 2ⁿ⁻¹`` and ``cap``
-    seconds (exponential backoff with full jitter).
+    After attempt ``n``, a random delay between 0 and the smaller of ``base × 2ⁿ⁻¹`` and ``cap`` seconds passes
+    (exponential backoff with full jitter).
     """
 
     max_attempts: int
@@ -24,7 +24,7 @@ class Retry:
     cap: float = 10.0
 
     def __post_init__(self) -> None:
-        """Raise ``DefinitionError`` for numbers that are none, or make no sense."""
+        """Raise ``DefinitionError`` for invalid numbers."""
         if type(self.max_attempts) is not int or not 2 <= self.max_attempts <= MAX_ATTEMPTS:
             raise DefinitionError(f"max_attempts is a whole number, 2 to {MAX_ATTEMPTS}; got {self.max_attempts!r}")
         for name, value in (("base", self.base), ("cap", self.cap)):
@@ -32,12 +32,12 @@ class Retry:
                 raise DefinitionError(f"a retry's {name} is a number of seconds, 0 or more; got {value!r}")
 
     def longest(self, attempt: int) -> float:
-        """Return the seconds that may pass at most between an attempt, the first being 1, and the next."""
+        """Return the longest delay in seconds between an attempt, the first being 1, and the next."""
         return min(self.cap, self.base * 2.0 ** (attempt - 1))
 
 
 def checked_retry(owner: str, value: Retry | int | None, *, idempotent: bool) -> Retry | None:
-    """Return how a tool is tried again. Raises ``DefinitionError`` for one that is not idempotent (G25)."""
+    """Return how a tool is retried. Raises ``DefinitionError`` for a tool that is not idempotent."""
     if value is None:
         return None
     try:

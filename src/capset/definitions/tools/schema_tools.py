@@ -1,4 +1,4 @@
-"""Tools whose parameters come as JSON Schema, and whose handlers take them as one mapping (spec 4, G11, G27)."""
+"""Tools whose parameters are JSON Schema, and whose handlers take them as one mapping (spec 4, G11, G27)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from capset.definitions.tools.definition import Effect, Limits, Tool
 
 Params = dict[str, Any]
-"""Arguments as JSON data, validated, with their defaults; of every JSON type, and the handler's own to change."""
+"""Arguments as JSON data, validated and with defaults; of any JSON type, and a copy that the handler may change."""
 Handler = Callable[[Params], Any] | Callable[[Params, Context], Any]
 """A plain handler: ``handler(params)`` or ``handler(params, context)``, sync or async; it returns JSON data."""
 
@@ -38,7 +38,7 @@ class Plain(NamedTuple):
 
 
 def plain_handler(owner: str, handler: Callable[..., Any]) -> Plain:
-    """Return how a plain handler is called. Raises ``DefinitionError`` for what is none, beginning with ``owner``."""
+    """Return how a plain handler is called. Raises ``DefinitionError`` for anything else, starting with ``owner``."""
     if inspect.isclass(handler) or not callable(handler):
         raise DefinitionError(f"{owner}: a handler is a function of (params, context) or (params); got {handler!r:.80}")
     called: Any = handler
@@ -70,10 +70,10 @@ def plain_handler(owner: str, handler: Callable[..., Any]) -> Plain:
 
 
 def _takes(owner: str, handler: Callable[..., Any]) -> bool:
-    """Whether a handler takes the context beside its parameters."""
+    """Whether a handler takes the context besides its parameters."""
     try:
         signature = inspect.signature(handler)
-    except ValueError:  # it does not say
+    except ValueError:  # it has no signature
         return True
     for count in (2, 1):
         try:
@@ -109,17 +109,17 @@ def schema_tool(
     approval: ApprovalRule = "auto",
     retry: Retry | int | None = None,
 ) -> Tool[..., Any]:
-    """Make a tool of JSON Schema and a plain handler.
+    """Make a tool from JSON Schema and a plain handler.
 
     Args:
-        name: what the model calls it.
+        name: its name for the model.
         parameters: a JSON Schema of type object, or the shorthand ``{"location": {"type": "string", "required":
             True}}``. An object that lists its properties takes no others, unless it says so. Formats are checked.
         handler: ``handler(params)`` or ``handler(params, context)``, sync or async; ``params`` are the arguments as
             JSON data, a mapping of its own with the defaults filled in, and ``context`` is a ``Context``.
-        description: what it is for: the model chooses by it.
+        description: its purpose: the model chooses by it.
         returns: the JSON Schema of its result; any JSON, if left out.
-        title: what people call it; not part of the hash.
+        title: the display name; not part of the hash.
         effect: as for ``@tool``, and so are all that follow.
         permissions: see ``effect``.
         policies: see ``effect``.
@@ -141,7 +141,7 @@ def schema_tool(
     owner = f"tool {checked('the name of a tool', name, TOOL)!r}"
     plain = plain_handler(owner, handler)
     arguments = parameters_schema(owner, parameters)
-    # Everything of a tool but its schemas is checked where any tool is made.
+    # Everything but the schemas is checked where any tool is made.
     made = tool(
         name=name,
         description=description,
@@ -172,7 +172,7 @@ def schema_tool(
 
 
 def returns_schema(owner: str, returns: Mapping[str, Any] | None) -> Schema:
-    """Return the schema of a result; of any JSON, where there is none. Raises ``DefinitionError``."""
+    """Return the schema of a result; of any JSON, if none is given. Raises ``DefinitionError``."""
     if returns is None:
         return schema_of(f"{owner}: returns", object, "serialization")
     return compile_json_schema(f"{owner}: returns", returns)

@@ -1,4 +1,4 @@
-"""Groups of tools with gates, hooks and instructions of their own; they nest, and may be made at run time."""
+"""Groups of tools with policies, hooks and instructions of their own; they nest, and may be made at run time."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from capset.definitions.tools.definition import AnyTool, Tool
 from capset.errors import DefinitionError, ToolNameConflict
 
 MAX_LEVELS: Final = 50
-"""How deeply toolkits may be nested."""
+"""How deeply toolkits may nest."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolkitContext:
-    """What a dynamic toolkit is made for: the same that policies are asked about, and whose evaluation it is.
+    """The input of a dynamic toolkit: the same as of policies, and the labels of the evaluation.
 
-    ``env`` comes from the server's side, its values are the host's own. ``namespace``, ``agent_id`` and ``agent_name``
+    ``env`` comes from the server, and its values are the host's own. ``namespace``, ``agent_id`` and ``agent_name``
     are the host's labels.
     """
 
@@ -35,10 +35,10 @@ class ToolkitContext:
 
 @dataclass(frozen=True, eq=False, slots=True, weakref_slot=True, init=False)
 class Toolkit:
-    """Some tools, and other toolkits, with what concerns all of them. Frozen, and told apart by identity.
+    """A group of tools and other toolkits, with shared settings. Frozen, and compared by identity.
 
-    ``members`` are in the order of their declaration. Its ``policies`` gate everything inside; what it denies takes its
-    ``instructions`` with it.
+    ``members`` are in the order of their declaration. Its ``policies`` apply to everything inside; a denial also
+    removes its ``instructions``.
     """
 
     name: str
@@ -47,7 +47,7 @@ class Toolkit:
     policies: tuple[Policy, ...]
     hooks: Hooks
     levels: int
-    """How deeply toolkits are nested in it, itself counted."""
+    """How deeply toolkits nest in it, itself included."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Toolkit:
         policies: Iterable[Policy] = (),
         hooks: Hooks | None = None,
     ) -> None:
-        """Check and freeze everything. Raises ``DefinitionError``, naming the toolkit."""
+        """Check and freeze every argument. Raises ``DefinitionError``, naming the toolkit."""
         owner = f"toolkit {name!r}"
         store = object.__setattr__
         store(self, "name", checked("a toolkit's name", name, TOOLKIT))
@@ -80,9 +80,9 @@ MakeMembers = Callable[[ToolkitContext], "Iterable[Member] | Awaitable[Iterable[
 
 @dataclass(frozen=True, eq=False, slots=True, weakref_slot=True, init=False)
 class DynamicToolkit:
-    """A toolkit whose members are made when a snapshot is evaluated; no static hash covers them (spec 2, F5).
+    """A toolkit whose members are made when a snapshot is evaluated; no static hash covers them.
 
-    Where its own policies deny, it is not made at all. Made by ``@dynamic_toolkit``.
+    If its own policies deny, it is not made at all. Made by ``@dynamic_toolkit``.
     """
 
     name: str
@@ -100,7 +100,7 @@ class DynamicToolkit:
         policies: Iterable[Policy] = (),
         hooks: Hooks | None = None,
     ) -> None:
-        """Check and freeze everything. Raises ``DefinitionError``, naming the toolkit."""
+        """Check and freeze every argument. Raises ``DefinitionError``, naming the toolkit."""
         owner = f"dynamic toolkit {name!r}"
         store = object.__setattr__
         store(self, "name", checked("a dynamic toolkit's name", name, TOOLKIT))
@@ -118,7 +118,7 @@ class DynamicToolkit:
 
 
 Member = Tool[..., Any] | Toolkit | DynamicToolkit
-"""What stands in ``tools=`` and in a toolkit."""
+"""The entries of ``tools=`` and of a toolkit."""
 AnyToolkit = Toolkit | DynamicToolkit
 
 
@@ -141,7 +141,7 @@ def dynamic_toolkit(
     policies: Iterable[Policy] = (),
     hooks: Hooks | None = None,
 ) -> DynamicToolkit | Callable[[MakeMembers], DynamicToolkit]:
-    """Make a dynamic toolkit of a function ``(ToolkitContext) -> tools and toolkits``, sync or async.
+    """Make a dynamic toolkit from a function ``(ToolkitContext) -> tools and toolkits``, sync or async.
 
     Its name is the function's. Raises ``DefinitionError`` if the function does not take exactly one argument.
     """
@@ -154,7 +154,7 @@ def dynamic_toolkit(
 
 
 def checked_members(owner: str, members: Iterable[object]) -> tuple[Member, ...]:
-    """Return each member once, in order. Raises ``DefinitionError`` for what is none, beginning with ``owner``."""
+    """Return each member once, in order. Raises ``DefinitionError`` for anything else, starting with ``owner``."""
     kept: dict[Member, None] = {}
     names: dict[str, AnyToolkit] = {}
     for entry in listed(f"{owner}: tools", members):
@@ -168,7 +168,7 @@ def checked_members(owner: str, members: Iterable[object]) -> tuple[Member, ...]
 
 
 def _advice(entry: object) -> str:
-    """Say what to put in the place of what is no tool (spec 3, K6)."""
+    """Explain what to use in place of an entry that is not a tool."""
     if inspect.isclass(entry):
         return (
             "a class is none, nor are its objects: make the tool once, at the top of a module, with @tool on a "
@@ -187,7 +187,7 @@ def _advice(entry: object) -> str:
 def distinct_tools(owner: str, members: Iterable[Member]) -> tuple[AnyTool, ...]:
     """Return every tool of some members and of the toolkits among them, each once, in traversal order.
 
-    Raises ``ToolNameConflict`` for two different tools of one name.
+    Raises ``ToolNameConflict`` for two different tools with one name.
     """
     kept: dict[str, AnyTool] = {}
     for one in tools_in(members):
@@ -206,7 +206,7 @@ def tools_in(members: Iterable[Member]) -> Iterator[AnyTool]:
 
 
 def toolkits_in(members: Iterable[Member]) -> Iterator[AnyToolkit]:
-    """Yield the toolkits among some members and in each other, the outer ones first; in a dynamic one is none yet."""
+    """Yield the toolkits among some members and inside each other, outer ones first; a dynamic one holds none yet."""
     for one in members:
         if isinstance(one, AnyToolkit):
             yield one
