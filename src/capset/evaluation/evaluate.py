@@ -132,9 +132,10 @@ _log: Final = logging.getLogger("capset.policies")
 
 
 class Evaluation:
-    """The answers so far, and what was made. Given ``results``, by policy ids, nobody is asked and no hook is told.
+    """The answers so far, and the toolkits made.
 
-    ``labels`` are the namespace, the agent's id and its name.
+    Given ``results``, by policy ids, no policy is asked and no hook is notified. ``labels`` are the namespace, the
+    agent's id and its name.
     """
 
     __slots__ = (

@@ -85,7 +85,7 @@ class Expansion:
         return installing.steps[known:]
 
     def plan(self, composition: Composition) -> Plan:
-        """Return the plan of a composition with what was made. Raises ``ToolkitFailed`` for a tool that cannot run."""
+        """Return the plan of a composition, expanded. Raises ``ToolkitFailed`` for a tool that cannot run."""
         if not self._made:
             return self._plan
         for one in self._installing.tools.values():

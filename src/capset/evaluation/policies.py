@@ -32,7 +32,7 @@ class FailedDecision(Decision):
 
     @property
     def detail(self) -> str:
-        """What the record says, not the model: the error's type. Its text is for hooks and the log (F15)."""
+        """The text for the record, not for the model: the error's type. The error's text is for hooks and the log."""
         raised = f" ({type(self.error).__name__})" if self.error is not None else ""
         return f"{self.reason}{raised}"
 

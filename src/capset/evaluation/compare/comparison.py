@@ -102,7 +102,7 @@ def _definition(before: Side, after: Side, told: set[tuple[str | None, str | Non
 def _parts(
     before: Side, after: Side, name: str | None, old: str, new: str, told: set[tuple[str | None, str | None]]
 ) -> Iterator[PartChange]:
-    """Yield what changed from a payload inwards, each pair of hashes once."""
+    """Yield the changes of a payload and of those it names, each pair of hashes once."""
     told.add((old, new))
     ours, theirs = _known(before, after, old, new)
     known = theirs or ours

@@ -45,7 +45,7 @@ class Side:
 
 
 def side_of(envelope: SnapshotEnvelope) -> Side:
-    """Return all that an envelope holds. Raises ``DefinitionError`` if its parts do not fit its link, or its hashes."""
+    """Return an envelope as a side. Raises ``DefinitionError`` if its parts do not match its link or its hashes."""
     link, static = envelope.link, envelope.static
     if envelope.profile != link.profile:
         raise _changed("the profile is not that of the link", link.runtime_hash)

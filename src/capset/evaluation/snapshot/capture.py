@@ -185,7 +185,7 @@ def envelope_of(
 
 
 def session_context_of(context: Mapping[str, Any]) -> dict[str, Any]:  # JSON data
-    """Return a session context as it is kept. Raises ``InvalidArguments`` for one that is no JSON data, or secret."""
+    """Return a session context in its stored form. Raises ``InvalidArguments`` if it is not JSON data, or secret."""
     kept, dropped = json_safe(context)
     if dropped:
         raise InvalidArguments(

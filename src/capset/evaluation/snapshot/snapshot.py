@@ -107,7 +107,7 @@ class Snapshot:
         )
 
     def closed(self, reason: str) -> Snapshot:
-        """Return this snapshot with nothing in play, and no word of what was decided, for who is refused as such."""
+        """Return this snapshot with nothing in play and no decisions, for a principal that is refused outright."""
         nothing = frozenset(range(len(self.plan.groups)))
         return replace(
             self,
