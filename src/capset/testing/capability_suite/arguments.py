@@ -1,4 +1,4 @@
-"""Arguments made by hypothesis from a tool's schema, of those that fit and of those that do not."""
+"""Arguments made by hypothesis from a tool's schema, valid and invalid ones."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from capset.schemas.validation_errors import VALIDATION_ERRORS
 from capset.testing.capability_suite.schema_fit import Data, JsonSchema, resolved
 
 Place = tuple[str | int, ...]
-"""The keys and positions on the way to a part of some data."""
+"""The keys and positions that lead to a part of some data."""
 
 _TEXT: Final = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20)
 ANY_JSON: Final[SearchStrategy[Data]] = st.recursive(
@@ -27,7 +27,7 @@ _DEPTH: Final = 4
 
 
 def fitting(schema: JsonSchema, root: JsonSchema, depth: int = 0) -> SearchStrategy[Data]:
-    """Return what makes data that may fit; patterns and formats are up to chance."""
+    """Return a strategy for data that may fit; patterns and formats are left to chance."""
     schema = resolved(schema, root)
     if "const" in schema or "enum" in schema:
         values = cast("list[Data]", schema.get("enum") or [schema["const"]])
@@ -96,7 +96,7 @@ _MAKERS: Final[Mapping[str, Callable[[JsonSchema, JsonSchema, int], SearchStrate
 
 @st.composite
 def changed(draw: Callable[[SearchStrategy[Any]], Any], whole: SearchStrategy[dict[str, Data]]) -> dict[str, Data]:
-    """Return data with one thing changed, anywhere: another value, one that is nearly right, one gone, one too many."""
+    """Return data with one change anywhere: another value, a nearly right one, a missing or an additional one."""
     data = {"": deepcopy(draw(whole))}
     place = draw(st.sampled_from(list(_places(data))))
     *way, last = place
@@ -130,7 +130,7 @@ def _places(data: Data, way: Place = ()) -> Iterator[Place]:
 
 
 def _near(value: Data) -> list[Data]:
-    """Return what a lenient validator would take for ``value``."""
+    """Return the values that a lenient validator would accept for ``value``."""
     near: list[Data] = [json.dumps(value), [value], {"value": value}, None]
     match value:
         case bool():
@@ -147,11 +147,11 @@ def _near(value: Data) -> list[Data]:
 
 
 CASES: Final = 100
-"""How many arguments are made up for each tool; the same ones every time."""
+"""Number of generated arguments for each tool; the same ones every time."""
 
 
 def valid(tool: AnyTool, known: Sequence[Data] = ()) -> SearchStrategy[Any]:
-    """Return what makes arguments that a tool takes, as JSON data: one of those that are known, if any are."""
+    """Return a strategy for valid arguments of a tool, as JSON data: one of the known ones, if there are any."""
     from hypothesis import strategies as st
 
     from capset.testing.capability_suite.arguments import fitting
@@ -163,7 +163,7 @@ def valid(tool: AnyTool, known: Sequence[Data] = ()) -> SearchStrategy[Any]:
 
 
 def fits(tool: AnyTool, made: Data) -> bool:
-    """Whether a call with these arguments is let through."""
+    """Whether a call with these arguments passes validation."""
     try:
         arguments = tool.arguments.check_json(json.dumps(made).encode())
         if tool.contract is not None:
@@ -174,7 +174,7 @@ def fits(tool: AnyTool, made: Data) -> bool:
 
 
 def each(made: SearchStrategy[Any], use: Callable[[Any], None], cases: int = CASES) -> None:
-    """Use some of what a strategy makes, the same in every run; a failure is told by its smallest case."""
+    """Use some examples of a strategy, the same in every run; a failure is reported with its smallest case."""
     from hypothesis import HealthCheck, Phase, given, settings
     from hypothesis.errors import Unsatisfiable
 
