@@ -1,4 +1,4 @@
-"""Dispatching hooks: in order, one after the other, and never to the harm of the reported event (F23)."""
+"""Dispatching hooks: in order, one after the other, without ever affecting the reported event (F23)."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from capset.evaluation.error_mapping import is_contained
 from capset.evaluation.hook_dispatch import dispatch_hooks
 
 PolicyMode = Literal["authoritative", "hint"]
-"""Behaviour of a call if a ``snapshot`` policy's result is missing: deny, or ask the policy (spec 2, F19)."""
+"""Behaviour of a call if a ``snapshot`` policy's result is missing: deny, or ask the policy."""
 
 _log = logging.getLogger("capset.policies")
 _UNHELD: Final = deny("what the policy said when the snapshot was evaluated is not known, so it denies")

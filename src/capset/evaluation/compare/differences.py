@@ -95,7 +95,7 @@ class Diff:
 
     @property
     def differs(self) -> bool:
-        """Whether anything differs other than what is in the notes."""
+        """Whether anything differs beyond the notes."""
         return bool(self.links.differs or self.tools or self.policies or self.modes)
 
 

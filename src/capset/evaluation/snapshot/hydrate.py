@@ -41,7 +41,7 @@ async def hydrate(
     """Return the snapshot of an envelope with its tools as defined today: exactly those, or none.
 
     No policy is asked: their results are those of the envelope, and so is the mode. No hash covers the results, so
-    store envelopes where only those can write who may decide. At a call ``live`` policies are asked, as always. Dynamic
+    store envelopes where only authorized deciders can write. At a call ``live`` policies are asked, as always. Dynamic
     toolkits are made again; additions of dynamic ``uses`` are found if ``context`` is given, and do not change any
     more. ``env`` is the envelope's, as far as it was stored, unless given. A tool for which ``principal`` no longer has
     permission is not in play. The principal must have the attributes that the results were given for: the envelope's,

@@ -18,7 +18,7 @@ from capset.errors import StoreError
 from capset.stores.sql.postgres.adapters import adapt
 
 OLDEST: Final = 15
-"""The first version of PostgreSQL that capset works with (spec 5, P30)."""
+"""The first version of PostgreSQL that capset works with."""
 READERS: Final = 8
 """Limit on connections that read at once; by default a server accepts 100 from all processes."""
 _OPTIONS: Final = {

@@ -1,4 +1,4 @@
-"""The recovery state of a transaction whose connection was lost: it may be committed although no caller was told.
+"""The recovery state of a transaction whose connection was lost: it may be committed although no caller was notified.
 
 So before a writer writes again, it checks which of those rows are stored, and which of its intents are open.
 """

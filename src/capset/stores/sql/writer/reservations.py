@@ -173,7 +173,7 @@ def admit_all(connection: Connection, claims: Sequence[Claim]) -> list[Refused |
     counting = Counting(connection)
     found = [counting.take(claim) for claim in claims]
     written = counting.write()
-    if claims and random() < _SWEEPS:  # noqa: S311 - nobody gains by knowing
+    if claims and random() < _SWEEPS:  # noqa: S311 - not used for security
         # More than come in between two sweeps.
         _sweep(connection, claims[0].clock(), max(_SWEPT, round(2 * written / _SWEEPS)))
     return found
