@@ -17,7 +17,7 @@ _QUOTED: Final = re.compile(r"`([^`\n]+)`")
 
 
 async def it_says_what_it_is(subject: CapabilitySubject) -> None:
-    """The capability and every tool have a description with words enough to choose by."""
+    """Check that the capability and every tool have a description with words enough to choose by."""
     capability = subject.capability
     for what, text in (
         (f"capability {capability.name!r}", capability.description),
@@ -37,7 +37,7 @@ async def every_parameter_is_described(subject: CapabilitySubject) -> None:
 
 
 async def every_parameter_is_read(subject: CapabilitySubject) -> None:
-    """The handler's own code reads every parameter: one that is declared and ignored misleads a model."""
+    """Check that the handler's own code reads every parameter: one that is declared and ignored misleads a model."""
     for tool in subject.tools:
         handler = inspect.unwrap(tool.handler)
         code: object = getattr(handler, "__code__", None)
@@ -56,7 +56,7 @@ async def every_config_field_is_described(subject: CapabilitySubject) -> None:
 
 
 async def every_helper_is_documented(subject: CapabilitySubject) -> None:
-    """The helpers' class and each of its public methods have a docstring."""
+    """Check that the helpers' class and each of its public methods have a docstring."""
     async with subject.open() as bench:
         kind: type[object] = (await bench.within(subject.helpers)).__class__
     named = kind.__name__

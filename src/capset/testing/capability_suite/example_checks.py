@@ -42,7 +42,7 @@ async def every_example_runs(subject: CapabilitySubject) -> None:
 
 
 async def what_is_optional_can_be_left_out(subject: CapabilitySubject) -> None:
-    """Optional arguments can be left out: the call may fail with an error, but a handler knows its own defaults."""
+    """Check that optional arguments can be left out: the call may fail, but a handler knows its own defaults."""
     for tool in subject.tools:
         needed = set(tool.arguments.json_schema.get("required", ()))
         for example in subject.examples_of(tool):
@@ -57,7 +57,7 @@ async def what_is_optional_can_be_left_out(subject: CapabilitySubject) -> None:
 
 
 async def a_tool_that_reads_writes_nothing(subject: CapabilitySubject) -> None:
-    """A tool with the effect ``read`` does not write to state, resources, documents or files.
+    """Check that a tool with the effect ``read`` does not write to state, resources, documents or files.
 
     Such a write would not be recorded before it happens.
     """

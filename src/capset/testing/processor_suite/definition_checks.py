@@ -15,7 +15,7 @@ from capset.testing.processor_suite.subject import ProcessorSubject, Promise, ex
 
 
 async def it_says_what_it_is(subject: ProcessorSubject) -> None:
-    """The tool, its inbound and all its outbound messages have descriptions with words to choose by."""
+    """Check that the tool, its inbound and all its outbound messages have descriptions with words to choose by."""
     tool = subject.tool
     told = [("the tool", tool.description), ("its inbound", tool.inbound.get("description"))]
     for one in options(tool.outbound):

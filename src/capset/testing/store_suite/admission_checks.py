@@ -31,7 +31,7 @@ async def _refused(store: Store, claim: Claim, intent: Entry | None = None) -> R
 
 
 async def a_window_takes_so_many_and_says_when_one_more_fits(make: Make) -> None:
-    """The limit is exact at any moment; the longest wait of several windows is reported; a look counts nothing."""
+    """Check that the limit is exact at any moment, the longest wait is reported, and a look counts nothing."""
     async with opened(make) as store:
         for number, at in enumerate((0, 1)):
             for _ in range(3):
@@ -50,7 +50,7 @@ async def a_window_takes_so_many_and_says_when_one_more_fits(make: Make) -> None
 
 
 async def a_clock_that_is_set_back_gives_nobody_a_place(make: Make) -> None:
-    """A call counts at the time of the window's newest call if the clock shows an earlier one."""
+    """Check that a call counts at the time of the window's newest call if the clock shows an earlier one."""
     async with opened(make) as store:
         for number in range(3):
             expect(await _refused(store, _claim(f"call-{number}", 100, _MINUTE)), None, "a call")
@@ -124,7 +124,7 @@ async def an_approval_is_used_with_its_call_or_not_at_all(make: Make) -> None:
 
 
 async def an_intent_is_written_with_what_its_call_counts_in(make: Make) -> None:
-    """A refused call writes no intent; a call whose intent cannot be a record counts nowhere."""
+    """Check that a refused call writes no intent; a call whose intent cannot be a record counts nowhere."""
     window, quota = replace(_MINUTE, requests=1), Quota("session-1", 1, None)
     async with opened(make) as store:
         for bad in (intent("bad", tool="\ud800"), intent("bad", duration_us=2**70)):

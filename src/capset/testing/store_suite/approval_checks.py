@@ -112,7 +112,7 @@ async def a_principal_has_so_many_open_requests(make: Make) -> None:
 
 
 async def of_many_who_move_a_request_one_does(make: Make) -> None:
-    """The stored row is that of the successful caller."""
+    """Check that the stored row is that of the successful caller."""
     async with opened(make) as store:
         row = approval_row("id-1")
         await store.approvals.open(row, most=9)

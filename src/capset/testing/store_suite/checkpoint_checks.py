@@ -22,7 +22,7 @@ async def _fill(store: Store, first: int, last: int, time: str) -> None:
 
 
 async def a_checkpoint_covers_all_that_was_taken(make: Make) -> None:
-    """It is stored, and remains the newest one until more entries come."""
+    """Check that the checkpoint is stored, and remains the newest one until more entries come."""
     key = CheckpointKey.generate()
     async with opened(make) as store:
         expect(await store.audit.checkpoint(key, now=NOW), None, "the checkpoint of an empty log")
@@ -78,7 +78,7 @@ async def links_are_read_in_chain_order(make: Make) -> None:
 
 
 async def pruning_cuts_at_a_checkpoint(make: Make) -> None:
-    """The rest verifies from there on, and its numbers continue."""
+    """Check that the rest of the log verifies from the cut on, and that its numbers continue."""
     key = CheckpointKey.generate()
     async with opened(make) as store:
         await _fill(store, 1, 4, _OLD)
@@ -123,7 +123,7 @@ async def a_log_can_be_pruned_to_its_end(make: Make) -> None:
 
 
 async def pruning_leaves_open_intents(make: Make) -> None:
-    """The cut is before the first of them, regardless of its age."""
+    """Check that the cut is before the first open intent, regardless of its age."""
     key = CheckpointKey.generate()
     async with opened(make) as store:
         await _fill(store, 1, 2, _OLD)
@@ -152,7 +152,7 @@ async def pruning_spares_what_is_young(make: Make) -> None:
 
 
 async def prunes_at_once_cut_once(make: Make) -> None:
-    """The first one cuts the old links, and the others find nothing left."""
+    """Check that the first prune cuts the old links, and that the others find nothing left."""
     key = CheckpointKey.generate()
     async with opened(make) as store:
         await _fill(store, 1, 4, _OLD)
@@ -166,7 +166,7 @@ async def prunes_at_once_cut_once(make: Make) -> None:
 
 
 async def a_single_link_can_be_pruned(make: Make) -> None:
-    """A log of one link can be cut, and then one link after the other."""
+    """Check that a log of one link can be cut, and then one link after the other."""
     key = CheckpointKey.generate()
     async with opened(make) as store:
         for number in range(1, 4):

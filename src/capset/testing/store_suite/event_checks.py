@@ -73,7 +73,7 @@ async def a_turn_whose_time_is_up_is_interrupted(make: Make) -> None:
 
 
 async def the_oldest_events_go_first(make: Make) -> None:
-    """The newest ten thousand of a session stay."""
+    """Check that the newest ten thousand of a session stay."""
     async with with_sessions(make, "a") as store:
         await _begin(store, "t1")
         await store.events.append("a", "t1", [_SOME] * KEPT, now=NOW, until=LATER)
@@ -84,7 +84,7 @@ async def the_oldest_events_go_first(make: Make) -> None:
 
 
 async def events_go_with_their_session(make: Make) -> None:
-    """A missing session has none."""
+    """Check that events are deleted with their session, and that a missing session has none."""
     async with with_sessions(make, "a") as store:
         await _begin(store, "t1")
         await store.sessions.delete("a")

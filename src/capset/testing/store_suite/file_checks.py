@@ -38,7 +38,7 @@ async def a_file_comes_back_as_it_was_written(make: Make) -> None:
 
 
 async def a_write_makes_a_new_version(make: Make) -> None:
-    """The creation time stays."""
+    """Check that the creation time of the file stays."""
     async with with_sessions(make, _SESSION, "session-2") as store:
         await _write(store, "/a.txt", b"one")
         stat, created = await store.files.write(_SESSION, "/a.txt", b"two!", org=None, now=LATER)
@@ -71,7 +71,7 @@ async def directories_come_first_in_a_listing(make: Make) -> None:
 
 
 async def names_are_no_patterns(make: Make) -> None:
-    """A directory's name is matched exactly: no case folding, no wildcards, no prefixes."""
+    """Check that a directory's name is matched exactly: no case folding, no wildcards, no prefixes."""
     names = ("a", "A", "a_", "ab", "a%", "a*", "a.", "a0")
     async with with_sessions(make, _SESSION, "session-2") as store:
         for name in names:
@@ -83,7 +83,7 @@ async def names_are_no_patterns(make: Make) -> None:
 
 
 async def what_is_there_decides_what_can_be_done(make: Make) -> None:
-    """A file used as a directory, a directory used as a file, and a missing entry are refused, by name."""
+    """Check that a file used as a directory, a directory used as a file, and a missing entry are refused, by name."""
     async with with_sessions(make, _SESSION, "session-2") as store:
         files = store.files
         await _write(store, "/d/f")

@@ -44,7 +44,7 @@ async def a_key_is_found_by_its_digest(make: Make) -> None:
 
 
 async def a_key_is_revoked_once(make: Make) -> None:
-    """The time of the first revocation stays, and so does the key itself."""
+    """Check that the time of the first revocation stays, and so does the key itself."""
     async with opened(make) as store:
         await store.keys.create(_KEY)
         revoked = replace(_KEY, revoked_at=NOW)

@@ -30,7 +30,7 @@ async def what_was_taken_outlives_closing(make: Make) -> None:
 
 
 async def an_open_intent_is_closed_as_interrupted(make: Make) -> None:
-    """An intent left open by its writer gets an outcome at opening; one with an outcome gets no other."""
+    """Check that an intent left open by its writer gets an outcome at opening; one with an outcome gets no other."""
     store = make()
     await store.open()
     await store.audit.commit(intent("a", correlation="x"))
@@ -82,7 +82,7 @@ async def a_store_that_is_not_open_refuses(make: Make) -> None:
 
 
 async def the_digest_key_is_made_once(make: Make) -> None:
-    """It is the same 32 bytes after closing and opening, and different in another store."""
+    """Check that the key is the same 32 bytes after closing and opening, and different in another store."""
     store = make()
     await store.open()
     first = await store.audit.digest_key()

@@ -21,7 +21,7 @@ _TRANSITION: Final = TransitionRow("acme", "session-1", "link-1", "link-1", "", 
 
 
 async def every_text_of_lineage_is_one_that_databases_keep(make: Make) -> None:
-    """Any other is refused, in any field, and nothing beside it is stored."""
+    """Refuse any other text, in any field, and store nothing beside it."""
     async with opened(make) as store:
         await store.lineage.record_turn(link_row("link-1"))
         for text in _TEXTS:
@@ -36,7 +36,7 @@ async def every_text_of_lineage_is_one_that_databases_keep(make: Make) -> None:
 
 
 async def nothing_is_found_by_a_text_that_no_database_keeps(make: Make) -> None:
-    """Queries with such a text do not fail either."""
+    """Check that queries with such a text do not fail either."""
     async with opened(make) as store:
         lineage = store.lineage
         await lineage.record_turn(link_row("link-1"), envelope_row("id-1", "link-1"))

@@ -50,7 +50,7 @@ async def every_filter_of_a_query_counts(make: Make) -> None:
 
 
 async def a_query_by_time_counts_its_ends(make: Make) -> None:
-    """Records at the start time are included, those at the end time are not."""
+    """Check that records at the start time are included, those at the end time are not."""
     times = [f"2026-01-0{day}T00:00:00.000000Z" for day in range(1, 5)]
     async with opened(make) as store:
         for number, time in enumerate(times):

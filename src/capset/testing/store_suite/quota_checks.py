@@ -116,7 +116,7 @@ async def concurrent_writes_keep_to_the_quota(make: Make) -> None:
 
 
 async def a_version_is_never_used_twice(make: Make) -> None:
-    """A new one is above all removed ones: a version that a client holds stands for one content of a path."""
+    """Check that a new version is above all removed ones: one held by a client stands for one content of a path."""
     async with with_sessions(make, _SESSION, "session-2") as store:
         files, seen = store.files, dict[tuple[str, int], bytes]()
 

@@ -81,7 +81,7 @@ async def an_intent_and_its_outcome_are_two_records(make: Make) -> None:
 
 
 async def a_second_record_of_an_id_and_phase_is_refused(make: Make) -> None:
-    """It alone is refused: entries written beside it stay."""
+    """Check that the second record alone is refused: entries written beside it stay."""
     async with opened(make) as store:
         await store.audit.commit(intent("a"))
         await store.audit.commit(entry("a"))
@@ -93,7 +93,7 @@ async def a_second_record_of_an_id_and_phase_is_refused(make: Make) -> None:
 
 
 async def a_broken_entry_harms_no_other(make: Make) -> None:
-    """A commit raises; for an appended entry, ``append`` itself or the next ``flush`` does."""
+    """Check that a commit raises; for an appended entry, ``append`` itself or the next ``flush`` does."""
     surrogate = entry("b", reason="\ud800")
     async with opened(make) as store:
         commits = [store.audit.commit(one) for one in (entry("a"), BrokenEntry(), surrogate, entry("c"))]

@@ -75,7 +75,7 @@ async def what_has_no_spaces_is_found_by_any_part(make: Make) -> None:
 
 
 async def more_words_come_first_then_newer_texts(make: Make) -> None:
-    """The number of a word's occurrences in a text, or in the query, does not matter."""
+    """Check that the number of a word's occurrences in a text, or in the query, does not matter."""
     texts = ("red green blue", "red red red red", "green blue", "redder", "blue", "none of them")
     async with _shelf(make, *texts) as find:
         best = ["red green blue", "green blue", "blue", "redder", "red red red red"]

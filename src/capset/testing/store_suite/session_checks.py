@@ -21,7 +21,7 @@ async def a_session_comes_back_as_it_was_given(make: Make) -> None:
 
 
 async def a_second_session_of_an_id_is_refused(make: Make) -> None:
-    """The first one stays unchanged."""
+    """Check that the first session stays unchanged."""
     async with opened(make) as store:
         await store.sessions.create(session_row("a"))
         await expect_error(StoreError, store.sessions.create(session_row("a", org="acme")), "a second session of an id")
@@ -29,7 +29,7 @@ async def a_second_session_of_an_id_is_refused(make: Make) -> None:
 
 
 async def a_door_keeps_one_session(make: Make) -> None:
-    """It keeps its id, its files and its time, and takes the new definition; other doors have their own sessions."""
+    """Check that the session keeps id, files and time, and takes the new definition; other doors have their own."""
     async with opened(make) as store:
         first = replace(session_row("a"), door="x", agent_id="agent-1", agent_version=1)
         expect(await store.sessions.ensure(first), first, "the first session of a door")

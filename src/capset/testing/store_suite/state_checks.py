@@ -147,7 +147,7 @@ async def a_session_takes_its_values_with_it(make: Make) -> None:
 
 
 async def what_no_database_keeps_is_refused(make: Make) -> None:
-    """A lone surrogate, which has no UTF-8, and a NUL, which PostgreSQL cannot hold, are refused."""
+    """Check that a lone surrogate, which has no UTF-8, and a NUL, which PostgreSQL cannot hold, are refused."""
     async with opened(make) as store:
         await _set(store, _KEY, "1")
         for text in ('"\ud800"', '"\0"'):

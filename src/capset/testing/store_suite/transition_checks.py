@@ -82,7 +82,7 @@ async def a_transition_can_be_recorded_by_itself(make: Make) -> None:
 
 
 async def lineage_outlives_closing(make: Make) -> None:
-    """A reopened store has everything recorded before."""
+    """Check that a reopened store has everything recorded before."""
     store = make()
     await store.open()
     await store.lineage.record_turn(link_row("link-1"))

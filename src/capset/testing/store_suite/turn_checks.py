@@ -46,7 +46,7 @@ def _code(link: LinkRow | None) -> list[str | None]:
 
 
 async def a_turn_is_kept_whole_or_not_at_all(make: Make) -> None:
-    """A refused one leaves nothing: neither link nor envelope, payload nor transition."""
+    """Check that a refused turn leaves nothing: neither link nor envelope, payload nor transition."""
     async with opened(make) as store:
         lineage = store.lineage
         first = link_row("link-1")

@@ -78,7 +78,7 @@ async def versions_are_listed_newest_first(make: Make) -> None:
 
 
 async def a_version_is_written_once(make: Make) -> None:
-    """A late writer is refused, and leaves no version."""
+    """Check that a late writer is refused, and leaves no version."""
     async with opened(make) as store:
         await store.agents.create(_AGENT)
         second = _next(_AGENT, description="the quicker one's")
