@@ -1,4 +1,4 @@
-"""Where a server is, and whether a key may be sent there."""
+"""Server addresses, and the rules for sending a key to them."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ _KEY: Final = re.compile(r"[\x21-\x7e]{1,200}")
 
 
 def server_url(given: str) -> httpx2.URL:
-    """Return the address of a server, without a slash at its end; a path before ``/v1`` is kept.
+    """Return the address of a server, without a trailing slash; a path before ``/v1`` is retained.
 
-    Raises ``DefinitionError`` for what is none. A user or a password in it is refused: keys go by the header only.
+    Raises ``DefinitionError`` for an invalid address. A user or a password in it is refused: keys go by the header
+    only.
     """
     try:
         url = httpx2.URL(given.rstrip("/"))
@@ -33,7 +34,7 @@ def server_url(given: str) -> httpx2.URL:
 def check_key(key: str, url: httpx2.URL, *, plain_http: bool) -> str:
     """Return a key that may be sent to ``url``.
 
-    Raises ``DefinitionError`` for what cannot be a key, and for an address that would show it to everybody on the way.
+    Raises ``DefinitionError`` for an invalid key, and for an address that would expose it in transit.
     """
     if not _KEY.fullmatch(key):
         raise DefinitionError("the API key is not one: it has 1 to 200 characters of ASCII, and no spaces")
@@ -48,18 +49,18 @@ def check_key(key: str, url: httpx2.URL, *, plain_http: bool) -> str:
 def path_of(*parts: str) -> str:
     """Return the parts as a path of the API.
 
-    Raises ``DefinitionError`` for a part that is empty or holds a slash, by which it could name something else, and
+    Raises ``DefinitionError`` for a part that is empty or contains a slash, by which it could name something else, and
     for text that is not valid Unicode.
     """
     return "/v1/" + "/".join(map(segment, parts))
 
 
 def segment(part: str) -> str:
-    """Return one part of a path as it stands in a URL. Raises as ``path_of`` does."""
+    """Return one part of a path, quoted for a URL. Raises as ``path_of`` does."""
     if not part or "/" in part:
         raise DefinitionError(f"an id or a name must not be empty, nor hold a slash; got {part[:100]!r}")
     try:
         quoted = quote(part, safe="")
     except UnicodeEncodeError:
         raise DefinitionError(f"{part[:100]!r} is not valid Unicode text") from None
-    return quoted.replace(".", "%2E") if part in (".", "..") else quoted  # else the URL would lose them
+    return quoted.replace(".", "%2E") if part in (".", "..") else quoted  # otherwise the URL would lose them

@@ -19,10 +19,10 @@ class AgentResource:
         self._connection = connection
 
     async def create(self, agent: AgentInput) -> AgentDetail:
-        """Make an agent.
+        """Create an agent.
 
-        Raises ``DefinitionError``, naming every capability that cannot be had, or a conflict, and ``PermissionDenied``,
-        naming what only an administrator enables.
+        Raises ``DefinitionError``, naming every unavailable capability, or a conflict, and ``PermissionDenied``, naming
+        everything that only an administrator can enable.
         """
         return await self._connection.send(AgentDetail, "POST", path_of("agents"), json_bytes(agent.plain()))
 
@@ -38,7 +38,7 @@ class AgentResource:
         limit: int = 50,
         cursor: str | None = None,
     ) -> AgentPageShape:
-        """List the agents that fit everything given: those defined in code, then the stored ones, newest first.
+        """List the agents that match all filters: those defined in code, then the stored ones, newest first.
 
         ``limit`` is 1–200, ``cursor`` the ``next`` of the page before.
         """
@@ -46,7 +46,7 @@ class AgentResource:
         return await self._connection.get(AgentPageShape, path_of("agents"), query)
 
     def all(self, *, status: AgentStatus | None = None, name: str | None = None) -> AsyncGenerator[AgentDetail]:
-        """Iterate over all agents that fit, page by page."""
+        """Iterate over all matching agents, page by page."""
         return every(lambda cursor: self.list(status=status, name=name, limit=LARGEST, cursor=cursor))
 
     async def change(
@@ -58,16 +58,16 @@ class AgentResource:
     ) -> AgentDetail:
         """Change an agent by a JSON merge patch (RFC 7396): ``None`` clears a member. Every change makes a version.
 
-        With ``version``, only if the agent has just this one; else it raises ``Outdated``. Raises ``Conflict`` for an
-        agent that is defined in code, ``InvalidArguments`` or ``DefinitionError`` for what does not fit, and
-        ``PermissionDenied``, naming what only an administrator enables.
+        With ``version``, only if the agent has exactly this one; otherwise raises ``Outdated``. Raises ``Conflict`` for
+        an agent that is defined in code, ``InvalidArguments`` or ``DefinitionError`` for an invalid patch, and
+        ``PermissionDenied``, naming everything that only an administrator can enable.
         """
         headers = {"Content-Type": "application/merge-patch+json", **if_match(version)}
         path = path_of("agents", id)
         return await self._connection.send(AgentDetail, "PATCH", path, json_bytes(patch), headers)
 
     async def archive(self, id: str, *, version: int | None = None) -> None:
-        """Archive an agent: it takes no new sessions; those that it has stay. Raises as ``change`` does."""
+        """Archive an agent: it accepts no new sessions; its existing ones stay. Raises as ``change`` does."""
         await self._connection.delete(path_of("agents", id), headers=if_match(version))
 
     async def versions(self, id: str, *, limit: int = 50, cursor: str | None = None) -> VersionPageShape:
@@ -77,25 +77,25 @@ class AgentResource:
         )
 
     async def version(self, id: str, version: int) -> AgentDetail:
-        """Return an agent as it was in one version. Raises ``NotFound``."""
+        """Return one version of an agent. Raises ``NotFound``."""
         return await self._connection.get(AgentDetail, path_of("agents", id, "versions", str(version)))
 
     async def rollback(self, id: str, to: int, *, version: int | None = None) -> AgentDetail:
-        """Write again what the version ``to`` said, but for the status, as the next one.
+        """Write the contents of the version ``to``, except for the status, as the next version.
 
-        With ``version``, only if the agent has just this one. Raises ``NotFound`` for a version that there is not, and
-        what ``change`` raises.
+        With ``version``, only if the agent has exactly this one. Raises ``NotFound`` for a missing version, and any
+        error of ``change``.
         """
         path, body = path_of("agents", id, "rollback"), json_bytes({"version": to})
         return await self._connection.send(AgentDetail, "POST", path, body, if_match(version))
 
     async def diff(self, id: str, before: int, after: int | None = None) -> AgentDiffShape:
-        """Compare two versions of an agent, ``after`` the present one by default. Raises ``NotFound``."""
+        """Compare two versions of an agent, ``after`` the current one by default. Raises ``NotFound``."""
         query = {"before": before, "after": after}
         return await self._connection.get(AgentDiffShape, path_of("agents", id, "diff"), query)
 
     async def preview(self, agent: AgentInput) -> PreviewShape:
-        """Return what a new agent would be, with everything that is wrong with it; nothing is kept."""
+        """Return a preview of a new agent, with all its problems; nothing is stored."""
         return await self._connection.send(
             PreviewShape, "POST", path_of("agents", "preview"), json_bytes(agent.plain())
         )
@@ -105,10 +105,10 @@ class AgentResource:
         id: str,
         patch: Mapping[str, Any],  # any JSON
     ) -> PreviewShape:
-        """Return what a merge patch would make of an agent, ``{}`` what it is; nothing is kept.
+        """Return a preview of an agent after a merge patch, ``{}`` for its current form; nothing is stored.
 
-        Raises ``NotFound``, ``InvalidArguments`` for a patch that does not fit, and ``Conflict`` for one of an agent
-        that is defined in code.
+        Raises ``NotFound``, ``InvalidArguments`` for an invalid patch, and ``Conflict`` for an agent that is defined in
+        code.
         """
         headers = {"Content-Type": "application/merge-patch+json"}
         path = path_of("agents", id, "preview")

@@ -1,4 +1,4 @@
-"""What a server answered: as a wire shape, or as the error that it is."""
+"""Parsing of a server's responses: as a wire shape, or as the error they carry."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ _NOT_READABLE: Final = (httpx2.SSEError, httpx2.DecodingError)
 
 
 class Answers:
-    """Reads what the server at ``url`` answers."""
+    """Parses the responses of the server at ``url``."""
 
     def __init__(self, url: httpx2.URL) -> None:
         self._url = url
 
     def parsed(self, shape: type[S], content: bytes | str) -> S:
-        """Return a wire shape; members that only a newer server knows are left out. Raises ``ForeignAnswer``."""
+        """Return a wire shape; members that only a newer server knows are dropped. Raises ``ForeignAnswer``."""
         try:
             return shape.model_validate_json(content, extra="ignore")
         except ValidationError:
             raise self.foreign(f"answered what is no {shape.__name__}: is it capset, in a version that fits?") from None
 
     def foreign(self, told: str) -> ForeignAnswer:
-        """Return the error for an answer that capset would not give."""
+        """Return the error for a response that capset would not give."""
         return ForeignAnswer(f"{self._url} {told}")
 
     def failure(self, response: httpx2.Response) -> CapsetError:
-        """Return the error that a whole answer is."""
+        """Return the error of a complete error response."""
         if media_type_of(response) == MEDIA_TYPE:
             return error_of(self.parsed(Problem, response.content))
         if response.has_redirect_location:
@@ -48,18 +48,18 @@ class Answers:
         return self.foreign(f"answered {response.status_code}, and not as capset does")
 
     def call(self, response: httpx2.Response) -> CallShape:
-        """Return the call that a whole answer tells of, one that was refused in its session too; raise any other."""
+        """Return the call in a complete response, even one that was refused in its session; raise any other error."""
         # Older servers answer a refused call with the call's own object alone, which is JSON and no problem.
         if response.is_success or media_type_of(response) == JSON:
             return self.parsed(CallShape, response.content)
         if media_type_of(response) == MEDIA_TYPE:
-            with suppress(ValidationError):  # a problem of the request alone: no call came of it
+            with suppress(ValidationError):  # a problem of the request alone: no call was made
                 return CallShape.model_validate_json(response.content, extra="ignore")
         raise self.failure(response)
 
     @contextmanager
     def named(self, *, safe: bool) -> Generator[None]:
-        """Raise errors of HTTP as capset's own. Only what is ``safe``, or was never sent, may be tried again."""
+        """Raise errors of HTTP as capset's own. Only requests that are ``safe``, or were never sent, may be retried."""
         try:
             yield
         except _NEVER_SENT as error:
@@ -72,14 +72,14 @@ class Answers:
             raise DefinitionError(f"that cannot be asked: {error}") from None
 
     def broken(self, why: str, *, safe: bool) -> Unreachable:
-        """Return the error for a connection that broke; what became of its request is not known."""
+        """Return the error for a broken connection; the outcome of its request is unknown."""
         error = Unreachable(f"the connection to {self._url} broke: {why}")
         error.retryable = safe
         return error
 
 
 def media_type_of(response: httpx2.Response) -> str:
-    """Return the media type of an answer, without its parameters."""
+    """Return the media type of a response, without its parameters."""
     return response.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 

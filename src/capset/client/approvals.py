@@ -1,4 +1,4 @@
-"""The calls that somebody has to approve, and deciding them."""
+"""The calls that await approval, and decisions on them."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from capset.wire.approvals import ApprovalPageShape, ApprovalShape
 class ApprovalResource:
     """``client.approvals``; needs a key with the scope ``capset:approve``, which sees those of its organisation.
 
-    With ``capset:call`` alone it sees the requests of the caller's own sessions, and decides none.
+    With ``capset:call`` alone it sees the requests of the caller's own sessions, and cannot decide any.
     """
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
     async def get(self, id: str) -> ApprovalShape:
-        """Return a request, and what became of it. Raises ``NotFound``."""
+        """Return a request, with its outcome. Raises ``NotFound``."""
         return await self._connection.get(ApprovalShape, path_of("approvals", id))
 
     async def list(
@@ -33,7 +33,7 @@ class ApprovalResource:
         limit: int = 50,
         cursor: str | None = None,
     ) -> ApprovalPageShape:
-        """List the requests that fit everything given, newest first.
+        """List the requests that match all filters, newest first.
 
         ``limit`` is 1–200, ``cursor`` the ``next`` of the page before. Raises ``PermissionDenied`` without ``session``,
         unless the key has the scope ``capset:approve``.
@@ -42,7 +42,7 @@ class ApprovalResource:
         return await self._connection.get(ApprovalPageShape, path_of("approvals"), query)
 
     def all(self, *, status: ApprovalStatus | None = None, session: str | None = None) -> AsyncGenerator[ApprovalShape]:
-        """Iterate over all requests that fit, newest first, page by page."""
+        """Iterate over all matching requests, newest first, page by page."""
         return every(lambda cursor: self.list(status=status, session=session, limit=LARGEST, cursor=cursor))
 
     async def approve(
@@ -53,15 +53,15 @@ class ApprovalResource:
         arguments: Mapping[str, Any] | None = None,  # of the tool's own schema
         note: str | None = None,
     ) -> ApprovalShape:
-        """Approve a call; ``arguments``, whole, take the place of those that were asked for.
+        """Approve a call; ``arguments``, complete, replace those of the request.
 
-        Raises ``NotFound``; ``Conflict`` for a request that is not open any more; ``PermissionDenied`` for one's own.
+        Raises ``NotFound``; ``Conflict`` for a request that is no longer open; ``PermissionDenied`` for one's own.
         """
         given = {"scope": scope, "arguments": arguments, "note": note}
         return await self._decide(id, "approve", given)
 
     async def reject(self, id: str, *, note: str | None = None) -> ApprovalShape:
-        """Reject a call; whoever made it reads the note. Raises ``NotFound``, and ``Conflict`` as ``approve`` does."""
+        """Reject a call; its caller can read the note. Raises ``NotFound``, and ``Conflict`` as ``approve`` does."""
         return await self._decide(id, "reject", {"note": note})
 
     async def _decide(self, id: str, answer: str, given: Mapping[str, Any]) -> ApprovalShape:

@@ -1,4 +1,4 @@
-"""What is installed on the server."""
+"""The capabilities installed on the server."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ class CapabilityResource:
         limit: int = LARGEST,
         cursor: str | None = None,
     ) -> CapabilityPageShape:
-        """List the capabilities that fit everything given, by id.
+        """List the capabilities that match all filters, by id.
 
-        ``permission`` is one that a tool of theirs needs; ``text`` is looked for in ids, aliases, names and
-        descriptions. ``limit`` is 1–200, ``cursor`` the ``next`` of the page before.
+        ``permission`` is one that a tool of theirs needs; ``text`` is searched in ids, aliases, names and descriptions.
+        ``limit`` is 1–200, ``cursor`` the ``next`` of the page before.
         """
         query = {"status": status, "category": category, "permission": permission, "text": text}
         page = {"limit": limit, "cursor": cursor}
@@ -44,11 +44,11 @@ class CapabilityResource:
         permission: str | None = None,
         text: str | None = None,
     ) -> AsyncGenerator[CapabilityShape]:
-        """Iterate over all capabilities that fit, page by page."""
+        """Iterate over all matching capabilities, page by page."""
         return every(
             lambda cursor: self.list(status=status, category=category, permission=permission, text=text, cursor=cursor)
         )
 
     async def get(self, id: str) -> CapabilityDetail:
-        """Return one capability, by its id or an alias, with all that it can bring. Raises ``NotFound``."""
+        """Return one capability, by its id or an alias, with all its parts. Raises ``NotFound``."""
         return await self._connection.get(CapabilityDetail, path_of("capabilities", id))

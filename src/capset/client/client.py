@@ -31,9 +31,9 @@ _REPEATED: Final = re.compile(r"[\x21-\x7e]{1,255}")
 class Client:
     """A capset server: ``async with Client("https://capset.example.com", key=key) as client: …``.
 
-    What the server refuses is raised as the error of ``capset.errors`` that it was; a server that cannot be reached is
-    ``Unreachable``, one that is not capset ``ForeignAnswer``. Nothing is tried again by itself, and no redirect is
-    followed. Proxies and certificates are taken from the environment for ``https://``; ``http://`` goes straight.
+    A refusal by the server is raised as its error of ``capset.errors``; a server that cannot be reached is
+    ``Unreachable``, one that is not capset ``ForeignAnswer``. Nothing is retried automatically, and no redirect is
+    followed. Proxies and certificates are taken from the environment for ``https://``; ``http://`` connects directly.
     """
 
     def __init__(
@@ -47,9 +47,9 @@ class Client:
     ) -> None:
         """Name a server.
 
-        ``timeout`` is how many seconds the server may say nothing, but in calls, which take as long as their tools do;
-        ``None`` waits for ever. ``plain_http`` lets the key go unencrypted to another machine than this.
-        Raises ``DefinitionError`` for an address or a key that is none.
+        ``timeout`` is the number of seconds that the server may be silent, except in calls, which take as long as their
+        tools; ``None`` waits for ever. ``plain_http`` lets the key go unencrypted to another machine than this. Raises
+        ``DefinitionError`` for an invalid address or key.
         """
         self._connection = Connection(url, key, timeout=timeout, connect_timeout=connect_timeout, plain_http=plain_http)
         self.capabilities = CapabilityResource(self._connection)
@@ -72,7 +72,7 @@ class Client:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close every connection; calls that still run on them are cancelled by the server."""
+        """Close every connection; the server cancels calls still running on them."""
         await self._connection.close()
 
     async def call(
@@ -86,16 +86,16 @@ class Client:
         idempotency_key: str | None = None,
         approval: str | None = None,
     ) -> CallShape:
-        """Call a tool, named ``tool`` or ``capability.tool``, and return what came of it, refusals and failures too.
+        """Call a tool, named ``tool`` or ``capability.tool``, and return its result, refusals and failures included.
 
-        ``capset.client.data_of`` gives its data, or raises its error. After ``timeout`` seconds the server is told to
+        ``capset.client.data_of`` returns its data, or raises its error. After ``timeout`` seconds the server is told to
         stop it, and ``DeadlineExceeded`` is raised. ``correlation``, 1–100 letters, digits, dots, underscores and
-        hyphens, stands in the call's record. With ``idempotency_key``, 1–255 printable characters of ASCII, the same
-        call may be sent again within a day: it is made once, and answered with what came of it then.
-        A call that has to be approved first comes back as one that failed with ``ApprovalRequired``, and with the id
-        of the request as its ``approval``: once that is approved, the same call is let through. With ``approval=ID`` it
-        is let through by that request alone.
-        Raises ``NotFound`` for a session that is not the caller's; ``Conflict`` while a call of the key is under way.
+        hyphens, is written to the call's record. With ``idempotency_key``, 1–255 printable characters of ASCII, the
+        same call may be sent again within a day: it is made once, and later requests get the same result. A call that
+        needs approval first returns as failed with ``ApprovalRequired``, and with the id of the request as its
+        ``approval``: once that is approved, the same call is let through. With ``approval=ID`` it is let through by
+        that request alone. Raises ``NotFound`` for a session that is not the caller's; ``Conflict`` while a call with
+        the same key is under way.
         """
         path, body, headers = _asked(session, tool, arguments, correlation, idempotency_key, approval)
         async with _within(timeout):
@@ -115,7 +115,7 @@ class Client:
     ) -> AsyncGenerator[CallEvents]:
         """Call a tool and read its events: ``async with client.stream(…) as events``; then ``events.result``.
 
-        The tool goes on as its events are read. Leaving early cancels it. One that has to be approved waits for that,
+        The tool advances as its events are read. Leaving early cancels it. A call that needs approval waits for it,
         after the event ``approval.requested``. All else is as for ``call``; ``timeout`` covers the reading too.
         """
         path, body, headers = _asked(session, tool, arguments, correlation, idempotency_key, approval)
@@ -153,7 +153,7 @@ def _asked(
 
 @asynccontextmanager
 async def _within(seconds: float | None) -> AsyncGenerator[None]:
-    """Raise ``DeadlineExceeded`` when what is done inside takes longer."""
+    """Raise ``DeadlineExceeded`` if the block takes longer."""
     if seconds is not None and not seconds > 0:
         raise DefinitionError(f"timeout must be a positive number of seconds; got {seconds!r}")
     clock = asyncio.timeout(seconds)

@@ -1,4 +1,4 @@
-"""The HTTP under the client: requests to one server, each sent once."""
+"""The HTTP layer of the client: requests to one server, each sent once."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from capset.wire.calls import CallShape
 Query = Mapping[str, str | int | bool | None]
 EVENTS: Final = "text/event-stream"
 REPEATABLE: Final = "Idempotency-Key"
-"""The header by which a request may be sent again, and is done once."""
+"""The header with which a request may be sent again, and is executed once."""
 SILENCE: Final = 60.0
-"""Seconds without a sign of life after which a stream counts as broken; a server gives one every 15."""
+"""Seconds of silence after which a stream counts as broken; a server sends something every 15."""
 
 
 class Connection:
-    """Connections to one server. The key stands in a header of each request, and nowhere else."""
+    """Connections to one server. The key is in a header of each request, and nowhere else."""
 
     def __init__(
         self, url: str, key: str | None, *, timeout: float | None, connect_timeout: float | None, plain_http: bool
@@ -40,7 +40,7 @@ class Connection:
         self._http: httpx2.AsyncClient | None = None
 
     async def open(self) -> None:
-        """Make ready; the first request connects. Raises ``CapsetError`` if it is open."""
+        """Open; the first request connects. Raises ``CapsetError`` if it is open already."""
         if self._http is not None:
             raise CapsetError("the client is open already")
         encrypted = self.url.scheme == "https"
@@ -49,7 +49,7 @@ class Connection:
             limits=httpx2.Limits(max_connections=None, max_keepalive_connections=20),
             follow_redirects=False,  # the key must not go elsewhere
             trust_env=encrypted,  # a proxy for plain HTTP would see the key, even on its way to this machine
-            verify=encrypted or ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),  # that one trusts nobody, and loads nothing
+            verify=encrypted or ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),  # trusts nothing, and loads nothing
         )
 
     async def close(self) -> None:
@@ -59,24 +59,24 @@ class Connection:
             await http.aclose()
 
     async def get(self, shape: type[S], path: str, query: Query | None = None) -> S:
-        """Ask for what is at ``path``."""
+        """Get the resource at ``path``."""
         return self.answers.parsed(shape, (await self.request("GET", path, query=query)).content)
 
     async def send(
         self, shape: type[S], method: str, path: str, body: bytes, headers: Mapping[str, str] | None = None
     ) -> S:
-        """Send a body, of JSON unless ``headers`` say otherwise, and return the shape that comes back."""
+        """Send a body, JSON unless ``headers`` declare another type, and return the parsed response."""
         headers = {"Content-Type": JSON, **(headers or {})}
         return self.answers.parsed(shape, (await self.request(method, path, body=body, headers=headers)).content)
 
     async def delete(self, path: str, *, query: Query | None = None, headers: Mapping[str, str] | None = None) -> None:
-        """Delete what is at ``path``. Raises ``ForeignAnswer`` for another answer than that it was done."""
+        """Delete the resource at ``path``. Raises ``ForeignAnswer`` for any other success than 204."""
         response = await self.request("DELETE", path, query=query, headers=headers)
         if response.status_code != 204:
             raise self.answers.foreign(f"answered {response.status_code}, where capset answers 204")
 
     async def call(self, path: str, body: bytes, headers: Mapping[str, str]) -> CallShape:
-        """Return what came of a call, which takes as long as it takes; one that is refused has its shape too."""
+        """Return the result of a call, without a time limit; a refused call has its shape too."""
         headers = {"Content-Type": JSON, **headers}
         async with self._sent("POST", path, self._patient, body=body, headers=headers) as response:
             with self.answers.named(safe=REPEATABLE in headers):
@@ -85,7 +85,7 @@ class Connection:
 
     @asynccontextmanager
     async def stream(self, path: str, body: bytes, headers: Mapping[str, str]) -> AsyncGenerator[httpx2.Response]:
-        """Give the answer to a call as a stream of events, of which only the head has come."""
+        """Yield the response to a call as a stream of events, of which only the head has come."""
         headers = {"Content-Type": JSON, "Accept": EVENTS, **headers}
         async with self._sent("POST", path, self._streaming, body=body, headers=headers) as response:
             await self._refuse(response, safe=REPEATABLE in headers)
@@ -95,7 +95,7 @@ class Connection:
 
     @asynccontextmanager
     async def follow(self, path: str, query: Query) -> AsyncGenerator[httpx2.Response]:
-        """Give what is at ``path`` as a stream of events, of which only the head has come."""
+        """Yield the resource at ``path`` as a stream of events, of which only the head has come."""
         async with self._sent("GET", path, self._streaming, query=query, headers={"Accept": EVENTS}) as response:
             await self._refuse(response, safe=True)
             if media_type_of(response) != EVENTS:
@@ -111,7 +111,7 @@ class Connection:
         body: bytes | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> httpx2.Response:
-        """Return the whole answer. Raises the error that it is, ``Unreachable``, and ``ForeignAnswer``."""
+        """Return the complete response. Raises the error it carries, ``Unreachable``, and ``ForeignAnswer``."""
         safe = method == "GET" or REPEATABLE in (headers or {})
         async with self._sent(method, path, self._usual, query=query, body=body, headers=headers) as response:
             await self._refuse(response, safe=safe)
@@ -121,7 +121,7 @@ class Connection:
 
     @asynccontextmanager
     async def head(self, path: str, query: Query) -> AsyncGenerator[httpx2.Response]:
-        """Ask for what is at ``path``, and give an answer of which only the head has come. Raises as ``request``."""
+        """Request ``path``, and yield a response of which only the head has come. Raises as ``request`` does."""
         async with self._sent("GET", path, self._usual, query=query) as response:
             await self._refuse(response, safe=True)
             yield response
@@ -151,7 +151,7 @@ class Connection:
             await response.aclose()
 
     async def _refuse(self, response: httpx2.Response, *, safe: bool) -> None:
-        """Raise the error of an answer that is one."""
+        """Raise the error of an error response."""
         if not response.is_success:
             with self.answers.named(safe=safe):
                 await response.aread()
@@ -159,7 +159,7 @@ class Connection:
 
 
 def json_bytes(data: Any) -> bytes:  # any JSON
-    """Return data as JSON. Raises ``InvalidArguments`` for what is none."""
+    """Return data as JSON. Raises ``InvalidArguments`` for data that is not JSON."""
     try:
         return to_json(data)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""A call as it goes: its events one by one, then what came of it."""
+"""The events of a running call one by one, then its result."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from capset.wire.calls import CallShape
 from capset.wire.messages import MessageShape
 
 LARGEST: Final = 64 * 1024 * 1024
-"""Bytes that one event may have."""
+"""Size limit of one event, in bytes."""
 
 
 class CallEvents:
-    """``async for event in events``: what a tool says while it runs; then ``events.result``."""
+    """The events of a running tool: ``async for event in events``; then ``events.result``."""
 
     def __init__(self, answers: Answers, response: httpx2.Response, *, safe: bool) -> None:
         self._answers = answers
@@ -26,7 +26,7 @@ class CallEvents:
 
     @property
     def result(self) -> CallShape:
-        """What came of the call, a refusal or a failure too, once its events have been read."""
+        """The result of the call, refusals and failures included, once its events have been read."""
         if self._result is None:
             raise RuntimeError("the call has not ended yet: read its events first")
         return self._result
@@ -40,7 +40,7 @@ class CallEvents:
         return await anext(self._events)
 
     async def aclose(self) -> None:
-        """Read no more."""
+        """Stop reading."""
         await self._events.aclose()
 
     async def _read(self, source: httpx2.EventSource) -> AsyncGenerator[MessageShape]:

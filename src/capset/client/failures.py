@@ -1,4 +1,4 @@
-"""Errors of the wire as the errors of ``capset.errors`` that they were."""
+"""Conversion of errors of the wire to their classes in ``capset.errors``."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _KINDS: Final[dict[str, type[CapsetError]]] = {
 
 
 def error_of(said: Problem | ErrorShape) -> CapsetError:
-    """Return an error of its own class by its ``code``, a ``CapsetError`` for a code that nobody knows here.
+    """Return an error of its own class by its ``code``, a ``CapsetError`` for an unknown code.
 
-    It keeps code, status, message, fields, correlation and whether, and when, it may be tried again; and the id of the
-    request that somebody has to decide first.
+    It has the code, status, message, fields, correlation and whether, and when, it may be retried; and the id of the
+    request for an approval, if it awaits one.
     """
     fields = (Field(one.path, one.expected, one.did_you_mean) for one in said.fields or ())
     message = said.detail if isinstance(said, Problem) else said.message

@@ -14,7 +14,7 @@ from capset.wire.files import FolderShape, WrittenShape
 
 @dataclass(frozen=True, slots=True)
 class FileContent:
-    """A file's bytes, and the version that they are of."""
+    """A file's bytes, and their version."""
 
     content: bytes = field(repr=False)
     version: int
@@ -23,7 +23,7 @@ class FileContent:
 class FileResource:
     """``client.files``; needs ``capset:call``, and of the principal ``session_files:read`` or ``session_files:write``.
 
-    Paths are absolute, such as ``/notes/a b.txt``. One that cannot be raises ``FileError``.
+    Paths are absolute, such as ``/notes/a b.txt``. An invalid one raises ``FileError``.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -40,7 +40,7 @@ class FileResource:
         return FileContent(response.content, int(tag))
 
     async def folder(self, session: str, path: str = "/", *, recursive: bool = False) -> FolderShape:
-        """Return what a folder holds, or all below it. Raises ``FileError`` if there is none, or it is a file."""
+        """Return a folder's entries, or everything below it. Raises ``FileError`` if there is none, or it is a file."""
         where = _path(session, path)
         async with self._connection.head(where, {"recursive": recursive}) as response:
             if media_type_of(response) != JSON:
@@ -49,10 +49,10 @@ class FileResource:
                 return self._connection.answers.parsed(FolderShape, await response.aread())
 
     async def write(self, session: str, path: str, content: bytes, *, version: int | None = None) -> WrittenShape:
-        """Create or replace a file, with its parents. It has at most as many bytes as the server allows.
+        """Create or replace a file, with its parents. Its size is limited by the server.
 
-        With ``version``, only if the file has just this one, 0 being that of none; else it raises ``VersionMismatch``.
-        Raises ``QuotaExceeded`` where the session has no room for it.
+        With ``version``, only if the file has exactly this one, 0 for a missing file; otherwise raises
+        ``VersionMismatch``. Raises ``QuotaExceeded`` if the session has no room for it.
         """
         headers = {"Content-Type": "application/octet-stream", **_if_match(version)}
         return await self._connection.send(WrittenShape, "PUT", _path(session, path), content, headers)
@@ -71,5 +71,5 @@ def _path(session: str, path: str) -> str:
 
 
 def _if_match(version: int | None) -> dict[str, str]:
-    """Return the header that makes a change depend on a file's version: 0 for that of a file that is not there."""
+    """Return the header that makes a change depend on a file's version: 0 for a missing file."""
     return {"If-None-Match": "*"} if version == 0 else if_match(version)

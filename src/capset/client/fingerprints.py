@@ -1,4 +1,4 @@
-"""What hashes cover."""
+"""The payloads of hashes."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ class FingerprintResource:
         self._connection = connection
 
     async def get(self, hash: str) -> FingerprintShape:
-        """Return what a hash covers.
+        """Return the payload of a hash.
 
-        Raises ``NotFound`` for one that is of nothing known there, ``InvalidArguments`` for what is no hash.
+        Raises ``NotFound`` for a hash unknown to the server, ``InvalidArguments`` for text that is no hash.
         """
         return await self._connection.get(FingerprintShape, path_of("fingerprints", hash))
 
     async def installed(self) -> InstalledShape:
-        """Return the capabilities that are installed, with their hashes, their tools', and the code behind them."""
+        """Return the installed capabilities, with their hashes, their tools', and the code behind them."""
         return await self._connection.get(InstalledShape, path_of("fingerprints"))

@@ -1,4 +1,4 @@
-"""Which exact capabilities each turn had: links, and the envelopes that were kept with them."""
+"""The exact capabilities of each turn: links, and the envelopes stored with them."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from capset.wire.lineage import EnvelopeShape, KeptLinkShape, LinkPageShape, Lin
 
 
 class LinkResource:
-    """``client.links``; needs a key with the scope ``capset:call``, and sees what is of the caller's own sessions.
+    """``client.links``; needs a key with the scope ``capset:call``, and sees those of the caller's own sessions.
 
-    With ``capset:audit`` it sees every link and envelope of the organisation. What it may not see is ``NotFound``.
+    With ``capset:audit`` it sees every link and envelope of the organisation. Invisible ones are ``NotFound``.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -30,11 +30,11 @@ class LinkResource:
         invocation: Mapping[str, Any] | None = None,
         reason: str = "",
     ) -> KeptLinkShape:
-        """Keep what a session has now, with its envelope; ``transition`` says how its runtime hash moved, if it did.
+        """Store a session's current link with its envelope; ``transition`` is the change of its runtime hash, if any.
 
-        ``metadata`` stands at the link and ``context`` in the envelope. ``invocation`` says for whom the turn runs:
-        only its hash is kept. ``reason`` says why, should the hash have moved; at most 1,000 characters.
-        Raises ``NotFound``, and ``InvalidArguments`` for a context or an invocation that cannot be kept.
+        ``metadata`` is stored with the link and ``context`` in the envelope. ``invocation`` states for whom the turn
+        runs: only its hash is stored. ``reason`` is that of a change of the hash; at most 1,000 characters. Raises
+        ``NotFound``, and ``InvalidArguments`` for a context or an invocation that cannot be stored.
         """
         given = {"metadata": metadata, "context": context, "invocation": invocation}
         told = {name: value for name, value in given.items() if value is not None}
@@ -53,7 +53,7 @@ class LinkResource:
         limit: int = 50,
         cursor: str | None = None,
     ) -> LinkPageShape:
-        """List the links that fit everything given, newest first.
+        """List the links that match all filters, newest first.
 
         ``limit`` is 1–200, ``cursor`` the ``next`` of the page before. Raises ``PermissionDenied`` without
         ``session_id``, unless the key has the scope ``capset:audit``.
@@ -62,7 +62,7 @@ class LinkResource:
         return await self._connection.get(LinkPageShape, path_of("links"), query)
 
     def all(self, *, agent_id: str | None = None, session_id: str | None = None) -> AsyncGenerator[LinkShape]:
-        """Iterate over all links that fit, newest first, page by page."""
+        """Iterate over all matching links, newest first, page by page."""
         return every(lambda cursor: self.list(agent_id=agent_id, session_id=session_id, limit=LARGEST, cursor=cursor))
 
     async def envelope_of(self, id: str) -> EnvelopeShape:

@@ -10,7 +10,7 @@ from capset.errors import ForeignAnswer
 T_co = TypeVar("T_co", covariant=True)
 T = TypeVar("T")
 LARGEST: Final = 200
-"""The most items that a page can have."""
+"""Limit on the items of a page."""
 
 
 class Page(Protocol[T_co]):
@@ -28,7 +28,7 @@ class Page(Protocol[T_co]):
 
 
 async def every(page: Callable[[str | None], Awaitable[Page[T]]]) -> AsyncGenerator[T]:
-    """Give the items of all pages; ``page`` asks for the one at a cursor, and each is asked for when it is needed."""
+    """Yield the items of all pages; ``page`` requests the one at a cursor, each only when it is needed."""
     cursor: str | None = None
     while True:
         found = await page(cursor)

@@ -35,9 +35,9 @@ class RecordResource:
         limit: int = 50,
         cursor: str | None = None,
     ) -> RecordPageShape:
-        """List how calls ended, newest first: the records that fit everything given.
+        """List the outcomes of calls, newest first: the records that match all filters.
 
-        ``since`` and ``until`` are times in ISO 8601 with an offset; what is of ``until`` is left out. ``limit`` is
+        ``since`` and ``until`` are times in ISO 8601 with an offset; records at ``until`` are excluded. ``limit`` is
         1–200, ``cursor`` the ``next`` of the page before.
         """
         query: dict[str, str | int | None] = {
@@ -71,7 +71,7 @@ class RecordResource:
         since: str | None = None,
         until: str | None = None,
     ) -> AsyncGenerator[dict[str, Any]]:  # a record's values are of every JSON type
-        """Iterate over all records that fit, newest first, page by page."""
+        """Iterate over all matching records, newest first, page by page."""
         return every(
             lambda cursor: self.list(
                 tool=tool,

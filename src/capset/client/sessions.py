@@ -1,4 +1,4 @@
-"""The sessions of whoever the key is for."""
+"""The sessions of the key's principal."""
 
 from __future__ import annotations
 
@@ -24,10 +24,11 @@ class SessionResource(TurnResource):
         invocation: Mapping[str, Any] | None = None,  # any JSON
         context: Mapping[str, Any] | None = None,  # any JSON
     ) -> SessionShape:
-        """Start a session of an agent, in its present version.
+        """Start a session of an agent, in its current version.
 
-        ``invocation`` says for whom: only its hash is kept. ``context`` is kept and shown, at most 64 KiB of JSON.
-        Raises ``NotFound``; ``Conflict`` if the agent is archived; ``InvalidArguments`` for what cannot be kept.
+        ``invocation`` states for whom: only its hash is stored. ``context`` is stored and shown, at most 64 KiB of
+        JSON. Raises ``NotFound``; ``Conflict`` if the agent is archived; ``InvalidArguments`` for values that cannot be
+        stored.
         """
         given = {"agent_id": agent_id, "invocation": invocation, "context": context}
         body = json_bytes({name: value for name, value in given.items() if value is not None})
@@ -36,18 +37,18 @@ class SessionResource(TurnResource):
     async def move(self, id: str, agent_version: int | None = None, *, version: int | None = None) -> SessionShape:
         """Move a session to a version of its agent: ``None`` for the current one. Its files and its state stay.
 
-        ``version`` is the one that it must be in now. Raises ``NotFound`` for a version that there is not, ``Conflict``
-        for a session that moves by itself or is of an agent without versions, and ``Outdated``.
+        ``version`` is the one that it must be in now. Raises ``NotFound`` for a missing version, ``Conflict`` for a
+        session that moves by itself or is of an agent without versions, and ``Outdated``.
         """
         body, path = json_bytes({"agent_version": agent_version}), path_of("sessions", id)
         return await self._connection.send(SessionShape, "PATCH", path, body, if_match(version))
 
     async def state(self, id: str) -> StateShape:
-        """Return what the agent's capabilities expose of their state and resources. Raises ``NotFound``."""
+        """Return the exposed state and resources of the agent's capabilities. Raises ``NotFound``."""
         return await self._connection.get(StateShape, path_of("sessions", id, "state"))
 
     async def get(self, id: str) -> SessionShape:
-        """Return a session. Raises ``NotFound``, for somebody else's too."""
+        """Return a session. Raises ``NotFound``, also for one of another user."""
         return await self._connection.get(SessionShape, path_of("sessions", id))
 
     async def list(
@@ -62,13 +63,13 @@ class SessionResource(TurnResource):
         return every(lambda cursor: self.list(agent_id=agent_id, limit=LARGEST, cursor=cursor))
 
     async def snapshot(self, id: str) -> SnapshotShape:
-        """Return what may be used in a session, why not the rest, and the hashes. Raises ``NotFound``."""
+        """Return the tools in play in a session, the reasons for the others, and the hashes. Raises ``NotFound``."""
         return await self._connection.get(SnapshotShape, path_of("sessions", id, "snapshot"))
 
     async def transitions(self, id: str) -> TransitionsShape:
-        """Return how a session's runtime hash moved, from link to link, at most the last 1,000 times.
+        """Return the changes of a session's runtime hash, from link to link, at most the last 1,000.
 
-        Raises ``NotFound``; with the scope ``capset:audit`` every session of the organisation is there, once recorded.
+        Raises ``NotFound``; with the scope ``capset:audit`` every recorded session of the organisation is visible.
         """
         return await self._connection.get(TransitionsShape, path_of("sessions", id, "transitions"))
 

@@ -1,4 +1,4 @@
-"""Turns of agents, and what is told of them."""
+"""Turns of agents, and their events."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from capset.wire.turns import EventShape, GapShape, TurnShape
 
 
 class TurnResource:
-    """What ``client.sessions`` can do about turns."""
+    """The methods of ``client.sessions`` for turns."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
     async def send(self, id: str, content: Any, *, idempotency_key: str | None = None) -> TurnShape:  # any JSON
-        """Tell a session's agent something, and return the turn that has begun; it goes on by itself.
+        """Send a message to a session's agent, and return the new turn, which runs in the background.
 
         Raises ``NotFound``; ``Conflict`` with the code ``turn_running`` while the session is in another turn; and
-        ``CapsetError`` with the code ``no_runner`` where the server runs no agents.
+        ``CapsetError`` with the code ``no_runner`` if the server runs no agents.
         """
         headers = {} if idempotency_key is None else {REPEATABLE: idempotency_key}
         body, path = json_bytes({"content": content}), path_of("sessions", id, "messages")
@@ -38,8 +38,8 @@ class TurnResource:
         """Read the events of a session's turns: ``async with client.sessions.events(id) as events``.
 
         It begins with the one ``after`` that number, and ends with the session or the server, unless ``follow`` is
-        false: ask again, ``after`` the last that came, and ``NotFound`` tells that it was the session. What is not kept
-        any more is a ``GapShape``. Raises ``NotFound``; ``Unreachable`` where the connection breaks.
+        false: ask again, ``after`` the last one received, and ``NotFound`` means that the session ended. Events no
+        longer stored are a ``GapShape``. Raises ``NotFound``; ``Unreachable`` if the connection breaks.
         """
         query = {"after": after, "follow": "true" if follow else "false"}
         async with (

@@ -104,6 +104,6 @@ def _model(owner: str, model: str) -> str:
     if not 1 <= len(checked_text(f"{owner}: model", model)) <= MAX_MODEL:
         raise DefinitionError(
             f"{owner}: model must name a model in 1–{MAX_MODEL} letters; got {model!r:.80}",
-            hint="leave it out, and whoever runs the agent chooses",
+            hint="leave it out to let the host choose",
         )
     return model

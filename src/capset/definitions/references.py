@@ -121,7 +121,9 @@ def _function(owner: str, entry: Callable[..., Any]) -> DynamicUses:
             f"{owner}: uses has {name!r} itself, which makes capabilities", hint=f"call it: {name}(…) is one"
         )
     if inspect.iscoroutinefunction(entry):
-        raise DefinitionError(f"{owner}: the dynamic uses {name!r} must be a plain function: it decides, and waits not")
+        raise DefinitionError(
+            f"{owner}: the dynamic uses {name!r} must be a plain function, not an async one: it decides without waiting"
+        )
     try:
         inspect.signature(entry).bind(object())
     except (TypeError, ValueError):

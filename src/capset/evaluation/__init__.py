@@ -1,1 +1,1 @@
-"""From a composition to what one principal may use here and now (spec 2, F15–F22)."""
+"""Evaluation of a composition: the tools that one principal may use here and now (spec 2, F15–F22)."""

@@ -1,7 +1,7 @@
 """Code behind tools, and the hash of its bytes beside the hashes of declarations (spec 2, F35).
 
-Each source is read once in a process, when it is first asked for. That takes tens of milliseconds for a few hundred
-files, so ``read_code`` does it in a thread. The opening of a session awaits it; calls and records never wait.
+Each source is read once per process, at its first use. That takes tens of milliseconds for a few hundred files, so
+``read_code`` does it in a thread. Opening a session awaits it; calls and records never wait.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ if TYPE_CHECKING:
 
 CodeKind = Literal["distribution", "package", "module"]
 SUFFIXES: Final = (".py", ".pyw", ".pyc", ".pyd", ".so")
-"""Those of source, of extension modules, and of modules that are compiled and have no source."""
+"""Suffixes of source, of extension modules, and of modules that are compiled and have no source."""
 _CACHES: Final = "__pycache__"
 _DEEPEST: Final = 100
-"""How many wrappers are seen through, should they form a circle."""
+"""Limit on nested wrappers, in case they form a cycle."""
 
 
 class NoSource(Exception):
-    """A handler has no source that could be hashed; the text says why, and no path."""
+    """Raised for a handler without source that could be hashed; the text gives the reason, and no path."""
 
 
 class CodeModule(NamedTuple):
-    """The file of a module; the ``name`` that it is imported by, if it is; and the one that it was loaded under."""
+    """The file of a module, the ``name`` it is imported by, if any, and the name it was loaded under."""
 
     file: Path
     name: str | None
@@ -59,8 +59,8 @@ class CodeSource:
     """The files that are hashed: those of a distribution's RECORD, those below a package's folder, or one module.
 
     ``base`` is the ``dist-info`` folder, the package's folder or the module's file; paths are relative to ``root``.
-    ``name`` and ``version`` are the distribution's, where there is one; else it is the package's or the file's name.
-    ``loaded`` tells two loads of one file apart.
+    ``name`` and ``version`` are the distribution's, if there is one; otherwise ``name`` is the package's or the file's.
+    ``loaded`` distinguishes two loads of one file.
     """
 
     kind: CodeKind
@@ -74,8 +74,8 @@ class CodeSource:
 def module_of(handler: object) -> CodeModule:
     """Return the module that a handler was defined in.
 
-    Partials, bound methods, callable objects and decorators that use ``functools.wraps`` are seen through. Raises
-    ``NoSource`` for what is compiled, typed in, or made at run time.
+    Looks through partials, bound methods, callable objects and decorators that use ``functools.wraps``. Raises
+    ``NoSource`` for a handler that is compiled, typed in, or made at run time.
     """
     own = _own(handler)
     if isinstance(own, FunctionType):
@@ -107,12 +107,12 @@ def _own(handler: Any) -> object:
 
 
 def _inside(handler: Any) -> object:
-    """Return what a partial, a method, a wrapper or a callable object is made of; ``None`` for the thing itself."""
+    """Return the object inside a partial, a method, a wrapper or a callable object; ``None`` if there is none."""
     if isinstance(handler, functools.partial):
         return cast("functools.partial[object]", handler).func
     if isinstance(handler, MethodType):
         return handler.__func__
-    for name in (ADAPTED, "__wrapped__"):  # statically: what an object says of itself may be code
+    for name in (ADAPTED, "__wrapped__"):  # statically: attribute access on an object may run code
         if (inner := inspect.getattr_static(handler, name, None)) is not None:
             return inner
     if isinstance(handler, FunctionType | type):
@@ -122,10 +122,10 @@ def _inside(handler: Any) -> object:
 
 
 def source_of(module: CodeModule) -> CodeSource:
-    """Return which files the code of a module is hashed with. Raises ``OSError`` for what cannot be read.
+    """Return the files that the code of a module is hashed with. Raises ``OSError`` for files that cannot be read.
 
-    It is the distribution that has the module in its RECORD; else the outermost package that the module is in, as in a
-    checkout that is installed for editing; else the module alone.
+    These are the files of the distribution that has the module in its RECORD; otherwise those of the outermost package
+    around the module, as in a checkout with an editable install; otherwise the module alone.
     """
     file, name, loaded = module
     alone = CodeSource("module", file.parent, file, file.name, loaded=loaded)
@@ -136,7 +136,7 @@ def source_of(module: CodeModule) -> CodeSource:
     expected = "/".join([*parts, "__init__"] if is_package else parts)
     root = Path(*file.parts[: -len(parts) - is_package])
     inside = file.relative_to(root).as_posix()
-    if not inside.startswith(f"{expected}."):  # loaded under another name than its place has
+    if not inside.startswith(f"{expected}."):  # loaded under a name that does not match its path
         return alone
     if (found := _distribution(root, inside, parts[0])) is not None:
         return found
@@ -149,9 +149,9 @@ def source_of(module: CodeModule) -> CodeSource:
 
 
 def files_of(source: CodeSource) -> dict[str, str]:
-    """Return the SHA-256 of each file of a source, by its path there. Raises ``OSError`` for what cannot be read.
+    """Return the SHA-256 of each file of a source, by its path there. Raises ``OSError`` for files that cannot be read.
 
-    What a RECORD names and is not there any more is left out.
+    Files that a RECORD lists and that no longer exist are left out.
     """
     if source.kind == "module":
         return {source.base.name: _digest(source.base)}
@@ -175,11 +175,11 @@ def _distribution(root: Path, inside: str, top: str) -> CodeSource | None:
     except NotADirectoryError:  # an archive
         return None
     wanted = top.lower()
-    # Most distributions have the name of what they bring.
+    # Most distributions have the name of the package they install.
     for base in sorted(folders, key=lambda one: (not one.name.lower().startswith(wanted), one)):
         try:
             record = _record_of(base)
-        except OSError:  # what others installed wrongly is not of this handler
+        except OSError:  # a distribution that was installed wrongly does not concern this handler
             continue
         if inside in record and inside in _recorded(record):
             name, version = _named(Distribution.at(base)) or (base.name.partition("-")[0], None)
@@ -192,7 +192,7 @@ def _record_of(base: Path) -> str:
 
 
 def _recorded(record: str) -> Iterator[str]:
-    """Yield the paths of the code that a RECORD lists, each once; what stands elsewhere, as scripts do, is left out."""
+    """Yield the paths of the code that a RECORD lists, each once, without files outside the root, such as scripts."""
     seen: set[str] = set()
     for row in csv.reader(record.splitlines()):
         path = posixpath.normpath(row[0].replace("\\", "/")) if row else ""
@@ -218,7 +218,7 @@ def _is_code(path: str) -> bool:
 
 @functools.cache
 def _editable(folder: Path) -> tuple[str, str | None] | None:
-    """Return name and version of the distribution that is installed for editing with a folder in it."""
+    """Return name and version of the distribution that has a folder in an editable install."""
     from importlib.metadata import distributions
     from urllib.parse import urlsplit
     from urllib.request import url2pathname
@@ -234,7 +234,7 @@ def _editable(folder: Path) -> tuple[str, str | None] | None:
                 continue
             project = Path(url2pathname(urlsplit(str(told["url"])).path)).resolve()
         except (ValueError, KeyError, TypeError, AttributeError):
-            continue  # not what PEP 610 says
+            continue  # not as PEP 610 has it
         depth = len(project.parts)
         if folder.resolve().is_relative_to(project) and (best is None or depth > best[0]):
             best = depth, one
@@ -242,7 +242,7 @@ def _editable(folder: Path) -> tuple[str, str | None] | None:
 
 
 def _named(distribution: Distribution) -> tuple[str, str | None] | None:
-    """Return name and version, or ``None`` where the metadata are gone."""
+    """Return name and version, or ``None`` if the metadata are missing."""
     from email.parser import HeaderParser
 
     told = HeaderParser().parsestr(distribution.read_text("METADATA") or "")
@@ -262,8 +262,8 @@ V = TypeVar("V")
 class Code:
     """The code behind a tool: the SHA-256 of ``covers``, a ``code_payload`` as canonical JSON, is its ``hash``.
 
-    Without a hash there is a ``reason``. ``name`` is that of the distribution, with its ``version``; else that of the
-    package or of the module's file.
+    Without a hash there is a ``reason``. ``name`` is that of the distribution, with its ``version``; otherwise that of
+    the package or of the module's file.
     """
 
     hash: str | None
@@ -275,7 +275,7 @@ class Code:
 
 
 class _Once(Generic[K, V]):
-    """A function whose value is computed once for each key, whichever threads ask; an exception is not kept."""
+    """A function whose value is computed once for each key, in any number of threads; exceptions are not cached."""
 
     def __init__(self, compute: Callable[[K], V]) -> None:
         self.known: dict[K, V] = {}
@@ -291,7 +291,7 @@ class _Once(Generic[K, V]):
 
 
 def code_of(tool: AnyTool) -> Code:
-    """Return the code behind a tool, read at the first use: with a hash, or with the reason why there is none."""
+    """Return the code behind a tool, read at the first use: with a hash, or with the reason for having none."""
     known = _TOOLS.get(tool)
     if known is None:
         known = _TOOLS[tool] = _found(tool)
@@ -305,7 +305,7 @@ async def read_code(snapshot: Snapshot) -> None:
 
 
 async def read_code_of(tools: Iterable[AnyTool]) -> None:
-    """Read the code behind some tools, in a thread, where that is not done already."""
+    """Read the code behind some tools in a thread, if that is not done already."""
     if pending := [tool for tool in tools if tool not in _TOOLS]:
         await asyncio.to_thread(lambda: list(map(code_of, pending)))
 
@@ -344,7 +344,7 @@ def _hashed(source: CodeSource) -> Code:
     return Code(sha256(covers).hexdigest(), source.kind, source.name, source.version, covers=covers.decode())
 
 
-# Memos over what does not change, or is read once on purpose: a process runs what it has imported.
+# Caches of values that do not change, or are read once on purpose: a process runs the code it has imported.
 _source: Final = _Once[CodeModule, CodeSource](source_of)
 _read: Final = _Once[CodeSource, Code](_hashed)
 _TOOLS: Final[WeakKeyDictionary[AnyTool, Code]] = WeakKeyDictionary()

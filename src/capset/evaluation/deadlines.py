@@ -1,4 +1,4 @@
-"""A clock that code starts only if it waits for anything, and that stands still where its time does not count."""
+"""A deadline that starts only when code waits, and that pauses for time that does not count."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 
 
 class Deadline:
-    """Cancels the task inside ``with`` when the time is up, and makes a ``TimeoutError`` of that cancellation.
+    """Cancels the task inside ``with`` when the time is up, and turns that cancellation into a ``TimeoutError``.
 
-    As ``asyncio.timeout``, at about half its cost: it begins with ``start``, which code that never waits does not
-    call, and it can stand still in between. ``expired`` says that the time was up, also where the code took no notice
-    of its cancellation.
+    Like ``asyncio.timeout``, at about half its cost: it begins with ``start``, which code that never waits does not
+    call, and it can be paused in between. ``expired`` is true once the time is up, even if the code ignored its
+    cancellation.
     """
 
     __slots__ = ("_cancelling", "_handle", "_left", "_loop", "_task", "expired")
@@ -40,7 +40,7 @@ class Deadline:
             raise TimeoutError from error
 
     def start(self) -> None:
-        """Begin, or go on after ``stop``; does nothing while it is running, or when the time was up."""
+        """Begin, or go on after ``stop``; does nothing if it is running or has expired."""
         if self._handle is None and not self.expired:
             self._loop = asyncio.get_running_loop()
             self._handle = self._loop.call_later(self._left, self._expire)
@@ -54,7 +54,7 @@ class Deadline:
             self.start()
 
     def stop(self) -> bool:
-        """Stand still; return whether it was running."""
+        """Pause; return whether it was running."""
         if self._handle is None:
             return False
         self._handle.cancel()

@@ -1,4 +1,4 @@
-"""Whose an error is: the code's that was run, which is contained, or nobody's here, which goes on (spec 3, K13)."""
+"""Errors that belong to the code that was run, and are contained, and errors that propagate (spec 3, K13)."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from asyncio import CancelledError, current_task
 def is_contained(error: BaseException) -> bool:
     """Whether an error belongs to the code that raised it.
 
-    A cancellation from outside and what ends the interpreter do not. A ``CancelledError`` that nobody asked for does,
-    and so does ``SystemExit``: what an agent calls does not end its host.
+    A cancellation from outside and errors that end the interpreter do not. A ``CancelledError`` without a cancellation
+    request does, and so does ``SystemExit``: a function that an agent calls must not end its host.
     """
     match error:
         case CancelledError():

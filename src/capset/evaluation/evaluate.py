@@ -1,4 +1,4 @@
-"""From a composition to a snapshot: policies asked, dynamic toolkits made, what is in play decided (spec 2, F21)."""
+"""Evaluation of a composition: asks policies, makes dynamic toolkits, decides what is in play (spec 2, F21)."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from capset.evaluation.snapshot.snapshot import Snapshot, Verdict, verdict_of
 from capset.fingerprint.hashes import invocation_hash
 
 EVALUATION_SECONDS: Final = 10.0
-"""How long the policies and the dynamic toolkits of one evaluation may take together, hooks not counted."""
+"""Time that the policies and the dynamic toolkits of one evaluation may take together, without hooks."""
 
 
 class Labels(TypedDict, total=False):
-    """What a host may say of one evaluation beside the principal and the environment; see ``evaluate``."""
+    """Labels that a host may give an evaluation beside the principal and the environment; see ``evaluate``."""
 
     namespace: str | None
     agent_id: str | None
@@ -54,28 +54,28 @@ async def evaluate(
     timeout: float = EVALUATION_SECONDS,
     results: Mapping[str, Decision] | None = None,
 ) -> Snapshot:
-    """Decide which tools are in play. Every policy object is asked once, however many tools carry it (F17).
+    """Decide which tools are in play. Every policy object is asked once, however many tools carry it.
 
     Never shrinks silently: ``explain`` has a reason for every tool, and a dynamic toolkit that fails, fails the
-    evaluation (F22).
+    evaluation.
 
     Args:
-        composition: what there is.
-        principal: who acts.
-        env: what the host knows of this environment, in values of its own, which policies and handlers read; it never
-            comes from the body of a request (F16).
+        composition: the composition to evaluate.
+        principal: the acting principal.
+        env: the host's knowledge of this environment, in values of its own, for policies and handlers; it never comes
+            from the body of a request.
         namespace: a label of the host's, for dynamic toolkits and envelopes; as ``agent_id`` and ``agent_name``.
         agent_id: see ``namespace``.
         agent_name: see ``namespace``; the block's name if left out.
         invocation: for whom this runs; hashed into ``invocation_hash``, see ``normalize_invocation``.
-        invocation_allowlist: the keys of ``invocation`` that count; empty, all do.
-        context: what dynamic ``uses`` see; without it they add nothing.
-        hooks: told of every policy now, and of the calls made with the snapshot; after all others.
+        invocation_allowlist: the keys of ``invocation`` that count; all, if empty.
+        context: the context for dynamic ``uses``; without it they add nothing.
+        hooks: notified of every policy now, and of the calls made with the snapshot; after all others.
         timeout: seconds for policies and dynamic toolkits together. A policy that is not done by then denies.
-        results: what policies said before, by their ids; they are not asked again, and no hook is told.
+        results: earlier results of policies, by their ids; those are not asked again, and hooks are not notified.
 
-    Raises ``ToolkitFailed``, ``InvalidArguments`` for an invocation that cannot be hashed, and what dynamic ``uses``
-    raise.
+    Raises ``ToolkitFailed``, ``InvalidArguments`` for an invocation that cannot be hashed, and any error of dynamic
+    ``uses``.
     """
     hashed = None if invocation is None else invocation_hash(invocation, invocation_allowlist)
     if context is not None and composition.dynamic:
@@ -110,7 +110,7 @@ async def evaluate(
 
 
 async def evaluate_again(snapshot: Snapshot, composition: Composition) -> Snapshot:
-    """Evaluate another composition on the same occasion: the same principal, environment, labels and hooks."""
+    """Evaluate another composition in the same circumstances: the same principal, environment, labels and hooks."""
     again = await evaluate(
         composition,
         principal=snapshot.principal,
@@ -127,14 +127,15 @@ async def evaluate_again(snapshot: Snapshot, composition: Composition) -> Snapsh
 Step = PolicyBinding | InstalledToolkit
 _ALLOWED: Final = allow()
 _kind: Final[Callable[[object], object]] = type
-"""Tells a coroutine more quickly than ``_is_pending``, and a type checker nothing of what is in it."""
+"""Recognizes a coroutine faster than ``_is_pending``, and leaves its type opaque to a type checker."""
 _log: Final = logging.getLogger("capset.policies")
 
 
 class Evaluation:
-    """The answers so far, and what was made. Given ``results``, by policy ids, nobody is asked and no hook is told.
+    """The answers so far, and the toolkits made.
 
-    ``labels`` are the namespace, the agent's id and its name.
+    Given ``results``, by policy ids, no policy is asked and no hook is notified. ``labels`` are the namespace, the
+    agent's id and its name.
     """
 
     __slots__ = (
@@ -171,11 +172,11 @@ class Evaluation:
         self._tells = results is None and (plan.is_dynamic or plan.has_hooks or bool(hooks))
 
     def plan(self, composition: Composition) -> Plan:
-        """Return the plan with what dynamic toolkits made. Raises ``ToolkitFailed`` for a tool that cannot run."""
+        """Return the plan with the members of dynamic toolkits. Raises ``ToolkitFailed`` for a tool that cannot run."""
         return self._plan if self._making is None else self._making.plan(composition)
 
     async def take_steps(self, seconds: float) -> None:
-        """Take every step, those too that are found meanwhile. One clock is for all that wait.
+        """Take every step, including those found along the way. One deadline covers all that wait.
 
         A policy that has not answered in time denies. Raises ``ToolkitFailed``.
         """
@@ -211,7 +212,7 @@ class Evaluation:
             await self._refuse()
 
     async def _refuse(self) -> None:
-        """Deny for what was not done in time. Raises ``ToolkitFailed`` if a toolkit is among it that nobody denies."""
+        """Deny for each policy not done in time. Raises ``ToolkitFailed`` if an unmade toolkit is not denied anyway."""
         for step in (self._step, *self._pending[::-1]):
             if not isinstance(step, PolicyBinding):
                 if self._judge(step).in_play:
@@ -222,7 +223,7 @@ class Evaluation:
             await self._tell(step)
 
     async def _tell(self, step: PolicyBinding, deadline: Deadline | None = None) -> None:
-        """Tell the hooks of a policy that was asked; the clock stands still meanwhile."""
+        """Notify the hooks that a policy was asked; the deadline is paused for that time."""
         hooks = merge_hooks(step.hooks, self._hooks)
         if not hooks.on_policy_evaluated:
             return
@@ -232,7 +233,7 @@ class Evaluation:
             deadline.start()
 
     def _judge(self, step: InstalledToolkit) -> Verdict:
-        """Say whether a toolkit is to be made."""
+        """Decide whether a toolkit is to be made."""
         verdict = self.toolkits[step.qualified] = verdict_of(step.gates, self.answers)
         return verdict
 
@@ -246,5 +247,5 @@ class Evaluation:
 
 
 def _is_pending(answer: object) -> bool:
-    """Whether an answer is to be awaited; what is no answer at all fails there, and denies."""
+    """Whether an answer is to be awaited; an object that is no answer at all fails when awaited, and denies."""
     return answer is not None and not isinstance(answer, (Decision, bool))

@@ -22,9 +22,9 @@ from capset.evaluation.plan import Plan
 
 
 def with_dynamic_uses(composition: Composition, context: Context) -> Composition:
-    """Return a composition with what its dynamic ``uses`` add here and now.
+    """Return a composition with everything its dynamic ``uses`` add here and now.
 
-    Raises ``ContextError`` for a function that fails, and what ``compose`` raises of what it says.
+    Raises ``ContextError`` for a function that fails, and any error of ``compose`` for the references it returns.
     """
     decided: dict[DynamicUses, tuple[AnyRef, ...]] = {}
     block, within = composition.block, composition.data
@@ -54,10 +54,10 @@ _log = logging.getLogger("capset.toolkits")
 
 
 class Expansion:
-    """What dynamic toolkits make for one evaluation. Each is made once, in however many places it stands."""
+    """The members of dynamic toolkits for one evaluation. Each toolkit is made once, however often it is used."""
 
     def __init__(self, plan: Plan) -> None:
-        """``plan`` is of what is there already."""
+        """``plan`` covers the members that exist already."""
         self._plan = plan
         self._installing = Installing(plan.installed, plan.gates)
         self._members: dict[DynamicToolkit, tuple[Member, ...]] = {}
@@ -67,7 +67,7 @@ class Expansion:
     async def make(
         self, step: InstalledToolkit, toolkit: DynamicToolkit, context: ToolkitContext
     ) -> list[PolicyBinding | InstalledToolkit]:
-        """Make one and install its members; return the steps that these need. Raises ``ToolkitFailed``."""
+        """Make a toolkit and install its members; return the steps that these need. Raises ``ToolkitFailed``."""
         if toolkit not in self._members:
             self._members[toolkit] = await expand_toolkits(toolkit, context)
         members, installing = self._members[toolkit], self._installing
@@ -85,7 +85,7 @@ class Expansion:
         return installing.steps[known:]
 
     def plan(self, composition: Composition) -> Plan:
-        """Return the plan of a composition with what was made. Raises ``ToolkitFailed`` for a tool that cannot run."""
+        """Return the plan of a composition, expanded. Raises ``ToolkitFailed`` for a tool that cannot run."""
         if not self._made:
             return self._plan
         for one in self._installing.tools.values():
@@ -100,7 +100,7 @@ class Expansion:
         return Plan(composition, tuple(members), MappingProxyType(self._installing.tools))
 
     def _in_order(self, members: Iterable[Installed | InstalledToolkit]) -> Iterator[Installed | InstalledToolkit]:
-        """Yield members as they stand now, and after a toolkit those that it made."""
+        """Yield the current members, and after each toolkit its own members."""
         for one in members:
             if isinstance(one, Installed):
                 yield self._installing.tools[one.name]
@@ -129,9 +129,9 @@ def _check_routes(tools: Mapping[str, Installed], composition: Composition) -> N
 
 
 async def expand_toolkits(toolkit: DynamicToolkit, context: ToolkitContext) -> tuple[Member, ...]:
-    """Return what a dynamic toolkit is here and now.
+    """Return the members of a dynamic toolkit here and now.
 
-    Raises ``ToolkitFailed`` for whatever goes wrong in it: an evaluation never shrinks silently.
+    Raises ``ToolkitFailed`` for any failure inside it: an evaluation never shrinks silently.
     """
     owner = f"the dynamic toolkit {toolkit.name!r}"
     try:
@@ -148,7 +148,7 @@ async def expand_toolkits(toolkit: DynamicToolkit, context: ToolkitContext) -> t
     except ToolNameConflict as error:
         raise ToolkitFailed(error.message, hint=error.hint) from error
     except DefinitionError as error:
-        # It shows what came, which may be anything.
+        # The message shows the value returned, which may be anything.
         _log.error("%s", error.message)
         told = f"{owner} failed: it must give a list of tools and toolkits; the log says what it gave"
         raise ToolkitFailed(told) from error
@@ -159,6 +159,6 @@ async def expand_toolkits(toolkit: DynamicToolkit, context: ToolkitContext) -> t
 
 
 def _failed(owner: str, error: BaseException) -> ToolkitFailed:
-    """Return what is told of an error, and log it."""
+    """Return the public error for a failure, and log the failure."""
     _log.error("%s failed", owner, exc_info=error)
     return ToolkitFailed(f"{owner} failed: {type(error).__name__}")

@@ -1,4 +1,4 @@
-"""Telling hooks what happened: in order, one after the other, and never to the harm of what they are told of (F23)."""
+"""Dispatching hooks: in order, one after the other, without ever affecting the reported event (F23)."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from typing_extensions import TypeVar
 from capset.evaluation.error_mapping import is_contained
 
 HOOK_SECONDS: Final = 5.0
-"""How long one hook may take; then it is cancelled, and that is logged."""
+"""Time that one hook may take; then it is cancelled, and that is logged."""
 
 _log = logging.getLogger("capset.hooks")
 E = TypeVar("E")
 
 
 async def dispatch_hooks(functions: Iterable[Callable[[E], Awaitable[None] | None]], event: E) -> None:
-    """Call each function with the event and wait for it. What one raises is logged by its name, and stops no other.
+    """Call each function with the event and wait for it. An error in one is logged by its name, and stops no other.
 
     Raises only a cancellation from outside.
     """
@@ -36,5 +36,5 @@ async def dispatch_hooks(functions: Iterable[Callable[[E], Awaitable[None] | Non
 
 
 def name_of(function: Callable[..., object]) -> str:
-    """Return what a log calls a function."""
+    """Return the name of a function in logs."""
     return getattr(function, "__qualname__", None) or type(function).__name__

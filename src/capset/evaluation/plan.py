@@ -1,4 +1,4 @@
-"""What evaluating a composition takes, worked out once: tools by their gates, and their fragments of the payload."""
+"""The plan of a composition, computed once: tools by their policies, and their fragments of the payload."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from capset.fingerprint.hashes import Ref, prompt_hash, tool_hash
 from capset.fingerprint.payloads import runtime_payload
 
 _KEPT: Final = 64
-"""How many choices of tools, and of instructions, a plan remembers the hashes of."""
+"""Limit on the selections of tools, and of instructions, whose hashes a plan caches."""
 
 
 class Group(NamedTuple):
-    """Tools that are in play together or not at all: the same gates, the same permissions."""
+    """Tools that are in play together or not at all: the same policies, the same permissions."""
 
     gates: tuple[Policy, ...]
     permissions: frozenset[str]
@@ -39,7 +39,7 @@ class PlanEntry(NamedTuple):
 class Plan:
     """The tools of a composition in groups, and in the runtime payload's order.
 
-    ``steps`` are what an evaluation takes, in traversal order: the gates that it asks, and the dynamic toolkits;
+    ``steps`` are the steps of an evaluation, in traversal order: the policies that it asks, and the dynamic toolkits;
     ``gates`` are all policies. ``speaking`` are the members with instructions.
     """
 
@@ -70,7 +70,7 @@ class Plan:
         tools: Mapping[str, Installed],
         steps: Sequence[PolicyBinding | InstalledToolkit] = (),
     ) -> None:
-        """``members`` and ``tools`` are the composition's own, with what was made for one evaluation, if anything."""
+        """``members`` and ``tools`` are the composition's own, with those made for one evaluation, if any."""
         self.installed = tools
         self.members = members
         self.steps = [one for one in steps if is_taken(one)]
@@ -104,14 +104,14 @@ class Plan:
         self._prompts: dict[tuple[str, ...], str] = {}
 
     def left_out(self, permissions: Set[str], answers: Mapping[Policy, Decision]) -> frozenset[int]:
-        """Return the numbers of the groups whose tools are not in play: a permission is missing, or a gate denies."""
+        """Return the numbers of the groups whose tools are not in play: a permission is missing, or a policy denies."""
         against = [*(self._permissions - permissions), *denied_by(answers)]
         return frozenset[int]().union(*[self._groups_of.get(reason, ()) for reason in against]) if against else _NOTHING
 
     def told(self, left_out: Set[int], answers: Mapping[Policy, Decision]) -> tuple[str, ...]:
-        """Return the instructions of toolkits and tools in play, in traversal order (F18).
+        """Return the instructions of toolkits and tools in play, in traversal order.
 
-        A toolkit that is denied says nothing, and neither does one of whose tools none is in play.
+        A toolkit contributes nothing if it is denied, or if none of its tools is in play.
         """
         return self._told(left_out, answers) if self.speaking else ()
 
@@ -131,7 +131,7 @@ class Plan:
                     texts[one] = one.instructions
             elif denied.isdisjoint(one.gates) and (one.is_empty or (one.source, one.path) in used):
                 said = one.instructions
-                texts.setdefault((one.toolkit, said), said)  # brought by two ways, it speaks once
+                texts.setdefault((one.toolkit, said), said)  # reached by two ways, its text is included once
         return tuple(chain.from_iterable(texts.values()))
 
     def chosen(self, left_out: Set[int]) -> Sequence[PlanEntry]:
@@ -139,7 +139,7 @@ class Plan:
         return [entry for entry in self.entries if entry.group not in left_out] if left_out else self.entries
 
     def runtime_hash(self, left_out: frozenset[int]) -> str:
-        """Return the hash of the tools in play, that of their ``runtime_payload``; worked out once for each choice."""
+        """Return the hash of the ``runtime_payload`` of the tools in play, computed once for each selection."""
         known = self._hashes.get(left_out)
         if known is None:
             if len(self._hashes) >= _KEPT:
@@ -163,7 +163,7 @@ class Plan:
         return hashlib.sha256(b"".join(pieces)).hexdigest()
 
     def prompt_hash(self, told: tuple[str, ...]) -> str:
-        """Return the hash of what the model is told, which is much the same every time; ``told`` as from ``told``."""
+        """Return the hash of the prompt, which is much the same every time; ``told`` as from ``told``."""
         known = self._prompts.get(told)
         if known is None:
             if len(self._prompts) >= _KEPT:
@@ -187,7 +187,7 @@ def _texts(member: Installed | InstalledToolkit) -> tuple[str, ...]:
 
 
 def _is_current(member: Installed | InstalledToolkit, tools: Mapping[str, Installed]) -> bool:
-    """Whether a tool stands as its member says: one that was made again has more gates now."""
+    """Whether a member is the tool of its name: a tool that was installed again has more policies now."""
     return isinstance(member, InstalledToolkit) or tools.get(member.name) is member
 
 
@@ -198,14 +198,14 @@ _COMMA: Final = ord(",")
 _NOTHING: Final = frozenset[int]()
 
 _ALLOWED: Final = allow()
-"""The one that most answers are."""
+"""The most common answer."""
 
-# A memo over frozen values, as that of the hashes is.
+# A cache over frozen values, like that of the hashes.
 _PLANS: WeakKeyDictionary[Composition, Plan] = WeakKeyDictionary()
 
 
 def plan_of(composition: Composition) -> Plan:
-    """Return the plan of a composition, worked out at first use."""
+    """Return the plan of a composition, computed at first use."""
     known = _PLANS.get(composition)
     if known is None:
         merged = composition.merged

@@ -13,18 +13,18 @@ from capset.evaluation.error_mapping import is_contained
 from capset.evaluation.hook_dispatch import dispatch_hooks
 
 PolicyMode = Literal["authoritative", "hint"]
-"""What a call does where a ``snapshot`` policy's result is missing: deny, or ask the policy (spec 2, F19)."""
+"""Behaviour of a call if a ``snapshot`` policy's result is missing: deny, or ask the policy."""
 
 _log = logging.getLogger("capset.policies")
 _UNHELD: Final = deny("what the policy said when the snapshot was evaluated is not known, so it denies")
 _ALLOWED: Final = allow()
-"""What every policy says that has nothing against a request."""
+"""The answer of every policy without objections."""
 LATE: Final = deny("the policy did not answer in time, so it denies")
 
 
 @dataclass(frozen=True, slots=True)
 class FailedDecision(Decision):
-    """A denial because the policy raised ``error``, or gave no answer that counts (``None``)."""
+    """A denial because the policy raised ``error``, or gave no valid answer (``None``)."""
 
     kind: DecisionKind = "deny"
     reason: str | None = "the policy failed, so it denies"
@@ -32,13 +32,13 @@ class FailedDecision(Decision):
 
     @property
     def detail(self) -> str:
-        """What the record says, not the model: the error's type. Its text is for hooks and the log (F15)."""
+        """The text for the record, not for the model: the error's type. The error's text is for hooks and the log."""
         raised = f" ({type(self.error).__name__})" if self.error is not None else ""
         return f"{self.reason}{raised}"
 
 
 class Ruling(NamedTuple):
-    """What several answers come to: deny before ask before allow (F20), and the answers that determined it."""
+    """The outcome of several answers: deny before ask before allow, and the answers that determined it."""
 
     kind: DecisionKind
     determining: Sequence[tuple[Policy, Decision]]
@@ -50,12 +50,12 @@ class Ruling(NamedTuple):
 
     @property
     def reason(self) -> str:
-        """Why, in words that a model may read."""
+        """The reason, in words that a model may read."""
         return "; ".join(decision.reason or policy.id for policy, decision in self.determining)
 
     @property
     def detail(self) -> str:
-        """Why, with the type of what a failed policy raised: for the record only."""
+        """The reason, with the type of error of a failed policy: for the record only."""
         return "; ".join(
             decision.detail if isinstance(decision, FailedDecision) else decision.reason or policy.id
             for policy, decision in self.determining
@@ -63,10 +63,10 @@ class Ruling(NamedTuple):
 
 
 async def ask_each(policies: Iterable[Policy], request: Request) -> list[tuple[Policy, Decision]]:
-    """Put one request to every policy, in order, without a task for those that do not suspend (F17).
+    """Put one request to every policy, in order, without a task for those that do not suspend.
 
-    A policy that raises, or that answers with neither a ``Decision`` nor a bool, denies (F15). Raises only a
-    cancellation from outside.
+    A policy that raises, or that answers with neither a ``Decision`` nor a bool, denies. Raises only a cancellation
+    from outside.
     """
     asked = tuple(policies)
     pending = ask_at_once(asked, request)
@@ -74,9 +74,10 @@ async def ask_each(policies: Iterable[Policy], request: Request) -> list[tuple[P
 
 
 def ask_at_once(policies: Sequence[Policy], request: Request) -> Awaitable[list[tuple[Policy, Decision]]] | None:
-    """Begin to ask as ``ask_each`` does. Returns ``None`` if all have allowed the request, and none has to be awaited.
+    """Begin to ask as ``ask_each`` does. Return ``None`` if all have allowed the request without being awaited.
 
-    Else awaiting what is returned gives the answers of all; those before were asked already.
+    Otherwise the returned awaitable gives all answers; the policies before the first one that needs it were asked
+    already.
     """
     for place, policy in enumerate(policies):
         try:
@@ -93,7 +94,7 @@ def ask_at_once(policies: Sequence[Policy], request: Request) -> Awaitable[list[
 async def _ask_on(
     policies: Sequence[Policy], request: Request, place: int, answer: Answer
 ) -> list[tuple[Policy, Decision]]:
-    """Ask the policies after ``place``, whose own ``answer`` is to be awaited or decided still; all before allowed."""
+    """Ask the policies after ``place``, whose own ``answer`` is still to be awaited or decided; all before allowed."""
     answers = [(policy, _ALLOWED) for policy in policies[:place]]
     for index in range(place, len(policies)):
         policy = policies[index]
@@ -113,7 +114,7 @@ async def _ask_on(
 async def evaluate_policy(
     policy: Policy, request: Request, *, hooks: Hooks = NO_HOOKS, owner: str | None = None
 ) -> Decision:
-    """Put a request to one policy as ``ask_each`` does, and tell the hooks; ``owner`` is the first that carries it."""
+    """Put a request to one policy as ``ask_each`` does, and notify the hooks; ``owner`` is its first carrier."""
     ((_, decision),) = await ask_each((policy,), request)
     if hooks.on_policy_evaluated:
         await tell_asked(policy, decision, request, hooks, owner)
@@ -123,7 +124,7 @@ async def evaluate_policy(
 async def tell_asked(
     policy: Policy, decision: Decision, request: Request, hooks: Hooks, owner: str | None = None
 ) -> None:
-    """Tell the hooks that a policy was asked."""
+    """Notify the hooks that a policy was asked."""
     error = decision.error if isinstance(decision, FailedDecision) else None
     await dispatch_hooks(
         hooks.on_policy_evaluated,
@@ -139,9 +140,9 @@ async def gate_tool(
     mode: PolicyMode = "authoritative",
     hooks: Hooks = NO_HOOKS,
 ) -> Ruling:
-    """Decide about one call: live policies are asked again, the others hold to their ``results`` (F19).
+    """Decide about one call: live policies are asked again, the others hold to their ``results``.
 
-    ``request`` has the tool and its arguments. Where a result is missing, ``mode`` says what happens.
+    ``request`` has the tool and its arguments. ``mode`` decides if a result is missing.
     """
     answers: list[tuple[Policy, Decision]] = []
     for policy in gates:
@@ -151,13 +152,13 @@ async def gate_tool(
 
 
 def held_answer(policy: Policy, results: Mapping[Policy, Decision], mode: PolicyMode) -> Decision | None:
-    """Return what a policy said when the snapshot was evaluated, or ``None`` where it is to be asked now."""
+    """Return a policy's answer from the evaluation of the snapshot, or ``None`` if it is to be asked now."""
     held = results.get(policy)
     return _UNHELD if held is None and mode == "authoritative" else held
 
 
 def rule(answers: Sequence[tuple[Policy, Decision]]) -> Ruling:
-    """Return what some answers come to, whatever their order (F20)."""
+    """Return the outcome of some answers, regardless of their order."""
     denials = [answer for answer in answers if answer[1].kind == "deny"]
     if denials:
         return Ruling("deny", denials)
@@ -166,13 +167,13 @@ def rule(answers: Sequence[tuple[Policy, Decision]]) -> Ruling:
 
 
 def failed(policy: Policy, error: BaseException) -> Decision:
-    """Return the denial of a policy that raised, and log why."""
+    """Return the denial of a policy that raised, and log the error."""
     _log.error("policy %r failed", policy.id, exc_info=error)
     return FailedDecision(error=error)
 
 
 def decided(policy: Policy, answer: object) -> Decision:
-    """Return what a policy's answer comes to: what is neither a ``Decision`` nor a bool denies, and that is logged."""
+    """Return the decision for a policy's answer: anything but a ``Decision`` or a bool denies, and that is logged."""
     if isinstance(answer, Decision):
         return answer
     if isinstance(answer, bool):

@@ -151,7 +151,7 @@ class _Walk:
                 self.seq = self._start if self.covered is None else self.covered
                 raise Unsound(
                     f"record {mark.seq} is not the one of checkpoint {mark.number}: "
-                    f"the chain was computed anew, from some record after {self.seq} on"
+                    f"the chain was recomputed from some record after {self.seq} on"
                 )
             self.covered = mark.seq
             self._mark = next(iter(following), None)

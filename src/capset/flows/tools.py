@@ -89,7 +89,7 @@ def _arguments(owner: str, block: Block) -> tuple[Mapping[str, Any], Callable[[d
         if block.kind == "handler":
             return {}, lambda arguments: None
         raise DefinitionError(
-            f"{owner}: nobody knows what the {block.kind} takes", hint="say it: input=… where the block is made"
+            f"{owner}: it is not known what the {block.kind} takes", hint="say it: input=… where the block is made"
         )
     given: Any = block.input.annotation
     fields = object_fields(owner, given)

@@ -1,1 +1,1 @@
-"""Where things are kept: the ports, and their implementations in memory and in SQL."""
+"""Stores: the protocols, and their implementations in memory and in SQL."""

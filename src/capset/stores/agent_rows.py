@@ -1,4 +1,4 @@
-"""Rows of stored agents as JSON text: once for every store, so that all give back the same."""
+"""Rows of stored agents as JSON text, shared by all stores so that they return equal rows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from capset.stores.base import AgentRow, CapabilityRow
 
 
 def entry_of(row: CapabilityRow) -> str | None:
-    """Return all but a row's id as JSON text, or ``None`` for a plain id. Raises ``ValueError`` for what is no JSON."""
+    """Return all but a row's id as JSON text, or ``None`` for a plain id. Raises ``ValueError`` if it is not JSON."""
     entry: dict[str, Any] = {}  # JSON of any kind
     if row.presets:
         entry["presets"] = dict(row.presets)
@@ -24,7 +24,7 @@ def entry_of(row: CapabilityRow) -> str | None:
 
 
 def capability_row(id: str, entry: str | None) -> CapabilityRow:
-    """Return the row of an id and its entry, as ``entry_of`` made it."""
+    """Return the row of an id and its entry, as made by ``entry_of``."""
     return CapabilityRow(id, **json.loads(entry)) if entry else CapabilityRow(id)
 
 
@@ -33,9 +33,9 @@ _LISTS: Final = ("instructions", "tags")
 
 
 def version_text(row: AgentRow) -> str:
-    """Return all of a row that a version may change and that has no column of its own, as JSON text.
+    """Return the fields of a row that a version may change and that have no column of their own, as JSON text.
 
-    Raises ``ValueError`` for what is no JSON.
+    Raises ``ValueError`` for values outside JSON.
     """
     kept: dict[str, Any] = {name: getattr(row, name) for name in _PLAIN}
     kept |= {name: list(getattr(row, name)) for name in _LISTS}
@@ -46,15 +46,15 @@ def version_text(row: AgentRow) -> str:
 def version_row(
     agent: AgentRow, text: str, *, version: int, static_hash: str, author: str | None, written_at: str
 ) -> AgentRow:
-    """Return an agent as it was in the version that ``version_text`` made this text of."""
-    kept: dict[str, Any] = dict.fromkeys(_PLAIN) | json.loads(text)  # an older one lacks what came later
+    """Return an agent as of the version that ``version_text`` made this text of."""
+    kept: dict[str, Any] = dict.fromkeys(_PLAIN) | json.loads(text)  # older texts lack newer fields
     kept |= {name: tuple(kept[name]) for name in _LISTS}
     kept["capabilities"] = tuple(capability_row(name, entry) for name, entry in kept["capabilities"])
     return replace(agent, **kept, version=version, static_hash=static_hash, author=author, updated_at=written_at)
 
 
 def copied(row: AgentRow) -> AgentRow:
-    """Return a row that shares nothing with this one that could be changed."""
+    """Return a row that shares no mutable value with this one."""
     return version_row(
         row,
         version_text(row),

@@ -1,4 +1,4 @@
-"""From an entry to the columns of a record: checked once, for every store."""
+"""Conversion of an entry to the columns of a record, checked once for every store."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _TEXT: Final = {str, type(None)}
 
 
 class BadEntry(StoreError):
-    """An entry cannot become a record; others can."""
+    """Raised for an entry that cannot become a record; others can."""
 
 
 def columns_of(entry: Entry) -> Row:
-    """Return an entry's columns. Raises ``BadEntry`` if they cannot be had or are not those of a record."""
+    """Return an entry's columns. Raises ``BadEntry`` if that fails or they are not those of a record."""
     try:
         columns = dict(entry.columns())
     except Exception as error:
@@ -38,7 +38,7 @@ def columns_of(entry: Entry) -> Row:
 def checked(columns: Row) -> Row:
     """Return the columns. Raises ``BadEntry`` unless they are exactly those of a record, and of its types.
 
-    A value of another type would be stored as something else than what its hash covers.
+    A value of another type would be stored as something else than its hash covers.
     """
     if columns.keys() != _names or not _TEXT.issuperset(map(type, _texts(columns))):
         raise BadEntry("a record could not be made of its call: its columns are not those of a record")
@@ -49,7 +49,7 @@ def checked(columns: Row) -> Row:
 
 
 def interrupted(intent: Mapping[str, Any], now: str) -> Row:
-    """Return the outcome of an intent whose writer is gone (spec 4, G19). Raises ``BadEntry`` as ``checked`` does.
+    """Return the outcome of an intent whose writer is gone. Raises ``BadEntry`` as ``checked`` does.
 
     ``intent`` is a record's columns, ``now`` the time of the outcome in ISO 8601 UTC.
     """

@@ -1,4 +1,4 @@
-"""Whether there is room for what is to be written: a session's quota, once for every store (spec 5, P25)."""
+"""File trees and the quota of a session, implemented once for every store (spec 5, P25)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from capset.stores.base.files import STANDARD
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """How many files and directories a session has, without ``/``, and how long its files are together."""
+    """The number of a session's files and directories, without ``/``, and the total size of its files."""
 
     files: int = 0
     directories: int = 0
@@ -22,9 +22,9 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """What would come to ``path``: a file of ``size_bytes`` in the place of one of ``old_bytes``, and directories.
+    """The growth at ``path``: a file of ``size_bytes`` replacing one of ``old_bytes``, and new directories.
 
-    ``old_bytes`` is ``None`` where there is no file yet.
+    ``old_bytes`` is ``None`` if there is no file yet.
     """
 
     path: str
@@ -34,9 +34,9 @@ class Growth:
 
 
 def check_room(quota: FileQuota, growth: Growth, usage: Callable[[], Usage]) -> None:
-    """Raise ``QuotaExceeded`` unless there is room; what makes nothing grow always finds some.
+    """Raise ``QuotaExceeded`` unless there is room; a change without growth always fits.
 
-    ``usage`` is asked only if something grows: it costs as much as there are files.
+    ``usage`` is called only if something grows: its cost grows with the number of files.
     """
     more = growth.size_bytes - (growth.old_bytes or 0)
     is_new = growth.old_bytes is None
@@ -69,12 +69,12 @@ ROOT: Final = FileStat(
     created_at="1970-01-01T00:00:00.000000Z",
     modified_at="1970-01-01T00:00:00.000000Z",
 )
-"""The root, which nobody made: it has the version 0 and the epoch as its times."""
+"""The root, which is never created: it has the version 0 and the epoch as its times."""
 
 
 @dataclass(frozen=True, slots=True)
 class TreeNode:
-    """A row: what is known of an entry, and the SHA-256 of its content in hexadecimal, ``None`` for a directory."""
+    """A row: the metadata of an entry, and the SHA-256 of its content in hexadecimal, ``None`` for a directory."""
 
     stat: FileStat
     digest: str | None
@@ -100,15 +100,15 @@ class TreeRows(Protocol):
         ...
 
     def usage(self) -> Usage:
-        """Return what there is in all."""
+        """Return the totals."""
         ...
 
     def gone(self) -> int:
-        """Return the highest version of all that went; 0 if nothing did."""
+        """Return the highest version of all removed entries; 0 if there are none."""
         ...
 
     def went(self, version: int) -> None:
-        """Keep that something went that had this version."""
+        """Note the version of a removed entry."""
         ...
 
     def remove(self, paths: Sequence[str]) -> None:
@@ -116,15 +116,15 @@ class TreeRows(Protocol):
         ...
 
     def move(self, source: str, target: str, *, version: int, now: str) -> None:
-        """Put the row at ``source``, and all below it, to ``target``, where nothing is: of this version, modified now.
+        """Move the row at ``source``, and all below it, to the free path ``target``.
 
-        The row of what will hold them is put already.
+        All these rows get this version and are modified ``now``. The row of the new parent exists already.
         """
         ...
 
 
 def stat(rows: TreeRows, path: str) -> FileStat | None:
-    """Return what is at ``path``."""
+    """Return the entry at ``path``."""
     if path == "/":
         return ROOT
     node = rows.get(path)
@@ -142,7 +142,7 @@ def read(rows: TreeRows, path: str) -> tuple[FileStat, str]:
 
 
 def listing(rows: TreeRows, path: str, *, recursive: bool) -> list[FileStat]:
-    """Return a directory's entries: directories first, then by name; or all that is below it, by path.
+    """Return a directory's entries: directories first, then by name; or everything below it, by path.
 
     Raises ``FileError`` if there is no such directory.
     """
@@ -170,8 +170,8 @@ def write(
     """Create or replace a file, with its parents. Return it, and the row that it replaced.
 
     Raises ``FileError`` if ``path`` is a directory or read-only, or a parent is a file or read-only,
-    ``VersionMismatch`` if the file has another version than the one expected, 0 where there is none, and
-    ``QuotaExceeded`` where there is no room.
+    ``VersionMismatch`` if the file has another version than the one expected, 0 if there is none, and ``QuotaExceeded``
+    if there is no room.
     """
     if path == "/":
         raise FileError("'/' is a directory, not a file")
@@ -192,10 +192,10 @@ def write(
 
 
 def delete(rows: TreeRows, path: str, *, recursive: bool, version: int | None = None) -> Sequence[TreeNode]:
-    """Delete what is at ``path`` and return the rows that went: none if there was nothing.
+    """Delete the entry at ``path`` and return the deleted rows: none if there was nothing.
 
-    A full directory needs ``recursive``; ``/`` is emptied and stays. Raises ``FileError`` otherwise, or if something
-    in the tree, or above it, is read-only, and ``VersionMismatch`` as ``write`` does.
+    A full directory needs ``recursive``; ``/`` is emptied and stays. Raises ``FileError`` otherwise, or if something in
+    the tree, or above it, is read-only, and ``VersionMismatch`` as ``write`` does.
     """
     top = rows.get(path) if path != "/" else None
     _check_version(path, top, version)
@@ -225,9 +225,9 @@ def move(
     version: int | None = None,
     quota: FileQuota = STANDARD,
 ) -> tuple[FileStat, TreeNode | None]:
-    """Move a file or a whole directory. Return what is at ``target`` now, and the row of the file that it replaced.
+    """Move a file or a whole directory. Return the entry at ``target``, and the row of the file that it replaced.
 
-    Raises ``FileError`` and ``VersionMismatch`` as ``definitions.files.Files.move`` says.
+    Raises ``FileError`` and ``VersionMismatch`` as ``definitions.files.Files.move`` does.
     """
     if source == "/":
         raise FileError("'/' cannot be moved")
@@ -263,13 +263,13 @@ def move(
 
 
 def moved(node: TreeNode, source: str, target: str, *, version: int, now: str) -> TreeNode:
-    """Return the row at ``source``, or one below it, as it is once it was moved to ``target``."""
+    """Return the row at ``source``, or one below it, after a move to ``target``."""
     path = f"{target}{node.stat.path[len(source) :]}"
     return TreeNode(replace(node.stat, path=path, version=version, modified_at=now), node.digest)
 
 
 def _missing_parents(rows: TreeRows, verb: str, path: str) -> Sequence[str]:
-    """Return the directories that ``path`` needs and that are not there. Raises ``FileError`` where it cannot be."""
+    """Return the missing directories that ``path`` needs. Raises ``FileError`` if it cannot exist."""
     missing: list[str] = []
     for parent in parents_of(path):
         node = rows.get(parent)

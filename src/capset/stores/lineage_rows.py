@@ -1,4 +1,4 @@
-"""What lineage must be to be kept, and when a session's runtime hash has moved: once, so that all stores do alike."""
+"""Checks of lineage rows and of transitions, shared so that all stores behave alike."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ LineageRow = RegistrationRow | LinkRow | EnvelopeRow | TransitionRow | PayloadRo
 _Row = TypeVar("_Row", RegistrationRow, LinkRow, EnvelopeRow, TransitionRow, PayloadRow)
 
 TRANSITIONS: Final = 1_000
-"""How many transitions of a session are returned."""
+"""Limit on the transitions returned for a session."""
 _KINDS: Final = frozenset(get_args(PayloadKind))
 
 
 @dataclass(frozen=True, slots=True)
 class TurnRows:
-    """What one turn leaves, checked: all of one org, the envelope of the link."""
+    """The rows of one turn, checked: all of one org, the envelope of the link."""
 
     link: LinkRow
     envelope: EnvelopeRow | None
@@ -29,7 +29,7 @@ class TurnRows:
 
 
 def kept(row: _Row) -> _Row:
-    """Return a row as it is kept: without an org rather than with an empty one, and its own.
+    """Return a row in its stored form: with no org rather than an empty one, and with copies of its own.
 
     Raises ``StateError`` for text with NUL or a lone surrogate in it, ``StoreError`` for a payload of no known kind.
     """
@@ -49,7 +49,7 @@ def kept(row: _Row) -> _Row:
 
 
 def turn_of(link: LinkRow, envelope: EnvelopeRow | None, reason: str, payloads: Iterable[PayloadRow]) -> TurnRows:
-    """Return what one turn leaves. Raises as ``kept`` does, and ``StoreError`` for what is of another link or org."""
+    """Return the rows of one turn. Raises as ``kept`` does, and ``StoreError`` for rows of another link or org."""
     turn = TurnRows(
         kept(link), envelope and kept(envelope), storable(reason, "a reason"), tuple([kept(one) for one in payloads])
     )
@@ -67,7 +67,7 @@ def turn_of(link: LinkRow, envelope: EnvelopeRow | None, reason: str, payloads: 
 
 
 def transition_of(turn: TurnRows, last_id: str, last_hash: str) -> TransitionRow | None:
-    """Return how a session's runtime hash moves by a turn; ``last_…`` are of the link that it recorded last."""
+    """Return the change of a session's runtime hash by a turn; ``last_…`` are of the last recorded link."""
     link = turn.link
     if link.session is None or link.runtime_hash == last_hash:
         return None
@@ -75,7 +75,7 @@ def transition_of(turn: TurnRows, last_id: str, last_hash: str) -> TransitionRow
 
 
 def can_be(*texts: str | None) -> bool:
-    """Say whether there can be a row with these texts; one that no database keeps is asked of none."""
+    """Return whether a row with these texts can exist; queries for texts that cannot be stored are skipped."""
     return all(is_storable(text) for text in texts if text)
 
 
@@ -85,5 +85,5 @@ def taken(what: str, id: str) -> StoreError:
 
 
 def no_link(id: str) -> StoreError:
-    """Return the error for a link that something refers to and that is not there."""
+    """Return the error for a reference to a missing link."""
     return StoreError(f"there is no link {id!r} in this org", hint="record the link first")

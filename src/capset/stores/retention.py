@@ -1,4 +1,4 @@
-"""What a store may sign and what it may cut, decided once for every store (spec 4, G21)."""
+"""The rules of signing and pruning the log, shared by all stores (spec 4, G21)."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ HINT: Final = "capset audit verify --key FILE says where"
 
 
 def check_newest(newest: Checkpoint, key: CheckpointKey, hash_at: Callable[[int], str | None]) -> None:
-    """Raise ``StoreError`` where the log is not what its newest checkpoint was made of.
+    """Raise ``StoreError`` if the log does not match its newest checkpoint.
 
-    Nothing is signed that contradicts what was. ``hash_at`` gives the hash of a record by its ``seq``.
+    A new signature must never contradict an earlier one. ``hash_at`` gives the hash of a record by its ``seq``.
     """
     if newest.key == key.public.id:
         try:
@@ -39,7 +39,7 @@ def following(newest: Checkpoint | None, head: tuple[int, str], key: CheckpointK
 
 
 def no_anchor(before: str) -> Conflict:
-    """Return the error of a log that has old records but no checkpoint to cut them at."""
+    """Return the error for a log with old records but no checkpoint to cut them at."""
     return Conflict(
         f"nothing was pruned: no checkpoint of this key covers records from before {before} and none after it",
         hint="one that is made today serves once all that it covers is old enough: capset audit checkpoint",
@@ -47,6 +47,6 @@ def no_anchor(before: str) -> Conflict:
 
 
 def check_sound(found: Verification) -> None:
-    """Raise ``Conflict`` if the verification of what is to be cut found something: it is evidence, and stays."""
+    """Raise ``Conflict`` if the verification of the records to cut found a problem: they are evidence, and stay."""
     if found.problem is not None:
         raise Conflict(f"nothing was pruned: what would be cut is not sound: {found.problem}", hint=HINT)

@@ -1,4 +1,4 @@
-"""Texts: which ones every database can hold, and how they are found by their words; pure."""
+"""Texts: those that every database can hold, and search by their words; pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from capset.errors import StateError
 
 
 def storable(text: str, what: str) -> str:
-    """Return a text that is to be kept. Raises ``StateError`` for a NUL or a lone surrogate; ``what`` names it."""
+    """Return a text to be stored. Raises ``StateError`` for a NUL or a lone surrogate; ``what`` names it."""
     if "\0" in text:
         raise StateError(f"{what} holds the character NUL, which no database keeps", hint="remove it")
     try:
@@ -24,7 +24,7 @@ def storable(text: str, what: str) -> str:
 
 
 def is_storable(text: str) -> bool:
-    """Say whether every database can hold a text."""
+    """Return whether every database can hold a text."""
     try:
         storable(text, "it")
     except StateError:
@@ -33,21 +33,21 @@ def is_storable(text: str) -> bool:
 
 
 def gone(what: str) -> StateError:
-    """Return the error for a session that there is not, or not any more; ``what`` names what would have lived in it."""
+    """Return the error for a session that does not exist, or no longer; ``what`` names the value it would hold."""
     return StateError(f"the session of this {what} was deleted", status=404)
 
 
 def over(turn: str) -> StateError:
-    """Return the error for a turn that its session is not in, or not any more."""
+    """Return the error for a turn that its session is not in, or no longer."""
     return StateError(f"the turn {turn!r} is over, or another's", status=409)
 
 
 LONGEST: Final = 64
-"""How many characters of a word are compared, after its marks are gone."""
+"""Number of characters of a word that are compared, without its marks."""
 MOST: Final = 20_000
-"""How many words of a text can be found: its first ones."""
+"""Number of words of a text that can be found: its first ones."""
 ASKED: Final = 32
-"""How many different words of a query are looked for: its first ones."""
+"""Number of different words of a query that are searched: its first ones."""
 
 # Thai, Lao, Burmese, Khmer, Han with its iteration mark and zero, Kana, Bopomofo. Hangul has spaces.
 _UNSPACED: Final = (
@@ -64,12 +64,12 @@ def words(text: str) -> list[str]:
 
 
 def asked(query: str) -> list[str]:
-    """Return the different words that a query asks for, at most ``ASKED``. Nothing in a query is syntax."""
+    """Return the different words of a query, at most ``ASKED``. Nothing in a query is syntax."""
     return list(dict.fromkeys(words(query)))[:ASKED]
 
 
 def hits(wanted: Sequence[str], there: Sequence[str]) -> int:
-    """Return how many of the words asked for are in a text: itself, or as the beginning of a word.
+    """Return the number of requested words that equal or begin a word of a text.
 
     ``there`` are the text's words, sorted.
     """
@@ -78,7 +78,7 @@ def hits(wanted: Sequence[str], there: Sequence[str]) -> int:
 
 
 def best(query: str, texts: Mapping[str, Sequence[str]], limit: int) -> list[str]:
-    """Return the ids of the texts that a query finds, best first, at most ``limit``.
+    """Return the ids of the texts that match a query, best first, at most ``limit``.
 
     ``texts`` has each text's sorted words by its id. More of the query's words are better, then a greater id.
     """

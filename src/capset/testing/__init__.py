@@ -1,4 +1,4 @@
-"""What third parties run on their own code: a clock that they move, a session, a scripted model, and suites."""
+"""Tools for testing third-party code: a controllable clock, a session, a scripted model, and test suites."""
 
 from __future__ import annotations
 

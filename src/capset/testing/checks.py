@@ -1,4 +1,4 @@
-"""What the suites share: one promise, to be checked of one subject."""
+"""Shared parts of the suites: one promise, checked of one subject."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ S = TypeVar("S", default=Any)
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Check(Generic[S]):
-    """One promise, to be checked of one subject: ``await check()`` raises ``AssertionError`` where it is broken."""
+    """One promise, checked of one subject: ``await check()`` raises ``AssertionError`` if it is broken."""
 
     promise: Callable[[S], Awaitable[None]]
     subject: S
 
     @property
     def __name__(self) -> str:
-        """What is promised."""
+        """The name of the promise."""
         return getattr(self.promise, "__name__", repr(self.promise))
 
     async def __call__(self) -> None:
-        """Check it."""
+        """Check the promise."""
         await self.promise(self.subject)
 
 
 def expect(holds: object, problem: str) -> None:
-    """Raise ``AssertionError`` with the problem unless something holds."""
+    """Raise ``AssertionError`` with the problem unless a condition holds."""
     if not holds:
         raise AssertionError(problem)

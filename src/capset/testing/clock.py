@@ -1,11 +1,11 @@
-"""A clock that stands still until it is moved."""
+"""A clock that stands still until it is advanced."""
 
 from __future__ import annotations
 
 from typing import Final
 
 START_NS: Final = 1_767_225_600_000_000_000
-"""Where a fake wall clock starts: 2026-01-01T00:00:00Z, in nanoseconds since the Unix epoch."""
+"""Start of a fake wall clock: 2026-01-01T00:00:00Z, in nanoseconds since the Unix epoch."""
 
 
 class FakeClock:
@@ -20,7 +20,7 @@ class FakeClock:
         return self._start_ns + self._passed_ns
 
     def monotonic_ns(self) -> int:
-        """Nanoseconds that were advanced so far."""
+        """Nanoseconds advanced so far."""
         return self._passed_ns
 
     def advance(self, seconds: float) -> None:

@@ -1,4 +1,4 @@
-"""A session to try things in, with a clock that the test moves and a store in memory."""
+"""A session for tests, with a clock that the test advances and a store in memory."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from capset.testing.clock import FakeClock
 
 @dataclass(frozen=True, slots=True)
 class Desk:
-    """An open session, the kernel around it with its clock, and the agent or block that the session is of.
+    """An open session, the kernel around it with its clock, and the agent or block of the session.
 
     Further sessions are opened with ``desk.kernel.open(desk.agent, principal=…)``.
     """
@@ -38,7 +38,7 @@ class Desk:
     agent: Block
 
     async def records(self, **wanted: Any) -> list[Record]:  # of the types that AuditQuery declares
-        """Return the outcome records of the kernel that fit, oldest first: ``await desk.records(tool="recall")``.
+        """Return the matching outcome records of the kernel, oldest first: ``await desk.records(tool="recall")``.
 
         ``wanted`` are fields of ``capset.stores.base.AuditQuery``.
         """
@@ -69,17 +69,17 @@ async def session_for(
     """Open a session of an agent or another block, or of an agent that uses one capability and nothing else.
 
     Args:
-        subject: what is tried: a capability, a reference to one, an agent or another block.
-        permissions: what the principal holds; not beside a ``Principal``, which says that itself.
-        principal: a user's id, or who acts.
-        env: what the host says of this environment.
-        config: the capability's config; not for an agent, whose ``uses`` say that.
-        generator: what runs the model steps of generators.
-        secrets: what ``ctx.secret`` asks; by default the environment.
-        store: where everything is kept; by default in memory, until the session is closed.
+        subject: a capability, a reference to one, an agent or another block.
+        permissions: the principal's permissions; not beside a ``Principal``, which has its own.
+        principal: a user's id, or the acting principal.
+        env: the host's knowledge of this environment.
+        config: the capability's config; not for an agent, whose ``uses`` have it.
+        generator: the runner of generators' model steps.
+        secrets: the source of ``ctx.secret``; by default the environment.
+        store: the store of all data; by default in memory, until the session is closed.
         workspace: the folder of the host's that tools may read.
 
-    Raises ``DefinitionError`` for what cannot be composed, and for arguments that do not go together.
+    Raises ``DefinitionError`` for a subject that cannot be composed, and for arguments that do not go together.
     """
     held = frozenset(permissions)
     if isinstance(principal, Principal) and held:

@@ -17,7 +17,7 @@ from capset.kernel.results import Result
 
 
 class ScriptError(InternalError):
-    """What happened does not fit the script, or the other way round."""
+    """Raised if the events and the script do not match."""
 
     code = "script_error"
 
@@ -39,7 +39,7 @@ class Call:
 
 
 class Say:
-    """The model step that ends a run of the generator, with its output (of whatever type)."""
+    """The model step that ends a run of the generator, with its output (of any type)."""
 
     __slots__ = ("output",)
 
@@ -52,10 +52,10 @@ class Say:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What a model would have had before it in one step.
+    """The input of a model in one step.
 
-    ``tools`` are the names of the tools in play, ``results`` what came of the calls in this run so far. ``input`` and
-    the settings' values are of whatever types the definitions give them.
+    ``tools`` are the names of the tools in play, ``results`` those of the calls in this run so far. ``input`` and the
+    settings' values have the types that the definitions give them.
     """
 
     generator: str
@@ -70,14 +70,14 @@ class Seen:
 
 
 Move = Call | Say | Callable[[Seen], Call | Say]
-"""A step of a script; a function decides by what it sees."""
+"""A step of a script; a function decides by the model's input."""
 
 
 class ScriptedRunner:
     """Runs generators by their scripts: ``ScriptedRunner({"scribe": [Call("save_note", text="milk"), Say("done")]})``.
 
-    A ``Say`` ends one run of the generator; its next run goes on in the script where that one ended. ``seen`` has
-    every model step, in order. What does not fit raises ``ScriptError``.
+    A ``Say`` ends one run of the generator; its next run continues the script there. ``seen`` has every model step, in
+    order. A mismatch raises ``ScriptError``.
     """
 
     def __init__(self, scripts: Mapping[str, Iterable[Move]]) -> None:
@@ -85,8 +85,8 @@ class ScriptedRunner:
         self._left: dict[str, list[Move]] = {name: list(moves) for name, moves in scripts.items()}
         self.seen: list[Seen] = []
 
-    async def run(self, turn: Turn) -> Any:  # whatever the script says: the generator checks it
-        """Follow the script of one generator to its next ``Say``; every step sees what a model would."""
+    async def run(self, turn: Turn) -> Any:  # any output of the script: the generator checks it
+        """Follow the script of one generator to its next ``Say``; every step sees the same as a model."""
         if turn.name not in self._left:
             known = ", ".join(self._left) or "none"
             raise ScriptError(f"the generator {turn.name!r} ran, and the script is for: {known}")
@@ -99,7 +99,7 @@ class ScriptedRunner:
             if isinstance(move, Say):
                 return move.output
             result = await step.call(move.tool, Json(to_json(move.arguments)))
-            if isinstance(result.error, ScriptError):  # of a generator inside: not for a model to shrug off
+            if isinstance(result.error, ScriptError):  # of a generator inside: a model must not ignore it
                 raise result.error
             results.append(result)
 
@@ -108,7 +108,7 @@ class ScriptedRunner:
         return [one for one in self.seen if one.generator == generator]
 
     def check_done(self) -> None:
-        """Raise ``ScriptError`` if anything of the script was not reached."""
+        """Raise ``ScriptError`` if a part of the script was not reached."""
         left = {name: moves for name, moves in self._left.items() if moves}
         if left:
             told = "; ".join(f"{name}: {', '.join(map(repr, moves))}" for name, moves in left.items())

@@ -100,9 +100,9 @@ def warnings_of(actions: Iterable[Action], governance: Governance) -> Iterator[T
         yield None, "record_reads", "this silences reads only: calls of all other tools are on record all the same"
     if governance.default_permissions:
         held = ", ".join(sorted(governance.default_permissions))
-        yield None, "default_permissions", f"every principal holds {held}, whoever it is"
+        yield None, "default_permissions", f"every principal holds {held}, anonymous ones too"
     if not governance.require_auth and any(tool.permissions for tool in tools):
-        told = "some actions need permissions, and principals whom nobody has authenticated are not refused"
+        told = "some actions need permissions, and principals who are not authenticated are not refused"
         yield None, "require_auth", f"{told}: they may hold what is granted to everybody"
     for tool in tools:
         if tool.has_side_effects and not tool.permissions:

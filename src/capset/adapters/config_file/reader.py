@@ -105,7 +105,7 @@ class Reading:
     def _read(self, registry: Registry) -> Configuration:
         for one in check_shape(self._data):
             meant = f" (did you mean {one.did_you_mean!r}?)" if one.did_you_mean else ""
-            told = _OF_MODELS.sub("", one.expected.replace(UNKNOWN_FIELD, "nobody knows this field"))
+            told = _OF_MODELS.sub("", one.expected.replace(UNKNOWN_FIELD, "there is no such field"))
             self._report(one.path, f"{told}{meant}", self._name_at(one.path))
         rest = whole_in(self._data)
         actions, borrowed = self._actions(registry)

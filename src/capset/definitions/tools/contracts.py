@@ -128,7 +128,7 @@ def _envelope(owner: str, shown: Shown, kinds: tuple[str, ...]) -> _MessageEnvel
         raise DefinitionError(f"{told}: its type must match {MESSAGE.pattern}; got {type_!r}")
     if not isinstance(description, str) or not description.strip():
         raise DefinitionError(
-            f"{told} needs a description{' (a docstring)' if model else ''}: it is shown to whoever chooses the tool"
+            f"{told} needs a description{' (a docstring)' if model else ''}: the model chooses the tool by it"
         )
     return _MessageEnvelope(cast("Kind", kind), type_, data, model)
 

@@ -68,7 +68,7 @@ def _own_gates(tool: ToolChange, payloads: tuple[Payload | None, Payload | None]
 
 
 def _gates(before: SnapshotEnvelope | None, after: SnapshotEnvelope | None) -> dict[str, tuple[Change, ...]]:
-    """Return for each tool that both have which policies gate it now and did not, or the other way round."""
+    """Return, for each tool on both sides, the policies that were bound to it or unbound from it."""
     if before is None or after is None:
         return {}
     ours = {tool.name: sorted(tool.policies) for tool in before.runtime.tools}
@@ -90,7 +90,7 @@ def _modes(before: PolicyPart, after: PolicyPart) -> tuple[PolicyMode, PolicyMod
 
 
 def _definition(before: Side, after: Side, told: set[tuple[str | None, str | None]]) -> tuple[PartChange, ...] | None:
-    """Return what changed in the definition, but for the tools that are told already."""
+    """Return the changes of the definition, except for the tools that are reported already."""
     pair = (before.link.static_hash, after.link.static_hash)
     if pair[0] == pair[1]:
         return ()
@@ -102,12 +102,12 @@ def _definition(before: Side, after: Side, told: set[tuple[str | None, str | Non
 def _parts(
     before: Side, after: Side, name: str | None, old: str, new: str, told: set[tuple[str | None, str | None]]
 ) -> Iterator[PartChange]:
-    """Yield what changed from a payload inwards, each pair of hashes once."""
+    """Yield the changes of a payload and of those it names, each pair of hashes once."""
     told.add((old, new))
     ours, theirs = _known(before, after, old, new)
     known = theirs or ours
     if known is None:
-        return  # that its hash changed stands where it is named
+        return  # the change of its hash is reported where it is named
     yield PartChange(str(known.get("kind")), name, old, new, changes_of(old, new, ours, theirs))
     inside, others = _refs(ours), _refs(theirs)
     for key, ref in inside.items():
@@ -117,7 +117,7 @@ def _parts(
 
 
 def _refs(payload: Payload | None) -> Mapping[tuple[str, str], Ref]:
-    """Return what a payload names, by key and name; the first where two have one name, as for a dynamic addition."""
+    """Return the refs in a payload, by key and name; the first of several of one name, as with a dynamic addition."""
     found: dict[tuple[str, str], Ref] = {}
     for key, ref in refs_in(payload or {}):
         found.setdefault((key, ref.name), ref)
@@ -125,7 +125,7 @@ def _refs(payload: Payload | None) -> Mapping[tuple[str, str], Ref]:
 
 
 def _notes(before: Side, after: Side) -> Iterator[str]:
-    """Yield what differs and is never hashed. Values are left out: they may be somebody's."""
+    """Yield the differences that are never hashed. Values are left out: they may be personal."""
     for what in ("agent_id", "agent_name"):
         ours, theirs = getattr(before.link, what), getattr(after.link, what)
         if ours != theirs:
@@ -154,7 +154,7 @@ def _principals(before: WirePrincipal, after: WirePrincipal) -> Iterator[str]:
 
 
 def _members(who: WirePrincipal) -> dict[str, object]:
-    """Return all but the permissions, attributes as JSON texts: ``True`` equals ``1``, and is another value."""
+    """Return all but the permissions, attributes as JSON texts: ``True`` equals ``1``, yet is a different value."""
     told: dict[str, object] = {**who.model_dump(include={"id", "kind", "org", "on_behalf_of"})}
     told.update((f"attributes.{name}", dumps(value)) for name, value in who.attributes.items())
     for index, one in enumerate(who.on_behalf_of_attributes):

@@ -1,4 +1,4 @@
-"""What a comparison of two evaluations says (spec 2, F31)."""
+"""The differences between two evaluations (spec 2, F31)."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from capset.fingerprint.payload_changes import diff_payloads
 from capset.fingerprint.payloads import Payload
 
 ToolKind = Literal["came", "went", "changed", "gated"]
-"""``gated``: the tool is the same, and other policies stand before it."""
+"""``gated``: the tool is the same, and its policies differ."""
 PolicyKind = Literal["came", "went", "flipped"]
 
 
 @dataclass(frozen=True, slots=True)
 class ToolChange:
-    """A tool that came, went or changed. A payload is ``None`` where only the hash is known.
+    """A tool that came, went or changed. A payload is ``None`` if only the hash is known.
 
-    ``gates`` are the policies that gate it here and are not its own.
+    ``gates`` are the changes of the policies that apply to it here and are not its own.
     """
 
     name: str
@@ -34,13 +34,13 @@ class ToolChange:
 
     @property
     def changes(self) -> tuple[Change, ...] | None:
-        """What changed in it, field by field, or ``None`` if that is not known."""
+        """The changes of the tool, field by field, or ``None`` if they are not known."""
         return changes_of(self.before, self.after, *self.payloads)
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyChange:
-    """A policy whose answer is another one; ``None`` where it was not asked."""
+    """A policy whose answer differs; ``None`` on a side where it was not asked."""
 
     id: str
     before: PolicyResult | None
@@ -48,15 +48,15 @@ class PolicyChange:
 
     @property
     def kind(self) -> PolicyKind:
-        """What has become of it."""
+        """The kind of the change."""
         return "came" if self.before is None else "went" if self.after is None else "flipped"
 
 
 @dataclass(frozen=True, slots=True)
 class PartChange:
-    """A payload of the definition that has another hash: of the agent or the block itself, or of what it uses.
+    """A payload of the definition with a different hash: the agent's or the block's own, or one that it uses.
 
-    ``name`` is ``None`` for the definition itself; ``changes`` where only the hashes are known.
+    ``name`` is ``None`` for the definition itself; ``changes`` is ``None`` if only the hashes are known.
     """
 
     kind: str
@@ -68,7 +68,7 @@ class PartChange:
 
 @dataclass(frozen=True, slots=True)
 class CodeChange:
-    """Tools that have other code; ``changes`` are ``None`` where only the hashes of the code are known."""
+    """Tools whose code differs; ``changes`` is ``None`` if only the hashes of the code are known."""
 
     code: ChangedCode
     changes: tuple[Change, ...] | None
@@ -76,10 +76,10 @@ class CodeChange:
 
 @dataclass(frozen=True, slots=True)
 class Diff:
-    """What differs between two evaluations. What is ``None`` is not known, since one side has only hashes.
+    """The differences between two evaluations. A field is ``None`` if it is not known, since one side has only hashes.
 
-    ``definition`` are the payloads that changed, the outermost first; ``code`` what differs beneath them, as far as
-    both sides have hashes of code. ``notes`` say what differs and is never hashed.
+    ``definition`` are the payloads that changed, the outermost first; ``code`` are the differences in the code behind
+    the tools, as far as both sides have hashes of code. ``notes`` are the differences that are never hashed.
     """
 
     before: CapabilityLink
@@ -95,14 +95,14 @@ class Diff:
 
     @property
     def differs(self) -> bool:
-        """Whether anything differs but what the notes say."""
+        """Whether anything differs beyond the notes."""
         return bool(self.links.differs or self.tools or self.policies or self.modes)
 
 
 def changes_of(
     old: str | None, new: str | None, before: Payload | None, after: Payload | None
 ) -> tuple[Change, ...] | None:
-    """Return what changed between two hashes' payloads; nothing where the hashes are one, or one side has none."""
+    """Return the changes between two hashes' payloads; nothing if the hashes are equal, or if one side has none."""
     if old == new or old is None or new is None:
         return ()
     return None if before is None or after is None else diff_payloads(before, after)

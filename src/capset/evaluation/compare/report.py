@@ -18,16 +18,16 @@ Sign = Literal["", "+", "-", "~", "=", "#"]
 _SIGNS: Final[dict[str, Sign]] = {"added": "+", "removed": "-", "came": "+", "went": "-"}
 _HEX: Final = frozenset("0123456789abcdef")
 _LEAST: Final = 16
-"""Characters that a value may always have, whatever the width."""
+"""Characters that a value may always take, regardless of the width."""
 _WIDEST: Final = 48
-"""A longer text does not push the column beside it away from the others."""
+"""Limit for texts that set a column's width; longer ones do not push the next column away from the others."""
 _BEFORE: Final = 8
-"""Characters that are shown of what two long texts have in common before they differ."""
+"""Characters to show of the common start of two long texts, before they differ."""
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line of the report: its sign, how far it is indented, its text, and whether a value in it was cut."""
+    """A line of the report: its sign, its indentation, its text, and whether a value in it was cut."""
 
     sign: Sign
     indent: int
@@ -40,12 +40,12 @@ class Line:
 
 
 def format_diff_report(diff: Diff, *, width: int = 120) -> str:
-    """Return a comparison as aligned lines of text without colours; long values are cut so as to fit the width."""
+    """Return a comparison as aligned lines of text without colours; long values are cut to fit the width."""
     return "\n".join(map(str, report_lines(diff, width=width)))
 
 
 def report_lines(diff: Diff, *, width: int = 120) -> Iterator[Line]:
-    """Yield a comparison line by line; other people's texts in it have no characters that are not printable."""
+    """Yield a comparison line by line; texts of others in it contain no unprintable characters."""
     yield Line("", 0, explain_relationship(diff.before, diff.after))
     sections = {
         "hashes": _hashes(diff),
@@ -64,7 +64,7 @@ def report_lines(diff: Diff, *, width: int = 120) -> Iterator[Line]:
 
 
 def plain(text: str) -> str:
-    """Return text on one line, with the characters that are not printable spelled out."""
+    """Return text on one line, with unprintable characters escaped."""
     return text if text.isprintable() else json.dumps(text)[1:-1]
 
 
@@ -136,7 +136,7 @@ def _code(changes: Sequence[CodeChange], width: int) -> Iterator[Line]:
 
 
 def _fields(changes: Sequence[Change] | None, indent: int, width: int) -> Iterator[Line]:
-    """Yield one line for each change; the values are cut to what the paths leave of the width."""
+    """Yield one line for each change; the values are cut to the width that the paths leave."""
     if changes is None:
         yield Line("", indent + 2, "only the hashes are known here, not what they cover")
         return
@@ -178,7 +178,7 @@ def _written(value: Any) -> str:  # JSON data
 
 
 def _cut(text: str, start: int, room: int) -> tuple[str, bool]:
-    """Return what fits of a text, if it is too long from ``start`` on."""
+    """Return the part of a text that fits, beginning at ``start`` if the whole is too long."""
     room = max(room, _LEAST)
     if len(text) <= room:
         return text, False

@@ -1,4 +1,4 @@
-"""The two sides of a comparison: what is known of a version, by its link or from a store (spec 2, F29, F31)."""
+"""The two sides of a comparison, as known from a link or from a store (spec 2, F29, F31)."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from capset.stores.base import LineageStore, LinkRow
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One of two versions. ``payloads`` are by their hashes, as many as are known; the envelope if there is one.
+    """One of two versions. ``payloads`` are those known, by their hashes; the envelope is set if there is one.
 
-    Raises ``DefinitionError`` if something does not give the hash that stands beside it: then somebody changed it, and
-    to compare it would mislead. By a profile that is not known here, nothing can be recomputed.
+    Raises ``DefinitionError`` if something does not hash to the hash beside it: then someone changed it, and comparing
+    it would mislead. Under an unknown hash profile nothing can be recomputed.
     """
 
     link: CapabilityLink
@@ -45,7 +45,7 @@ class Side:
 
 
 def side_of(envelope: SnapshotEnvelope) -> Side:
-    """Return all that an envelope holds. Raises ``DefinitionError`` if its parts do not fit its link, or its hashes."""
+    """Return an envelope as a side. Raises ``DefinitionError`` if its parts do not match its link or its hashes."""
     link, static = envelope.link, envelope.static
     if envelope.profile != link.profile:
         raise _changed("the profile is not that of the link", link.runtime_hash)
@@ -67,7 +67,7 @@ def _payloads(envelope: SnapshotEnvelope) -> dict[str, Payload]:
 
 
 def refs_in(payload: Payload) -> Iterator[tuple[str, Ref]]:
-    """Yield what else a payload names, each with the key that it stands under; what does not fit is passed over."""
+    """Yield the refs in a payload, each with its key; malformed ones are skipped."""
     if isinstance(root := payload.get("root"), str):
         yield "root", Ref("root", root)
     for key in ("capabilities", "children", "uses", "members", "tools"):
@@ -96,9 +96,9 @@ _HASHES: Final = {"static_hash", "runtime_hash", "prompt_hash", "profile"}
 
 
 async def stored_side(lineage: LineageStore, org: str | None, id: str) -> Side:
-    """Return what an org keeps of a link or of an envelope, by its id; what an envelope leaves out, by its hash.
+    """Return an org's stored link or envelope, by its id; payloads that an envelope leaves out are read by their hash.
 
-    Raises ``NotFound`` if there is neither, ``StoreError`` for what was changed since it was kept.
+    Raises ``NotFound`` if there is neither, ``StoreError`` for data changed since it was stored.
     """
     try:
         return await _stored(lineage, org, id)
@@ -123,7 +123,7 @@ async def _stored(lineage: LineageStore, org: str | None, id: str) -> Side:
 
 
 async def _stored_payloads(lineage: LineageStore, org: str | None, side: Side) -> Mapping[str, Payload]:
-    """Return all that is known of what a link's hashes cover."""
+    """Return the known payloads of a link's hashes."""
     known = dict(side.payloads)
     link = side.link
     pending = [link.static_hash, link.prompt_hash, *(ref.hash for ref in link.tool_refs)]

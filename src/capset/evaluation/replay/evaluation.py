@@ -30,11 +30,12 @@ class Gone:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Replay:
-    """Two evaluations of one agent: the one that was kept, and the one of today, with all that differs.
+    """Two evaluations of one agent, the stored one and today's, with all differences.
 
-    ``gone`` says of every tool that is not in play any more why. ``refusal`` is what ``hydrate`` says of the envelope,
-    or ``None`` where it takes it; its ``fields`` name every tool that it refuses. ``dropped`` are the paths of ``env``
-    that the envelope has not kept and nobody gave again; ``notes`` say what else could not be the same.
+    ``gone`` has the reason for every tool that is no longer in play. ``refusal`` is the error of ``hydrate`` for the
+    envelope, or ``None`` if it accepts it; its ``fields`` name every tool that it refuses. ``dropped`` are the paths of
+    ``env`` that the envelope does not contain and that were not given again; ``notes`` list what else could not be
+    reproduced.
     """
 
     then: SnapshotEnvelope
@@ -48,7 +49,7 @@ class Replay:
 
     @property
     def both(self) -> tuple[str, ...]:
-        """The tools that were in play and are, by name, whether or not they are the same."""
+        """The tools that were in play and still are, by name, whether or not they are the same."""
         return tuple(ref.name for ref in self.then.link.tool_refs if ref.name in self.now.tools)
 
     @property
@@ -64,22 +65,22 @@ class Replay:
 
     @property
     def changed(self) -> tuple[ToolChange, ...]:
-        """The tools of both that are other ones now, or behind other policies."""
+        """The tools on both sides whose definition or policies differ now."""
         return tuple(one for one in self.diff.tools if one.kind in ("changed", "gated"))
 
     @property
     def flipped(self) -> tuple[PolicyChange, ...]:
-        """The policies that answer otherwise."""
+        """The policies whose answer changed."""
         return tuple(one for one in self.diff.policies or () if one.kind == "flipped")
 
     @property
     def refused(self) -> tuple[Field, ...]:
-        """The tools that ``hydrate`` refuses, each with why."""
+        """The tools that ``hydrate`` refuses, each with the reason."""
         return self.refusal.fields if self.refusal else ()
 
     @property
     def differs(self) -> bool:
-        """Whether anything is otherwise that is hashed, decided or refused."""
+        """Whether anything hashed, decided or refused differs."""
         return self.diff.differs or self.refusal is not None
 
 
@@ -91,14 +92,15 @@ async def replay(
     env: Mapping[str, Any] | None = None,
     context: Context | None = None,
 ) -> Replay:
-    """Evaluate an agent of today for whom an envelope was captured, and where, and say what differs.
+    """Evaluate an agent as it is today in the circumstances of an envelope, and report the differences.
 
-    ``principal`` and ``env`` are the envelope's unless given; ``context`` is what dynamic ``uses`` see, without which
-    they add nothing. Policies are asked anew, dynamic toolkits made anew, once more to see whether ``hydrate`` would
-    take the envelope; no tool is called. The invocation is not asked about, since an envelope has its hash alone.
+    ``principal`` and ``env`` are the envelope's unless given; ``context`` is the context for dynamic ``uses``, without
+    which they add nothing. Policies are asked again, dynamic toolkits are made again, and once more to see whether
+    ``hydrate`` would accept the envelope; no tool is called. The invocation is not compared, since an envelope has its
+    hash alone.
 
     Raises ``DefinitionError`` for an envelope that was changed since it was captured, for one without a principal if
-    none is given, and what ``compose`` and ``evaluate`` raise.
+    none is given, and any error of ``compose`` and ``evaluate``.
     """
     then = side_of(envelope)
     kept = envelope.runtime.toolkit_context
@@ -130,7 +132,7 @@ async def replay(
 
 
 def principal_of(envelope: SnapshotEnvelope) -> Principal:
-    """Return who acted. Raises ``DefinitionError`` where the envelope does not say."""
+    """Return the acting principal. Raises ``DefinitionError`` if the envelope does not name one."""
     who = envelope.runtime.toolkit_context.principal
     if who is None:
         raise DefinitionError("the envelope does not say who acted", hint="name the principal")
@@ -138,14 +140,14 @@ def principal_of(envelope: SnapshotEnvelope) -> Principal:
 
 
 def _same_invocation(now: Captured, then: SnapshotEnvelope) -> Captured:
-    """Return what was captured as of the same invocation: whom it is for is not what is asked."""
+    """Return a capture with the stored invocation: a replay does not compare invocations."""
     link = now.link.model_copy(update={"invocation_hash": then.link.invocation_hash})
     runtime = now.envelope.runtime.model_copy(update={"link": link})
     return Captured(now.envelope.model_copy(update={"runtime": runtime}), now.snapshot)
 
 
 def _is_given(path: str, kept: Mapping[str, Any], env: Mapping[str, Any] | None) -> bool:
-    """Whether what was dropped at a path, or what it was in, has been given again."""
+    """Whether a dropped path, or the value around it, has been given again."""
     if env is None:
         return False
     key = path if path in env else re.split(r"[.\[]", path, maxsplit=1)[0]
@@ -182,7 +184,7 @@ def _notes(composition: Composition, context: Context | None) -> list[str]:
 
 
 def _unkept(envelope: SnapshotEnvelope, principal: Principal | None) -> list[str]:
-    """Return what policies cannot read now of the principal, where it is the envelope's."""
+    """Return the attributes that policies cannot read now, if the principal is the envelope's."""
     who = envelope.runtime.toolkit_context.principal
     if who is None or principal is not None or not who.dropped:
         return []

@@ -9,9 +9,9 @@ from capset.evaluation.replay.evaluation import Replay
 
 
 def replay_lines(replay: Replay, *, width: int = 120) -> Iterator[Line]:
-    """Yield a replay line by line: what is in play still, the comparison, why tools are gone, and what follows.
+    """Yield a replay line by line: the tools still in play, the comparison, why tools are gone, and the consequences.
 
-    Other people's texts in it have no characters that are not printable.
+    Texts of others in it contain no unprintable characters.
     """
     then, now = len(replay.then.link.tool_refs), len(replay.now.link.tool_refs)
     changed = {one.name for one in replay.changed}

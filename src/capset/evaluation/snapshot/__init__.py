@@ -1,4 +1,4 @@
-"""Snapshots: what one principal may use here and now, and what is kept of it."""
+"""Snapshots of the tools that one principal may use here and now, and their stored form."""
 
 from capset.evaluation.snapshot.snapshot import Snapshot, Verdict, verdict_of
 

@@ -1,4 +1,4 @@
-"""From one evaluation to what is kept of it (spec 2, F26, F27)."""
+"""Capture of an evaluation as an envelope that can be stored (spec 2, F26, F27)."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ from capset.fingerprint.links import CapabilityLink
 from capset.fingerprint.payloads import tool_payload
 
 Redact = Callable[[Any], Any]
-"""Returns JSON data with all masked that the host's own patterns match, such as ``kernel.redactor``."""
+"""Returns JSON data with all matches of the host's own patterns masked, such as ``kernel.redactor``."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Captured:
-    """What one evaluation gave: the envelope to keep, its link, and the snapshot with the live tools."""
+    """The outcome of one evaluation: the envelope to store, its link, and the snapshot with the live tools."""
 
     envelope: SnapshotEnvelope
     snapshot: Snapshot
 
     @property
     def link(self) -> CapabilityLink:
-        """The hashes, and whose they are."""
+        """The hashes, and whom they belong to."""
         return self.envelope.link
 
     @property
@@ -58,7 +58,7 @@ class Captured:
 
     @property
     def instructions(self) -> tuple[str, ...]:
-        """What the model is told beside the system prompt."""
+        """The model's instructions beside the system prompt."""
         return self.snapshot.instructions
 
 
@@ -74,11 +74,11 @@ async def capture(
     redact: Redact | None = None,
     **labels: Unpack[Labels],
 ) -> Captured:
-    """Evaluate an agent once, and return what is to be kept of that together with its live tools.
+    """Evaluate an agent once, and return the envelope to store together with the live tools.
 
     ``session_context`` is JSON data of the host's, stored and never hashed; everything else is as for ``evaluate`` and
-    ``envelope_of``. Raises what ``compose`` and ``evaluate`` raise, and ``InvalidArguments`` for a session context that
-    is no JSON data.
+    ``envelope_of``. Raises any error of ``compose`` and ``evaluate``, and ``InvalidArguments`` for a session context
+    that is not JSON data.
     """
     composition = agent if isinstance(agent, Composition) else compose(agent)
     snapshot = await evaluate(composition, principal=principal, env=env, context=context, **labels)
@@ -102,7 +102,7 @@ async def capture_runtime(
     redact: Redact | None = None,
     **labels: Unpack[Labels],
 ) -> Captured:
-    """Evaluate an agent once and return the runtime slice alone: for turns whose definition is known already."""
+    """Evaluate an agent once and return the runtime part alone: for turns whose definition is stored already."""
     return await capture(
         agent, principal=principal, env=env, context=context, include_static=False, redact=redact, **labels
     )
@@ -116,7 +116,7 @@ async def compute_link(
     context: Context | None = None,
     **labels: Unpack[Labels],
 ) -> CapabilityLink:
-    """Evaluate an agent once, and return the link alone (F26)."""
+    """Evaluate an agent once, and return the link alone."""
     composition = agent if isinstance(agent, Composition) else compose(agent)
     snapshot = await evaluate(composition, principal=principal, env=env, context=context, **labels)
     await read_code(snapshot)
@@ -124,7 +124,7 @@ async def compute_link(
 
 
 def link_of(snapshot: Snapshot) -> CapabilityLink:
-    """Return the link of a snapshot; its ``agent_id`` is the agent's name where the host gave none.
+    """Return the link of a snapshot; its ``agent_id`` is the agent's name if the host gave none.
 
     Code that no session and no capture has read yet is read here (``read_code`` does so without blocking).
     """
@@ -149,12 +149,12 @@ def envelope_of(
     include_static: bool = True,
     redact: Redact | None = None,
 ) -> SnapshotEnvelope:
-    """Return a snapshot as it is kept; that of a session is ``session.snapshot``.
+    """Return the envelope of a snapshot; that of a session is ``session.snapshot``.
 
-    ``policy_mode`` is what calls of a hydrated snapshot go by, by default the snapshot's own; ``include_static`` adds
-    the definition. ``redact`` masks what matches the host's own patterns; attributes of the principal that it would
-    mask are left out, since a masked value would be another one to policies. Raises ``InvalidArguments`` for a session
-    context that is no JSON data.
+    ``policy_mode`` governs calls of a hydrated snapshot, by default the snapshot's own; ``include_static`` adds the
+    definition. ``redact`` masks matches of the host's own patterns; attributes of the principal that it would mask are
+    left out, since to policies a masked value would be a different one. Raises ``InvalidArguments`` for a session
+    context that is not JSON data.
     """
     env, dropped = json_safe(snapshot.env)
     return SnapshotEnvelope(
@@ -185,7 +185,7 @@ def envelope_of(
 
 
 def session_context_of(context: Mapping[str, Any]) -> dict[str, Any]:  # JSON data
-    """Return a session context as it is kept. Raises ``InvalidArguments`` for one that is no JSON data, or secret."""
+    """Return a session context in its stored form. Raises ``InvalidArguments`` if it is not JSON data, or secret."""
     kept, dropped = json_safe(context)
     if dropped:
         raise InvalidArguments(
@@ -235,15 +235,15 @@ def _tool(name: str, shown: str, installed: Installed) -> WireTool:
 
 MAX_LEVELS: Final = 50
 MAX_BITS: Final = 4000 * 3
-"""An integer of more than 4,300 decimal digits is written by nobody, and read by nobody."""
+"""Limit on integers: those of more than 4,300 decimal digits can be neither written nor read."""
 _DROPPED: Final = object()
 
 
 def json_safe(values: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Return what of some values is JSON data, in copies, and the paths of what is not, such as ``db.pool``.
+    """Return the JSON data among some values, in copies, and the paths of all else, such as ``db.pool``.
 
-    Dropped are values of other types, numbers that JSON has not or nobody reads, text with a lone surrogate, what holds
-    itself or is nested more than 50 levels deep, and the values of names that secrets have.
+    Dropped are values of other types, numbers outside JSON's range or too long to read, text with a lone surrogate,
+    values that contain themselves or are nested more than 50 levels deep, and values under secret-looking names.
     """
     look = _Scan()
     kept = look.members(values, "")
@@ -258,7 +258,7 @@ def thawed(value: Any) -> Any:
 
 
 class _Scan:
-    """One look at some values; ``above`` are the ids of what holds the value looked at."""
+    """One pass over some values; ``above`` are the ids of the containers around the current value."""
 
     def __init__(self) -> None:
         self.dropped: list[str] = []

@@ -1,4 +1,4 @@
-"""What is kept of one evaluation: enough to prove its hashes, to compare it, and to restore its tools (spec 2, F27)."""
+"""The stored form of an evaluation, sufficient to prove its hashes, compare it, and restore its tools (spec 2, F27)."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class StaticPart(_Kept):
 
 
 def _is_empty(value: Sized | None) -> bool:
-    """Whether a member is left out, as in the envelopes of before there were attributes."""
+    """Whether a member is left out, as in envelopes written before there were attributes."""
     return not value
 
 
@@ -122,12 +122,12 @@ class SnapshotEnvelope(_Kept):
         return self.runtime.link
 
     def to_json(self) -> str:
-        """Return the envelope as JSON text, to be kept."""
+        """Return the envelope as JSON text, for storage."""
         return self.model_dump_json()
 
 
 def read_envelope(text: str | bytes) -> SnapshotEnvelope:
-    """Return the envelope that JSON text holds. Raises ``DefinitionError``, listing what does not fit."""
+    """Return the envelope that JSON text holds. Raises ``DefinitionError``, listing every mismatch."""
     try:
         return SnapshotEnvelope.model_validate_json(text)
     except ValidationError as error:

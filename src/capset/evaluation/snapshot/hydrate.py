@@ -1,4 +1,4 @@
-"""From an envelope back to tools that can be called, if they are still the same (spec 2, F27)."""
+"""Restoring callable tools from an envelope, if they are still the same (spec 2, F27)."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ async def hydrate(
     context: Context | None = None,
     hooks: Hooks | None = None,
 ) -> Snapshot:
-    """Return the snapshot that an envelope keeps, with its tools as they are defined today: exactly those, or none.
+    """Return the snapshot of an envelope with its tools as defined today: exactly those, or none.
 
-    No policy is asked: their results are those of the envelope, and so is the mode. No hash covers the results, so an
-    envelope is kept where only those write who may decide. At a call ``live`` policies are asked, as ever. Dynamic
-    toolkits are made again; what dynamic ``uses`` add is found if ``context`` is given, and does not change any more.
-    ``env`` is the envelope's, as far as it was kept, unless given. A tool for which ``principal`` has no permission any
-    more is not in play. The principal has the attributes that the results were given for: the envelope's, of whom it
-    acts for too. Where ``bind`` gives single tools, the model is told what the envelope says; tools with state or
-    resources need the agent. ``kernel.resume`` opens a session on it.
+    No policy is asked: their results are those of the envelope, and so is the mode. No hash covers the results, so
+    store envelopes where only authorized deciders can write. At a call ``live`` policies are asked, as always. Dynamic
+    toolkits are made again; additions of dynamic ``uses`` are found if ``context`` is given, and do not change any
+    more. ``env`` is the envelope's, as far as it was stored, unless given. A tool for which ``principal`` no longer has
+    permission is not in play. The principal must have the attributes that the results were given for: the envelope's,
+    including those of the principals it acts for. If ``bind`` gives single tools, the instructions are the envelope's;
+    tools with state or resources need the agent. ``kernel.resume`` opens a session on it.
 
-    Raises ``HydrationRefused`` for an envelope whose hashes do not agree with what it says, for a principal with other
-    attributes, and for tools that are not there, whose hash is another or whose gates are fewer than then: its
-    ``fields`` name every one of them; ``ToolkitFailed`` and what ``compose`` raises.
+    Raises ``HydrationRefused`` for an envelope whose hashes do not match its contents, for a principal with other
+    attributes, and for tools that are missing, have another hash, or fewer policies than then: its ``fields`` name
+    every one of them; ``ToolkitFailed`` and any error of ``compose``.
     """
     _verify(envelope)
     _check_attributes(envelope.runtime.toolkit_context.principal, principal)
@@ -69,11 +69,11 @@ async def hydrate(
     )
     _refuse(wire, today.installed)
     tools = MappingProxyType({one.name: today.installed[one.name] for one in wire})
-    # What its dynamic uses would add at a step is not of the envelope.
+    # Additions of its dynamic uses at a step are not part of the envelope.
     fixed = replace(today.composition, dynamic=()) if today.composition.dynamic else today.composition
     plan = Plan(fixed, today.plan.members, tools)
     left_out = plan.left_out(principal.permissions, today.answers)
-    told = plan.told(left_out, today.answers) if is_agent(bind) else ()  # else the agent's own say it all
+    told = plan.told(left_out, today.answers) if is_agent(bind) else ()  # else the agent has its own
     return replace(
         today,
         composition=fixed,
@@ -107,7 +107,7 @@ def _verify(envelope: SnapshotEnvelope) -> None:
 
 
 def _check_attributes(then: WirePrincipal | None, now: Principal) -> None:
-    """Refuse a principal with other attributes than when the policies gave their results."""
+    """Refuse a principal whose attributes differ from those that the policies decided on."""
     hint = "capture it again for this principal"
     then = then or WirePrincipal(id=now.id, kind=now.kind)
     if then.dropped:
@@ -118,7 +118,7 @@ def _check_attributes(then: WirePrincipal | None, now: Principal) -> None:
 
 
 def _refuse(wire: tuple[WireTool, ...], installed: Mapping[str, Installed]) -> None:
-    """Raise ``HydrationRefused``, naming every tool that is not what it was."""
+    """Raise ``HydrationRefused``, naming every tool that differs from the envelope's."""
     found = list(_misfits(wire, installed))
     if not found:
         return
@@ -130,7 +130,7 @@ def _refuse(wire: tuple[WireTool, ...], installed: Mapping[str, Installed]) -> N
 
 
 def _misfits(wire: tuple[WireTool, ...], installed: Mapping[str, Installed]) -> Iterator[tuple[Field, str | None]]:
-    """Yield each tool that is not the same, behind every gate that it had: why, and what to do."""
+    """Yield each tool that is not the same, with all its policies: the reason, and a hint."""
     for one in wire:
         today = installed.get(one.name)
         if today is None:
@@ -145,19 +145,19 @@ def _misfits(wire: tuple[WireTool, ...], installed: Mapping[str, Installed]) -> 
 
 
 Bind = Block | Composition | Mapping[str, AnyTool] | Callable[[str], AnyTool]
-"""Where the tools are found: the agent of today, or a tool for each name."""
+"""The source of the tools: the agent of today, or a tool for each name."""
 
 
 def is_agent(bind: Bind) -> bool:
-    """Whether tools are bound to an agent, or another block, with all that it says beside them."""
+    """Whether tools are bound to an agent, or another block, with its instructions."""
     return isinstance(bind, Block | Composition)
 
 
 def composition_of(bind: Bind, envelope: SnapshotEnvelope) -> Composition:
-    """Return the composition that an envelope's tools are looked for in.
+    """Return the composition to look for an envelope's tools in.
 
-    Of single tools it is that of an agent that says what the envelope says. Raises ``HydrationRefused``, naming every
-    tool that there is not, and ``DefinitionError`` for what binds nothing.
+    For single tools it is that of an agent with the envelope's prompt and instructions. Raises ``HydrationRefused``,
+    naming every missing tool, and ``DefinitionError`` for a ``bind`` that binds nothing.
     """
     if isinstance(bind, Composition):
         return bind
@@ -172,7 +172,7 @@ def composition_of(bind: Bind, envelope: SnapshotEnvelope) -> Composition:
 
 
 def _agent(found: Mapping[str, AnyTool], envelope: SnapshotEnvelope) -> Agent:
-    # One capability has one tool of a name; as a rule one is enough.
+    # One capability has one tool of a name; usually one is enough.
     groups: list[dict[str, tuple[AnyTool, str]]] = []
     for name, tool in found.items():
         group = next((one for one in groups if tool.name not in one), None)

@@ -1,4 +1,4 @@
-"""Everything that the hashes of a snapshot cover, by hash, so that anybody can recompute them (spec 2, F2)."""
+"""The payloads of all hashes of a snapshot, by hash, so that anyone can recompute them (spec 2, F2)."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from capset.fingerprint.payloads import Payload, prompt_payload, runtime_payload
 
 
 def covered_payloads(snapshot: Snapshot) -> Mapping[str, Payload]:
-    """Return the payload of every hash of a snapshot: the definition with what it names, all tools, runtime, prompt.
+    """Return the payload of every hash of a snapshot: the definition with all it names, all tools, runtime, prompt.
 
-    Tools that are not in play are there too. The invocation's payload is not: it says who was served.
+    Includes tools that are not in play. Excludes the invocation's payload, which identifies the end user.
     """
     found = {one.hash: one.payload for one in static_parts(snapshot.composition)}
     found |= {tool_hash(one.tool): tool_payload(one.tool) for one in snapshot.installed.values()}

@@ -1,4 +1,4 @@
-"""What one principal may use, here and now, and why not the rest: the second arrow of the straight way."""
+"""The snapshot of a composition: the tools that one principal may use here and now, and why not the others."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from capset.fingerprint.hashes import Ref
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether a tool, or a toolkit, is in play, why, and the ids of the policies that decided."""
+    """Whether a tool, or a toolkit, is in play, the reason, and the ids of the policies that decided."""
 
     in_play: bool
     reason: str
     policies: tuple[str, ...] = ()
     detail: str | None = None
-    """The reason as the record has it, where a policy failed: it names the type of the error."""
+    """The reason for the record, if a policy failed: it names the type of the error."""
 
 
 _NONE: Final[Mapping[str, Verdict]] = MappingProxyType({})
@@ -38,13 +38,12 @@ _NONE: Final[Mapping[str, Verdict]] = MappingProxyType({})
 class Snapshot:
     """A composition as seen by one principal in one environment; made by ``evaluate()``.
 
-    ``answers`` are what the policies said, in the order in which they were asked; ``left_out`` are the
-    numbers of the ``plan``'s groups whose tools are not in play. ``told`` are the instructions of toolkits and tools
-    that are.
+    ``answers`` are the policies' decisions, in the order in which they were asked; ``left_out`` are the numbers of the
+    ``plan``'s groups whose tools are not in play. ``told`` are the instructions of toolkits and tools in play.
     ``runtime_hash``, ``prompt_hash`` and ``invocation_hash`` are 64 hexadecimal digits, the last ``None`` without an
-    invocation. ``toolkits`` say of every dynamic toolkit, by its path, whether it was made. ``env``'s values, the
-    labels and the ``hooks`` of this run are the host's own. ``refused`` is why nothing is in play for the principal,
-    whatever else holds.
+    invocation. ``toolkits`` has for every dynamic toolkit, by its path, whether it was made. ``env``'s values, the
+    labels and the ``hooks`` of this run are the host's own. ``refused`` is the reason if nothing is in play for the
+    principal, regardless of everything else.
     """
 
     composition: Composition
@@ -108,7 +107,7 @@ class Snapshot:
         )
 
     def closed(self, reason: str) -> Snapshot:
-        """Return this snapshot with nothing in play, and no word of what was decided, for who is refused as such."""
+        """Return this snapshot with nothing in play and no decisions, for a principal that is refused outright."""
         nothing = frozenset(range(len(self.plan.groups)))
         return replace(
             self,
@@ -141,7 +140,7 @@ class Snapshot:
 
     @cached_property
     def tool_refs(self) -> tuple[Ref, ...]:
-        """The names and hashes of the tools in play, by name: what ``runtime_hash`` covers."""
+        """The names and hashes of the tools in play, by name, as covered by ``runtime_hash``."""
         return tuple([entry.ref for entry in self.plan.chosen(self.left_out)])
 
     @cached_property
@@ -153,12 +152,12 @@ class Snapshot:
 
     @property
     def decisions(self) -> Mapping[str, Decision]:
-        """What every policy said that was asked, by its id."""
+        """The decisions of all policies that were asked, by their ids."""
         return MappingProxyType({policy.id: decision for policy, decision in self.answers.items()})
 
     @property
     def instructions(self) -> tuple[str, ...]:
-        """What ``prompt_hash`` covers beside the system prompt."""
+        """The instructions that ``prompt_hash`` covers beside the system prompt."""
         return (*self.composition.instructions, *self.told)
 
     @property
@@ -167,7 +166,7 @@ class Snapshot:
         return render_system(self.composition.block.system_prompt, self.composition.merged.instructions, self.told)
 
     def explain(self, tool: str) -> Verdict:
-        """Say whether a tool is in play, and why. Raises ``NotFound`` for a name that there is not."""
+        """Return whether a tool is in play, and why. Raises ``NotFound`` for an unknown name."""
         try:
             return self.verdicts[tool]
         except KeyError:
@@ -186,7 +185,7 @@ class Snapshot:
 
 
 def verdict_of(gates: Sequence[Policy], answers: Mapping[Policy, Decision]) -> Verdict:
-    """Return what the answers of some gates come to; a gate that is asked at calls only stands against nothing."""
+    """Return the outcome of the policies' answers; a policy that is asked only at calls blocks nothing here."""
     ruling = rule([(policy, answers[policy]) for policy in gates if policy in answers])
     if ruling.kind != "allow":
         detail = ruling.detail if ruling.detail != ruling.reason else None

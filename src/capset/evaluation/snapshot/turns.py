@@ -24,7 +24,7 @@ from capset.stores.base import EnvelopeRow, LinkRow, PayloadKind, PayloadRow, Re
 
 @dataclass(frozen=True, slots=True)
 class OpContext:
-    """What every row of one operation has: whose it is, the time in ISO 8601 UTC, and where ids come from."""
+    """Values common to every row of one operation: the org, the time in ISO 8601 UTC, and the source of ids."""
 
     org: str | None
     now: str
@@ -32,7 +32,7 @@ class OpContext:
 
 
 class KeptTurn(NamedTuple):
-    """What was kept of one turn; the transition is there if the session's runtime hash has moved."""
+    """The stored rows of one turn; the transition is set if the session's runtime hash has changed."""
 
     link: LinkRow
     envelope: EnvelopeRow | None
@@ -57,7 +57,7 @@ def registration_row(agent: Block | Composition, *, agent_id: str | None = None,
 def link_row(
     link: CapabilityLink, *, session: str | None = None, metadata: Mapping[str, Any] | None = None, op: OpContext
 ) -> LinkRow:
-    """Return a link as a row. Raises ``InvalidArguments`` for metadata that are no JSON data."""
+    """Return a link as a row. Raises ``InvalidArguments`` for metadata that are not JSON data."""
     given = cast("object", {} if metadata is None else metadata)
     if not isinstance(given, Mapping):
         raise InvalidArguments(f"metadata are a mapping of names to JSON data; got {given!r:.80}")
@@ -98,7 +98,7 @@ async def record_turn(
     reason: str = "",
     clock: Clock | None = None,
 ) -> LinkRow:
-    """Keep a turn as ``keep_turn`` does, and return the link as it is kept (F28)."""
+    """Store a turn as ``keep_turn`` does, and return the stored link."""
     kept = await keep_turn(store, captured, session=session, org=org, metadata=metadata, reason=reason, clock=clock)
     return kept.link
 
@@ -113,11 +113,11 @@ async def keep_turn(
     reason: str = "",
     clock: Clock | None = None,
 ) -> KeptTurn:
-    """Keep what a turn had, all in one transaction, and return the rows.
+    """Store everything of a turn in one transaction, and return the rows.
 
-    Kept are the link, the envelope if there is one, what its hashes cover, and, where the session's runtime hash has
-    moved, a transition with this ``reason``. ``metadata`` is JSON data of the host's, such as the raw invocation.
-    Raises ``StoreError``, ``InvalidArguments`` for metadata that are no JSON data, and ``DefinitionError`` for an
+    Stored are the link, the envelope if there is one, the payloads of its hashes, and, if the session's runtime hash
+    has changed, a transition with this ``reason``. ``metadata`` is JSON data of the host's, such as the raw invocation.
+    Raises ``StoreError``, ``InvalidArguments`` for metadata that are not JSON data, and ``DefinitionError`` for an
     envelope that was changed since it was captured.
     """
     op = op_context(org, clock=clock)
@@ -132,10 +132,10 @@ async def keep_turn(
 
 
 def payload_rows(envelope: SnapshotEnvelope, org: str | None) -> Iterator[PayloadRow]:
-    """Yield what the hashes of an envelope cover, the invocation's left out: it says who was served.
+    """Yield the payloads of an envelope's hashes, without the invocation's, which identifies the end user.
 
-    Of code it is what this process has read itself.
-    Raises ``DefinitionError`` for an envelope that was changed: of two payloads of one hash a store keeps the first.
+    Payloads of code are those that this process has read itself. Raises ``DefinitionError`` for an envelope that was
+    changed: of two payloads of one hash a store keeps the first.
     """
     runtime, static = envelope.runtime, envelope.static
     named: list[tuple[str, Payload]] = [(one.hash, one.payload) for one in runtime.tools]
@@ -153,7 +153,7 @@ def payload_rows(envelope: SnapshotEnvelope, org: str | None) -> Iterator[Payloa
 
 
 def _text(shown: str, payload: Payload, profile: str) -> str:
-    """Return a payload's canonical text; by a profile that is not known here, its hash cannot be recomputed."""
+    """Return a payload's canonical text; under an unknown hash profile its hash cannot be recomputed."""
     try:
         text = canonical(payload)
     except NotCanonical as error:

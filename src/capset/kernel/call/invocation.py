@@ -81,7 +81,7 @@ class Invocation:
     has_emitted: bool = False
     """Whether it has said anything, so that it is not tried again."""
     unheard: int = 0
-    """How many events it emitted that nobody listens to."""
+    """How many events it emitted without a listener."""
     blocked: int = 0
     """How many of its emissions wait for the consumer."""
     time_left: float | None = None
@@ -104,7 +104,7 @@ class Invocation:
     cause: tuple[str, str] | None = None
     """The correlation and the id of what caused this call."""
     observed: tuple[tuple[Observer, Any], ...] | None = None
-    """Who was told that it began, each with what it keeps of the call; ``None`` where nobody is told of calls."""
+    """The observers that were notified of its start, each with its own data; ``None`` where there are none."""
 
     def __init__(self, context: SessionContext, compiled: CompiledTool, given: Mapping[str, Any] | Json) -> None:
         runtime = context.runtime

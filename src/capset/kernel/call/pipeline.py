@@ -216,7 +216,7 @@ def record_cancelled(call: Invocation) -> None:
 
 
 def record_given_up(call: Invocation) -> None:
-    """Say that a call's time was up and its handler goes on regardless; whatever comes of it concerns nobody (K15)."""
+    """Record a call whose time is up while its handler goes on; the result of that handler is discarded (K15)."""
     told = f"Deadline exceeded: {call.compiled.name!r} did not finish in time, and does not stop."
     _end(call, DeadlineExceeded(told, correlation=call.correlation))
 

@@ -74,7 +74,9 @@ class ApprovalService:
         """
         row = await self.get(id, org=by.org)
         if answer.approved and not self._runtime.governance.own_approvals and _is_own(row, by):
-            raise PermissionDenied("Permission denied: nobody approves their own request.")
+            raise PermissionDenied(
+                "Permission denied: a request is approved by another principal than the one who made it."
+            )
         if answer.arguments is not None and row.status == "pending":
             await self._check_arguments(row, answer.arguments)
         return await self._decide(row, answer, _named(by))

@@ -151,6 +151,6 @@ def _checked_host(source: str) -> str:
         raise DefinitionError(f"the keys of an issuer are at a URL or in a file: {error.message}") from None
     if url.scheme != "https" and not is_loopback(url.host):
         raise DefinitionError(
-            f"the keys of an issuer come by https: whoever can change them lets anybody in; got {url}"
+            f"the keys of an issuer come by https: anyone who could change them could let anyone in; got {url}"
         )
     return url.authority

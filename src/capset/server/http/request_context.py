@@ -60,7 +60,7 @@ def caller_of(scope: Scope) -> Caller:
     """Return the caller. Raises ``RuntimeError`` on paths without authentication."""
     caller = request_context(scope).caller
     if caller is None:
-        raise RuntimeError("this path is open to everybody: nobody was asked who they are")
+        raise RuntimeError("this path is open to everyone: its callers are not identified")
     return caller
 
 

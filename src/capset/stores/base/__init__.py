@@ -1,4 +1,4 @@
-"""The ports: what the kernel needs kept, whoever keeps it. ``capset.testing.store_suite`` checks an implementation."""
+"""The storage protocols of the kernel. ``capset.testing.store_suite`` checks an implementation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The port of admissions: a call's reservations, its approval and its intent are written together (spec 4, G3)."""
+"""The protocol of admissions: a call's reservations, its approval and its intent are written together (spec 4, G3)."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from capset.definitions.approvals import ApprovalRow
 from capset.stores.base.audit import Entry
 
 _ROUNDING: Final = 1e-9
-"""By how much sums of costs may be off: 0.1 three times is more than 0.3."""
+"""Tolerance for sums of costs: 0.1 three times is more than 0.3."""
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A moving window: at most ``requests`` calls within any ``length`` nanoseconds. ``key`` says whose and of what."""
+    """A moving window: at most ``requests`` calls within any ``length`` nanoseconds, counted by ``key``."""
 
     key: str
     requests: int
@@ -24,9 +24,9 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """A budget of ``calls`` and of ``cost``, either of them perhaps without a bound. ``owner`` says whose it is.
+    """A budget of ``calls`` and of ``cost``, either of them possibly unlimited, of an ``owner``.
 
-    That is a session's id, or for a run the session's id, a slash and the run's.
+    The owner is a session's id, or for a run the session's id, a slash and the run's.
     """
 
     owner: str
@@ -34,17 +34,17 @@ class Quota:
     cost: float | None
 
     def covers(self, calls: int, cost: float, more: float) -> bool:
-        """Whether one more call fits that costs ``more``, where so many were made at this cost."""
+        """Whether one more call of the cost ``more`` fits, after this many calls at this cost."""
         has_cost = self.cost is None or cost + more <= self.cost + _ROUNDING
         return has_cost and (self.calls is None or calls < self.calls)
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What one call is to count in, and the approval for one call that it is to use up.
+    """The windows and budgets that one call counts in, and the one-call approval that it uses up.
 
-    ``call`` is the id of its record, ``clock`` the kernel's in nanoseconds of Unix time, ``cost`` that of its tool.
-    The clock is read when the call is counted, since it may have to wait for its turn.
+    ``call`` is the id of its record, ``clock`` the kernel's in nanoseconds of Unix time, ``cost`` that of its tool. The
+    clock is read when the call is counted, since it may have to wait for its turn.
     """
 
     call: str
@@ -55,18 +55,18 @@ class Claim:
     approval: ApprovalRow | None = None
 
     def traces(self) -> Iterator[str]:
-        """Yield the keys under which it is kept that this call counts, apart from its windows."""
+        """Yield the keys under which a store notes that this call counts, apart from its windows."""
         yield from (f"quota {quota.owner}" for quota in self.quotas)
         if self.approval is not None:
             yield f"approval {self.approval.id}"
 
 
 class Refused(Exception):
-    """A call that cannot be admitted; nothing was written of it."""
+    """Raised for a call that cannot be admitted; nothing was written of it."""
 
 
 class WindowFull(Refused):
-    """The calls that fit into a window were made; ``wait`` is the nanoseconds after which one more fits."""
+    """Raised for a full window; ``wait`` is the nanoseconds after which one more call fits."""
 
     def __init__(self, window: Window, wait: int) -> None:
         super().__init__(window, wait)
@@ -75,7 +75,7 @@ class WindowFull(Refused):
 
 
 class QuotaSpent(Refused):
-    """A budget does not have what a call takes; ``calls`` and ``cost`` are what was used of it."""
+    """Raised for a budget without enough left for a call; ``calls`` and ``cost`` are the amounts used."""
 
     def __init__(self, quota: Quota, calls: int, cost: float) -> None:
         super().__init__(quota, calls, cost)
@@ -85,18 +85,18 @@ class QuotaSpent(Refused):
 
 
 class ApprovalTaken(Refused):
-    """Another call has used the approval up."""
+    """Raised for an approval that another call has used up."""
 
 
 class AdmissionStore(Protocol):
-    """What limits, budgets and approvals let through, exactly: of all who ask at once, never one too many.
+    """Exact admission by limits, budgets and approvals: never one call too many, however many ask at once.
 
-    A window's time never goes back: a claim from before its newest call counts as made when that was. So a clock that
-    is set back gives nobody a place.
+    A window's time never goes back: a claim from before its newest call counts at the time of that call. So setting a
+    clock back frees no capacity.
     """
 
     async def look(self, claim: Claim) -> Refused | None:
-        """Return why a call would not be admitted now by its windows and budgets, and write nothing."""
+        """Return the reason why a call would not be admitted now by its windows and budgets, and write nothing."""
         ...
 
     async def admit(self, claim: Claim, intent: Entry | None) -> None:
@@ -108,7 +108,7 @@ class AdmissionStore(Protocol):
         ...
 
     async def release(self, claim: Claim) -> None:
-        """Count a call no more, and give its approval back, as far as ``admit`` did that; its intent stays.
+        """Stop counting a call, and give its approval back, as far as ``admit`` did that; its intent stays.
 
         For a call whose handler was never started. It may be called twice, and for a claim that was never admitted.
         """

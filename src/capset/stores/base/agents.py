@@ -1,4 +1,4 @@
-"""The port of the agents that were made through capset, not in code (spec 5, P4)."""
+"""The protocol of the agents that were made through capset, not in code (spec 5, P4)."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ AgentStatus = Literal["active", "archived"]
 
 @dataclass(frozen=True, slots=True)
 class CapabilityRow:
-    """A capability that an agent uses, by its id, and how: its presets, config and names of its tools (spec 1, C1)."""
+    """A capability that an agent uses, by its id, with its presets, config and names of its tools."""
 
     id: str
     presets: Mapping[str, bool] = field(default_factory=dict[str, bool])
     config: Mapping[str, Any] | None = None
-    """JSON data, as the capability's config model takes it."""
+    """JSON data, as the capability's config model accepts it."""
     prefix: str | None = None
     rename: Mapping[str, str] = field(default_factory=dict[str, str])
 
@@ -25,7 +25,7 @@ class CapabilityRow:
 class AgentRow:
     """One agent. ``capabilities`` are in the order of their priority; ``version`` counts its changes from 1.
 
-    ``static_hash`` is that of its composition when this version was written, and ``author`` who wrote it, such as
+    ``static_hash`` is that of its composition when this version was written, and ``author`` its writer, such as
     ``user:ada``. ``static_context`` and ``allowance`` are JSON data. Times are ISO 8601 UTC.
     """
 
@@ -46,12 +46,15 @@ class AgentRow:
     static_context: Mapping[str, Any] | None = None
     author: str | None = None
     allowance: Mapping[str, Any] | None = None
-    """What its sessions and runs may use, as ``definitions.limits.Allowance`` writes it."""
+    """Limits for its sessions and runs, as ``definitions.limits.Allowance`` writes them."""
 
 
 @dataclass(frozen=True, slots=True)
 class AgentQuery:
-    """Which agents of one org, newest first. ``limit`` is 1–1,000; ``before`` is the id that the page ends before."""
+    """A query for agents of one org, newest first.
+
+    ``limit`` is 1–1,000; ``before`` is the id that the page ends before.
+    """
 
     org: str | None
     status: AgentStatus | None = None
@@ -67,7 +70,7 @@ class AgentQuery:
 
 @dataclass(frozen=True, slots=True)
 class AgentPage:
-    """Some agents, how many there are on all pages, and the ``before`` of the next page, if there is one."""
+    """Some agents, the number of agents on all pages, and the ``before`` of the next page, if there is one."""
 
     items: tuple[AgentRow, ...]
     total: int
@@ -76,7 +79,10 @@ class AgentPage:
 
 @dataclass(frozen=True, slots=True)
 class VersionQuery:
-    """Which versions of one agent, newest first. ``limit`` is 1–1,000; the page ends before the version ``before``."""
+    """A query for versions of one agent, newest first.
+
+    ``limit`` is 1–1,000; the page ends before the version ``before``.
+    """
 
     org: str | None
     agent_id: str
@@ -91,17 +97,17 @@ class VersionQuery:
 
 @dataclass(frozen=True, slots=True)
 class VersionPage:
-    """Some versions of an agent, each the row as it was then, and the ``before`` of the next page, if there is one."""
+    """Some versions of an agent, each as its row at the time, and the ``before`` of the next page, if there is one."""
 
     items: tuple[AgentRow, ...]
     next: int | None
 
 
 class AgentStore(Protocol):
-    """The agents with every version of each (spec 5, P5). An agent of another org is not there."""
+    """The agents with every version of each. Agents of other orgs are invisible."""
 
     async def create(self, row: AgentRow) -> None:
-        """Keep a new agent with its first version. Raises ``StoreError`` if there is one of its id."""
+        """Store a new agent with its first version. Raises ``StoreError`` if its id is taken."""
         ...
 
     async def get(self, org: str | None, id: str) -> AgentRow | None:
@@ -113,20 +119,20 @@ class AgentStore(Protocol):
         ...
 
     async def replace(self, row: AgentRow) -> bool:
-        """Write the next version of an agent, and return whether the one before it was the last until now.
+        """Write the next version of an agent, and return whether it follows the current one.
 
-        That one is kept, whoever wrote it.
+        The current one is stored as a version too, regardless of its author.
         """
         ...
 
     async def version(self, org: str | None, id: str, version: int) -> AgentRow | None:
-        """Return an agent as it was in one version, or ``None``; ``updated_at`` is when that was written."""
+        """Return one version of an agent, or ``None``; ``updated_at`` is the time it was written."""
         ...
 
     async def versions(self, query: VersionQuery) -> VersionPage:
-        """Return the versions of an agent, newest first; none for one that is not there."""
+        """Return the versions of an agent, newest first; none for a missing agent."""
         ...
 
     async def by_hash(self, org: str | None, static_hash: str) -> AgentRow | None:
-        """Return the newest version that was kept with a static hash, of the newest agent that had it, or ``None``."""
+        """Return the newest version with a static hash, of the newest agent that had it, or ``None``."""
         ...

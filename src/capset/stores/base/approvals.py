@@ -1,4 +1,4 @@
-"""The port of the requests for approvals (spec 4, G16–G18)."""
+"""The protocol of the requests for approvals (spec 4, G16–G18)."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ STANDING: Final[tuple[ApprovalStatus, ...]] = ("pending", "approved", "rejected"
 
 @dataclass(frozen=True, slots=True)
 class ApprovalQuery:
-    """Which requests of one org: those that equal every field that is not ``None``, newest first.
+    """A query for requests of one org that equal every field that is not ``None``, newest first.
 
-    ``limit`` is 1–1,000; ``before`` is the id that the page ends before (keyset paging, spec 5, P15).
+    ``limit`` is 1–1,000; ``before`` is the id that the page ends before (keyset paging).
     """
 
     org: str | None
@@ -34,7 +34,7 @@ class ApprovalQuery:
 
 @dataclass(frozen=True, slots=True)
 class ApprovalPage:
-    """Some requests, and the ``before`` that asks for those that follow them, if there are any."""
+    """Some requests, and the ``before`` of the next page, if there is one."""
 
     items: tuple[ApprovalRow, ...]
     next: str | None
@@ -44,18 +44,18 @@ class ApprovalStore(Protocol):
     """The requests, each of one org."""
 
     async def open(self, row: ApprovalRow, *, most: int, by_code: bool = False) -> ApprovalRow | None:
-        """Keep a new request, and return it; or the one that stands for an equal call at its ``created_at``.
+        """Store a new request and return it, or return the standing one for an equal call at its ``created_at``.
 
-        With ``by_code`` equal calls have the row's hash of code, or none as it has none.
-        Of equal requests that are made at once, in whatever process, one is kept. ``None`` where ``most`` requests of
-        its principal, for whom it acts alike, are pending. Raises ``StoreError`` if there is one of its id.
+        With ``by_code`` equal calls also share the row's hash of code, or have none if it has none. Of equal requests
+        that are made at once, in any processes, one is stored. ``None`` if ``most`` requests of its principal, with the
+        same ``on_behalf_of``, are pending. Raises ``StoreError`` if its id is taken.
         """
         ...
 
     async def standing(self, call: EqualCall, now: str) -> ApprovalRow | None:
-        """Return the newest request for an equal call that stands: pending, approved or rejected, and not expired.
+        """Return the newest standing request for an equal call: pending, approved or rejected, and not expired.
 
-        Code counts where the call says which.
+        Code is compared if the call names it.
         """
         ...
 
@@ -68,9 +68,9 @@ class ApprovalStore(Protocol):
         ...
 
     async def move(self, row: ApprovalRow, expected: ApprovalStatus) -> bool:
-        """Keep ``row`` in the place of the request of its id and org, if that has the expected status still.
+        """Replace the request of ``row``'s id and org, if it still has the expected status.
 
-        Returns whether it had, durably: of several who move one request at once, one is told so.
+        Returns whether it had, durably: of several callers that move one request at once, one gets ``True``.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""The port of the audit log."""
+"""The protocol of the audit log."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from capset.fingerprint.checkpoints import Checkpoint
 from capset.fingerprint.signatures import CheckpointKey, PublicKey
 
 FILTERS: Final = ("id", "tool", "outcome", "principal", "session", "correlation", "agent", "approval", "code")
-"""The columns that a query may ask to equal a text; ``org`` is one more, for which ``""`` stands for none."""
+"""The columns that a query may compare with a text; ``org`` is one more, for which ``""`` stands for none."""
 _TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", re.ASCII)
 
 
@@ -22,15 +22,15 @@ class Entry(Protocol):
     """Something that becomes a record, encoded by the writer off the hot path: it must not change any more."""
 
     def columns(self) -> Columns:
-        """Return every column but ``seq``, ``writer``, ``previous`` and ``hash``. Must not raise."""
+        """Return every column except ``seq``, ``writer``, ``previous`` and ``hash``. Must not raise."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class AuditQuery:
-    """Which outcome records: those that equal every field that is not ``None``, newest first.
+    """A query for outcome records that equal every field that is not ``None``, newest first.
 
-    ``limit`` is 1–1,000; ``before`` is the ``seq`` that the page ends before (keyset paging, spec 5, P15).
+    ``limit`` is 1–1,000; ``before`` is the ``seq`` that the page ends before (keyset paging).
     """
 
     id: str | None = None
@@ -45,7 +45,7 @@ class AuditQuery:
     """Only records of this organisation; ``""`` means those of none."""
     agent: str | None = None
     approval: str | None = None
-    """Only calls that this request for an approval was for, by its id."""
+    """Only calls of this request for an approval, by its id."""
     code: str | None = None
     """Only calls that ended with an error of this code."""
     since: str | None = None
@@ -54,7 +54,7 @@ class AuditQuery:
     """Only records from before this time."""
 
     def __post_init__(self) -> None:
-        """Raise ``ValueError`` for a limit beyond 1–1,000 or no time, ``DefinitionError`` for text without UTF-8."""
+        """Raise ``ValueError`` for a bad limit or time, ``DefinitionError`` for text that is not valid UTF-8."""
         if not 1 <= self.limit <= 1000:
             raise ValueError(f"the limit of a query is 1–1,000, not {self.limit}")
         for name in (*FILTERS, "org"):
@@ -63,7 +63,7 @@ class AuditQuery:
 
 
 def check_times(*times: str | None) -> None:
-    """Raise ``ValueError`` for what is not a time as ``capset.clock.iso`` writes it, whose order is that of time."""
+    """Raise ``ValueError`` unless times are as ``capset.clock.iso`` writes them, so that they sort by time."""
     for time in times:
         if time is not None and not _TIME.fullmatch(time):
             raise ValueError(f"a time is written like 2026-01-31T00:00:00.000000Z; got {time!r:.60}")
@@ -71,7 +71,7 @@ def check_times(*times: str | None) -> None:
 
 @dataclass(frozen=True, slots=True)
 class AuditPage:
-    """Some records, and the ``before`` that asks for those that follow them, if there are any."""
+    """Some records, and the ``before`` of the next page, if there is one."""
 
     items: tuple[Record, ...]
     next: int | None
@@ -79,17 +79,17 @@ class AuditPage:
 
 @dataclass(frozen=True, slots=True)
 class Pruned:
-    """What retention has cut: how many records, and the first that is left, or is to come."""
+    """The result of pruning: the number of records cut, and the first ``seq`` that is left, or is to come."""
 
     removed: int
     since: int
 
 
 class AuditLog(Protocol):
-    """The append-only, hash-chained log of attempts (spec 4, G21–G23)."""
+    """The append-only, hash-chained log of attempts."""
 
     def append(self, entry: Entry) -> None:
-        """Take an entry to be written soon; bounded. Raises ``StoreError`` if it cannot be taken."""
+        """Accept an entry to be written soon; bounded. Raises ``StoreError`` if it cannot be accepted."""
         ...
 
     async def commit(self, entry: Entry) -> None:
@@ -97,7 +97,7 @@ class AuditLog(Protocol):
         ...
 
     async def flush(self) -> None:
-        """Return once everything taken so far is durable. Raises ``StoreError`` if it is not."""
+        """Return once everything accepted so far is durable. Raises ``StoreError`` if it is not."""
         ...
 
     async def query(self, query: AuditQuery) -> AuditPage:
@@ -105,9 +105,9 @@ class AuditLog(Protocol):
         ...
 
     async def span(self, *, since: str | None = None, until: str | None = None) -> tuple[int, int] | None:
-        """Return the ``seq`` of the first link from a time on, and of the last one before another; ``None`` for none.
+        """Return the ``seq`` of the first link since one time, and of the last one before another, or ``None``.
 
-        All between the two belongs to the chain, although clocks of several processes may differ a little.
+        All links between the two belong to the chain, although clocks of several processes may differ a little.
         """
         ...
 
@@ -116,33 +116,33 @@ class AuditLog(Protocol):
         ...
 
     async def verify(self, keys: Sequence[PublicKey] = (), kept: Sequence[Checkpoint] = ()) -> Verification:
-        """Check the whole chain, intents included, and its checkpoints; their signatures by ``keys``.
+        """Verify the whole chain, intents included, and its checkpoints; their signatures by ``keys``.
 
-        ``kept`` are checkpoints that were kept elsewhere, where nobody can change them who can change the log.
+        ``kept`` are checkpoints that were stored elsewhere, out of reach of anyone who can change the log.
         """
         ...
 
     async def checkpoint(self, key: CheckpointKey, *, now: str) -> Checkpoint | None:
-        """Sign how far the log has come with all that was taken, and keep that; ``None`` for an empty log.
+        """Sign the current head of the log with everything accepted, and store that; ``None`` for an empty log.
 
-        If nothing came since the newest checkpoint, it is that one. Raises ``StoreError`` if it cannot be kept, or the
-        log is not any more what that one was made of.
+        If nothing came since the newest checkpoint, that one is returned. Raises ``StoreError`` if it cannot be stored,
+        or if the log no longer matches the newest checkpoint.
         """
         ...
 
     async def checkpoints(self, *, after: int = 0, limit: int = 1000) -> Sequence[Checkpoint]:
-        """Return checkpoints in their order, those that follow the one whose ``number`` is ``after``."""
+        """Return checkpoints in order, those that follow the one whose ``number`` is ``after``."""
         ...
 
     async def prune(self, before: str, key: CheckpointKey, *, now: str) -> Pruned:
         """Cut off the oldest links, up to the newest checkpoint of this key that covers none from ``before`` or later.
 
-        No open intent goes, nor what came after one. What is cut is verified first, and a checkpoint says with which
-        record the log begins now; all in one transaction. Raises ``Conflict`` if there is something to cut but no such
-        checkpoint, or what it covers is not sound.
+        Open intents stay, and so does everything after the first of them. The cut links are verified first, and a
+        checkpoint states the new first record; all in one transaction. Raises ``Conflict`` if there is something to cut
+        but no such checkpoint, or if the verification fails.
         """
         ...
 
     async def digest_key(self) -> bytes:
-        """Return the 32 secret bytes that argument digests are keyed with, made once for a store."""
+        """Return the 32 secret bytes that key argument digests, made once for a store."""
         ...

@@ -1,4 +1,4 @@
-"""The port of what is told of sessions' turns, and of who has the turn that a session is in (spec 5, P10)."""
+"""The protocol of sessions' events, and of the turn that a session is in with its holder (spec 5, P10)."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 KEPT: Final = 10_000
-"""How many events a session keeps, the newest ones."""
+"""Number of events that a session retains, the newest ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class NewEvent:
-    """Something to be told. ``data`` is JSON text."""
+    """An event to be stored. ``data`` is JSON text."""
 
     type: str
     data: str
@@ -20,7 +20,7 @@ class NewEvent:
 
 @dataclass(frozen=True, slots=True)
 class EventRow:
-    """Something that was told of a turn. ``seq`` counts a session's events from 1, without gaps."""
+    """An event of a turn. ``seq`` counts a session's events from 1, without gaps."""
 
     session: str
     seq: int
@@ -42,7 +42,7 @@ class TurnRow:
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """Which turn a session is in now, and the number of its last event."""
+    """The turn that a session is in now, and the number of its last event."""
 
     turn: str
     last: int
@@ -50,7 +50,7 @@ class Begun:
 
 @dataclass(frozen=True, slots=True)
 class EventPage:
-    """Some events in order, the number of the session's last one (0: none), and the turn that it is in, if in any."""
+    """Some events in order, the number of the session's last one (0: none), and its current turn, if any."""
 
     items: tuple[EventRow, ...]
     last: int
@@ -58,31 +58,30 @@ class EventPage:
 
 
 class EventStore(Protocol):
-    """The events and turns of sessions; they go with their session. A session is in one turn at a time."""
+    """The events and turns of sessions, deleted with their session. A session is in one turn at a time."""
 
     async def begin(self, turn: TurnRow, started: NewEvent, *, now: str, interrupted: NewEvent) -> Begun:
-        """Begin a turn with its first event, unless the session is in another: then that one is returned.
+        """Begin a turn with its first event, or return the turn that the session is in already.
 
-        One whose time is up ends first, with the event ``interrupted``. Raises ``StateError`` (404) for a session that
-        is not there.
+        An expired turn ends first, with the event ``interrupted``. Raises ``StateError`` (404) for a missing session.
         """
         ...
 
     async def append(self, session: str, turn: str, events: Sequence[NewEvent], *, now: str, until: str | None) -> int:
-        """Keep more events of a turn, and hold it ``until`` then, or end it with ``None``; return the last's number.
+        """Store events of a turn, extend it ``until`` then or end it with ``None``; return the last event's number.
 
-        The oldest go where there are more than ``KEPT``. Raises ``StateError``: 404 for a session that is not there,
-        409 where it is not in that turn any more; nothing is kept then.
+        The oldest are dropped beyond ``KEPT``. Raises ``StateError``: 404 for a missing session, 409 if it is no longer
+        in that turn; then nothing is stored.
         """
         ...
 
     async def interrupt(self, session: str, *, now: str, interrupted: NewEvent) -> bool:
-        """End a turn whose time is up with the event ``interrupted``, and return whether there was one."""
+        """End an expired turn with the event ``interrupted``, and return whether there was one."""
         ...
 
     async def read(self, session: str, *, after: int, limit: int) -> EventPage:
         """Return the events whose numbers are greater than ``after``, at most ``limit`` of them.
 
-        Raises ``StateError`` (404) for a session that is not there.
+        Raises ``StateError`` (404) for a missing session.
         """
         ...

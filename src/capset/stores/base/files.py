@@ -1,4 +1,4 @@
-"""The port of the sessions' files."""
+"""The protocol of the sessions' files."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Final, Protocol
 from capset.definitions.files import FileQuota, FileStat
 
 STANDARD: Final = FileQuota()
-"""What a session may keep unless it is said."""
+"""The default quota of a session."""
 
 
 class FileStore(Protocol):
-    """The files of every session that there is. Paths are normalised already; ``now`` is ISO 8601 UTC.
+    """The files of all sessions. Paths are normalised already; ``now`` is ISO 8601 UTC.
 
-    Content is kept once by hash within an org (spec 5, P25). Every method is one transaction. ``FileError`` is raised
-    as ``definitions.files.Files`` says.
+    Content is stored once by hash within an org. Every method is one transaction. ``FileError`` is raised as in
+    ``definitions.files.Files``.
     """
 
     async def stat(self, session: str, path: str) -> FileStat | None:
-        """Return what is at ``path``; the root is always there."""
+        """Return the entry at ``path``; the root always exists."""
         ...
 
     async def read(self, session: str, path: str) -> tuple[FileStat, bytes]:
@@ -39,9 +39,9 @@ class FileStore(Protocol):
     ) -> tuple[FileStat, bool]:
         """Create or replace a file, with its parents; return it and whether it is new.
 
-        With ``version``, only if the file has just this one, or if there is none and it is 0; else it raises
-        ``VersionMismatch``. Raises ``QuotaExceeded`` for more than ``quota`` allows, whoever writes beside, and
-        ``FileError`` if there is no such session, or none any more.
+        With ``version``, only if the file has exactly this one, or if there is none and it is 0; otherwise raises
+        ``VersionMismatch``. Raises ``QuotaExceeded`` for more than ``quota`` allows, concurrent writers included, and
+        ``FileError`` if there is no such session, or no longer.
         """
         ...
 
@@ -50,7 +50,7 @@ class FileStore(Protocol):
         ...
 
     async def delete(self, session: str, path: str, *, recursive: bool, version: int | None = None) -> int:
-        """Delete and return how many entries went. ``version`` is as for ``write``."""
+        """Delete and return the number of deleted entries. ``version`` is as for ``write``."""
         ...
 
     async def move(
@@ -64,9 +64,9 @@ class FileStore(Protocol):
         version: int | None = None,
         quota: FileQuota = STANDARD,
     ) -> FileStat:
-        """Move a file or a whole directory, and return what is at ``target`` now. ``version`` is the source's."""
+        """Move a file or a whole directory, and return the entry at ``target``. ``version`` is the source's."""
         ...
 
     async def read_many(self, session: str, paths: Sequence[str]) -> Sequence[tuple[FileStat, bytes]]:
-        """Return those of ``paths`` that are files, with their content, in the order given."""
+        """Return the files among ``paths`` with their content, in the given order."""
         ...

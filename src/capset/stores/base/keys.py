@@ -1,4 +1,4 @@
-"""The port of the API keys (spec 5, P14)."""
+"""The protocol of the API keys (spec 5, P14)."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Any, Protocol
 class KeyRow:
     """One API key, without the key: ``digest`` is its SHA-256 in hexadecimal. Times are ISO 8601 UTC.
 
-    ``permissions`` are those of the principal that acts by it, ``scopes`` what it may ask of the API. ``agent`` is the
-    id of the agent that ``/mcp`` leads to (spec 5, P16). ``attributes`` are those of the principal, and ``allowance``
-    is what it may use, as ``definitions.limits.Allowance`` writes it; both are JSON data.
+    ``permissions`` are those of the principal that acts by it, ``scopes`` the parts of the API that it may use.
+    ``agent`` is the id of the agent that ``/mcp`` serves. ``attributes`` are those of the principal, and ``allowance``
+    its limits, as ``definitions.limits.Allowance`` writes them; both are JSON data.
     """
 
     id: str
@@ -36,11 +36,11 @@ class KeyStore(Protocol):
     """The API keys of every org."""
 
     async def create(self, row: KeyRow) -> None:
-        """Keep a new key. Raises ``StoreError`` if there is one of its id or digest."""
+        """Store a new key. Raises ``StoreError`` if its id or digest is taken."""
         ...
 
     async def find(self, digest: str) -> KeyRow | None:
-        """Return the key with this digest, expired and revoked ones too, or ``None``."""
+        """Return the key with this digest, even if expired or revoked, or ``None``."""
         ...
 
     async def list(self) -> list[KeyRow]:
@@ -48,9 +48,9 @@ class KeyStore(Protocol):
         ...
 
     async def any(self) -> bool:
-        """Whether there is any key, expired and revoked ones too."""
+        """Whether there is any key, even an expired or revoked one."""
         ...
 
     async def revoke(self, id: str, now: str) -> KeyRow | None:
-        """Revoke a key, unless it is already, and return it as it is now; ``None`` if there is none."""
+        """Revoke a key, unless that is done, and return its current row; ``None`` if there is none."""
         ...

@@ -1,8 +1,9 @@
-"""The port of which exact version ran: registrations, links, envelopes and what hashes cover (spec 2, F26–F29).
+"""The protocol of lineage: registrations, links, envelopes and the payloads of hashes (spec 2, F26–F29).
 
-Everything belongs to an org, ``None`` for none; what is another org's is not there, and an id is one's own within its
-org. Times are ISO 8601 UTC, hashes 64 hexadecimal digits. Rows are frozen, so what is read is the reader's own; a
-missing row is ``None``. Writing text with NUL or a lone surrogate in it raises ``StateError`` (400).
+Lineage records the exact versions that ran. Everything belongs to an org, ``None`` for none; rows of other orgs are
+invisible, and an id is unique within its org. Times are ISO 8601 UTC, hashes 64 hexadecimal digits. Rows are frozen, so
+a reader may use them as its own; a missing row is ``None``. Writing text with NUL or a lone surrogate in it raises
+``StateError`` (400).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Literal, Protocol
 from capset.fingerprint.hashes import Ref
 
 PayloadKind = Literal["tool", "toolkit", "dynamicToolkit", "capability", "agent", "block", "runtime", "prompt", "code"]
-"""What a payload is of, by the name that it carries itself. An invocation's is never kept: it holds who was served."""
+"""The kind of a payload, by the name that it carries itself. An invocation's is never stored: it identifies a user."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,7 @@ class RegistrationRow:
 
 @dataclass(frozen=True, slots=True)
 class LinkRow:
-    """One capability link: which hashes one turn had. ``id`` is a UUIDv7, ``metadata`` a JSON object as text.
+    """One capability link: the hashes of one turn. ``id`` is a UUIDv7, ``metadata`` a JSON object as text.
 
     ``tool_refs`` are by name, each with the hash of its code if that is known. ``session`` is any id that the host
     gives its sessions, capset's own among them.
@@ -55,7 +56,7 @@ class LinkRow:
 
 @dataclass(frozen=True, slots=True)
 class EnvelopeRow:
-    """One snapshot envelope, ``body``, a JSON object as text; ``link`` is the id of the link that it belongs to."""
+    """One snapshot envelope: ``body`` is a JSON object as text, ``link`` the id of the link that it belongs to."""
 
     id: str
     org: str | None
@@ -67,7 +68,7 @@ class EnvelopeRow:
 
 @dataclass(frozen=True, slots=True)
 class TransitionRow:
-    """A session's runtime hash moved: from one link to another, why, and when."""
+    """A change of a session's runtime hash, from one link to another, with reason and time."""
 
     org: str | None
     session: str
@@ -79,7 +80,7 @@ class TransitionRow:
 
 @dataclass(frozen=True, slots=True)
 class PayloadRow:
-    """What a hash covers: its canonical payload as text."""
+    """The canonical payload of a hash, as text."""
 
     org: str | None
     hash: str
@@ -90,7 +91,7 @@ class PayloadRow:
 
 @dataclass(frozen=True, slots=True)
 class LinkQuery:
-    """Which links of one org, of one agent and one session if given; newest first, by id.
+    """A query for links of one org, of one agent and one session if given; newest first, by id.
 
     ``limit`` is 1–1,000; ``before`` is the id that the page ends before.
     """
@@ -109,25 +110,25 @@ class LinkQuery:
 
 @dataclass(frozen=True, slots=True)
 class LinkPage:
-    """Some links, and the ``before`` that asks for those that follow them, if there are any."""
+    """Some links, and the ``before`` of the next page, if there is one."""
 
     items: tuple[LinkRow, ...]
     next: str | None
 
 
 class LineageStore(Protocol):
-    """Which exact version ran. Nothing here is ever changed or removed, but for which registration is the latest."""
+    """The record of exact versions. Append-only, except for which registration is the latest."""
 
     async def register(self, row: RegistrationRow) -> RegistrationRow:
-        """Keep a registration, unless one of its agent id and static hash is there; return what is kept.
+        """Store a registration, or reuse that of its agent id and static hash; return the stored one.
 
-        The one that is returned is the agent's latest from now on. One that was there keeps its id, profile and time,
-        and takes the agent's name. Raises ``StoreError`` if there is another of its id.
+        The returned registration becomes the agent's latest. An existing one keeps its id, profile and time, and takes
+        the agent's name. Raises ``StoreError`` if its id is taken.
         """
         ...
 
     async def latest_registration(self, org: str | None, agent_id: str) -> RegistrationRow | None:
-        """Return the registration that an agent had last, or ``None``."""
+        """Return an agent's last registration, or ``None``."""
         ...
 
     async def record_turn(
@@ -138,11 +139,11 @@ class LineageStore(Protocol):
         reason: str = "",
         payloads: Iterable[PayloadRow] = (),
     ) -> TransitionRow | None:
-        """Keep a link, its envelope and the payloads of its hashes, all of them or nothing.
+        """Store a link, its envelope and the payloads of its hashes, all of them or nothing.
 
-        Where the link that the session recorded last had another runtime hash, a transition is kept too, and returned;
-        ``reason`` says why. Of two payloads of one hash the first stays. Raises ``StoreError`` if there is a link or an
-        envelope of its id, for an envelope of another link, and for an envelope or a payload of another org.
+        If the session's last recorded link had another runtime hash, a transition with this ``reason`` is stored too,
+        and returned. Of two payloads of one hash the first stays. Raises ``StoreError`` if the id of the link or of the
+        envelope is taken, for an envelope of another link, and for an envelope or a payload of another org.
         """
         ...
 
@@ -151,15 +152,15 @@ class LineageStore(Protocol):
         ...
 
     async def latest_link(self, org: str | None, session: str) -> LinkRow | None:
-        """Return the link that was recorded last for a session, or ``None``."""
+        """Return a session's last recorded link, or ``None``."""
         ...
 
     async def links(self, query: LinkQuery) -> LinkPage:
-        """Return links, newest first: by id, whatever the order in which they were recorded."""
+        """Return links, newest first: by id, regardless of the order in which they were recorded."""
         ...
 
     async def record_envelope(self, row: EnvelopeRow) -> None:
-        """Keep an envelope. Raises ``StoreError`` if there is one of its id, or no link of that id in its org."""
+        """Store an envelope. Raises ``StoreError`` if its id is taken, or its link is not in its org."""
         ...
 
     async def envelope(self, org: str | None, id: str) -> EnvelopeRow | None:
@@ -171,20 +172,20 @@ class LineageStore(Protocol):
         ...
 
     async def record_transition(self, row: TransitionRow) -> None:
-        """Keep a transition. Raises ``StoreError`` unless both links are there."""
+        """Store a transition. Raises ``StoreError`` unless both links exist."""
         ...
 
     async def transitions(self, org: str | None, session: str) -> tuple[TransitionRow, ...]:
-        """Return a session's transitions in the order in which they were recorded, at most the last 1,000."""
+        """Return a session's transitions in recording order, at most the last 1,000."""
         ...
 
     async def record_payloads(self, payloads: Iterable[PayloadRow]) -> None:
-        """Keep what hashes cover, each once: runtime refs are the payload of a runtime hash.
+        """Store the payloads of hashes, each once: runtime refs are the payload of a runtime hash.
 
         Raises ``StoreError`` for a payload of no known kind, as ``record_turn`` does.
         """
         ...
 
     async def payload(self, org: str | None, hash: str) -> PayloadRow | None:
-        """Return what a hash covers, or ``None``."""
+        """Return the payload of a hash, or ``None``."""
         ...

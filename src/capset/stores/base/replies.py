@@ -1,4 +1,4 @@
-"""The port of the answers that are kept for requests that may be sent again (spec 5, P9: ``Idempotency-Key``)."""
+"""The protocol of the stored replies to requests with an ``Idempotency-Key`` (spec 5, P9)."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class ReplyRow:
-    """What is kept of a request under the key that its client gave it, in one session.
+    """The row of a request under the key that its client gave it, in one session.
 
-    ``digest`` tells requests apart; ``status`` and ``body`` are its answer, ``None`` while it is under way.
+    ``digest`` tells requests apart; ``status`` and ``body`` are its reply, ``None`` while it is under way.
     ``created_at`` is ISO 8601 UTC.
     """
 
@@ -23,19 +23,19 @@ class ReplyRow:
 
 
 class ReplyStore(Protocol):
-    """The answers, by session and key."""
+    """The replies, by session and key."""
 
     async def reserve(self, row: ReplyRow, *, expired: str) -> ReplyRow | None:
-        """Keep that a request is under way, and return ``None``; or return what is kept under its key already.
+        """Reserve a request's key and return ``None``, or return the row already stored under it.
 
-        What was created before ``expired`` is forgotten first.
+        Rows created before ``expired`` are deleted first.
         """
         ...
 
     async def fulfil(self, session: str, key: str, status: int, body: str) -> None:
-        """Keep the answer to a request that was reserved."""
+        """Store the reply to a reserved request."""
         ...
 
     async def release(self, session: str, key: str) -> None:
-        """Forget a request that came to nothing, so that it can be made."""
+        """Forget a request that failed, so that it can be sent again."""
         ...

@@ -1,4 +1,4 @@
-"""The port of the sessions."""
+"""The protocol of the sessions."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 MOVED: Final = ("agent", "definition", "static_hash", "agent_version")
-"""What of a session changes when it moves to another version of its agent."""
+"""The fields of a session that change when it moves to another version of its agent."""
 
 
 @dataclass(frozen=True, slots=True)
 class SessionRow:
-    """What is kept of a session. ``definition`` is the agent as JSON text; times are ISO 8601 UTC.
+    """The row of a session. ``definition`` is the agent as JSON text; times are ISO 8601 UTC.
 
-    ``agent_id`` and ``agent_version`` name the stored agent that it began with, if it was one. ``door`` is set where a
-    door keeps one session for whoever enters by it (spec 5, P16): text that no two sessions share. ``on_behalf_of`` is
-    whom its principal acts for (``Principal.on_behalf_of``). ``invocation_hash`` is that of what the session was made
-    for (spec 2, F9), and ``context`` JSON text that its links carry; neither ever reaches policies as ``env``.
-    ``budget`` is JSON text of what may be used in it in all (``definitions.limits.Budget``).
+    ``agent_id`` and ``agent_version`` name the stored agent that it began with, if it was one. ``door`` is set if an
+    entry point keeps one session per caller: text that no two sessions share. ``on_behalf_of`` is the one its principal
+    acts for (``Principal.on_behalf_of``). ``invocation_hash`` is that of the invocation the session was made for, and
+    ``context`` JSON text that its links carry; neither ever reaches policies as ``env``. ``budget`` is JSON text of the
+    session's total budget (``definitions.limits.Budget``).
     """
 
     id: str
@@ -39,9 +39,9 @@ class SessionRow:
 
 @dataclass(frozen=True, slots=True)
 class SessionQuery:
-    """Which sessions: those of one org, and of one principal and one stored agent if given; newest first.
+    """A query for sessions of one org, and of one principal and one stored agent if given; newest first.
 
-    ``limit`` is 1–1,000; ``before`` is the id that the page ends before (keyset paging, spec 5, P15).
+    ``limit`` is 1–1,000; ``before`` is the id that the page ends before (keyset paging).
     """
 
     org: str | None
@@ -59,7 +59,7 @@ class SessionQuery:
 
 @dataclass(frozen=True, slots=True)
 class SessionPage:
-    """Some sessions, and the ``before`` that asks for those that follow them, if there are any."""
+    """Some sessions, and the ``before`` of the next page, if there is one."""
 
     items: tuple[SessionRow, ...]
     next: str | None
@@ -69,20 +69,21 @@ class SessionStore(Protocol):
     """The sessions."""
 
     async def create(self, row: SessionRow) -> None:
-        """Keep a new session. Raises ``StoreError`` if there is one of its id."""
+        """Store a new session. Raises ``StoreError`` if its id is taken."""
         ...
 
     async def ensure(self, row: SessionRow) -> SessionRow:
-        """Keep a new session with a ``door``, or bring up to date the one that has that door; return what is kept.
+        """Store a new session with a ``door``, or update the one that has that door; return the stored one.
 
-        The one that is there keeps its id, its files and its time, and takes the agent's definition, hash and version.
+        An existing session keeps its id, its files and its time, and takes the agent's definition, hash and version.
         """
         ...
 
     async def move(self, row: SessionRow, *, expected: int | None) -> bool:
-        """Take another version of a session's agent: its ``agent``, ``definition``, ``static_hash``, ``agent_version``.
+        """Move a session to another version of its agent.
 
-        Return whether there was such a session and it had the ``agent_version`` that was expected; ``None`` for any.
+        Writes ``agent``, ``definition``, ``static_hash`` and ``agent_version``. Return whether there was such a session
+        with the expected ``agent_version``; ``None`` for any.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""The port of a whole store, and the way to one by its URL."""
+"""The protocol of a whole store, and the lookup of one by its URL."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ GROUP = "capset.stores"
 
 
 class Store(Protocol):
-    """Everything that a kernel keeps."""
+    """Everything that a kernel stores."""
 
     @property
     def audit(self) -> AuditLog:
@@ -48,12 +48,12 @@ class Store(Protocol):
 
     @property
     def documents(self) -> DocumentStore:
-        """The texts that can be searched, by scope."""
+        """The searchable texts, by scope."""
         ...
 
     @property
     def agents(self) -> AgentStore:
-        """The agents that were made here."""
+        """The stored agents."""
         ...
 
     @property
@@ -63,51 +63,51 @@ class Store(Protocol):
 
     @property
     def replies(self) -> ReplyStore:
-        """The answers that are kept for requests that may be sent again."""
+        """The stored replies to idempotent requests."""
         ...
 
     @property
     def events(self) -> EventStore:
-        """The turns that sessions are in, and what was told of them."""
+        """The sessions' current turns, and their events."""
         ...
 
     @property
     def approvals(self) -> ApprovalStore:
-        """The requests for approvals, and what became of them."""
+        """The requests for approvals, and their outcomes."""
         ...
 
     @property
     def admissions(self) -> AdmissionStore:
-        """What limits, budgets and approvals let through."""
+        """The admissions by limits, budgets and approvals."""
         ...
 
     @property
     def lineage(self) -> LineageStore:
-        """Which exact version ran: registrations, links, envelopes, and what hashes cover."""
+        """The record of exact versions: registrations, links, envelopes, and the payloads of hashes."""
         ...
 
     async def open(self) -> None:
-        """Make ready: create or upgrade what is needed, and close intents whose writer is gone as ``interrupted``.
+        """Open: create or upgrade tables, and close the intents of dead writers as ``interrupted``.
 
-        Raises ``StoreError`` for what is missing, corrupt, newer than this version, full or busy.
+        Raises ``StoreError`` for a database that is missing, corrupt, newer than this version, full or busy.
         """
         ...
 
     async def close(self) -> None:
-        """Write what is still to be written, and let go. Raises ``StoreError`` if something could not be written."""
+        """Write everything pending and close. Raises ``StoreError`` if something could not be written."""
         ...
 
 
 def make_store(url: str) -> Store:
     """Return the store that a URL names, such as ``sqlite:///capset.db`` or ``postgresql://host/db``, not yet opened.
 
-    The scheme, up to a ``+``, is looked up in the entry point group ``capset.stores``. Raises ``DefinitionError`` for
-    one that nothing installed provides.
+    The scheme, up to a ``+``, is looked up in the entry point group ``capset.stores``. Raises ``DefinitionError`` for a
+    scheme that no installed package provides.
     """
-    from importlib.metadata import entry_points  # whose import takes long
+    from importlib.metadata import entry_points  # slow to import
 
     named, separator, _ = url.partition("://")
-    scheme = named.partition("+")[0]  # what follows names a driver, as in SQLAlchemy's URLs: the store's business
+    scheme = named.partition("+")[0]  # the rest names a driver, as in SQLAlchemy's URLs: the store's business
     found = {point.name: point for point in entry_points(group=GROUP)}
     if not separator or scheme not in found:
         raise DefinitionError(

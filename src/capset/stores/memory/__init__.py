@@ -1,4 +1,4 @@
-"""A store that keeps everything in this process and nothing after it. It has no threads and waits for nothing."""
+"""A store in the memory of this process. It has no threads and never waits."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from capset.stores.memory.states import MemoryStates
 
 
 class MemoryStore:
-    """Everything that a kernel keeps, in memory. What is kept outlives ``close()``, for as long as this object does.
+    """Everything that a kernel stores, in memory. Data outlives ``close()``, for as long as this object does.
 
     Raises ``DefinitionError`` for a URL other than ``memory://``.
     """
@@ -66,12 +66,12 @@ class MemoryStore:
 
     @property
     def documents(self) -> MemoryDocuments:
-        """The texts that can be searched, by scope."""
+        """The searchable texts, by scope."""
         return self._documents
 
     @property
     def agents(self) -> MemoryAgents:
-        """The agents that were made here."""
+        """The stored agents."""
         return self._agents
 
     @property
@@ -81,38 +81,38 @@ class MemoryStore:
 
     @property
     def replies(self) -> MemoryReplies:
-        """The answers that are kept for requests that may be sent again."""
+        """The stored replies to idempotent requests."""
         return self._replies
 
     @property
     def events(self) -> MemoryEvents:
-        """The turns that sessions are in, and what was told of them."""
+        """The sessions' current turns, and their events."""
         return self._events
 
     @property
     def approvals(self) -> MemoryApprovals:
-        """The requests for approvals, and what became of them."""
+        """The requests for approvals, and their outcomes."""
         return self._approvals
 
     @property
     def admissions(self) -> MemoryAdmissions:
-        """What limits, budgets and approvals let through."""
+        """The admissions by limits, budgets and approvals."""
         return self._admissions
 
     @property
     def lineage(self) -> MemoryLineage:
-        """Which exact version ran: registrations, links, envelopes, and what hashes cover."""
+        """The record of exact versions: registrations, links, envelopes, and the payloads of hashes."""
         return self._lineage
 
     async def open(self) -> None:
-        """Make ready, and close the intents that were open when it was last closed as ``interrupted``."""
+        """Open, and close the intents that were open when it was last closed as ``interrupted``."""
         if self._door.writer:
             raise StoreError("the store in memory is open already")
         self._door.writer = self._ids.new()
         self._audit.close_interrupted()
 
     async def close(self) -> None:
-        """Take nothing more until it is opened again."""
+        """Accept nothing more until it is opened again."""
         if self._door.writer:
             self._audit.settle()
         self._door.writer = ""

@@ -1,4 +1,4 @@
-"""Admissions in memory: nothing suspends between looking and counting."""
+"""Admissions in memory: nothing suspends between checking and counting."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from capset.stores.memory.audit import MemoryAudit
 from capset.stores.memory.lifecycle import Lifecycle
 
 _SWEEP_EVERY: Final = 1_000
-"""How many new windows come between two looks at those that are over."""
+"""Number of new windows between two removals of expired ones."""
 _TRACED: Final = 1_000
-"""Of how many calls it is known that they used a budget; a release comes right after its call."""
+"""Number of calls of a budget that are traced; a release comes right after its call."""
 
 
 @dataclass(slots=True)
@@ -25,7 +25,7 @@ class _Spent:
 
 
 class MemoryAdmissions:
-    """The calls in each window, the newest last, and what was used of each budget."""
+    """The calls in each window, the newest last, and the used amounts of each budget."""
 
     def __init__(self, door: Lifecycle, audit: MemoryAudit, approvals: MemoryApprovals) -> None:
         self._door = door
@@ -39,7 +39,7 @@ class MemoryAdmissions:
         self._new = 0
 
     async def look(self, claim: Claim) -> Refused | None:
-        """Return why a call would not be admitted now by its windows and budgets."""
+        """Return the reason why a call would not be admitted now by its windows and budgets."""
         self._door.check()
         return self._refusal(claim, claim.clock())
 
@@ -70,7 +70,7 @@ class MemoryAdmissions:
                 raise
 
     async def release(self, claim: Claim) -> None:
-        """Count a call no more, and give its approval back."""
+        """Stop counting a call, and give its approval back."""
         self._door.check()
         for window in claim.windows:
             if (known := self._windows.get(window.key)) is not None:
@@ -85,7 +85,7 @@ class MemoryAdmissions:
             await self._approvals.move(replace(approval, status="approved"), "used")
 
     def drop(self, session: str) -> None:
-        """Forget what a session and its runs have used."""
+        """Forget the used amounts of a session and its runs."""
         for owner in [one for one in self._spent if one.partition("/")[0] == session]:
             del self._spent[owner]
             self._traces.pop(f"quota {owner}", None)
@@ -112,7 +112,7 @@ class MemoryAdmissions:
         return True
 
     def _sweep(self, new: int, now: int) -> None:
-        """Forget, now and then, the windows in which nothing counts any more, and whose calls used which approval."""
+        """Forget, now and then, expired windows and the calls that used approvals."""
         self._new += new + 1
         if self._new <= _SWEEP_EVERY:
             return

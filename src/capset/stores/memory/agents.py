@@ -17,7 +17,7 @@ class MemoryAgents:
         self._versions: dict[str, dict[int, AgentRow]] = {}
 
     async def create(self, row: AgentRow) -> None:
-        """Keep a new agent with its first version. Raises ``StoreError`` if there is one of its id."""
+        """Store a new agent with its first version. Raises ``StoreError`` if its id is taken."""
         self._door.check()
         if row.id in self._rows:
             raise StoreError(f"there is an agent {row.id!r} already")
@@ -42,7 +42,7 @@ class MemoryAgents:
         return AgentPage(items, len(matching), items[-1].id if len(found) > query.limit else None)
 
     async def replace(self, row: AgentRow) -> bool:
-        """Write the next version of an agent, and return whether the one before it was the last until now."""
+        """Write the next version of an agent, and return whether it follows the current one."""
         last = await self.get(row.org, row.id)
         if last is None or last.version != row.version - 1:
             return False
@@ -50,7 +50,7 @@ class MemoryAgents:
         return True
 
     async def version(self, org: str | None, id: str, version: int) -> AgentRow | None:
-        """Return an agent as it was in one version, or ``None``."""
+        """Return one version of an agent, or ``None``."""
         self._door.check()
         row = self._versions.get(id, {}).get(version)
         return copied(row) if row is not None and row.org == org else None
@@ -67,7 +67,7 @@ class MemoryAgents:
         return VersionPage(items, items[-1].version if len(found) > query.limit else None)
 
     async def by_hash(self, org: str | None, static_hash: str) -> AgentRow | None:
-        """Return the newest version that was kept with a static hash, of the newest agent that had it, or ``None``."""
+        """Return the newest version with a static hash, of the newest agent that had it, or ``None``."""
         self._door.check()
         kept = (row for versions in self._versions.values() for row in versions.values())
         found = [row for row in kept if (row.org, row.static_hash) == (org, static_hash)]

@@ -16,7 +16,7 @@ class MemoryApprovals:
         self._rows: dict[str, ApprovalRow] = {}
 
     async def open(self, row: ApprovalRow, *, most: int, by_code: bool = False) -> ApprovalRow | None:
-        """Keep a new request, and return it; or the one that stands for an equal call."""
+        """Store a new request and return it, or return the standing one for an equal call."""
         equal = row.equal_in_code if by_code else row.equal
         if (found := await self.standing(equal, row.created_at)) is not None:
             return found
@@ -36,7 +36,7 @@ class MemoryApprovals:
         return row
 
     async def standing(self, call: EqualCall, now: str) -> ApprovalRow | None:
-        """Return the newest request for an equal call that stands."""
+        """Return the newest standing request for an equal call."""
         self._door.check()
         found = [
             row
@@ -67,7 +67,7 @@ class MemoryApprovals:
         return ApprovalPage(items, items[-1].id if len(found) > query.limit else None)
 
     async def move(self, row: ApprovalRow, expected: ApprovalStatus) -> bool:
-        """Keep ``row`` in the place of the request of its id and org, if that has the expected status still."""
+        """Replace the request of ``row``'s id and org, if it still has the expected status."""
         self._door.check()
         there = self._rows.get(row.id)
         if there is None or there.org != row.org or there.status != expected:
@@ -76,7 +76,7 @@ class MemoryApprovals:
         return True
 
     async def overdue(self, now: str, limit: int = 100) -> list[ApprovalRow]:
-        """Return open requests of every org whose ``expires_at`` is not after ``now``, the oldest first."""
+        """Return open requests of every org that expire at ``now`` or before, the oldest first."""
         self._door.check()
         found = [row for row in self._rows.values() if row.status in ("pending", "approved") and row.expires_at <= now]
         return sorted(found, key=lambda row: (row.expires_at, row.id))[:limit]

@@ -1,4 +1,4 @@
-"""Checkpoints in memory, and the records that are cut at one (spec 4, G21)."""
+"""The audit log in memory, its checkpoints and its pruning (spec 4, G21)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class MemoryCheckpoints:
 
     @property
     def since(self) -> int:
-        """The record that the log begins with."""
+        """The first record of the log."""
         return self.all[-1].since if self.all else 1
 
     def rows(self) -> Iterable[Mapping[str, Any]]:  # columns of several types
@@ -39,7 +39,7 @@ class MemoryCheckpoints:
         return map(asdict, self.all)
 
     def head(self) -> tuple[int, str]:
-        """Return the last record's ``seq`` and ``hash``, also if it was pruned."""
+        """Return the last record's ``seq`` and ``hash``, even if it was pruned."""
         if self._records:
             return self._records[-1]["seq"], self._records[-1]["hash"]
         return (self.all[-1].seq, self.all[-1].hash) if self.all else (0, GENESIS)
@@ -54,7 +54,7 @@ class MemoryCheckpoints:
         return self.all[-1] if self.all else None
 
     def cut(self, before: str, key: CheckpointKey, now: str, open_seqs: Iterable[int]) -> list[Row]:
-        """Cut the log, and return the records that are gone. Raises ``Conflict`` as ``AuditLog.prune`` does."""
+        """Cut the log, and return the removed records. Raises ``Conflict`` as ``AuditLog.prune`` does."""
         since = self.since
         young = next((row["seq"] for row in self._records if row["time"] >= before), self.head()[0] + 1)
         stop = min((young, *open_seqs))
@@ -83,9 +83,9 @@ _log = logging.getLogger("capset.stores")
 
 
 class MemoryAudit:
-    """The log; every entry is as durable at once as it will ever be.
+    """The log; every entry is at once as durable as it will ever be.
 
-    What is appended becomes a record when somebody reads, flushes or commits: that takes ten times as long as a call.
+    An appended entry becomes a record at the next read, flush or commit: that takes ten times as long as a call.
     """
 
     def __init__(self, door: Lifecycle) -> None:
@@ -96,21 +96,21 @@ class MemoryAudit:
         self._pending: list[Entry] = []
         self._checkpoints = MemoryCheckpoints(self._rows)
         self._refused: BadEntry | None = None
-        """An appended entry that no record could be made of; the next flush tells."""
+        """The error of an appended entry that could not become a record; the next flush raises it."""
         self._digest_key = secrets.token_bytes(32)
 
     def append(self, entry: Entry) -> None:
-        """Take an entry. Raises ``StoreError`` when the store is not open."""
+        """Accept an entry. Raises ``StoreError`` if the store is not open."""
         self._door.check()
         self._pending.append(entry)
 
     async def commit(self, entry: Entry) -> None:
-        """Take an entry. Raises ``StoreError`` if no record can be made of it."""
+        """Accept an entry. Raises ``StoreError`` if no record can be made of it."""
         self.settle()
         self._extend(columns_of(entry))
 
     async def flush(self) -> None:
-        """Make records of all that was taken. Raises ``StoreError`` if that failed, or the store is not open."""
+        """Make records of all accepted entries. Raises ``StoreError`` if that failed, or the store is not open."""
         self.settle()
         refused, self._refused = self._refused, None
         if refused is not None:
@@ -135,7 +135,7 @@ class MemoryAudit:
         return AuditPage(items, items[-1].seq if len(found) > query.limit else None)
 
     async def span(self, *, since: str | None = None, until: str | None = None) -> tuple[int, int] | None:
-        """Return the ``seq`` of the first link from a time on, and of the last one before another, if there are."""
+        """Return the ``seq`` of the first link since one time, and of the last one before another, if any."""
         check_times(since, until)
         self.settle()
         first = next((row["seq"] for row in self._rows if since is None or row["time"] >= since), 0)
@@ -149,22 +149,22 @@ class MemoryAudit:
         return [Record(**row) for row in self._rows[start : start + limit]]
 
     async def verify(self, keys: Sequence[PublicKey] = (), kept: Sequence[Checkpoint] = ()) -> Verification:
-        """Check the whole chain, intents included, and its checkpoints; their signatures by ``keys``."""
+        """Verify the whole chain, intents included, and its checkpoints with their signatures, by ``keys``."""
         self.settle()
         return verify(self._rows, self._checkpoints.rows(), since=self._checkpoints.since, keys=keys, kept=kept)
 
     async def checkpoint(self, key: CheckpointKey, *, now: str) -> Checkpoint | None:
-        """Sign how far the log has come; ``None`` for an empty log."""
+        """Sign the current head of the log; ``None`` for an empty log."""
         await self.flush()
         return self._checkpoints.put(key, now)
 
     async def checkpoints(self, *, after: int = 0, limit: int = 1000) -> Sequence[Checkpoint]:
-        """Return checkpoints in their order."""
+        """Return checkpoints in order."""
         self._door.check()
         return [one for one in self._checkpoints.all if one.number > after][:limit]
 
     async def prune(self, before: str, key: CheckpointKey, *, now: str) -> Pruned:
-        """Cut off the oldest links at a checkpoint. Raises ``Conflict`` if there is none that serves."""
+        """Cut off the oldest links at a checkpoint. Raises ``Conflict`` if none is suitable."""
         check_times(before)
         self.settle()
         removed = self._checkpoints.cut(before, key, now, [row["seq"] for row in self._open.values()])
@@ -172,7 +172,7 @@ class MemoryAudit:
         return Pruned(len(removed), self._checkpoints.since)
 
     async def digest_key(self) -> bytes:
-        """Return the 32 secret bytes that argument digests are keyed with."""
+        """Return the 32 secret bytes that key argument digests."""
         self._door.check()
         return self._digest_key
 
@@ -183,7 +183,7 @@ class MemoryAudit:
             self._extend(interrupted(intent, now))
 
     def settle(self) -> None:
-        """Make records of what was appended. Raises ``StoreError`` when the store is not open."""
+        """Make records of the appended entries. Raises ``StoreError`` if the store is not open."""
         self._door.check()
         pending, self._pending = self._pending, []
         for entry in pending:

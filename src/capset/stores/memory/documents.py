@@ -1,4 +1,4 @@
-"""The texts that can be searched, in memory."""
+"""The searchable texts in memory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from capset.stores.texts import best, gone, storable, words
 
 
 class MemoryDocuments:
-    """The texts, by the scope and owner that they go with; ``sessions`` are the ids of the sessions that there are."""
+    """The texts, by the scope and owner that they belong to; ``sessions`` are the ids of existing sessions."""
 
     def __init__(self, door: Lifecycle, sessions: AbstractSet[str]) -> None:
         self._door = door
@@ -23,7 +23,7 @@ class MemoryDocuments:
         )
 
     async def add(self, key: ScopeKey, row: DocumentRow) -> None:
-        """Keep a text. Raises ``StoreError`` for an id that is there, and ``StateError`` as the port says."""
+        """Store a text. Raises ``StoreError`` for an id that is taken, and ``StateError`` as the protocol has it."""
         self._door.check()
         storable(row.text, "the text")
         if key.scope == "session" and key.owner not in self._sessions:
@@ -39,13 +39,13 @@ class MemoryDocuments:
         return self._at(key).rows.get(id)
 
     async def recent(self, key: ScopeKey, *, limit: int, before: str | None = None) -> list[DocumentRow]:
-        """Return the newest texts first, at most ``limit``; ``before`` is the id that they end before."""
+        """Return the newest texts first, at most ``limit``, older than the id ``before``."""
         rows = self._at(key).rows
         ids = sorted([one for one in rows if before is None or one < before], reverse=True)
         return [rows[one] for one in ids[: max(limit, 0)]]
 
     async def search(self, key: ScopeKey, query: str, *, limit: int) -> list[DocumentRow]:
-        """Return the texts that hold a word of the query, or one that begins with it, at most ``limit``, best first."""
+        """Return the texts with a word that equals or begins with one of the query, at most ``limit``, best first."""
         there = self._at(key)
         return [there.rows[one] for one in best(query, there.words, limit)]
 
@@ -56,7 +56,7 @@ class MemoryDocuments:
         return there.rows.pop(id, None) is not None
 
     def drop(self, session: str) -> None:
-        """Forget the texts of a session that is deleted."""
+        """Forget the texts of a deleted session."""
         self._owned.pop(("session", session), None)
 
     def _at(self, key: ScopeKey) -> Collection:

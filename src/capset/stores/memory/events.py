@@ -13,7 +13,7 @@ from capset.stores.texts import gone, over, storable
 
 
 class MemoryEvents:
-    """The events by session; ``sessions`` are the ids of the sessions that there are."""
+    """The events by session; ``sessions`` are the ids of existing sessions."""
 
     def __init__(self, door: Lifecycle, sessions: AbstractSet[str]) -> None:
         self._door = door
@@ -22,7 +22,7 @@ class MemoryEvents:
         self._turns: dict[str, TurnRow] = {}
 
     async def begin(self, turn: TurnRow, started: NewEvent, *, now: str, interrupted: NewEvent) -> Begun:
-        """Begin a turn with its first event, unless the session is in another: then that one is returned."""
+        """Begin a turn with its first event, or return the turn that the session is in already."""
         self._check(turn.session, "turn")
         await self.interrupt(turn.session, now=now, interrupted=interrupted)
         if (there := self._turns.get(turn.session)) is not None:
@@ -32,7 +32,7 @@ class MemoryEvents:
         return Begun(turn.turn, last)
 
     async def append(self, session: str, turn: str, events: Sequence[NewEvent], *, now: str, until: str | None) -> int:
-        """Keep more events of a turn, and hold it ``until`` then, or end it with ``None``; return the last's number."""
+        """Store events of a turn, extend it ``until`` then or end it with ``None``; return the last event's number."""
         self._check(session, "turn")
         there = self._turns.get(session)
         if there is None or there.turn != turn:
@@ -45,7 +45,7 @@ class MemoryEvents:
         return last
 
     async def interrupt(self, session: str, *, now: str, interrupted: NewEvent) -> bool:
-        """End a turn whose time is up with the event ``interrupted``, and return whether there was one."""
+        """End an expired turn with the event ``interrupted``, and return whether there was one."""
         self._door.check()
         there = self._turns.get(session)
         if there is None or there.until > now:
@@ -61,7 +61,7 @@ class MemoryEvents:
         return EventPage(tuple(found[:limit]), self._last(session), self._turns.get(session))
 
     def drop(self, session: str) -> None:
-        """Forget the turns of a session that is deleted."""
+        """Forget the turns of a deleted session."""
         self._rows.pop(session, None)
         self._turns.pop(session, None)
 

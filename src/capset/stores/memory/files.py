@@ -1,4 +1,4 @@
-"""The sessions' files in memory: a tree for each session, and the content of all, once by hash within an org."""
+"""The sessions' files in memory: a tree for each session, and all content, once by hash within an org."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from capset.stores.memory.lifecycle import Lifecycle
 
 
 class MemoryFiles:
-    """The files of every session. Content is kept once by hash within an org."""
+    """The files of every session. Content is stored once by hash within an org."""
 
     def __init__(self, door: Lifecycle) -> None:
         self._door = door
         self.sessions: set[str] = set()
-        """The ids of the sessions that there are."""
+        """The ids of existing sessions."""
         self._trees: dict[str, MemoryTree] = {}
         self._blobs = Blobs()
 
     async def stat(self, session: str, path: str) -> FileStat | None:
-        """Return what is at ``path``; the root is always there."""
+        """Return the entry at ``path``; the root always exists."""
         return filetree.stat(self._tree(session), path)
 
     async def read(self, session: str, path: str) -> tuple[FileStat, bytes]:
@@ -47,7 +47,7 @@ class MemoryFiles:
     ) -> tuple[FileStat, bool]:
         """Create or replace a file, with its parents; return it and whether it is new.
 
-        Raises ``FileError`` as ``filetree.write`` says, and if there is no such session.
+        Raises ``FileError`` as ``filetree.write`` does, and if there is no such session.
         """
         if session not in self.sessions:
             raise FileError("the session of these files was deleted", status=404)
@@ -65,7 +65,7 @@ class MemoryFiles:
         return filetree.listing(self._tree(session), path, recursive=recursive)
 
     async def delete(self, session: str, path: str, *, recursive: bool, version: int | None = None) -> int:
-        """Delete and return how many entries went. Raises ``FileError`` as ``filetree.delete`` says."""
+        """Delete and return the number of deleted entries. Raises ``FileError`` as ``filetree.delete`` does."""
         tree = self._tree(session)
         gone = filetree.delete(tree, path, recursive=recursive, version=version)
         for node in gone:
@@ -84,9 +84,9 @@ class MemoryFiles:
         version: int | None = None,
         quota: FileQuota = STANDARD,
     ) -> FileStat:
-        """Move a file or a whole directory, and return what is at ``target`` now.
+        """Move a file or a whole directory, and return the entry at ``target``.
 
-        Raises ``FileError`` as ``filetree.move`` says.
+        Raises ``FileError`` as ``filetree.move`` does.
         """
         tree = self._tree(session)
         org = tree.orgs.get(target)
@@ -96,13 +96,13 @@ class MemoryFiles:
         return stat
 
     async def read_many(self, session: str, paths: Sequence[str]) -> Sequence[tuple[FileStat, bytes]]:
-        """Return those of ``paths`` that are files, with their content, in the order given."""
+        """Return the files among ``paths`` with their content, in the given order."""
         tree = self._tree(session)
         found = [node for path in paths if (node := tree.get(path))]
         return [(node.stat, self._blobs.get(tree.orgs[node.stat.path], node.digest)) for node in found if node.digest]
 
     def drop(self, session: str) -> None:
-        """Forget a session that is deleted, and its files."""
+        """Forget a deleted session and its files."""
         self.sessions.discard(session)
         tree = self._trees.pop(session, MemoryTree())
         for node in tree.descendants("/"):
@@ -143,20 +143,20 @@ class MemoryTree:
     def descendants(self, path: str) -> Sequence[TreeNode]:
         """Return all rows below a directory."""
         found = list(self.children(path))
-        for node in found:  # which grows meanwhile
+        for node in found:  # the list grows during the loop
             found.extend(self.children(node.stat.path))
         return found
 
     def usage(self) -> Usage:
-        """Return what there is in all."""
+        """Return the totals."""
         return Usage(self._files, len(self._nodes) - self._files, self._size)
 
     def gone(self) -> int:
-        """Return the highest version of all that went; 0 if nothing did."""
+        """Return the highest version of all removed entries; 0 if there are none."""
         return self._gone
 
     def went(self, version: int) -> None:
-        """Keep that something went that had this version."""
+        """Note the version of a removed entry."""
         self._gone = max(self._gone, version)
 
     def remove(self, paths: Sequence[str]) -> None:
@@ -168,7 +168,7 @@ class MemoryTree:
                 siblings.discard(path)
 
     def move(self, source: str, target: str, *, version: int, now: str) -> None:
-        """Put the row at ``source``, and all below it, to ``target``."""
+        """Move the row at ``source``, and all below it, to ``target``."""
         nodes = [self._nodes[source], *self.descendants(source)]
         paths = [node.stat.path for node in nodes]
         orgs = {path: self.orgs.pop(path) for path in paths if path in self.orgs}
@@ -186,23 +186,23 @@ class MemoryTree:
 
 
 class Blobs:
-    """Content by org and digest, with how many files refer to it."""
+    """Content by org and digest, with the number of files that refer to it."""
 
     def __init__(self) -> None:
         self._content: dict[tuple[str | None, str], bytes] = {}
         self._uses: Counter[tuple[str | None, str]] = Counter()
 
     def get(self, org: str | None, digest: str) -> bytes:
-        """Return content that is kept."""
+        """Return stored content."""
         return self._content[org, digest]
 
     def keep(self, org: str | None, digest: str, content: bytes) -> None:
-        """Keep content for one more file."""
+        """Store content for one more file."""
         self._content.setdefault((org, digest), content)
         self._uses[org, digest] += 1
 
     def let_go(self, org: str | None, digest: str) -> None:
-        """Keep content for one file less; with the last, it goes."""
+        """Release content for one file; with the last one it is removed."""
         self._uses[org, digest] -= 1
         if not self._uses[org, digest]:
             del self._uses[org, digest], self._content[org, digest]

@@ -18,7 +18,7 @@ class MemoryKeys:
         self._ids: dict[str, str] = {}  # by digest
 
     async def create(self, row: KeyRow) -> None:
-        """Keep a new key. Raises ``StoreError`` if there is one of its id or digest."""
+        """Store a new key. Raises ``StoreError`` if its id or digest is taken."""
         self._door.check()
         if row.id in self._rows or row.digest in self._ids:
             raise StoreError(f"there is a key {row.id!r} already")
@@ -26,7 +26,7 @@ class MemoryKeys:
         self._ids[row.digest] = row.id
 
     async def find(self, digest: str) -> KeyRow | None:
-        """Return the key with this digest, expired and revoked ones too, or ``None``."""
+        """Return the key with this digest, even if expired or revoked, or ``None``."""
         self._door.check()
         return self._rows.get(self._ids.get(digest, ""))
 
@@ -36,12 +36,12 @@ class MemoryKeys:
         return sorted(self._rows.values(), key=lambda row: row.id, reverse=True)
 
     async def any(self) -> bool:
-        """Whether there is any key, expired and revoked ones too."""
+        """Whether there is any key, even an expired or revoked one."""
         self._door.check()
         return bool(self._rows)
 
     async def revoke(self, id: str, now: str) -> KeyRow | None:
-        """Revoke a key, unless it is already, and return it as it is now; ``None`` if there is none."""
+        """Revoke a key, unless that is done, and return its current row; ``None`` if there is none."""
         self._door.check()
         row = self._rows.get(id)
         if row is not None and row.revoked_at is None:

@@ -1,4 +1,4 @@
-"""Whether a store in memory is open."""
+"""The lifecycle of a store in memory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class Lifecycle:
         self.writer = ""
 
     def check(self) -> str:
-        """Return the writer's id. Raises ``StoreError`` when the store is not open."""
+        """Return the writer's id. Raises ``StoreError`` if the store is not open."""
         if not self.writer:
             raise StoreError("the store in memory is not open")
         return self.writer

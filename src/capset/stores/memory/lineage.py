@@ -1,4 +1,4 @@
-"""Which exact version ran, in memory."""
+"""Lineage in memory."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from capset.stores.lineage_rows import TRANSITIONS, can_be, kept, no_link, taken
 from capset.stores.memory.lifecycle import Lifecycle
 
 Key = tuple[str, str]
-"""An org, ``""`` where there is none, and an id within it."""
+"""An org, ``""`` for none, and an id within it."""
 
 
 class MemoryLineage:
-    """Everything by org and id. A method checks all that it is given before it keeps any of it."""
+    """Everything by org and id. A method checks all its arguments before it stores any of them."""
 
     def __init__(self, door: Lifecycle) -> None:
         self._door = door
@@ -30,7 +30,7 @@ class MemoryLineage:
         self._payloads: dict[Key, PayloadRow] = {}
 
     async def register(self, row: RegistrationRow) -> RegistrationRow:
-        """Keep a registration, unless one of its agent id and static hash is there; it is the latest from now on."""
+        """Store a registration, or reuse that of its agent id and static hash; it becomes the latest."""
         self._door.check()
         row = kept(row)
         of_agent = self._registrations[_key(row.org, row.agent_id)]
@@ -43,7 +43,7 @@ class MemoryLineage:
         return row
 
     async def latest_registration(self, org: str | None, agent_id: str) -> RegistrationRow | None:
-        """Return the registration that an agent had last, or ``None``."""
+        """Return an agent's last registration, or ``None``."""
         self._door.check()
         of_agent = self._registrations.get(_key(org, agent_id), {})
         return next(reversed(of_agent.values()), None)
@@ -56,7 +56,7 @@ class MemoryLineage:
         reason: str = "",
         payloads: Iterable[PayloadRow] = (),
     ) -> TransitionRow | None:
-        """Keep a link, its envelope and the payloads of its hashes, and a transition if the runtime hash has moved."""
+        """Store a link, its envelope and payloads, and a transition if the runtime hash has changed."""
         self._door.check()
         turn = turn_of(link, envelope, reason, payloads)
         link, envelope = turn.link, turn.envelope
@@ -84,7 +84,7 @@ class MemoryLineage:
         return self._links.get(_key(org, id))
 
     async def latest_link(self, org: str | None, session: str) -> LinkRow | None:
-        """Return the link that was recorded last for a session, or ``None``."""
+        """Return a session's last recorded link, or ``None``."""
         self._door.check()
         return self._last.get(_key(org, session))
 
@@ -103,7 +103,7 @@ class MemoryLineage:
         return LinkPage(items, items[-1].id if len(found) > query.limit else None)
 
     async def record_envelope(self, row: EnvelopeRow) -> None:
-        """Keep an envelope. Raises ``StoreError`` if there is one of its id, or no link of that id in its org."""
+        """Store an envelope. Raises ``StoreError`` if its id is taken, or its link is not in its org."""
         self._door.check()
         row = kept(row)
         if row.link is not None:
@@ -123,7 +123,7 @@ class MemoryLineage:
         return self._envelope_of.get(_key(org, link))
 
     async def record_transition(self, row: TransitionRow) -> None:
-        """Keep a transition. Raises ``StoreError`` unless both links are there."""
+        """Store a transition. Raises ``StoreError`` unless both links exist."""
         self._door.check()
         row = kept(row)
         self._require_link(row.org, row.from_link)
@@ -131,17 +131,17 @@ class MemoryLineage:
         self._transitions[_key(row.org, row.session)].append(row)
 
     async def transitions(self, org: str | None, session: str) -> tuple[TransitionRow, ...]:
-        """Return a session's transitions in the order in which they were recorded, at most the last 1,000."""
+        """Return a session's transitions in recording order, at most the last 1,000."""
         self._door.check()
         return tuple(self._transitions.get(_key(org, session), ()))
 
     async def record_payloads(self, payloads: Iterable[PayloadRow]) -> None:
-        """Keep what hashes cover, each once."""
+        """Store the payloads of hashes, each once."""
         self._door.check()
         self._keep_payloads([kept(row) for row in payloads])
 
     async def payload(self, org: str | None, hash: str) -> PayloadRow | None:
-        """Return what a hash covers, or ``None``."""
+        """Return the payload of a hash, or ``None``."""
         self._door.check()
         return self._payloads.get(_key(org, hash))
 

@@ -1,4 +1,4 @@
-"""The kept answers in memory."""
+"""The stored replies in memory."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from capset.stores.memory.lifecycle import Lifecycle
 
 
 class MemoryReplies:
-    """The answers, by session and key."""
+    """The replies, by session and key."""
 
     def __init__(self, door: Lifecycle) -> None:
         self._door = door
         self._rows: dict[tuple[str, str], ReplyRow] = {}
 
     async def reserve(self, row: ReplyRow, *, expired: str) -> ReplyRow | None:
-        """Keep that a request is under way, and return ``None``; or return what is kept under its key already."""
+        """Reserve a request's key and return ``None``, or return the row already stored under it."""
         self._door.check()
         for key in [key for key, kept in self._rows.items() if kept.created_at < expired]:
             del self._rows[key]
@@ -26,17 +26,17 @@ class MemoryReplies:
         return None
 
     async def fulfil(self, session: str, key: str, status: int, body: str) -> None:
-        """Keep the answer to a request that was reserved."""
+        """Store the reply to a reserved request."""
         self._door.check()
         if (row := self._rows.get((session, key))) is not None:
             self._rows[session, key] = replace(row, status=status, body=body)
 
     async def release(self, session: str, key: str) -> None:
-        """Forget a request that came to nothing, so that it can be made."""
+        """Forget a request that failed, so that it can be sent again."""
         self._door.check()
         self._rows.pop((session, key), None)
 
     def drop(self, session: str) -> None:
-        """Forget the answers of a session that is deleted."""
+        """Forget the replies of a deleted session."""
         for key in [key for key in self._rows if key[0] == session]:
             del self._rows[key]

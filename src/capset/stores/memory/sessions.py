@@ -13,10 +13,10 @@ from capset.stores.memory.lifecycle import Lifecycle
 
 
 class Dropping(Protocol):
-    """A part of the store in which something lives in sessions."""
+    """A part of the store with data that belongs to sessions."""
 
     def drop(self, session: str) -> None:
-        """Forget what lives in a session that is deleted."""
+        """Forget the data of a deleted session."""
         ...
 
 
@@ -29,7 +29,7 @@ class MemorySessions:
         files: MemoryFiles,
         owning: Iterable[Dropping],
     ) -> None:
-        """``owning`` are the parts beside the files in which something lives in sessions."""
+        """``owning`` are the parts beside the files whose data belongs to sessions."""
         self._door = door
         self._files = files
         self._owning = (files, *owning)
@@ -37,7 +37,7 @@ class MemorySessions:
         self._doors: dict[str, str] = {}
 
     async def create(self, row: SessionRow) -> None:
-        """Keep a new session. Raises ``StoreError`` if there is one of its id."""
+        """Store a new session. Raises ``StoreError`` if its id is taken."""
         self._door.check()
         if row.id in self._rows or (row.door is not None and row.door in self._doors):
             raise StoreError(f"there is a session {row.id!r} already")
@@ -47,7 +47,7 @@ class MemorySessions:
             self._doors[row.door] = row.id
 
     async def ensure(self, row: SessionRow) -> SessionRow:
-        """Keep a new session with a ``door``, or bring up to date the one that has that door."""
+        """Store a new session with a ``door``, or update the one that has that door."""
         self._door.check()
         if row.door is None or (there := self._doors.get(row.door)) is None:
             await self.create(row)
@@ -57,7 +57,7 @@ class MemorySessions:
         return kept
 
     async def move(self, row: SessionRow, *, expected: int | None) -> bool:
-        """Take another version of a session's agent, and return whether it had the one that was expected."""
+        """Move a session to another version of its agent; return whether it had the expected one."""
         self._door.check()
         there = self._rows.get(row.id)
         if there is None or expected not in (None, there.agent_version):
@@ -86,7 +86,7 @@ class MemorySessions:
         return SessionPage(items, items[-1].id if len(found) > query.limit else None)
 
     async def delete(self, id: str) -> bool:
-        """Delete a session with all that lives in it, and return whether there was one."""
+        """Delete a session with all its data, and return whether there was one."""
         self._door.check()
         row = self._rows.pop(id, None)
         if row is not None and row.door is not None:

@@ -15,7 +15,7 @@ _NOTHING: Final = StateRow(None, 0)
 
 
 class MemoryStates:
-    """The values, by the scope and owner that they go with; ``sessions`` are the ids of the sessions that there are."""
+    """The values, by the scope and owner that they belong to; ``sessions`` are the ids of existing sessions."""
 
     def __init__(self, door: Lifecycle, sessions: AbstractSet[str]) -> None:
         self._door = door
@@ -23,14 +23,14 @@ class MemoryStates:
         self._rows: defaultdict[tuple[StoredScope, str], dict[ScopeKey, StateRow]] = defaultdict(dict)
 
     async def read(self, keys: Sequence[ScopeKey]) -> list[StateRow]:
-        """Return what is at each key, in the order of the keys."""
+        """Return the row at each key, in the order of the keys."""
         self._door.check()
         return [self._at(key) for key in keys]
 
     async def change(self, key: ScopeKey, change: Change, *, now: str) -> StateRow:
-        """Replace a value by what ``change`` makes of it, and return what is there now.
+        """Replace a value by the result of ``change``, and return the new row.
 
-        What ``change`` raises leaves everything as it was. Raises ``StateError`` (404) for a session that is not there.
+        An error in ``change`` leaves everything as it was. Raises ``StateError`` (404) for a missing session.
         """
         self._door.check()
         if key.scope == "session" and key.owner not in self._sessions:
@@ -44,7 +44,7 @@ class MemoryStates:
         return row
 
     def drop(self, session: str) -> None:
-        """Forget the values of a session that is deleted."""
+        """Forget the values of a deleted session."""
         self._rows.pop(("session", session), None)
 
     def _at(self, key: ScopeKey) -> StateRow:

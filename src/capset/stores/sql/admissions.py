@@ -10,14 +10,14 @@ from capset.stores.sql.writer.writer import Writer
 
 
 class SqlAdmissions:
-    """The calls that count, a row each, numbered within their window; and what was used of each budget."""
+    """The calls that count, a row each, numbered within their window; and the used amounts of each budget."""
 
     def __init__(self, writer: Writer, reader: ReadConnections) -> None:
         self._writer = writer
         self._reader = reader
 
     async def look(self, claim: Claim) -> Refused | None:
-        """Return why a call would not be admitted now by its windows and budgets."""
+        """Return the reason why a call would not be admitted now by its windows and budgets."""
         return await self._reader.read(lambda connection: Counting(connection).refusal(claim))
 
     async def admit(self, claim: Claim, intent: Entry | None) -> None:
@@ -25,5 +25,5 @@ class SqlAdmissions:
         await self._writer.admit(claim, intent)
 
     async def release(self, claim: Claim) -> None:
-        """Count a call no more, and give its approval back."""
+        """Stop counting a call, and give its approval back."""
         await self._writer.write(lambda connection: release(connection, claim))

@@ -22,14 +22,14 @@ _OBJECTS = ("static_context", "allowance")
 
 
 class SqlAgents:
-    """The agents of every org; an agent of another org is not there."""
+    """The agents of every org; agents of other orgs are invisible."""
 
     def __init__(self, writer: Writer, reader: ReadConnections) -> None:
         self._writer = writer
         self._reader = reader
 
     async def create(self, row: AgentRow) -> None:
-        """Keep a new agent with its first version. Raises ``StoreError`` if there is one of its id."""
+        """Store a new agent with its first version. Raises ``StoreError`` if its id is taken."""
 
         def write(connection: Connection) -> None:
             try:
@@ -65,9 +65,9 @@ class SqlAgents:
         return await self._reader.read(read)
 
     async def replace(self, row: AgentRow) -> bool:
-        """Write the next version of an agent, and return whether the one before it was the last until now.
+        """Write the next version of an agent, and return whether it follows the current one.
 
-        A process of revision 0006 replaces agents and keeps no version: what it wrote is kept here.
+        A process of revision 0006 replaces agents without storing versions: its agents get their version here.
         """
 
         def write(connection: Connection) -> bool:
@@ -76,7 +76,7 @@ class SqlAgents:
             if before is None or not connection.execute(update(agents).where(last).values(_values(row))).rowcount:
                 return False
             if not connection.execute(select(agent_versions.c.version).where(_is(row.id, before.version))).first():
-                _put_version(connection, replace(before, author=None))  # the column tells the author before
+                _put_version(connection, replace(before, author=None))  # the column has the earlier author
             connection.execute(delete(agent_capabilities).where(agent_capabilities.c.agent_id == row.id))
             _put_capabilities(connection, row)
             _put_version(connection, row)
@@ -85,7 +85,7 @@ class SqlAgents:
         return await self._writer.write(write)
 
     async def version(self, org: str | None, id: str, version: int) -> AgentRow | None:
-        """Return an agent as it was in one version, or ``None``."""
+        """Return one version of an agent, or ``None``."""
 
         def read(connection: Connection) -> AgentRow | None:
             current = _current(connection, org, id)
@@ -97,7 +97,7 @@ class SqlAgents:
         return await self._reader.read(read)
 
     async def versions(self, query: VersionQuery) -> VersionPage:
-        """Return the versions of an agent, newest first; the current one is there whoever wrote it."""
+        """Return the versions of an agent, newest first, the current one included."""
 
         def read(connection: Connection) -> VersionPage:
             current = _current(connection, query.org, query.agent_id)
@@ -119,9 +119,9 @@ class SqlAgents:
         return await self._reader.read(read)
 
     async def by_hash(self, org: str | None, static_hash: str) -> AgentRow | None:
-        """Return the newest version that was kept with a static hash, of the newest agent that had it, or ``None``.
+        """Return the newest version with a static hash, of the newest agent that had it, or ``None``.
 
-        What a process of revision 0006 wrote is found once it is replaced.
+        Agents written by a process of revision 0006 are found once they are replaced.
         """
         order = (agent_versions.c.agent_id.desc(), agent_versions.c.version.desc())
         mine = (agent_versions.c.org == (org or ""), agent_versions.c.static_hash == static_hash)

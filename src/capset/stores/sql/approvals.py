@@ -27,7 +27,7 @@ class SqlApprovals:
         self._reader = reader
 
     async def open(self, row: ApprovalRow, *, most: int, by_code: bool = False) -> ApprovalRow | None:
-        """Keep a new request, and return it; or the one that stands for an equal call."""
+        """Store a new request and return it, or return the standing one for an equal call."""
         equal = row.equal_in_code if by_code else row.equal
         pending = select(func.count()).where(
             approvals.c.org == (row.org or ""),
@@ -38,7 +38,7 @@ class SqlApprovals:
         )
 
         def write(connection: Connection) -> ApprovalRow | None:
-            # Writers take turns, so that nothing comes between looking and keeping.
+            # Writers take turns, so that nothing comes between the query and the insert.
             if (found := _standing(connection, equal, row.created_at)) is not None:
                 return found
             if connection.execute(pending).scalar_one() >= most:
@@ -52,7 +52,7 @@ class SqlApprovals:
         return await self._writer.write(write)
 
     async def standing(self, call: EqualCall, now: str) -> ApprovalRow | None:
-        """Return the newest request for an equal call that stands."""
+        """Return the newest standing request for an equal call."""
         return await self._reader.read(lambda connection: _standing(connection, call, now))
 
     async def get(self, org: str | None, id: str) -> ApprovalRow | None:
@@ -83,13 +83,13 @@ class SqlApprovals:
         return await self._reader.read(read)
 
     async def move(self, row: ApprovalRow, expected: ApprovalStatus) -> bool:
-        """Keep ``row`` in the place of the request of its id and org, if that has the expected status still."""
+        """Replace the request of ``row``'s id and org, if it still has the expected status."""
         own = (approvals.c.org == (row.org or "")) & (approvals.c.id == row.id) & (approvals.c.status == expected)
         moved = update(approvals).where(own).values(_values(row))
         return await self._writer.write(lambda connection: bool(connection.execute(moved).rowcount))
 
     async def overdue(self, now: str, limit: int = 100) -> list[ApprovalRow]:
-        """Return open requests of every org whose ``expires_at`` is not after ``now``, the oldest first."""
+        """Return open requests of every org that expire at ``now`` or before, the oldest first."""
         is_overdue = approvals.c.status.in_(("pending", "approved")) & (approvals.c.expires_at <= now)
         wanted = select(approvals).where(is_overdue).order_by(approvals.c.expires_at, approvals.c.id).limit(limit)
         return await self._reader.read(lambda connection: [_row(row) for row in connection.execute(wanted).mappings()])

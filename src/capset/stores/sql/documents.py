@@ -1,4 +1,4 @@
-"""The texts that can be searched, in SQL; the search itself is the engine's (``sql.search``)."""
+"""The searchable texts in SQL; the search itself is the engine's (``sql.search``)."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from capset.stores.sql.writer.writer import Writer
 from capset.stores.texts import asked, storable, words
 
 _SPLIT_INLINE: Final = 4_000
-"""Up to so many characters, splitting a text into words is quicker than a thread."""
+"""Up to this many characters, splitting a text into words is faster than a thread."""
 
 _ROW: Final = (documents.c.id, documents.c.text, documents.c.created_at)
 
 
 class SqlDocuments:
-    """The texts. A row of a session refers to it and goes with it, whatever process deletes it."""
+    """The texts. A row of a session refers to it and is deleted with it, by any process."""
 
     def __init__(self, writer: Writer, reader: ReadConnections, search: Search) -> None:
         self._writer = writer
@@ -32,7 +32,7 @@ class SqlDocuments:
         self._search = search
 
     async def add(self, key: ScopeKey, row: DocumentRow) -> None:
-        """Keep a text. Raises ``StoreError`` for an id that is there, and ``StateError`` as the port says."""
+        """Store a text. Raises ``StoreError`` for an id that is taken, and ``StateError`` as the protocol has it."""
         storable(row.text, "the text")
         found = await _different(row.text)
         values = {**columns_of(key), "id": row.id, "text": row.text, "created_at": row.created_at}
@@ -58,14 +58,14 @@ class SqlDocuments:
         return await self._reader.read(read)
 
     async def recent(self, key: ScopeKey, *, limit: int, before: str | None = None) -> list[DocumentRow]:
-        """Return the newest texts first, at most ``limit``; ``before`` is the id that they end before."""
+        """Return the newest texts first, at most ``limit``, older than the id ``before``."""
         wanted = select(*_ROW).where(_at(key)).order_by(documents.c.id.desc()).limit(max(limit, 0))
         if before is not None:
             wanted = wanted.where(documents.c.id < before)
         return await self._reader.read(lambda connection: [DocumentRow(*row) for row in connection.execute(wanted)])
 
     async def search(self, key: ScopeKey, query: str, *, limit: int) -> list[DocumentRow]:
-        """Return the texts that hold a word of the query, or one that begins with it, at most ``limit``, best first."""
+        """Return the texts with a word that equals or begins with one of the query, at most ``limit``, best first."""
         wanted = asked(query)
         if not wanted:
             return await self.recent(key, limit=0)

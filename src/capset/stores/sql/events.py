@@ -1,4 +1,4 @@
-"""Sessions' turns and their events: a row each, written in the writer's transactions, so that numbers have no gaps."""
+"""Sessions' turns and events: a row each, written in the writer's transactions, so that numbers have no gaps."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from capset.stores.texts import gone, over, storable
 
 
 class SqlEvents:
-    """The events. They refer to their session and go with it, whatever process deletes it."""
+    """The events. They refer to their session and are deleted with it, by any process."""
 
     def __init__(self, writer: Writer, reader: ReadConnections) -> None:
         self._writer = writer
         self._reader = reader
 
     async def begin(self, turn: TurnRow, started: NewEvent, *, now: str, interrupted: NewEvent) -> Begun:
-        """Begin a turn with its first event, unless the session is in another: then that one is returned."""
+        """Begin a turn with its first event, or return the turn that the session is in already."""
 
         def write(connection: Connection) -> Begun:
             _require(connection, turn.session, "turn")
@@ -35,7 +35,7 @@ class SqlEvents:
         return await self._writer.write(write)
 
     async def append(self, session: str, turn: str, events: Sequence[NewEvent], *, now: str, until: str | None) -> int:
-        """Keep more events of a turn, and hold it ``until`` then, or end it with ``None``; return the last's number."""
+        """Store events of a turn, extend it ``until`` then or end it with ``None``; return the last event's number."""
 
         def write(connection: Connection) -> int:
             there = _turn(connection, session)
@@ -50,7 +50,7 @@ class SqlEvents:
         return await self._writer.write(write)
 
     async def interrupt(self, session: str, *, now: str, interrupted: NewEvent) -> bool:
-        """End a turn whose time is up with the event ``interrupted``, and return whether there was one."""
+        """End an expired turn with the event ``interrupted``, and return whether there was one."""
         return await self._writer.write(lambda connection: _interrupt(connection, session, now, interrupted))
 
     async def read(self, session: str, *, after: int, limit: int) -> EventPage:

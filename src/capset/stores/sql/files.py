@@ -1,4 +1,4 @@
-"""The rows of one session's files, and the content that they refer to, within one transaction."""
+"""The rows of one session's files, and their content, within one transaction."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from capset.stores.sql.schema.tables import blobs, files, sessions
 from capset.stores.sql.writer.writer import Writer
 
 _CHUNK: Final = 500
-"""How many paths a statement names."""
+"""Number of paths per statement."""
 
 
 class FileRows:
-    """``TreeRows`` in SQL. New rows belong to ``org``, ``''`` where there is none; new files have ``content``."""
+    """``TreeRows`` in SQL. New rows belong to ``org``, ``''`` for none; new files have ``content``."""
 
     def __init__(self, connection: Connection, session: str, org: str = "", content: bytes = b"") -> None:
         self._connection = connection
         self._content = content
         self._session = files.c.session == session
         self._own = {"session": session, "org": org}
-        self._gone: list[int] | None = None  # the version of the root's row, if there is one, once it was asked for
-        self._freed: set[tuple[str, str]] = set()  # by org and digest: what a row referred to and refers to no more
+        self._gone: list[int] | None = None  # the version of the root's row, if any; None until read
+        self._freed: set[tuple[str, str]] = set()  # by org and digest: content that rows no longer refer to
 
     def get(self, path: str) -> TreeNode | None:
         """Return the row at a path."""
@@ -42,7 +42,7 @@ class FileRows:
         return found[0] if found else None
 
     def put(self, node: TreeNode) -> None:
-        """Insert or replace a row, that of a file with its content."""
+        """Insert or replace a row; a file's with its content."""
         stat = node.stat
         values = {
             **self._own,
@@ -72,7 +72,7 @@ class FileRows:
         return self._select(_below(path))
 
     def usage(self) -> Usage:
-        """Return what there is in all, counted by an index that has nothing else in it."""
+        """Return the totals, counted by an index that has nothing else in it."""
         asked = select(files.c.is_directory, func.count(), func.sum(files.c.size_bytes)).where(self._session)
         found = {row[0]: row for row in self._connection.execute(asked.group_by(files.c.is_directory))}
         _, count, size = found.get(False, (False, 0, 0))
@@ -80,11 +80,11 @@ class FileRows:
         return Usage(count, directories - (self._root() is not None), int(size))
 
     def gone(self) -> int:
-        """Return the highest version of all that went; 0 if nothing did."""
+        """Return the highest version of all removed entries; 0 if there are none."""
         return self._root() or 0
 
     def went(self, version: int) -> None:
-        """Keep that something went that had this version."""
+        """Note the version of a removed entry."""
         root = self._root()
         if root is None:
             values = asdict(ROOT) | {"version": version, "parent": "", "digest": None}
@@ -95,7 +95,7 @@ class FileRows:
         self._gone = [max(root or 0, version)]
 
     def _root(self) -> int | None:
-        """Return what the row of ``/`` says, which is nobody's child: the highest version of all that went."""
+        """Return the version in the row of ``/``, which has no parent: the highest version of all removed entries."""
         if self._gone is None:
             asked = select(files.c.version).where(self._session, files.c.path == "/")
             self._gone = list(self._connection.execute(asked).scalars())
@@ -109,11 +109,11 @@ class FileRows:
             self._connection.execute(delete(files).where(self._session, at))
 
     def move(self, source: str, target: str, *, version: int, now: str) -> None:
-        """Put the row at ``source``, and all below it, to ``target``: two statements, however much is below it."""
+        """Move the row at ``source``, and all below it, to ``target``: two statements for any number of rows."""
         new = {"version": version, "modified_at": now}
         at = update(files).where(self._session, files.c.path == source)
         self._connection.execute(at.values(path=target, parent=parent_of(target), **new))
-        # Their parents lie at the source or below it. The engine measures the prefix, since it knows how texts lie.
+        # Their parents are the source or below it. The engine measures the prefix, since it knows how it stores texts.
         place, holder = (
             literal(target) + func.substr(column, func.length(source) + 1) for column in (files.c.path, files.c.parent)
         )
@@ -121,7 +121,7 @@ class FileRows:
         self._connection.execute(below.values(path=place, parent=holder, **new))
 
     def remove_all(self) -> None:
-        """Remove every row, with the content that nobody else refers to."""
+        """Remove every row, with the content that no other file refers to."""
         everything = files.c.path.is_not(None)
         self._free(everything)
         self._connection.execute(delete(files).where(self._session, everything))
@@ -134,7 +134,7 @@ class FileRows:
         return self._connection.execute(asked.where(self._session, files.c.path == path)).scalar_one()
 
     def contents(self, paths: Sequence[str]) -> Mapping[str, tuple[FileStat, bytes]]:
-        """Return those of these paths that are files, with their content."""
+        """Return the files among these paths, with their content."""
         of = (files.c.org == blobs.c.org) & (files.c.digest == blobs.c.digest)
         asked = select(files, blobs.c.content).select_from(files.join(blobs, of)).where(self._session)
         found: dict[str, tuple[FileStat, bytes]] = {}
@@ -144,7 +144,7 @@ class FileRows:
         return found
 
     def let_go(self) -> None:
-        """Remove the content that rows referred to and that no row of any session refers to now."""
+        """Remove the freed content that no row of any session refers to now."""
         referring = exists().where(files.c.org == blobs.c.org, files.c.digest == blobs.c.digest)
         freed = sorted(self._freed)
         for org, of_org in groupby(freed, key=itemgetter(0)):
@@ -161,7 +161,7 @@ class FileRows:
             self._connection.execute(insert(blobs).values(**key, size=len(self._content), content=self._content))
 
     def _free(self, at: ColumnElement[bool]) -> int:
-        """Note the content that rows refer to now, and return how many rows there are."""
+        """Note the content that rows refer to now, and return the number of rows."""
         found = self._connection.execute(select(files.c.org, files.c.digest).where(self._session, at)).all()
         self._freed.update((row.org, row.digest) for row in found if row.digest is not None)
         return len(found)
@@ -172,7 +172,7 @@ class FileRows:
 
 
 def _below(path: str) -> ColumnElement[bool]:
-    """Return what holds of the paths below one: a range of them, since ``0`` is the character after ``/``."""
+    """Return the condition for the paths below one: a range, since ``0`` is the character after ``/``."""
     if path == "/":
         return files.c.path > "/"
     return (files.c.path > f"{path}/") & (files.c.path < f"{path}0")
@@ -192,18 +192,18 @@ def _node(row: RowMapping) -> TreeNode:
 
 
 _HASHED_INLINE_BYTES: Final = 256 * 1024
-"""Up to here, hashing is quicker than a thread."""
+"""Up to here, hashing is faster than a thread."""
 
 
 class SqlFiles:
-    """The files of every session. Content is kept once by hash within an org."""
+    """The files of every session. Content is stored once by hash within an org."""
 
     def __init__(self, writer: Writer, reader: ReadConnections) -> None:
         self._writer = writer
         self._reader = reader
 
     async def stat(self, session: str, path: str) -> FileStat | None:
-        """Return what is at ``path``; the root is always there."""
+        """Return the entry at ``path``; the root always exists."""
         return await self._reader.read(lambda connection: filetree.stat(FileRows(connection, session), path))
 
     async def read(self, session: str, path: str) -> tuple[FileStat, bytes]:
@@ -229,7 +229,7 @@ class SqlFiles:
     ) -> tuple[FileStat, bool]:
         """Create or replace a file, with its parents; return it and whether it is new.
 
-        Raises ``FileError`` as ``filetree.write`` says, and if there is no such session.
+        Raises ``FileError`` as ``filetree.write`` does, and if there is no such session.
         """
         digest = await _sha256(content)
 
@@ -252,7 +252,7 @@ class SqlFiles:
         )
 
     async def delete(self, session: str, path: str, *, recursive: bool, version: int | None = None) -> int:
-        """Delete and return how many entries went. Raises ``FileError`` as ``filetree.delete`` says."""
+        """Delete and return the number of deleted entries. Raises ``FileError`` as ``filetree.delete`` does."""
 
         def write(connection: Connection) -> int:
             rows = FileRows(connection, session)
@@ -273,9 +273,9 @@ class SqlFiles:
         version: int | None = None,
         quota: FileQuota = STANDARD,
     ) -> FileStat:
-        """Move a file or a whole directory, and return what is at ``target`` now.
+        """Move a file or a whole directory, and return the entry at ``target``.
 
-        Raises ``FileError`` as ``filetree.move`` says.
+        Raises ``FileError`` as ``filetree.move`` does.
         """
 
         def write(connection: Connection) -> FileStat:
@@ -287,7 +287,7 @@ class SqlFiles:
         return await self._writer.write(write)
 
     async def read_many(self, session: str, paths: Sequence[str]) -> Sequence[tuple[FileStat, bytes]]:
-        """Return those of ``paths`` that are files, with their content, in the order given."""
+        """Return the files among ``paths`` with their content, in the given order."""
         asked = tuple(paths)
         found = await self._reader.read(lambda connection: FileRows(connection, session).contents(asked))
         return [found[path] for path in asked if path in found]

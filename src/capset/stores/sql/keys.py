@@ -27,7 +27,7 @@ class SqlKeys:
         self._reader = reader
 
     async def create(self, row: KeyRow) -> None:
-        """Keep a new key. Raises ``StoreError`` if there is one of its id or digest."""
+        """Store a new key. Raises ``StoreError`` if its id or digest is taken."""
         values = asdict(row) | {name: json.dumps(getattr(row, name)) for name in _LISTS}
         values |= {name: json.dumps(values[name]) for name in _OBJECTS if values[name] is not None}
 
@@ -40,7 +40,7 @@ class SqlKeys:
         await self._writer.write(write)
 
     async def find(self, digest: str) -> KeyRow | None:
-        """Return the key with this digest, expired and revoked ones too, or ``None``."""
+        """Return the key with this digest, even if expired or revoked, or ``None``."""
         return await self._reader.read(lambda connection: _one(connection, api_keys.c.digest == digest))
 
     async def list(self) -> list[KeyRow]:
@@ -53,7 +53,7 @@ class SqlKeys:
         return await self._reader.read(read)
 
     async def any(self) -> bool:
-        """Whether there is any key, expired and revoked ones too."""
+        """Whether there is any key, even an expired or revoked one."""
 
         def read(connection: Connection) -> bool:
             return connection.execute(select(api_keys.c.id).limit(1)).first() is not None
@@ -61,7 +61,7 @@ class SqlKeys:
         return await self._reader.read(read)
 
     async def revoke(self, id: str, now: str) -> KeyRow | None:
-        """Revoke a key, unless it is already, and return it as it is now; ``None`` if there is none."""
+        """Revoke a key, unless that is done, and return its current row; ``None`` if there is none."""
 
         def write(connection: Connection) -> KeyRow | None:
             open_key = (api_keys.c.id == id) & api_keys.c.revoked_at.is_(None)

@@ -1,4 +1,4 @@
-"""Which exact version ran, in SQL: written by ``sql.turns`` in the writer's transactions, read here."""
+"""Lineage in SQL: written by ``sql.writer.lineage`` in the writer's transactions, read here."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ _NUMBER = "number"
 
 
 class SqlLineage:
-    """Everything by org and id. What one method keeps, it keeps in one transaction."""
+    """Everything by org and id. Each method stores in one transaction."""
 
     def __init__(self, writer: Writer, reader: ReadConnections) -> None:
         self._writer = writer
         self._reader = reader
 
     async def register(self, row: RegistrationRow) -> RegistrationRow:
-        """Keep a registration, unless one of its agent id and static hash is there; it is the latest from now on."""
+        """Store a registration, or reuse that of its agent id and static hash; it becomes the latest."""
         own = kept(row)
         return await self._writer.write(lambda connection: turns.put_registration(connection, own))
 
     async def latest_registration(self, org: str | None, agent_id: str) -> RegistrationRow | None:
-        """Return the registration that an agent had last, or ``None``."""
+        """Return an agent's last registration, or ``None``."""
         found = await self._last(registrations, org, agent_id=agent_id)
         return RegistrationRow(**found) if found else None
 
@@ -44,7 +44,7 @@ class SqlLineage:
         reason: str = "",
         payloads: Iterable[PayloadRow] = (),
     ) -> TransitionRow | None:
-        """Keep a link, its envelope and the payloads of its hashes, and a transition if the runtime hash has moved."""
+        """Store a link, its envelope and payloads, and a transition if the runtime hash has changed."""
         turn = turn_of(link, envelope, reason, payloads)
         return await self._writer.write(lambda connection: turns.put_turn(connection, turn))
 
@@ -54,7 +54,7 @@ class SqlLineage:
         return LinkRow(**found) if found else None
 
     async def latest_link(self, org: str | None, session: str) -> LinkRow | None:
-        """Return the link that was recorded last for a session, or ``None``."""
+        """Return a session's last recorded link, or ``None``."""
         found = await self._last(links, org, session=session)
         return LinkRow(**found) if found else None
 
@@ -77,7 +77,7 @@ class SqlLineage:
         return await self._reader.read(read)
 
     async def record_envelope(self, row: EnvelopeRow) -> None:
-        """Keep an envelope. Raises ``StoreError`` if there is one of its id, or no link of that id in its org."""
+        """Store an envelope. Raises ``StoreError`` if its id is taken, or its link is not in its org."""
         own = kept(row)
         await self._writer.write(lambda connection: turns.put_envelope(connection, own))
 
@@ -92,22 +92,22 @@ class SqlLineage:
         return EnvelopeRow(**found) if found else None
 
     async def record_transition(self, row: TransitionRow) -> None:
-        """Keep a transition. Raises ``StoreError`` unless both links are there."""
+        """Store a transition. Raises ``StoreError`` unless both links exist."""
         own = kept(row)
         await self._writer.write(lambda connection: turns.put_transition(connection, own))
 
     async def transitions(self, org: str | None, session: str) -> tuple[TransitionRow, ...]:
-        """Return a session's transitions in the order in which they were recorded, at most the last 1,000."""
+        """Return a session's transitions in recording order, at most the last 1,000."""
         found = await self._newest(transitions, org, TRANSITIONS, session=session)
         return tuple(TransitionRow(**row) for row in reversed(found))
 
     async def record_payloads(self, payloads: Iterable[PayloadRow]) -> None:
-        """Keep what hashes cover, each once."""
+        """Store the payloads of hashes, each once."""
         own = [kept(row) for row in payloads]
         await self._writer.write(lambda connection: turns.put_payloads(connection, own))
 
     async def payload(self, org: str | None, hash: str) -> PayloadRow | None:
-        """Return what a hash covers, or ``None``."""
+        """Return the payload of a hash, or ``None``."""
         found = await self._last(payloads, org, hash=hash)
         return PayloadRow(**found) if found else None
 
@@ -116,7 +116,7 @@ class SqlLineage:
         return found[0] if found else None
 
     async def _newest(self, table: Table, org: str | None, limit: int, **at: str) -> list[dict[str, Any]]:
-        """Return the values of the rows with these columns, what was recorded last first."""
+        """Return the values of the rows with these columns, the last recorded first."""
         if not can_be(org, *at.values()):
             return []
         wanted = _select(table, org).where(*[table.c[name] == value for name, value in at.items()]).limit(limit)

@@ -1,4 +1,4 @@
-"""What can go wrong with a database, each in one clear sentence: no SQL, no traceback, no path but the one given."""
+"""Errors of a database, each in one clear sentence: no SQL, no traceback, no path but the one given."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from capset.errors import StoreError
 from capset.stores.sql.postgres.problems import TOO_LONG, WAITED, code_of, is_of_driver, sentence
 
-# SQLite's primary result codes (https://sqlite.org/rescode.html): what is said, and what to do about it.
+# SQLite's primary result codes (https://sqlite.org/rescode.html), with the problem and its remedy.
 _SQLITE: Final = {
     sqlite3.SQLITE_FULL: ("has no room left: the disk is full", "free some space and try again"),
     sqlite3.SQLITE_BUSY: ("is locked by another process", "try again, or close what holds it"),
@@ -33,7 +33,7 @@ _SQLITE: Final = {
 
 
 def store_error(name: str, error: BaseException) -> StoreError:
-    """Say what went wrong with the database that its user calls ``name``."""
+    """Return the error for a failure of the database that its user calls ``name``."""
     if isinstance(error, StoreError):
         return StoreError(error.message, hint=error.hint)
     cause: BaseException | None = error.orig if isinstance(error, DBAPIError) else error
@@ -53,7 +53,7 @@ def store_error(name: str, error: BaseException) -> StoreError:
 
 
 def is_locked(error: BaseException) -> bool:
-    """Say whether a database failed only because another process is writing it."""
+    """Return whether a database failed only because another process is writing it."""
     cause = error.orig if isinstance(error, DBAPIError) else error
     code: int | None = getattr(cause, "sqlite_errorcode", None)
     if code is not None:
@@ -62,13 +62,13 @@ def is_locked(error: BaseException) -> bool:
 
 
 def is_too_long(error: BaseException) -> bool:
-    """Say whether a database failed because a text does not fit its indexes; SQLite's hold any."""
+    """Return whether a database failed because a text does not fit its indexes; SQLite's hold any."""
     return isinstance(error, DBAPIError) and code_of(error.orig) == TOO_LONG
 
 
 @contextmanager
 def explained(name: str) -> Generator[None]:
-    """Turn what SQLAlchemy, the driver and the system raise into ``StoreError``."""
+    """Turn errors of SQLAlchemy, the driver and the system into ``StoreError``."""
     try:
         yield
     except (SQLAlchemyError, sqlite3.Error, OSError) as error:

@@ -1,4 +1,4 @@
-"""Reads: on threads, each in a transaction of its own on a pooled connection, so that it sees one moment."""
+"""Reads: on threads, each in a transaction of its own on a pooled connection, for a consistent snapshot."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _T = TypeVar("_T")
 
 
 class ReadConnections:
-    """The readers' door. ``name`` is the database's, for errors."""
+    """Entry point for reads. ``name`` is the database's, for errors."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -26,11 +26,11 @@ class ReadConnections:
         self._engine = engine
 
     def stop(self) -> None:
-        """Read no more."""
+        """Stop reading."""
         self._engine = None
 
     async def read(self, function: Callable[[Connection], _T]) -> _T:
-        """Run a function that only reads and return its result. What the database raises becomes ``StoreError``."""
+        """Run a function that only reads and return its result. Errors of the database become ``StoreError``."""
         engine = self._engine
         if engine is None:
             raise StoreError(f"the database {self._name!r} is not open")

@@ -1,4 +1,4 @@
-"""The kept answers."""
+"""The stored replies."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from capset.stores.sql.writer.writer import Writer
 
 
 class SqlReplies:
-    """The answers, one row each."""
+    """The replies, one row each."""
 
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
 
     async def reserve(self, row: ReplyRow, *, expired: str) -> ReplyRow | None:
-        """Keep that a request is under way, and return ``None``; or return what is kept under its key already."""
+        """Reserve a request's key and return ``None``, or return the row already stored under it."""
 
         def write(connection: Connection) -> ReplyRow | None:
             connection.execute(delete(replies).where(replies.c.created_at < expired))
@@ -31,12 +31,12 @@ class SqlReplies:
         return await self._writer.write(write)
 
     async def fulfil(self, session: str, key: str, status: int, body: str) -> None:
-        """Keep the answer to a request that was reserved."""
+        """Store the reply to a reserved request."""
         answered = update(replies).where(_at(session, key)).values(status=status, body=body)
         await self._writer.write(lambda connection: connection.execute(answered))
 
     async def release(self, session: str, key: str) -> None:
-        """Forget a request that came to nothing, so that it can be made."""
+        """Forget a request that failed, so that it can be sent again."""
         await self._writer.write(lambda connection: connection.execute(delete(replies).where(_at(session, key))))
 
 

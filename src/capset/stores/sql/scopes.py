@@ -1,4 +1,4 @@
-"""Where values and texts live: the columns of a ``ScopeKey``, alike in both tables."""
+"""The columns of a ``ScopeKey``, the same in the tables of values and of texts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from capset.stores.texts import gone
 
 
 def columns_of(key: ScopeKey) -> Mapping[str, str | None]:
-    """Return what a row's columns hold of its key."""
+    """Return the values of a row's columns for its key."""
     session = key.owner if key.scope == "session" else None
     return {**where(key), "session": session}
 
@@ -23,7 +23,7 @@ def where(key: ScopeKey) -> Mapping[str, str]:
 
 
 def require_session(connection: Connection, key: ScopeKey, what: str) -> None:
-    """Raise ``StateError`` (404) for a key of a session that is not there; ``what`` names what would live in it."""
+    """Raise ``StateError`` (404) for a key of a missing session; ``what`` names the value it would hold."""
     if key.scope == "session":
         asked = select(sessions.c.id).where(sessions.c.id == key.owner)
         if connection.execute(asked).first() is None:

@@ -1,6 +1,6 @@
-"""How an engine finds texts by their words: the seam, and SQLite's FTS5.
+"""The search interface of an engine, and its implementation by SQLite's FTS5.
 
-An index entry goes with its document by a trigger, so that it goes in whatever way the document does.
+An index entry is deleted with its document by a trigger, so that no way of deletion misses it.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from capset.stores.sql.scopes import where
 
 
 class Search(Protocol):
-    """An engine's index. Words come from ``stores.words``, and only they."""
+    """An engine's index. Words come from ``stores.texts`` only."""
 
     def keep(self, connection: Connection, number: int, key: ScopeKey, words: Sequence[str]) -> None:
         """Index the words of the document with this number."""
         ...
 
     def find(self, key: ScopeKey, words: Sequence[str]) -> Select[int, int]:
-        """Return a query for the numbers of the documents that may be found, and the count of the words that each has.
+        """Return a query for the numbers of candidate documents, with the count of matching words of each.
 
-        ``words`` are different and not none; a document has those that its own words begin with. Documents of another
-        key may be among them.
+        ``words`` are distinct and at least one; one matches a document if any of its words begins with it. Documents of
+        another key may be among them.
         """
         ...
 
@@ -37,15 +37,15 @@ FTS5_TABLES: Final = (
     "CREATE TRIGGER document_words_go AFTER DELETE ON documents"
     " BEGIN DELETE FROM document_words WHERE rowid = old.number; END",
 )
-"""What makes the index in a new database."""
+"""The statements that create the index in a new database."""
 
 _INDEX: Final = table("document_words", column("rowid"), column("words"))
 
 
 class Fts5:
-    """SQLite's FTS5. Before every word stands a token of its key, so that one key's words are one range of the index.
+    """SQLite's FTS5. A token of its key precedes every word, so that one key's words are one range of the index.
 
-    A column for the key would not do: FTS5 gathers all that begins with a word before it looks at another column.
+    A column for the key would not do: FTS5 gathers all matches of a prefix before it looks at another column.
     """
 
     def keep(self, connection: Connection, number: int, key: ScopeKey, words: Sequence[str]) -> None:
@@ -55,7 +55,7 @@ class Fts5:
         connection.execute(_INDEX.insert(), {"rowid": number, "words": text})
 
     def find(self, key: ScopeKey, words: Sequence[str]) -> Select[int, int]:
-        """Return a query for what may be found: a union of prefix queries, one for each word."""
+        """Return a query for candidates: a union of prefix queries, one for each word."""
         own, match = token(key), literal_column("document_words").op("MATCH")
         # A word has letters and digits only, so that no query can be anything but one quoted prefix.
         each = [select(_INDEX.c.rowid.label("number")).where(match(f'"{own}{word}"*')) for word in words]

@@ -23,11 +23,11 @@ class SqlSessions:
         self._reader = reader
 
     async def create(self, row: SessionRow) -> None:
-        """Keep a new session. Raises ``StoreError`` if there is one of its id."""
+        """Store a new session. Raises ``StoreError`` if its id is taken."""
         await self._writer.write(lambda connection: _insert(connection, row))
 
     async def ensure(self, row: SessionRow) -> SessionRow:
-        """Keep a new session with a ``door``, or bring up to date the one that has that door."""
+        """Store a new session with a ``door``, or update the one that has that door."""
 
         def write(connection: Connection) -> SessionRow:
             own = sessions.c.door == row.door
@@ -42,7 +42,7 @@ class SqlSessions:
         return await self._writer.write(write)
 
     async def move(self, row: SessionRow, *, expected: int | None) -> bool:
-        """Take another version of a session's agent, and return whether it had the one that was expected."""
+        """Move a session to another version of its agent; return whether it had the expected one."""
         moved = update(sessions).where(sessions.c.id == row.id).values({name: getattr(row, name) for name in MOVED})
         if expected is not None:
             moved = moved.where(sessions.c.agent_version == expected)
@@ -75,16 +75,16 @@ class SqlSessions:
         return await self._reader.read(read)
 
     async def delete(self, id: str) -> bool:
-        """Delete a session with all that lives in it, and return whether there was one."""
+        """Delete a session with all its data, and return whether there was one."""
 
         def write(connection: Connection) -> bool:
             FileRows(connection, id).remove_all()
             connection.execute(delete(replies).where(replies.c.session == id))
-            of_runs = (spendings.c.owner > f"{id}/") & (spendings.c.owner < f"{id}0")  # what follows a slash
+            of_runs = (spendings.c.owner > f"{id}/") & (spendings.c.owner < f"{id}0")  # the character after a slash
             connection.execute(delete(spendings).where((spendings.c.owner == id) | of_runs))
             traces = (reservations.c.key >= f"quota {id}") & (reservations.c.key < f"quota {id}0")
             connection.execute(delete(reservations).where(traces))
-            # Its values and texts go with it: their rows refer to it.
+            # Its values and texts are deleted with it: their rows refer to it.
             return bool(connection.execute(delete(sessions).where(sessions.c.id == id)).rowcount)
 
         return await self._writer.write(write)

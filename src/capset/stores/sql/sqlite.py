@@ -1,4 +1,4 @@
-"""SQLite: its URL and its engines. WAL, ``synchronous=FULL``, foreign keys, and no waiting for locks without end."""
+"""SQLite: its URL and its engines. WAL, ``synchronous=FULL``, foreign keys, and bounded waiting for locks."""
 
 from __future__ import annotations
 
@@ -21,10 +21,13 @@ from capset.stores.sql.writer.writer import BOUND, PATIENCE_SECONDS
 
 PREFIX: Final = "sqlite:///"
 BUSY_SECONDS: Final = 5.0
-"""How long a transaction waits for another process's lock."""
+"""Time that a transaction waits for another process's lock."""
 _POLL_SECONDS: Final = 0.01
-"""How long SQLite itself waits in the writer. Left to it for longer, it would look every 100 ms only, and between two
-transactions of a busy process there is a millisecond: it was seen to wait for seconds."""
+"""Time that SQLite itself waits in the writer.
+
+Left to it for longer, it would poll every 100 ms only, and between two transactions of a busy process there is a
+millisecond: it was seen to wait for seconds.
+"""
 _PATIENCE: Final = PATIENCE_SECONDS / BUSY_SECONDS
 
 
@@ -67,12 +70,12 @@ class SqliteStore(SqlStore):
         return writing, make_engine(self._path, "DEFERRED", busy_seconds=self._busy_seconds)
 
     def copy_into(self, file: Path) -> None:
-        """Write everything, as it was at one moment, into an empty file that is there."""
+        """Write a consistent copy into an existing empty file."""
         with (
             closing(sqlite3.connect(self._path, timeout=self._busy_seconds)) as own,
             closing(sqlite3.connect(file)) as copy,
         ):
-            # In one step: a copy that is made in several begins again with each commit of a writer, without end.
+            # In one step: a copy in several steps would begin again with each commit of a writer, without end.
             own.backup(copy)
             copy.execute("PRAGMA journal_mode = DELETE")  # one file, with none beside it
             if copy.execute("PRAGMA integrity_check(1)").fetchone() != ("ok",):
@@ -80,7 +83,7 @@ class SqliteStore(SqlStore):
 
 
 def make_engine(path: Path, begin: Literal["IMMEDIATE", "DEFERRED"], *, busy_seconds: float = BUSY_SECONDS) -> Engine:
-    """Return an engine whose transactions begin so: ``IMMEDIATE`` to write, one connection; ``DEFERRED`` to read."""
+    """Return an engine that begins transactions so: ``IMMEDIATE`` to write, one connection; ``DEFERRED`` to read."""
     writes = begin == "IMMEDIATE"
     engine = create_engine(
         URL.create("sqlite", database=str(path)),
@@ -104,7 +107,7 @@ def make_engine(path: Path, begin: Literal["IMMEDIATE", "DEFERRED"], *, busy_sec
 
     def begun(connection: Connection) -> None:
         # The driver begins no transaction by itself here (isolation_level=None): its own BEGIN would be deferred, and a
-        # deferred transaction that comes to write can fail where an immediate one waits.
+        # deferred transaction that begins to write can fail where an immediate one waits.
         _waiting(lambda: connection.exec_driver_sql(f"BEGIN {begin}"), busy_seconds)
 
     event.listen(engine, "connect", connected)
@@ -113,7 +116,7 @@ def make_engine(path: Path, begin: Literal["IMMEDIATE", "DEFERRED"], *, busy_sec
 
 
 def _waiting(run: Callable[[], object], seconds: float) -> None:
-    """Run something, again and again while another process holds a lock that it needs, so many seconds at most."""
+    """Run a function, retrying while another process holds a lock that it needs, for at most this many seconds."""
     deadline = time.monotonic() + seconds
     while True:
         try:

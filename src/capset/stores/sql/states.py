@@ -17,7 +17,7 @@ from capset.stores.sql.writer.writer import Writer
 from capset.stores.texts import storable
 
 _NAMES: Final = 500
-"""How many names a statement lists."""
+"""Number of names per statement."""
 _NOTHING: Final = StateRow(None, 0)
 
 _owned: Final = [states.c[part] == bindparam(f"at_{part}") for part in ("scope", "owner", "org")]
@@ -30,14 +30,14 @@ _UPDATE: Final = update(states).where(*_at)
 
 
 class SqlStates:
-    """The values. A row of a session refers to it and goes with it, whatever process deletes it."""
+    """The values. A row of a session refers to it and is deleted with it, by any process."""
 
     def __init__(self, writer: Writer, reader: ReadConnections) -> None:
         self._writer = writer
         self._reader = reader
 
     async def read(self, keys: Sequence[ScopeKey]) -> list[StateRow]:
-        """Return what is at each key, in the order of the keys."""
+        """Return the row at each key, in the order of the keys."""
         # A statement for each owner, since SQLite searches no index for a list of whole keys.
         names: defaultdict[ScopeKey, list[str]] = defaultdict(list)
         for key in dict.fromkeys(keys):
@@ -55,15 +55,15 @@ class SqlStates:
         return await self._reader.read(read)
 
     async def change(self, key: ScopeKey, change: Change, *, now: str) -> StateRow:
-        """Replace a value by what ``change`` makes of it, in the writer's next transaction; return what is there now.
+        """Replace a value by the result of ``change``, in the writer's next transaction; return the new row.
 
-        What ``change`` raises leaves everything as it was. Raises ``StateError`` (404) for a session that is not there.
+        An error in ``change`` leaves everything as it was. Raises ``StateError`` (404) for a missing session.
         """
         at = _parameters(key)
 
         def write(connection: Connection) -> StateRow:
             found = connection.execute(_SELECT, at).one_or_none()
-            if found is None:  # else there is its session too
+            if found is None:  # otherwise its session exists too
                 require_session(connection, key, "value")
             there = StateRow(found.value, found.version) if found else _NOTHING
             value = change(there)

@@ -1,4 +1,4 @@
-"""A store in a SQL database: its parts, its opening and closing. Each engine brings its ``make_engines``."""
+"""A store in a SQL database: its parts, its opening and closing. Each engine implements ``make_engines``."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from capset.stores.sql.writer.writer import Writer
 
 
 class SqlStore(ABC):
-    """Everything that a kernel keeps, in a database that its user calls ``name``."""
+    """Everything that a kernel stores, in a database that its user calls ``name``."""
 
     def __init__(self, name: str, *, leases: Leases, search: Search, bound: int, patience_seconds: float) -> None:
         self._name = name
@@ -76,12 +76,12 @@ class SqlStore(ABC):
 
     @property
     def documents(self) -> SqlDocuments:
-        """The texts that can be searched, by scope."""
+        """The searchable texts, by scope."""
         return self._documents
 
     @property
     def agents(self) -> SqlAgents:
-        """The agents that were made here."""
+        """The stored agents."""
         return self._agents
 
     @property
@@ -91,27 +91,27 @@ class SqlStore(ABC):
 
     @property
     def replies(self) -> SqlReplies:
-        """The answers that are kept for requests that may be sent again."""
+        """The stored replies to idempotent requests."""
         return self._replies
 
     @property
     def events(self) -> SqlEvents:
-        """The turns that sessions are in, and what was told of them."""
+        """The sessions' current turns, and their events."""
         return self._events
 
     @property
     def approvals(self) -> SqlApprovals:
-        """The requests for approvals, and what became of them."""
+        """The requests for approvals, and their outcomes."""
         return self._approvals
 
     @property
     def admissions(self) -> SqlAdmissions:
-        """What limits, budgets and approvals let through."""
+        """The admissions by limits, budgets and approvals."""
         return self._admissions
 
     @property
     def lineage(self) -> SqlLineage:
-        """Which exact version ran: registrations, links, envelopes, and what hashes cover."""
+        """The record of exact versions: registrations, links, envelopes, and the payloads of hashes."""
         return self._lineage
 
     @abstractmethod
@@ -120,9 +120,10 @@ class SqlStore(ABC):
 
     @abstractmethod
     def copy_into(self, file: Path) -> None:
-        """Write everything, as it was at one moment, into an empty file that is there. Writers go on meanwhile.
+        """Write a consistent copy into an existing empty file, beside active writers.
 
-        Raises ``StoreError`` where it cannot be read or written, or what that takes is not installed.
+        Raises ``StoreError`` if the database cannot be read or the file written, or if a needed program is not
+        installed.
         """
 
     def make_beside_writers(self, indexes: Sequence[IndexSpec]) -> None:  # noqa: B027  # most engines have nothing to do
@@ -130,11 +131,11 @@ class SqlStore(ABC):
 
     @property
     def name(self) -> str:
-        """What its user calls the database."""
+        """The user's name for the database."""
         return self._name
 
     async def open(self) -> None:
-        """Make ready: create or upgrade what is needed, and close intents whose writer is gone as ``interrupted``."""
+        """Open: create or upgrade tables, and close the intents of dead writers as ``interrupted``."""
         if self._engines:
             raise StoreError(f"the database {self._name!r} is open already")
         self._engines = writing, reading = self.make_engines()
@@ -149,7 +150,7 @@ class SqlStore(ABC):
             raise
 
     async def close(self) -> None:
-        """Write what is still to be written, and let go. Raises ``StoreError`` if something could not be written."""
+        """Write everything pending and close. Raises ``StoreError`` if something could not be written."""
         engines, self._engines = self._engines, None
         if engines is None:
             return

@@ -1,7 +1,7 @@
-"""The suite that a capability passes: what its users may rely on, each promise a check.
+"""The test suite for capabilities: each promise to their users is one check.
 
-It makes the checks of one capability, or of a reference with a config; each raises ``AssertionError`` where the
-capability breaks the promise. With pytest::
+It makes the checks of one capability, or of a reference with a config; each raises ``AssertionError`` if the capability
+breaks the promise. With pytest::
 
     checks = capability_suite(forecast, examples={"get_forecast": [{"city": "Oslo", "days": 3}]})
 
@@ -42,21 +42,21 @@ def capability_suite(
     env: Mapping[str, Any] | None = None,
     workspace: str | Path | None = None,
 ) -> tuple[Check, ...]:
-    """Return every check that has something to check in this capability.
+    """Return every check that applies to this capability.
 
     Args:
-        capability: what is tried, alone in an agent, in memory. Its tools are really called: those that reach out of
-            the session should have somewhere harmless to reach.
-        examples: for each tool, by its own name, arguments that it can be called with, as JSON data; or an async
-            function of the session that prepares what they need and returns them. Together they show every parameter.
-            Without them, the checks that run tools are left out.
-        config: what it is configured with; its defaults if left out.
-        permissions: what the user holds beside the permissions that the tools need.
-        env: what the host says of this environment.
+        capability: the capability under test, alone in an agent, in memory. Its tools are really called: those that
+            reach out of the session should have a harmless target.
+        examples: for each tool, by its own name, valid arguments as JSON data; or an async function of the session that
+            prepares their prerequisites and returns them. Together they show every parameter. Without them, the checks
+            that run tools are left out.
+        config: its config; the defaults if left out.
+        permissions: the user's permissions beside those that the tools need.
+        env: the host's knowledge of this environment.
         workspace: the folder of the host's that its tools may read.
 
-    Raises ``CapsetError`` where hypothesis is missing, which the extra ``testing`` installs, and ``DefinitionError``
-    for a config that is none of this capability.
+    Raises ``CapsetError`` if hypothesis is missing, which the extra ``testing`` installs, and ``DefinitionError`` for a
+    config that does not belong to this capability.
     """
     if find_spec("hypothesis") is None:
         raise CapsetError("the capability suite needs hypothesis", hint="pip install 'capset[testing]'")

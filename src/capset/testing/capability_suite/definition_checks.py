@@ -1,4 +1,4 @@
-"""What a capability says of itself (spec 1, C1), beyond what its definition refuses anyway."""
+"""Checks of a capability's descriptions (spec 1, C1), beyond the rules that its definition enforces."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _QUOTED: Final = re.compile(r"`([^`\n]+)`")
 
 
 async def it_says_what_it_is(subject: CapabilitySubject) -> None:
-    """In its description, and in that of every tool, with words enough to choose by."""
+    """Check that the capability and every tool have a description with words enough to choose by."""
     capability = subject.capability
     for what, text in (
         (f"capability {capability.name!r}", capability.description),
@@ -27,7 +27,7 @@ async def it_says_what_it_is(subject: CapabilitySubject) -> None:
 
 
 async def every_parameter_is_described(subject: CapabilitySubject) -> None:
-    """At every depth, so that a model knows what to put there."""
+    """Every parameter has a description, at every depth, so that a model knows what to put there."""
     for tool in subject.tools:
         schema = tool.arguments.json_schema
         for found in objects(schema):
@@ -37,7 +37,7 @@ async def every_parameter_is_described(subject: CapabilitySubject) -> None:
 
 
 async def every_parameter_is_read(subject: CapabilitySubject) -> None:
-    """By the handler's own code: what is declared and ignored misleads a model."""
+    """Check that the handler's own code reads every parameter: one that is declared and ignored misleads a model."""
     for tool in subject.tools:
         handler = inspect.unwrap(tool.handler)
         code: object = getattr(handler, "__code__", None)
@@ -49,14 +49,14 @@ async def every_parameter_is_read(subject: CapabilitySubject) -> None:
 
 
 async def every_config_field_is_described(subject: CapabilitySubject) -> None:
-    """For whoever configures it."""
+    """Every config field has a description."""
     model: Any = subject.capability.config
     for name, info in model.model_fields.items():
         expect(info.description, f"{model.__name__}.{name} needs a description: Field(description=…)")
 
 
 async def every_helper_is_documented(subject: CapabilitySubject) -> None:
-    """Their class says what it is, and so does every public method."""
+    """Check that the helpers' class and each of its public methods have a docstring."""
     async with subject.open() as bench:
         kind: type[object] = (await bench.within(subject.helpers)).__class__
     named = kind.__name__
@@ -69,7 +69,7 @@ async def every_helper_is_documented(subject: CapabilitySubject) -> None:
 
 
 async def instructions_name_only_tools_that_are_there(subject: CapabilitySubject) -> None:
-    """Whichever preset is on: what speaks of a tool in backquotes stands where the tool does."""
+    """With any presets on: instructions that name a tool in backquotes appear only together with the tool."""
     own = {one.name for one in subject.tools}
     presets = tuple(subject.capability.presets)
     settings = [subject, subject.with_presets(()), *(subject.with_presets([name]) for name in presets)]
@@ -89,7 +89,7 @@ async def instructions_name_only_tools_that_are_there(subject: CapabilitySubject
 
 
 def _read(code: CodeType) -> Iterator[str]:
-    """Yield the names of the variables that code reads, with those that functions inside it take from it."""
+    """Yield the names of the variables that code reads, with those that functions inside it read from it."""
     for step in dis.get_instructions(code):
         if _READING.match(step.opname):
             yield from [step.argval] if isinstance(step.argval, str) else step.argval or ()

@@ -1,4 +1,4 @@
-"""What the author's examples show: they cover everything, they run, and they do what their tools' effects say."""
+"""Checks by the author's examples: they cover everything, they run, and they keep to their tools' effects."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from capset.testing.capability_suite.subject import CapabilitySubject, Promise, 
 
 
 async def every_tool_and_parameter_has_an_example(subject: CapabilitySubject) -> None:
-    """And every example is of a tool that there is."""
+    """Every tool and parameter has an example, and every example belongs to a tool."""
     own = {one.name: one for one in subject.tools}
     for name in subject.examples or ():
         expect(name in own, f"examples: {unknown('tool', name, own)}")
@@ -28,7 +28,7 @@ async def every_tool_and_parameter_has_an_example(subject: CapabilitySubject) ->
 
 
 async def every_example_runs(subject: CapabilitySubject) -> None:
-    """Each in a session of its own, and gives JSON data that fits the tool's output schema."""
+    """Every example runs, in a session of its own, and gives JSON data that fits the tool's output schema."""
     for tool in subject.tools:
         for example in subject.examples_of(tool):
             async with subject.with_tool(tool).open() as bench:
@@ -42,7 +42,7 @@ async def every_example_runs(subject: CapabilitySubject) -> None:
 
 
 async def what_is_optional_can_be_left_out(subject: CapabilitySubject) -> None:
-    """Without it the call may find that it cannot be done, but nothing breaks: a handler knows its own defaults."""
+    """Check that optional arguments can be left out: the call may fail, but a handler knows its own defaults."""
     for tool in subject.tools:
         needed = set(tool.arguments.json_schema.get("required", ()))
         for example in subject.examples_of(tool):
@@ -57,7 +57,10 @@ async def what_is_optional_can_be_left_out(subject: CapabilitySubject) -> None:
 
 
 async def a_tool_that_reads_writes_nothing(subject: CapabilitySubject) -> None:
-    """Not to state, resources, documents or files: nothing of it would be on record before it happens (G23)."""
+    """Check that a tool with the effect ``read`` does not write to state, resources, documents or files.
+
+    Such a write would not be recorded before it happens.
+    """
     for tool in subject.tools:
         for example in subject.examples_of(tool) if not tool.has_side_effects else ():
             async with subject.with_tool(tool).open() as bench:

@@ -17,7 +17,7 @@ _SEEDS: Final = ("1", "2")
 
 
 async def hashes_are_the_same_in_every_process(subject: CapabilitySubject) -> None:
-    """As declared and with each preset alone; whatever the order in which a process iterates over sets."""
+    """As declared and with each preset alone, regardless of the order in which a process iterates over sets."""
     ref = subject.ref
     own = await hashes_of(ref)
     again = await hashes_of(ref)
@@ -52,7 +52,7 @@ async def _elsewhere(order: dict[str, Any], seed: str) -> dict[str, list[str]]:
 
 
 def _address(ref: AnyRef) -> list[str]:
-    """Return the module and the name that another process finds the capability by."""
+    """Return the module and the name by which another process finds the capability."""
     for module, name in _places(ref):
         if module != "__main__":
             return [module, name]

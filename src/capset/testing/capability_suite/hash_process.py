@@ -1,4 +1,4 @@
-"""The hashes of a capability in each of its settings, also from within another process."""
+"""The hashes of a capability in each of its settings, also as a program for another process."""
 
 from __future__ import annotations
 
@@ -40,5 +40,5 @@ def _loaded(order: dict[str, Any]) -> AnyRef:
 
 
 def main() -> None:
-    """Read what to load as JSON from standard input, and write its hashes."""
+    """Read the reference to load as JSON from standard input, and write its hashes."""
     print(json.dumps(asyncio.run(hashes_of(_loaded(json.load(sys.stdin))))))

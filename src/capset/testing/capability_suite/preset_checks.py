@@ -1,4 +1,4 @@
-"""Presets switch cleanly: each works by itself, and moves what it declares and nothing else (spec 1, C2–C5)."""
+"""Checks of presets: each works by itself, and adds exactly its declared parts (spec 1, C2–C5)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from capset.testing.capability_suite.subject import CapabilitySubject, Promise, 
 
 
 async def each_preset_moves_what_it_declares(subject: CapabilitySubject) -> None:
-    """Switched on where all others are off, it adds what it declares, all of it and nothing else; so does its hash."""
+    """Switched on alone, a preset adds all that it declares and nothing else; its hash changes likewise."""
     off = subject.with_presets(()).compose()
     hashes = {off.static_hash: "no preset"}
     for name, preset in subject.capability.presets.items():
@@ -35,7 +35,7 @@ async def each_preset_moves_what_it_declares(subject: CapabilitySubject) -> None
 
 
 async def each_setting_of_the_presets_works(subject: CapabilitySubject) -> None:
-    """Every one alone, every one left out, none and all: it composes, its context renders, its tools' examples run."""
+    """Each preset alone, each left out, none and all: it composes, its context renders, its tools' examples run."""
     for what, names in _settings(tuple(subject.capability.presets)):
         setting = subject.with_presets(names)
         try:

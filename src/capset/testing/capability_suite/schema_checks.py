@@ -1,4 +1,4 @@
-"""Tools honour their schemas: nothing else reaches a handler (spec 4, G11, G12)."""
+"""Checks that tools honour their schemas: no other arguments reach a handler (spec 4, G11, G12)."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 
 async def invalid_arguments_are_refused(subject: CapabilitySubject) -> None:
-    """Whatever certainly does not fit the schema, at any depth, is refused with 422 before the handler starts."""
+    """Arguments that certainly violate the schema, at any depth, are refused with 422 before the handler starts."""
     for tool in subject.tools:
-        # Hypothesis has no event loop of its own: it gets a thread, and a kernel in there.
+        # Hypothesis has no event loop of its own: it gets a thread, with a kernel in it.
         await asyncio.to_thread(_refuses, subject.with_tool(tool), tool)
 
 
 async def unknown_arguments_are_refused(subject: CapabilitySubject) -> None:
-    """However good the others are: what is misspelt must not be ignored."""
+    """Unknown arguments are refused even beside valid ones: a misspelt name must not be ignored."""
     for tool in subject.tools:
         given = await asyncio.to_thread(_some_valid, subject, tool)
         async with subject.with_tool(tool).open() as bench:
@@ -49,7 +49,7 @@ def _refuses(subject: CapabilitySubject, tool: AnyTool) -> None:
 async def _refused(bench: Bench, tool: AnyTool, made: Arguments) -> None:
     result = await bench.send(tool, made)
     if isinstance(result.error, InvalidArguments) and result.error.status == 422:
-        return  # which nothing behind the validation raises
+        return  # raised by nothing behind the validation
     why = misfit(tool.arguments.json_schema, made)
     raise AssertionError(
         f"tool {tool.name!r} takes {json.dumps(made)}, though {why}: expected InvalidArguments, got {told(result)}"

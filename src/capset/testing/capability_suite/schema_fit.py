@@ -1,4 +1,4 @@
-"""What certainly does not fit a JSON Schema, told without the validator that is under test."""
+"""Certain violations of a JSON Schema, detected without the validator that is under test."""
 
 from __future__ import annotations
 
@@ -30,9 +30,10 @@ _NO_SCHEMAS: Final = frozenset({"default", "const", "enum", "examples", "discrim
 
 
 def misfit(schema: JsonSchema, value: Data, root: JsonSchema | None = None) -> str | None:
-    """Return why ``value`` certainly does not fit, or ``None`` where it may.
+    """Return why ``value`` certainly does not fit, or ``None`` if it may.
 
-    It knows types, values, bounds, lengths, members and alternatives; not patterns, formats and what a validator adds.
+    It knows types, values, bounds, lengths, members and alternatives; not patterns, formats and a validator's
+    additions.
     """
     root = schema if root is None else root
     if (target := resolved(schema, root)) is not schema:
@@ -55,7 +56,7 @@ def misfit(schema: JsonSchema, value: Data, root: JsonSchema | None = None) -> s
 
 
 def resolved(schema: JsonSchema, root: JsonSchema) -> JsonSchema:
-    """Return what a ``$ref`` leads to, or the schema itself where it has none."""
+    """Return the target of a ``$ref``, or the schema itself if it has none."""
     while (name := schema.get("$ref")) is not None:
         schema = root["$defs"][str(name).rpartition("/")[2]]
     return schema
@@ -95,7 +96,7 @@ def _bounds(schema: JsonSchema, value: Data) -> str | None:
         for word, is_beyond in _BOUNDS.items():
             if word in schema and is_beyond(value, schema[word]):
                 return f"{value} is beyond the {word} of {schema[word]}"
-    # A validator may take the white space around a text away before it counts.
+    # A validator may strip the white space around a text before it counts.
     if isinstance(value, str) and not (
         schema.get("minLength", 0) <= len(value) and len(value.strip()) <= schema.get("maxLength", len(value))
     ):

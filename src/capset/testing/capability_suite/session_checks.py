@@ -1,4 +1,4 @@
-"""What holds in every session: it can be used by everybody, and keeps to itself (spec 1, C26, C30, C33, C36)."""
+"""Checks of sessions: everyone can use the capability, and it keeps sessions apart (spec 1, C26, C30, C33, C36)."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from capset.testing.capability_suite.session_data import look
 from capset.testing.capability_suite.subject import BOB, Bench, CapabilitySubject, Promise, expect, told
 
 _TICK_SECONDS: Final = 1.1
-"""After which a clock that tells seconds tells another one."""
+"""Time after which a clock with a resolution of seconds shows another one."""
 
 
 async def it_can_be_used(subject: CapabilitySubject) -> None:
-    """Compose with its config or the defaults: whoever holds every permission may use every tool."""
+    """Compose with its config or the defaults: a user with every permission may use every tool."""
     capability = subject.capability
     expect(capability.contributes, f"capability {capability.name!r} is {capability.status}: it contributes nothing")
     for setting in (subject, *map(subject.with_tool, subject.tools)):
@@ -29,12 +29,12 @@ async def it_can_be_used(subject: CapabilitySubject) -> None:
 
 
 async def helpers_can_be_built_by_everybody(subject: CapabilitySubject) -> None:
-    """With every permission and with none: helpers are code, which nothing governs."""
+    """With every permission and with none: helpers are code, which no policy governs."""
     for holds, who in ((None, "who holds every permission"), (frozenset[str](), "without permissions")):
         async with subject.open(holds=holds) as bench:
             try:
                 built = await bench.within(subject.helpers)
-            except Exception as error:  # of whatever kind the author's code raises
+            except Exception as error:  # any error of the author's code
                 raise AssertionError(f"helpers cannot be built for a principal {who}: {error!r}") from error
             expect(built is not None, f"the helpers of a principal {who} are None")
 
@@ -51,7 +51,7 @@ async def context_renders_the_same_twice(subject: CapabilitySubject) -> None:
 
 
 async def nothing_reaches_another_session(subject: CapabilitySubject) -> None:
-    """Not to one of somebody else, nor, where no scope is shared, to one of the same user."""
+    """Not a session of another user, nor, unless a scope is shared, another one of the same user."""
     everything = subject.with_presets(subject.capability.presets)
     async with everything.open() as bench:
         shared = {scope for scope, _ in bench.session.snapshot.composition.data.resources}
@@ -67,7 +67,7 @@ async def nothing_reaches_another_session(subject: CapabilitySubject) -> None:
                 differing = [what for what in after if before.get(what) != after[what]]
                 if not differing:
                     continue
-                # What tells the time differs again once it has gone on; what has leaked stays.
+                # Texts that contain the time differ again after a tick; leaked data stays.
                 await asyncio.sleep(_TICK_SECONDS)
                 later = await _seen(other)
                 leaked = [what for what in differing if later.get(what) == after[what]]
@@ -106,7 +106,7 @@ async def _run_all(bench: Bench) -> None:
 
 
 async def _seen(bench: Bench) -> dict[str, Any]:
-    """Return what a session shows that nobody has touched; its tools that write are left alone."""
+    """Return the visible contents of an untouched session; its tools that write are not called."""
     subject = bench.subject
     found = await look(bench)
     found["the system text"] = await bench.session.system_text()

@@ -1,4 +1,4 @@
-"""Everything that a session holds, as its own code sees it."""
+"""The contents of a session, as seen by its own code."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MOST = 1_000
 
 
 async def look(bench: Bench) -> dict[str, Any]:
-    """Return state, resources, documents and files by what they are called: JSON data and comparable values."""
+    """Return state, resources, documents and files by their names: JSON data and comparable values."""
     data = bench.session.snapshot.composition.data
 
     async def seen(ctx: Context) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What the checks share: the capability under test, sessions of it, and how its examples are run."""
+"""Shared parts of the checks: the capability under test, its sessions, and the running of its examples."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ BOB: Final = "bob"
 
 @dataclass(frozen=True, eq=False, slots=True)
 class CapabilitySubject:
-    """A capability as it is to be tried, and what its author says of it.
+    """A capability under test, with its author's examples and settings.
 
-    ``examples`` are by the tools' own names, ``None`` where there are none at all.
+    ``examples`` are by the tools' own names, ``None`` if there are none at all.
     """
 
     ref: AnyRef
@@ -57,12 +57,12 @@ class CapabilitySubject:
         return self.capability.every_tool
 
     def with_presets(self, names: Iterable[str]) -> CapabilitySubject:
-        """Return the subject with just these presets on."""
+        """Return the subject with only these presets on."""
         on = set(names)
         return replace(self, ref=self.ref.with_presets(**{name: name in on for name in self.capability.presets}))
 
     def with_tool(self, wanted: AnyTool) -> CapabilitySubject:
-        """Return the subject with a tool in it: as it is, or else with one more preset on."""
+        """Return the subject with a tool in use: unchanged, or with one more preset on."""
         if wanted in self.in_use():
             return self
         parts = self.capability.parts.items()
@@ -74,7 +74,7 @@ class CapabilitySubject:
         return compose(Agent("tester", uses=[self.ref]))
 
     def in_use(self) -> tuple[AnyTool, ...]:
-        """Return those of its tools that are there with the presets that are on."""
+        """Return its tools that are in use with the current presets."""
         there = [one.tool for one in self.compose().tools.values()]
         return tuple(one for one in self.tools if one in there)
 
@@ -87,7 +87,7 @@ class CapabilitySubject:
         return (self.examples or {}).get(wanted.name, ())
 
     def principal(self, id: str = ADA, *, org: str = "acme", holds: frozenset[str] | None = None) -> Principal:
-        """Return a user who holds every permission that any tool needs, or just what is given."""
+        """Return a user with the permissions of all tools, or exactly the given ones."""
         needed = frozenset[str]().union(*(one.tool.permissions for one in self.compose().tools.values()))
         return Principal(id, permissions=needed | self.permissions if holds is None else holds, org=org)
 
@@ -103,7 +103,7 @@ class CapabilitySubject:
 
 @dataclass(eq=False, slots=True)
 class Probe:
-    """A tool of the agent's own, through which a check sees what the capability's own code sees."""
+    """A tool of the agent's own, with which a check sees the same data as the capability's own code."""
 
     tool: AnyTool = field(init=False)
     _work: Callable[[Context], Awaitable[None]] | None = None
@@ -120,14 +120,14 @@ class Probe:
         self.tool = look
 
     async def run(self, session: Session, work: Callable[[Context], Awaitable[T]]) -> T:
-        """Run a function with the context of a call in a session; what it raises comes out as it is."""
+        """Run a function with the context of a call in a session; its errors propagate unchanged."""
         results: list[T] = []
         errors: list[Exception] = []
 
         async def caught(ctx: Context) -> None:
             try:
                 results.append(await work(ctx))
-            except Exception as error:  # of any kind: the caller's own
+            except Exception as error:  # any error of the caller's function
                 errors.append(error)
 
         self._work = caught
@@ -139,7 +139,7 @@ class Probe:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Bench:
-    """A session in which something is tried."""
+    """A session for trying things out."""
 
     subject: CapabilitySubject
     desk: Desk
@@ -157,7 +157,7 @@ class Bench:
         return await self.probe.run(self.session, work)
 
     def name_of(self, wanted: AnyTool) -> str:
-        """Return what a tool is called here."""
+        """Return the name of a tool in this session."""
         tools = self.session.snapshot.composition.tools
         return next(name for name, one in tools.items() if one.tool is wanted)
 
@@ -166,15 +166,15 @@ class Bench:
         return await example(self.session) if callable(example) else example
 
     async def send(self, wanted: AnyTool, arguments: Arguments) -> Result[Any]:
-        """Call a tool as the wire does, with JSON; its result is JSON data."""
+        """Call a tool as over the wire, with JSON; its result is JSON data."""
         text = json.dumps(arguments, allow_nan=False).encode()
         return await self.session.try_message(self.session.message(self.name_of(wanted), Json(text)))
 
 
 Promise = Callable[[CapabilitySubject], Awaitable[None]]
-"""What a capability keeps. Raises ``AssertionError`` where it does not."""
+"""A promise of a capability. Raises ``AssertionError`` if it is broken."""
 
 
 def told(result: Result[Any]) -> str:
-    """Return what a call came to, in words."""
+    """Return the outcome of a call, in words."""
     return f"{result.error.code} ({result.error.message})" if result.error else repr(result.data)

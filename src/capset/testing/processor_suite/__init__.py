@@ -1,7 +1,7 @@
-"""The suite that a stream processor passes: what the kernel and its callers rely on, each promise a check.
+"""The test suite for stream processors: each promise to the kernel and to callers is one check.
 
-It makes the checks of one tool from ``Tool.from_processor``; each raises ``AssertionError`` where the processor breaks
-the promise, and says what was expected, what came, and what to do. With pytest::
+It makes the checks of one tool from ``Tool.from_processor``; each raises ``AssertionError`` if the processor breaks the
+promise, with the expectation, the observation, and a remedy. With pytest::
 
     checks = processor_suite(count_up, examples=[{"to": 3}])
 
@@ -41,21 +41,21 @@ def processor_suite(
     """Return every check of a processor.
 
     Args:
-        tool: what is tried, in an agent of its own, in memory. It is really run: one that reaches out of the session
-            should have somewhere harmless to reach.
-        examples: arguments that it can be called with, as JSON data; where its data is no object, ``{"data": …}``.
-            Without them, hypothesis makes some up from the schema, beside the tool's own examples.
-        uses: what it needs beside it: capabilities whose helpers, state or tools it asks for.
-        permissions: what the user holds beside the permissions that the tools need.
-        env: what the host says of this environment.
-        is_repeatable: whether the same data leads to messages of the same kinds and types every time. Say ``False``
-            for what depends on time or chance; the check of that is left out.
-        most: how many messages of a stream are read before it is cut: it may go on for ever.
-        patience: how many seconds the next message is awaited before the stream is cut.
-        cleanup: in how many seconds it must have ended once its consumer has left.
+        tool: the processor under test, in an agent of its own, in memory. It is really run: one that reaches out of the
+            session should have a harmless target.
+        examples: valid arguments, as JSON data; ``{"data": …}`` if its data is no object. Without them, hypothesis
+            makes some up from the schema, beside the tool's own examples.
+        uses: the capabilities it needs beside it, for their helpers, state or tools.
+        permissions: the user's permissions beside those that the tools need.
+        env: the host's knowledge of this environment.
+        is_repeatable: whether the same data leads to messages of the same kinds and types every time. Give ``False`` if
+            they depend on time or chance; the check of that is left out.
+        most: number of messages of a stream to read before it is cut: it may be endless.
+        patience: seconds to wait for the next message before the stream is cut.
+        cleanup: seconds within which it must have ended once its consumer has left.
 
-    Raises ``CapsetError`` where hypothesis is missing, which the extra ``testing`` installs, and ``DefinitionError``
-    for a tool that is no processor, examples that do not fit it, and what cannot be composed.
+    Raises ``CapsetError`` if hypothesis is missing, which the extra ``testing`` installs, and ``DefinitionError`` for a
+    tool that is no processor, examples that do not fit it, and an agent that cannot be composed.
     """
     if find_spec("hypothesis") is None:
         raise CapsetError("the processor suite needs hypothesis", hint="pip install 'capset[testing]'")

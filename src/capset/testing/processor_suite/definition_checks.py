@@ -1,4 +1,4 @@
-"""What a processor says of itself, and how it is made (spec 3, K4, K5, K6)."""
+"""Checks of a processor's descriptions, and of its factory (spec 3, K4, K5, K6)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from capset.testing.processor_suite.subject import ProcessorSubject, Promise, ex
 
 
 async def it_says_what_it_is(subject: ProcessorSubject) -> None:
-    """In the descriptions of the tool, of its inbound, and of everything that it emits, with words to choose by."""
+    """Check that the tool, its inbound and all its outbound messages have descriptions with words to choose by."""
     tool = subject.tool
     told = [("the tool", tool.description), ("its inbound", tool.inbound.get("description"))]
     for one in options(tool.outbound):
@@ -30,7 +30,7 @@ async def it_says_what_it_is(subject: ProcessorSubject) -> None:
 
 
 async def its_type_is_its_route(subject: ProcessorSubject) -> None:
-    """Its inbound shows one literal ``type``, and messages of that lead to it."""
+    """Its inbound has one literal ``type``, and messages of that type are routed to it."""
     tool, shown = subject.tool, _constants(subject.tool.inbound, "type")
     expect(
         shown == [tool.type],
@@ -47,7 +47,7 @@ async def its_type_is_its_route(subject: ProcessorSubject) -> None:
 
 
 async def each_call_gets_a_processor_of_its_own(subject: ProcessorSubject) -> None:
-    """Two that the factory makes share no object with state."""
+    """Two processors from the factory share no object with state."""
     what = f"processor {subject.tool.type!r}"
     made = [_made(what, subject) for _ in range(2)]
     for one in made:
@@ -84,7 +84,7 @@ def _constants(schema: JsonSchema, name: str) -> list[object]:
 def _made(what: str, subject: ProcessorSubject) -> Any:
     try:
         made = subject.tool.handler()
-    except Exception as error:  # of any kind: the author's own
+    except Exception as error:  # any error of the author's code
         raise AssertionError(
             f"{what}: expected its factory to make a processor; it raised {error!r}; do what can fail in the processor"
         ) from error

@@ -1,4 +1,4 @@
-"""What a processor does with its ``emit``: how often it was called, and whether it waited."""
+"""Observation of a processor's ``emit``: the number of calls, and whether they were awaited."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Emission = BaseModel | Message
 
 
 class EmissionWatch:
-    """Stands between one processor and its ``emit``."""
+    """Wraps the ``emit`` of one processor."""
 
     def __init__(self, factory: Callable[[], Any]) -> None:
         self._factory = factory
@@ -24,7 +24,7 @@ class EmissionWatch:
 
     @property
     def begun(self) -> int:
-        """How many emissions were begun, up to the reply or the error: what follows that is sent to nobody."""
+        """Number of emissions begun, up to the reply or the error: later ones are not sent."""
         for number, one in enumerate(self._emissions, start=1):
             if getattr(one.emission, "kind", None) in ("reply", "error"):
                 return number
@@ -32,15 +32,15 @@ class EmissionWatch:
 
     @property
     def dropped(self) -> list[Emission]:
-        """What was given to ``emit`` and never awaited."""
+        """Emissions that were never awaited."""
         return [one.emission for one in self._emissions if not one.is_awaited]
 
     @property
     def last(self) -> Emission | None:
-        """What was emitted last."""
+        """The last emission."""
         return self._emissions[-1].emission if self._emissions else None
 
-    def make(self) -> Any:  # a processor, of whatever kind the author's factory returns
+    def make(self) -> Any:  # a processor of any kind that the author's factory returns
         """Make a processor that is watched."""
         self.has_started = True
         process = self._factory()
@@ -65,14 +65,14 @@ class _Emission(Coroutine[Any, Any, None]):
 
     @property
     def is_awaited(self) -> bool:
-        """Whether anybody has waited for it."""
+        """Whether it was awaited."""
         return self._work is not None
 
     def __await__(self) -> Generator[Any, Any, None]:
         return self._begun().__await__()
 
     def send(self, value: Any) -> Any:
-        """Go on, for the task that it is."""
+        """Resume, for the task that runs it."""
         return self._begun().send(value)
 
     def throw(self, *error: Any) -> Any:
@@ -80,7 +80,7 @@ class _Emission(Coroutine[Any, Any, None]):
         return self._begun().throw(*error)
 
     def close(self) -> None:
-        """End it."""
+        """Close it."""
         if self._work is not None:
             self._work.close()
 

@@ -1,4 +1,4 @@
-"""What a processor emits: what its outbound says, errors in words, and the same for every call (spec 3, K9, K13)."""
+"""Checks of emissions: they match the outbound, errors are messages, and calls share no state (spec 3, K9, K13)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from capset.testing.processor_suite.subject import ProcessorSubject, Promise, ex
 
 
 async def it_fails_in_words(subject: ProcessorSubject) -> None:
-    """Whatever valid data comes, nothing is thrown but a ``ToolError``, and errors are emitted as messages."""
+    """For any valid data, it raises only ``ToolError``, and errors are emitted as messages."""
     for arguments in await subject.data():
         error = (await subject.run(arguments)).error
         is_thrown = isinstance(error, InternalError) and not isinstance(error, InvalidOutput)
@@ -25,7 +25,7 @@ async def it_fails_in_words(subject: ProcessorSubject) -> None:
 
 
 async def every_emission_fits_its_outbound(subject: ProcessorSubject) -> None:
-    """By its kind and type, and by its data against the JSON Schema that is shown to everybody."""
+    """By its kind and type, and by its data against the public JSON Schema."""
     schema = subject.tool.outbound
     contract = subject.contract
     there = [f"event {name!r}" for name in contract.events] + [f"reply {name!r}" for name in contract.replies]
@@ -44,11 +44,11 @@ async def every_emission_fits_its_outbound(subject: ProcessorSubject) -> None:
 
 
 async def calls_leave_no_state_behind(subject: ProcessorSubject) -> None:
-    """Whatever was called before, the same data leads to messages of the same kinds and types."""
+    """After any other calls, the same data leads to messages of the same kinds and types."""
     for arguments in await subject.data():
         first, second = await subject.run(arguments), await subject.run(arguments)
         if first.is_cut is not second.is_cut:
-            continue  # where it was left is chance
+            continue  # the point where it was cut is random
         expect(
             first.shape == second.shape,
             f"{subject.told(arguments)}: expected the same messages of two calls in two new sessions; got first "

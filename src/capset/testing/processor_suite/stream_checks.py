@@ -1,4 +1,4 @@
-"""What a processor does while its consumer is slow, and when it leaves (spec 3, K14, K15)."""
+"""Checks of a processor with a slow consumer, and with one that leaves (spec 3, K14, K15)."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from capset.testing.processor_suite.subject import Arguments, ProcessorSubject, 
 
 _TAKEN: Final = 10
 _AT_ONCE: Final = 64
-"""Emissions of its child tasks may wait side by side; what starts more and more of them does not wait at all."""
+"""Limit on emissions of its child tasks that wait side by side; more of them mean that it does not wait at all."""
 
 
 async def it_waits_for_its_consumer(subject: ProcessorSubject) -> None:
-    """However long that pauses, it starts no crowd of emissions that wait for it."""
+    """During a pause of any length, it does not pile up waiting emissions."""
     most = subject.contract.buffer + 1
     for arguments in await subject.fullest():
         async with subject.open() as session:
@@ -38,7 +38,7 @@ async def it_waits_for_its_consumer(subject: ProcessorSubject) -> None:
 
 
 async def leaving_ends_it(subject: ProcessorSubject) -> None:
-    """Whenever its consumer leaves, it ends in time and leaves no task behind; so it does at its own end."""
+    """Whenever its consumer leaves, it ends in time and leaves no task behind; the same holds at its own end."""
     for arguments in await subject.fullest():
         for taken in (0, 1, 2, subject.most):
             if await _leaves_after(subject, arguments, taken) < taken:
@@ -46,7 +46,7 @@ async def leaving_ends_it(subject: ProcessorSubject) -> None:
 
 
 async def _leaves_after(subject: ProcessorSubject, arguments: Arguments, wanted: int) -> int:
-    """Take some messages, leave, and look what is left; return how many there were."""
+    """Take some messages, leave, and check for leftovers; return the number of messages."""
     clock, taken = asyncio.get_running_loop().time, 0
     async with subject.open() as session:
         stream, _ = subject.stream(session, arguments)

@@ -1,4 +1,4 @@
-"""Admissions: windows, budgets, approvals and intents, taken together and given back (spec 4, G3, G13–G15)."""
+"""Checks of admissions: windows, budgets, approvals and intents together, and releases (spec 4, G3, G13–G15)."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _TEN: Final = Window("ten seconds", 2, 10 * _SECOND)
 
 
 def _claim(call: str, at: float, *windows: Window, **more: object) -> Claim:
-    """Return the claim of a call, so many seconds after the start."""
+    """Return the claim of a call, this many seconds after the start."""
     return replace(Claim(call, lambda: _START + round(at * _SECOND), windows), **more)
 
 
 async def _refused(store: Store, claim: Claim, intent: Entry | None = None) -> Refused | None:
-    """Return why a call is not admitted, if it is not."""
+    """Return the refusal of a call, or ``None``."""
     try:
         await store.admissions.admit(claim, intent)
     except Refused as refused:
@@ -31,7 +31,7 @@ async def _refused(store: Store, claim: Claim, intent: Entry | None = None) -> R
 
 
 async def a_window_takes_so_many_and_says_when_one_more_fits(make: Make) -> None:
-    """Exactly, at any moment; of several windows, the longest wait is told; a look counts nothing."""
+    """Check that the limit is exact at any moment, the longest wait is reported, and a look counts nothing."""
     async with opened(make) as store:
         for number, at in enumerate((0, 1)):
             for _ in range(3):
@@ -50,7 +50,7 @@ async def a_window_takes_so_many_and_says_when_one_more_fits(make: Make) -> None
 
 
 async def a_clock_that_is_set_back_gives_nobody_a_place(make: Make) -> None:
-    """Take the time of a window's newest call where the clock says less."""
+    """Check that a call counts at the time of the window's newest call if the clock shows an earlier one."""
     async with opened(make) as store:
         for number in range(3):
             expect(await _refused(store, _claim(f"call-{number}", 100, _MINUTE)), None, "a call")
@@ -63,7 +63,7 @@ async def a_clock_that_is_set_back_gives_nobody_a_place(make: Make) -> None:
 
 
 async def of_many_at_once_exactly_so_many_are_admitted(make: Make) -> None:
-    """Of calls in one window and of one budget, in whatever order they come."""
+    """Of calls in one window and of one budget, in any order."""
     quota = Quota("session-1", 5, None)
     async with opened(make) as store:
         claims = [_claim(f"call-{number:02}", number / 1000, _MINUTE, _TEN) for number in range(50)]
@@ -77,7 +77,7 @@ async def of_many_at_once_exactly_so_many_are_admitted(make: Make) -> None:
 
 
 async def what_is_released_counts_no_more(make: Make) -> None:
-    """In windows and budgets, once however often it is released; what was never admitted takes nothing away."""
+    """In windows and budgets, once even if it is released again; releasing an unadmitted call changes nothing."""
     quota = Quota("session-1", 3, 10.0)
     async with opened(make) as store:
         claims = [_claim(f"call-{number}", number, _MINUTE, quotas=(quota,), cost=2.0) for number in range(3)]
@@ -109,7 +109,7 @@ async def budgets_of_several_owners_are_counted_apart(make: Make) -> None:
 
 
 async def an_approval_is_used_with_its_call_or_not_at_all(make: Make) -> None:
-    """Of many who have it one is admitted; a refused call leaves it, a released one gives it back."""
+    """Of many calls with it one is admitted; a refused call leaves it, a released one gives it back."""
     async with opened(make) as store:
         await store.approvals.open(approval_row("approval-1"), most=9)
         row = replace(approval_row("approval-1"), status="approved")
@@ -136,7 +136,7 @@ async def an_approval_is_used_with_its_call_or_not_at_all(make: Make) -> None:
 
 
 async def an_intent_is_written_with_what_its_call_counts_in(make: Make) -> None:
-    """Not that of a refused call; and a call whose intent can be no record counts nowhere."""
+    """Check that a refused call writes no intent; a call whose intent cannot be a record counts nowhere."""
     window, quota = replace(_MINUTE, requests=1), Quota("session-1", 1, None)
     async with opened(make) as store:
         for bad in (intent("bad", tool="\ud800"), intent("bad", duration_us=2**70)):
@@ -160,7 +160,7 @@ async def an_intent_is_written_with_what_its_call_counts_in(make: Make) -> None:
 
 
 async def a_budget_ends_with_its_session(make: Make) -> None:
-    """And those of the session's runs."""
+    """And so do those of the session's runs."""
     async with opened(make) as store:
         await begin(store, "session-1", "session-10")
         quotas = tuple(

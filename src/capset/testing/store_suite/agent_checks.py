@@ -1,4 +1,4 @@
-"""The stored agents."""
+"""Checks of the stored agents."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _AGENT: Final = AgentRow(
 
 
 async def an_agent_comes_back_as_it_was_given(make: Make) -> None:
-    """To its org, and to no other."""
+    """Unchanged for its org, and missing for others."""
     async with opened(make) as store:
         bare = replace(_AGENT, id="id-1", org=None, instructions=(), capabilities=(), tags=())
         await store.agents.create(_AGENT)
@@ -41,7 +41,7 @@ async def an_agent_comes_back_as_it_was_given(make: Make) -> None:
 
 
 async def agents_are_listed_newest_first_by_org(make: Make) -> None:
-    """Page by page, with how many there are on all pages."""
+    """Page by page, with the number on all pages."""
     async with opened(make) as store:
         rows = [replace(_AGENT, id=f"id-{number}", name=f"agent-{number % 2}") for number in range(5)]
         rows[4] = replace(rows[4], status="archived")
@@ -56,7 +56,7 @@ async def agents_are_listed_newest_first_by_org(make: Make) -> None:
 
 
 async def an_agent_is_replaced_by_its_next_version_only(make: Make) -> None:
-    """With its capabilities; nobody else's."""
+    """With its capabilities, and only within its org."""
     async with opened(make) as store:
         await store.agents.create(_AGENT)
         used = (CapabilityRow("a", prefix="a_"), CapabilityRow("c"))
@@ -70,7 +70,7 @@ async def an_agent_is_replaced_by_its_next_version_only(make: Make) -> None:
 
 
 async def an_agents_capabilities_come_back_as_they_were_given(make: Make) -> None:
-    """In their order, with their presets, config and names; and what is read cannot change what is kept."""
+    """In their order, with their presets, config and names; changing a read row does not change the stored one."""
     config = {"limit": 5, "names": ["Grüße", "世界 🌍"], "deep": {"none": None, "yes": True, "half": 0.5}}
     used = (
         CapabilityRow("z", presets={"full": True, "tools": False}),

@@ -1,4 +1,4 @@
-"""Requests for approvals: kept once for equal calls, bounded, moved by one (spec 4, G16–G18)."""
+"""Checks of requests for approvals: one for equal calls, bounded, moved by one caller (spec 4, G16–G18)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def approval_row(id: str, digest: str = "4" * 64) -> ApprovalRow:
 
 
 async def equal_calls_have_one_request(make: Make) -> None:
-    """However many open one at once; what differs in anything has its own."""
+    """Even if many are opened at once; a call with any difference has its own."""
     async with opened(make) as store:
         rows = [approval_row(f"id-{number:02}") for number in range(20)]
         told = await asyncio.gather(*[store.approvals.open(row, most=9) for row in rows])
@@ -59,7 +59,7 @@ async def equal_calls_have_one_request(make: Make) -> None:
 
 
 async def code_counts_where_it_is_asked_for(make: Make) -> None:
-    """Then a call of other code, or of code that has no hash, has a request of its own."""
+    """Then a call with other code, or with code without a hash, has a request of its own."""
     async with opened(make) as store:
         approvals, row = store.approvals, approval_row("id-1")
         await approvals.open(row, most=9, by_code=True)
@@ -75,7 +75,7 @@ async def code_counts_where_it_is_asked_for(make: Make) -> None:
 
 
 async def a_request_stands_until_it_is_used_or_expires(make: Make) -> None:
-    """Pending, approved or rejected; then an equal call opens another."""
+    """Pending, approved or rejected; afterwards an equal call opens another."""
     async with opened(make) as store:
         row = approval_row("id-1")
         await store.approvals.open(row, most=9)
@@ -95,7 +95,7 @@ async def a_request_stands_until_it_is_used_or_expires(make: Make) -> None:
 
 
 async def a_principal_has_so_many_open_requests(make: Make) -> None:
-    """Count what is pending, for whom it acts alike, and not what is decided or overdue."""
+    """Only pending ones count, with the same ``on_behalf_of``; decided and overdue ones do not."""
     async with opened(make) as store:
         rows = [approval_row(f"id-{number}", f"{number:064}") for number in range(5)]
         for row in rows[:3]:
@@ -112,7 +112,7 @@ async def a_principal_has_so_many_open_requests(make: Make) -> None:
 
 
 async def of_many_who_move_a_request_one_does(make: Make) -> None:
-    """And what is kept is what that one said."""
+    """Check that the stored row is that of the successful caller."""
     async with opened(make) as store:
         row = approval_row("id-1")
         await store.approvals.open(row, most=9)

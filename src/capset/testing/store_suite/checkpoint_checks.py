@@ -1,4 +1,4 @@
-"""Checkpoints, retention and reading in chain order: what a store promises of its log as a whole (spec 4, G21, G22)."""
+"""Checks of the log as a whole: checkpoints, retention and reading in chain order (spec 4, G21, G22)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ async def _fill(store: Store, first: int, last: int, time: str) -> None:
 
 
 async def a_checkpoint_covers_all_that_was_taken(make: Make) -> None:
-    """Keep it; it stays the newest one until more comes."""
+    """Check that the checkpoint is stored, and remains the newest one until more entries come."""
     key = CheckpointKey.generate()
     async with opened(make) as store:
         expect(await store.audit.checkpoint(key, now=NOW), None, "the checkpoint of an empty log")
@@ -48,7 +48,7 @@ async def a_checkpoint_covers_all_that_was_taken(make: Make) -> None:
 
 
 async def another_key_signs_anew(make: Make) -> None:
-    """Whoever comes with another key has a checkpoint of that one; both keys verify the log together."""
+    """Another key gets a checkpoint of its own; both keys verify the log together."""
     key = CheckpointKey.generate()
     new = CheckpointKey.generate()
     async with opened(make) as store:
@@ -79,7 +79,7 @@ async def links_are_read_in_chain_order(make: Make) -> None:
 
 
 async def pruning_cuts_at_a_checkpoint(make: Make) -> None:
-    """Verify what is left from there on, and go on with its numbers."""
+    """Check that the rest of the log verifies from the cut on, and that its numbers continue."""
     key = CheckpointKey.generate()
     async with opened(make) as store:
         await _fill(store, 1, 4, _OLD)
@@ -108,7 +108,7 @@ async def pruning_cuts_at_a_checkpoint(make: Make) -> None:
 
 
 async def a_log_can_be_pruned_to_its_end(make: Make) -> None:
-    """Then it is empty, and the next record follows the last one all the same."""
+    """Then it is empty, and the next record still follows the last one."""
     key = CheckpointKey.generate()
     async with opened(make) as store:
         await _fill(store, 1, 3, _OLD)
@@ -124,7 +124,7 @@ async def a_log_can_be_pruned_to_its_end(make: Make) -> None:
 
 
 async def pruning_leaves_open_intents(make: Make) -> None:
-    """Cut before the first of them, however old it is."""
+    """Check that the cut is before the first open intent, regardless of its age."""
     key = CheckpointKey.generate()
     async with opened(make) as store:
         await _fill(store, 1, 2, _OLD)
@@ -139,7 +139,7 @@ async def pruning_leaves_open_intents(make: Make) -> None:
 
 
 async def pruning_spares_what_is_young(make: Make) -> None:
-    """Cut at no checkpoint that covers a link which is young enough to be kept."""
+    """No cut happens at a checkpoint that covers a link too young to be cut."""
     key = CheckpointKey.generate()
     async with opened(make) as store:
         await _fill(store, 1, 2, _OLD)
@@ -153,7 +153,7 @@ async def pruning_spares_what_is_young(make: Make) -> None:
 
 
 async def prunes_at_once_cut_once(make: Make) -> None:
-    """Cut what is old for whoever is first, and find nothing left for the others."""
+    """Check that the first prune cuts the old links, and that the others find nothing left."""
     key = CheckpointKey.generate()
     async with opened(make) as store:
         await _fill(store, 1, 4, _OLD)
@@ -167,7 +167,7 @@ async def prunes_at_once_cut_once(make: Make) -> None:
 
 
 async def a_single_link_can_be_pruned(make: Make) -> None:
-    """Cut a log of one link, and then one link after the other."""
+    """Check that a log of one link can be cut, and then one link after the other."""
     key = CheckpointKey.generate()
     async with opened(make) as store:
         for number in range(1, 4):

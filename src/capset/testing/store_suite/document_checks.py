@@ -1,4 +1,4 @@
-"""The texts of every scope: kept, listed, deleted (spec 5, P30)."""
+"""Checks of the searchable texts: stored, listed, deleted (spec 5, P30)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _rows(count: int) -> list[DocumentRow]:
 
 
 async def a_text_comes_back_as_it_was_given(make: Make) -> None:
-    """Whatever it is; under its own key, and once only."""
+    """Any text, under its own key, and once only."""
     async with opened(make) as store:
         texts = ("", "Grüße, 世界 🌍 \ufeff'\"%_\\", " \n ", "x" * 1_000_000)
         rows = [DocumentRow(f"id-{number}", text, LATER) for number, text in enumerate(texts)]
@@ -43,7 +43,7 @@ async def a_text_comes_back_as_it_was_given(make: Make) -> None:
 
 
 async def texts_are_listed_newest_first(make: Make) -> None:
-    """By their ids, in whatever order they came; page by page."""
+    """By their ids, in any order of insertion; page by page."""
     async with opened(make) as store:
         rows = _rows(10)
         for row in (*rows[5:], *rows[:5]):
@@ -75,7 +75,7 @@ async def a_deleted_text_is_gone(make: Make) -> None:
 
 
 async def every_part_of_a_key_tells_texts_apart(make: Make) -> None:
-    """Two orgs with a user of the same id find nothing of each other's; ids are of one key only."""
+    """Two orgs with a user of the same id cannot find each other's; ids are unique within one key only."""
     async with with_sessions(make, "ada") as store:
         keys = isolated_keys("ada")
         rows = [DocumentRow("id-1", f"common own{number}", NOW) for number in range(len(keys))]
@@ -91,7 +91,7 @@ async def every_part_of_a_key_tells_texts_apart(make: Make) -> None:
 
 
 async def a_session_takes_its_texts_with_it(make: Make) -> None:
-    """Leave those of others; a session that is not there takes no text."""
+    """Texts of others stay; a missing session accepts no text."""
     async with with_sessions(make, "session-1", "session-2") as store:
         keys = [ScopeKey("session", "acme", f"session-{number}", "memories") for number in (1, 2, 3)]
         for key in keys[:2]:

@@ -1,4 +1,4 @@
-"""Envelopes by themselves, and what hashes cover (spec 2, F29)."""
+"""Checks of single envelopes and of payloads (spec 2, F29)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from capset.testing.store_suite.support import Check, Make, expect, expect_error
 
 
 async def an_envelope_comes_back_as_it_was_given(make: Make) -> None:
-    """With a link and without, however long; of several of one link, the last is the link's."""
+    """With a link and without, of any length; of several of one link, the last is the link's."""
     long = '{"é":"' + "Grüße, 世界 🌍 \U0010ffff'\"%_\\\\u0000" * 200_000 + '"}'
     async with opened(make) as store:
         lineage = store.lineage
@@ -30,7 +30,7 @@ async def an_envelope_comes_back_as_it_was_given(make: Make) -> None:
 
 
 async def an_envelope_that_cannot_be_is_refused(make: Make) -> None:
-    """Leave what is there: there is one of its id, or no link of that id in its org."""
+    """If its id is taken, or its link is not in its org; the stored rows stay."""
     async with opened(make) as store:
         await store.lineage.record_turn(link_row("link-1"))
         kept = envelope_row("id-1", "link-1")
@@ -45,11 +45,11 @@ async def an_envelope_that_cannot_be_is_refused(make: Make) -> None:
             await expect_error(StoreError, store.lineage.record_envelope(row), f"recording {row}")
             expect(await store.lineage.envelope(row.org, "id-2"), None, "what is kept of it")
         expect(await store.lineage.envelope_of("acme", "link-1"), kept, "the first envelope")
-        await store.lineage.record_envelope(replace(kept, org="other", link=None))  # an id is one's own within its org
+        await store.lineage.record_envelope(replace(kept, org="other", link=None))  # an id is unique per org
 
 
 async def a_payload_is_kept_once_for_its_hash(make: Make) -> None:
-    """Within an org, however many are given and in whatever company."""
+    """Within an org, in any number and combination."""
     async with opened(make) as store:
         lineage = store.lineage
         await lineage.record_payloads([])
@@ -67,7 +67,7 @@ async def a_payload_is_kept_once_for_its_hash(make: Make) -> None:
 
 
 async def an_invocation_is_never_kept(make: Make) -> None:
-    """Nor anything else of no known kind: alone, among others, or with a turn."""
+    """Neither it nor any other unknown kind is stored: alone, among others, or with a turn."""
     async with opened(make) as store:
         wrong = replace(payload_row(1), kind=cast("PayloadKind", "invocation"))
         await expect_error(StoreError, store.lineage.record_payloads([payload_row(0), wrong]), "an invocation")

@@ -1,4 +1,4 @@
-"""Sessions' turns, and what is told of them."""
+"""Checks of sessions' turns and events."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def events_come_back_in_order(make: Make) -> None:
 
 
 async def a_session_is_in_one_turn_at_a_time(make: Make) -> None:
-    """Of several that begin at once one does, and the others are told which."""
+    """Of several that begin at once one succeeds, and the others get that one."""
     async with with_sessions(make, "a") as store:
         begun = await asyncio.gather(*[_begin(store, f"t{number}") for number in range(8)])
         expect(len({one.turn for one in begun}), 1, "how many turns began")
@@ -54,7 +54,7 @@ async def a_session_is_in_one_turn_at_a_time(make: Make) -> None:
 
 
 async def a_turn_whose_time_is_up_is_interrupted(make: Make) -> None:
-    """By whoever begins the next or asks for it; nothing more is kept of it. One that was renewed is not."""
+    """By the next turn or on request; its later events are refused. A renewed turn is not interrupted."""
     async with with_sessions(make, "a") as store:
         await _begin(store, "t1", until=NOW)
         await store.events.append("a", "t1", [], now=NOW, until=LATER)
@@ -73,7 +73,7 @@ async def a_turn_whose_time_is_up_is_interrupted(make: Make) -> None:
 
 
 async def the_oldest_events_go_first(make: Make) -> None:
-    """Keep the newest ten thousand of a session."""
+    """Check that the newest ten thousand of a session stay."""
     async with with_sessions(make, "a") as store:
         await _begin(store, "t1")
         await store.events.append("a", "t1", [_SOME] * KEPT, now=NOW, until=LATER)
@@ -84,7 +84,7 @@ async def the_oldest_events_go_first(make: Make) -> None:
 
 
 async def events_go_with_their_session(make: Make) -> None:
-    """And there are none of a session that is not there."""
+    """Check that events are deleted with their session, and that a missing session has none."""
     async with with_sessions(make, "a") as store:
         await _begin(store, "t1")
         await store.sessions.delete("a")

@@ -1,4 +1,4 @@
-"""The sessions' files (spec 5, P22–P25)."""
+"""Checks of the sessions' files (spec 5, P22–P25)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ async def _paths(store: Store, path: str = "/", *, recursive: bool = False) -> l
 
 
 async def a_file_comes_back_as_it_was_written(make: Make) -> None:
-    """Its bytes are kept whatever they are, and its parents are made."""
+    """With any bytes, and its parents are made."""
     content = bytes(range(256)) * 5000
     async with with_sessions(make, _SESSION, "session-2") as store:
         stat, created = await store.files.write(_SESSION, "/a/b/c.bin", content, org="acme", now=NOW)
@@ -38,7 +38,7 @@ async def a_file_comes_back_as_it_was_written(make: Make) -> None:
 
 
 async def a_write_makes_a_new_version(make: Make) -> None:
-    """Keep the time that the file was made at."""
+    """Check that the creation time of the file stays."""
     async with with_sessions(make, _SESSION, "session-2") as store:
         await _write(store, "/a.txt", b"one")
         stat, created = await store.files.write(_SESSION, "/a.txt", b"two!", org=None, now=LATER)
@@ -71,7 +71,7 @@ async def directories_come_first_in_a_listing(make: Make) -> None:
 
 
 async def names_are_no_patterns(make: Make) -> None:
-    """Take a directory's name exactly: no case folding, no wildcards, no prefixes."""
+    """Check that a directory's name is matched exactly: no case folding, no wildcards, no prefixes."""
     names = ("a", "A", "a_", "ab", "a%", "a*", "a.", "a0")
     async with with_sessions(make, _SESSION, "session-2") as store:
         for name in names:
@@ -83,7 +83,7 @@ async def names_are_no_patterns(make: Make) -> None:
 
 
 async def what_is_there_decides_what_can_be_done(make: Make) -> None:
-    """Refuse a file as a directory, a directory as a file, and what is missing, by name."""
+    """Check that a file used as a directory, a directory used as a file, and a missing entry are refused, by name."""
     async with with_sessions(make, _SESSION, "session-2") as store:
         files = store.files
         await _write(store, "/d/f")
@@ -107,7 +107,7 @@ async def what_is_there_decides_what_can_be_done(make: Make) -> None:
 
 
 async def deleting_says_how_many_entries_went(make: Make) -> None:
-    """Count one for a file; for a directory itself and all that it holds; none for nothing."""
+    """One for a file; for a directory itself and everything in it; none for a missing entry."""
     async with with_sessions(make, _SESSION, "session-2") as store:
         for path in ("/a/b/c", "/a/b/d", "/a/e", "/f"):
             await _write(store, path)
@@ -121,7 +121,7 @@ async def deleting_says_how_many_entries_went(make: Make) -> None:
 
 
 async def the_root_is_always_there(make: Make) -> None:
-    """In a session that has no file, and after it was emptied."""
+    """In a session without files, and after it was emptied."""
     async with with_sessions(make, _SESSION, "session-2") as store:
         root = await store.files.stat(_SESSION, "/")
         expect(root and (root.path, root.name, root.is_directory), ("/", "/", True), "the root of a new session")
@@ -132,7 +132,7 @@ async def the_root_is_always_there(make: Make) -> None:
 
 
 async def a_session_never_reaches_anothers_files(make: Make) -> None:
-    """Though they share content."""
+    """Even though they share content."""
     async with with_sessions(make, _SESSION, "session-2") as store:
         await _write(store, "/a.txt", b"shared")
         await _write(store, "/a.txt", b"shared", session="session-2")
@@ -143,7 +143,7 @@ async def a_session_never_reaches_anothers_files(make: Make) -> None:
 
 
 async def an_expected_version_is_held_to(make: Make) -> None:
-    """Write and delete only what has it; 0 is that of a file that is not there."""
+    """Only that version is written or deleted; 0 is that of a missing file."""
     async with with_sessions(make, _SESSION, "session-2") as store:
         files = store.files
 
@@ -163,7 +163,7 @@ async def an_expected_version_is_held_to(make: Make) -> None:
 
 
 async def a_session_that_is_gone_takes_no_files(make: Make) -> None:
-    """Else they would stay for ever: nobody could reach them."""
+    """Otherwise they would stay for ever: no session could reach them."""
     async with with_sessions(make, _SESSION) as store:
         await _write(store, "/a.txt")
         await store.sessions.delete(_SESSION)
@@ -175,7 +175,7 @@ async def a_session_that_is_gone_takes_no_files(make: Make) -> None:
 
 
 async def a_moved_file_is_the_same_elsewhere(make: Make) -> None:
-    """Its content and the time that it was made at are kept; its version has been at neither path."""
+    """Its content and creation time stay; its version is new to both paths."""
     async with with_sessions(make, _SESSION) as store:
         files = store.files
         for content in (b"one", b"two", b"three"):
@@ -195,7 +195,7 @@ async def a_moved_file_is_the_same_elsewhere(make: Make) -> None:
 
 
 async def a_directory_moves_with_all_below_it(make: Make) -> None:
-    """And with nothing else, whatever its name."""
+    """And with nothing else, even with similar names."""
     deep = [f"/a%_/{name}" for name in ("f", "g/h", "g/é/𐍈", "\x1a")]
     beside = ["/a%_0", "/a%", "/a%_-x/f", "/axx/f"]
     async with with_sessions(make, _SESSION, "session-2") as store:
@@ -220,7 +220,7 @@ async def a_directory_moves_with_all_below_it(make: Make) -> None:
 
 
 async def what_cannot_be_moved_stays(make: Make) -> None:
-    """Refuse what is missing, taken, the root, within itself or too long, and change nothing."""
+    """Refused without changes: a missing entry, a taken target, the root, a target within itself, a path too long."""
     long = "/".join(["", *["d" * 200] * 4])
     async with with_sessions(make, _SESSION) as store:
         for path in ("/d/f", "/e/f", "/g", f"/t{long}", f"/l{'/m' * 60}"):
@@ -254,7 +254,7 @@ async def what_cannot_be_moved_stays(make: Make) -> None:
 
 
 async def many_files_are_read_at_once(make: Make) -> None:
-    """In the order asked for, without what is missing or a directory."""
+    """In the order asked for, without missing entries and directories."""
     async with with_sessions(make, _SESSION, "session-2") as store:
         paths = [f"/d/{number}" for number in range(1100)]
         for path in paths:

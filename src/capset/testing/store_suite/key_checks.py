@@ -1,4 +1,4 @@
-"""The API keys."""
+"""Checks of the API keys."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _KEY: Final = KeyRow(
 
 
 async def a_key_is_found_by_its_digest(make: Make) -> None:
-    """As it was given; a second one of an id or a digest is refused."""
+    """Unchanged; a second one with the same id or digest is refused."""
     async with opened(make) as store:
         other = replace(_KEY, id="id-1", digest="1" * 64, org=None, permissions=(), expires_at=None, agent=None)
         other = replace(other, attributes=None, allowance=None)
@@ -44,7 +44,7 @@ async def a_key_is_found_by_its_digest(make: Make) -> None:
 
 
 async def a_key_is_revoked_once(make: Make) -> None:
-    """Keep the time of the first revocation, and the key itself."""
+    """Check that the time of the first revocation stays, and so does the key itself."""
     async with opened(make) as store:
         await store.keys.create(_KEY)
         revoked = replace(_KEY, revoked_at=NOW)

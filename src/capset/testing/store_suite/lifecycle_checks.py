@@ -1,4 +1,4 @@
-"""Opening and closing: nothing that was taken is lost, and what was left open is closed (spec 4, G19, G23)."""
+"""Checks of opening and closing: no accepted entry is lost, and open intents are closed (spec 4, G19, G23)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from capset.testing.store_suite.support import NOW, Check, Make, begin, entry, e
 
 
 async def what_was_taken_outlives_closing(make: Make) -> None:
-    """``close`` writes what is buffered; a store that is opened again goes on where it was."""
+    """``close`` writes buffered entries; a reopened store continues where it was."""
     store = make()
     await store.open()
     store.audit.append(entry("a"))
@@ -30,7 +30,7 @@ async def what_was_taken_outlives_closing(make: Make) -> None:
 
 
 async def an_open_intent_is_closed_as_interrupted(make: Make) -> None:
-    """Give an intent that its writer left open an outcome at opening, and one that has an outcome no other."""
+    """Check that an intent left open by its writer gets an outcome at opening; one with an outcome gets no other."""
     store = make()
     await store.open()
     await store.audit.commit(intent("a", correlation="x"))
@@ -50,7 +50,7 @@ async def an_open_intent_is_closed_as_interrupted(make: Make) -> None:
 
 
 async def a_store_that_is_not_open_refuses(make: Make) -> None:
-    """Before ``open`` and after ``close``, everything raises ``StoreError`` and nothing is taken."""
+    """Before ``open`` and after ``close``, everything raises ``StoreError`` and nothing is accepted."""
     store = make()
     for _ in range(2):
 
@@ -96,7 +96,7 @@ async def a_store_that_is_not_open_refuses(make: Make) -> None:
 
 
 async def the_digest_key_is_made_once(make: Make) -> None:
-    """Keep the same 32 bytes when closed and opened, and others in another store."""
+    """Check that the key is the same 32 bytes after closing and opening, and different in another store."""
     store = make()
     await store.open()
     first = await store.audit.digest_key()

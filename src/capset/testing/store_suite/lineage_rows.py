@@ -1,4 +1,4 @@
-"""Rows of lineage, as the checks record them: all of one org, agent and session unless told otherwise."""
+"""Rows of lineage for the checks: all of one org, agent and session unless given otherwise."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from capset.testing.store_suite.support import NOW
 
 
 def link_row(id: str, *, session: str | None = "session-1", runtime: str = "a", org: str | None = "acme") -> LinkRow:
-    """Return a link, ``runtime`` the digit that its runtime hash is made of."""
+    """Return a link; its runtime hash repeats the digit ``runtime``."""
     return LinkRow(
         id=id,
         org=org,
@@ -32,5 +32,5 @@ def envelope_row(id: str, link: str | None = None) -> EnvelopeRow:
 
 
 def payload_row(number: int) -> PayloadRow:
-    """Return a payload of a hash that is made of a number."""
+    """Return a payload whose hash is made of a number."""
     return PayloadRow("acme", f"{number:064x}", "jcs-1", "tool", f'{{"kind":"tool","name":"tool {number}"}}')

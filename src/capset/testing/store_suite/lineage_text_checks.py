@@ -1,4 +1,4 @@
-"""Texts of lineage that no database keeps: NUL, for which PostgreSQL has no place, and lone surrogates."""
+"""Checks of texts that no database can store: NUL, which PostgreSQL cannot hold, and lone surrogates."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TRANSITION: Final = TransitionRow("acme", "session-1", "link-1", "link-1", "", 
 
 
 async def every_text_of_lineage_is_one_that_databases_keep(make: Make) -> None:
-    """Refuse any other, in whatever field, and keep nothing of what is beside it."""
+    """Refuse any other text, in any field, and store nothing beside it."""
     async with opened(make) as store:
         await store.lineage.record_turn(link_row("link-1"))
         for text in _TEXTS:
@@ -36,7 +36,7 @@ async def every_text_of_lineage_is_one_that_databases_keep(make: Make) -> None:
 
 
 async def nothing_is_found_by_a_text_that_no_database_keeps(make: Make) -> None:
-    """Nor does asking for it fail."""
+    """Check that queries with such a text do not fail either."""
     async with opened(make) as store:
         lineage = store.lineage
         await lineage.record_turn(link_row("link-1"), envelope_row("id-1", "link-1"))
@@ -62,7 +62,7 @@ async def nothing_is_found_by_a_text_that_no_database_keeps(make: Make) -> None:
 
 
 def _writes(store: Store, text: str) -> Sequence[Callable[[], Awaitable[object]]]:
-    """Return everything that can be written with this text in it, each in one place."""
+    """Return every write with this text, each in one field."""
     lineage = store.lineage
     link, envelope, payload = link_row("link-2"), envelope_row("id-1", "link-1"), payload_row(1)
     own = envelope_row("id-1", "link-2")

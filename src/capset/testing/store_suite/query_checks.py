@@ -1,4 +1,4 @@
-"""The audit log as it is read: outcomes only, newest first, by filters and pages (spec 5, P15)."""
+"""Checks of audit queries: outcomes only, newest first, by filters and pages (spec 5, P15)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from capset.testing.store_suite.support import Check, Make, entry, expect, inten
 
 
 async def a_query_finds_outcomes_only(make: Make) -> None:
-    """Leave intents out."""
+    """Intents are left out."""
     async with opened(make) as store:
         await store.audit.commit(intent("a"))
         empty = await store.audit.query(AuditQuery())
@@ -50,7 +50,7 @@ async def every_filter_of_a_query_counts(make: Make) -> None:
 
 
 async def a_query_by_time_counts_its_ends(make: Make) -> None:
-    """Take records of the time that it begins with, and none of the time that it ends before."""
+    """Check that records at the start time are included, those at the end time are not."""
     times = [f"2026-01-0{day}T00:00:00.000000Z" for day in range(1, 5)]
     async with opened(make) as store:
         for number, time in enumerate(times):
@@ -64,7 +64,7 @@ async def a_query_by_time_counts_its_ends(make: Make) -> None:
 
 
 async def pages_follow_each_other(make: Make) -> None:
-    """Each record is on one page, although others are written meanwhile; the last page says that it is."""
+    """Each record is on one page, even while others are written; the last page is marked as such."""
     async with opened(make) as store:
         for number in range(7):
             await store.audit.commit(intent(f"a{number}"))

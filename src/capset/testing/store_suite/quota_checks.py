@@ -1,4 +1,4 @@
-"""How much a session's files may be, and that no version of one stands for two contents (spec 5, P25)."""
+"""Checks of quotas, and of versions, which never stand for two contents (spec 5, P25)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def _refused(store: Store, path: str, size: int, quota: FileQuota = _SMALL
 
 
 async def a_session_holds_no_more_than_its_quota(make: Make) -> None:
-    """So many bytes a file, so many together, so many files; what is refused leaves nothing, what goes frees room."""
+    """Bytes per file, bytes in all, number of files; a refused write leaves nothing, a deletion frees room."""
     async with with_sessions(make, _SESSION, "session-2") as store:
         await _refused(store, "/new/a", 11)
         expect(await store.files.list(_SESSION, "/", recursive=True), [], "the entries after that")
@@ -49,7 +49,7 @@ async def a_session_holds_no_more_than_its_quota(make: Make) -> None:
 
 
 async def equal_content_counts_for_every_file(make: Make) -> None:
-    """Though it is kept once: else a quota would tell what others have."""
+    """Although it is stored once: otherwise a quota would reveal the files of others."""
     async with with_sessions(make, _SESSION) as store:
         for path in ("/a", "/b"):
             await _write(store, path, 10)
@@ -57,7 +57,7 @@ async def equal_content_counts_for_every_file(make: Make) -> None:
 
 
 async def what_makes_nothing_grow_is_taken(make: Make) -> None:
-    """In a session that has more than its quota allows by now, and however little that is."""
+    """In a session that exceeds a lowered quota, even one of zero."""
     none = FileQuota(0, 0, 0)
     async with with_sessions(make, _SESSION) as store:
         await _write(store, "/d/a", 9)
@@ -70,7 +70,7 @@ async def what_makes_nothing_grow_is_taken(make: Make) -> None:
 
 
 async def directories_count_beside_files(make: Make) -> None:
-    """As many as a session may have files; parents that a write or a move would make count too."""
+    """With the same limit as files; parents that a write or a move would create count too."""
     quota = FileQuota(session_files=4)
     async with with_sessions(make, _SESSION) as store:
         await _write(store, "/1/2/3/f", 1, quota)
@@ -88,7 +88,7 @@ async def directories_count_beside_files(make: Make) -> None:
 
 
 async def a_move_frees_what_it_overwrites(make: Make) -> None:
-    """Both its bytes and its place."""
+    """Both its bytes and its entry."""
     async with with_sessions(make, _SESSION) as store:
         for path, size in (("/a", 10), ("/b", 10), ("/c", 5)):
             await _write(store, path, size)
@@ -98,7 +98,7 @@ async def a_move_frees_what_it_overwrites(make: Make) -> None:
 
 
 async def concurrent_writes_keep_to_the_quota(make: Make) -> None:
-    """As many get through as there is room for, whichever."""
+    """Exactly as many succeed as fit."""
     quota = FileQuota(file_bytes=10, session_bytes=45, session_files=7)
     async with with_sessions(make, _SESSION, "session-2") as store:
 
@@ -116,7 +116,7 @@ async def concurrent_writes_keep_to_the_quota(make: Make) -> None:
 
 
 async def a_version_is_never_used_twice(make: Make) -> None:
-    """Begin one above all that went: a version that a client holds vouches for one content of a path."""
+    """Check that a new version is above all removed ones: one held by a client stands for one content of a path."""
     async with with_sessions(make, _SESSION, "session-2") as store:
         files, seen = store.files, dict[tuple[str, int], bytes]()
 

@@ -1,4 +1,4 @@
-"""The audit log as it is written: everything is kept, in order, once and in one chain (spec 4, G20–G23)."""
+"""Checks of the audit log's writes: everything is stored, in order, once and in one chain (spec 4, G20–G23)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _OWN: Final = ("seq", "writer", "previous", "hash")
 
 
 async def a_committed_entry_is_a_record(make: Make) -> None:
-    """Every column comes back as it was given, and with the writer's own it is a link of a chain."""
+    """Every column comes back unchanged, and with the writer's own it is a link of a chain."""
     given = entry("a", causation="b", org="acme", reason="a NUL: \0", code="x", duration_us=0)
     async with opened(make) as store:
         await store.audit.commit(given)
@@ -38,7 +38,7 @@ async def a_committed_entry_is_a_record(make: Make) -> None:
 
 
 async def an_appended_entry_is_there_after_flush(make: Make) -> None:
-    """``append`` may take its time; ``flush`` ends it."""
+    """``append`` may take its time; ``flush`` waits for it."""
     async with opened(make) as store:
         for number in range(300):
             store.audit.append(entry(f"a{number}"))
@@ -50,7 +50,7 @@ async def an_appended_entry_is_there_after_flush(make: Make) -> None:
 
 
 async def the_chain_keeps_the_order_of_the_calls(make: Make) -> None:
-    """Buffered and durable entries stand in the chain as they were given."""
+    """Buffered and durable entries are in the chain in the order of the calls."""
     async with opened(make) as store:
         store.audit.append(entry("a"))
         await store.audit.commit(entry("b"))
@@ -61,7 +61,7 @@ async def the_chain_keeps_the_order_of_the_calls(make: Make) -> None:
 
 
 async def concurrent_commits_make_one_chain(make: Make) -> None:
-    """Whatever their order, each entry is there once, and the chain holds."""
+    """In any order, each entry is there once, and the chain holds."""
     async with opened(make) as store:
         await asyncio.gather(*[store.audit.commit(entry(f"a{number}")) for number in range(64)])
         found = await store.audit.verify()
@@ -81,7 +81,7 @@ async def an_intent_and_its_outcome_are_two_records(make: Make) -> None:
 
 
 async def a_second_record_of_an_id_and_phase_is_refused(make: Make) -> None:
-    """Refuse it alone: what is written beside it stays."""
+    """Check that the second record alone is refused: entries written beside it stay."""
     async with opened(make) as store:
         await store.audit.commit(intent("a"))
         await store.audit.commit(entry("a"))
@@ -93,7 +93,7 @@ async def a_second_record_of_an_id_and_phase_is_refused(make: Make) -> None:
 
 
 async def a_broken_entry_harms_no_other(make: Make) -> None:
-    """Whoever commits it is told, and for one that was appended, ``append`` itself or the next ``flush`` tells."""
+    """Check that a commit raises; for an appended entry, ``append`` itself or the next ``flush`` does."""
     surrogate = entry("b", reason="\ud800")
     async with opened(make) as store:
         commits = [store.audit.commit(one) for one in (entry("a"), BrokenEntry(), surrogate, entry("c"))]

@@ -1,4 +1,4 @@
-"""Registrations: one for each hash of an agent, the last of them the latest (spec 2, F29)."""
+"""Checks of registrations: one for each hash of an agent, the last of them the latest (spec 2, F29)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _B: Final = replace(_A, id="id-2", static_hash="b" * 64, created_at=LATER)
 
 
 async def a_registration_is_kept_once_for_its_hash(make: Make) -> None:
-    """Keep its first id, profile and time, and the newest name; the one that was registered last is the latest."""
+    """Its first id, profile and time stay, the newest name counts; the last one registered is the latest."""
     async with opened(make) as store:
         lineage = store.lineage
         expect(await lineage.latest_registration("acme", "agent-1"), None, "the latest of an agent that nobody knows")
@@ -32,7 +32,7 @@ async def a_registration_is_kept_once_for_its_hash(make: Make) -> None:
 
 
 async def registrations_of_other_orgs_and_agents_are_apart(make: Make) -> None:
-    """Though id, agent and hash be the same; a second one of an id within an org is refused and changes nothing."""
+    """Even with the same id, agent and hash; a second one of an id within an org is refused and changes nothing."""
     async with opened(make) as store:
         others = [_A, replace(_A, org="other"), replace(_A, org=None), replace(_A, id="id-3", agent_id="agent-2")]
         for number, row in enumerate(others):
@@ -47,7 +47,7 @@ async def registrations_of_other_orgs_and_agents_are_apart(make: Make) -> None:
 
 
 async def concurrent_registrations_give_one_row(make: Make) -> None:
-    """Tell all who register one hash at once of the same row."""
+    """All that register one hash at once get the same row."""
     async with opened(make) as store:
         rows = [replace(_A, id=f"id-{number}") for number in range(50)]
         found = await asyncio.gather(*[store.lineage.register(row) for row in rows])

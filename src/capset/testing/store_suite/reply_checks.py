@@ -1,4 +1,4 @@
-"""The kept answers."""
+"""Checks of the stored replies."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _ROW: Final = ReplyRow("a", "key-1", "0" * 64, NOW)
 
 
 async def a_request_is_reserved_once(make: Make) -> None:
-    """Whoever comes later gets what is kept: first that it is under way, then its answer."""
+    """Later requests get the stored row: first without, then with its reply."""
     async with opened(make) as store:
         tries = [store.replies.reserve(replace(_ROW, digest=str(number)), expired=NOW) for number in range(8)]
         found = await asyncio.gather(*tries)
@@ -28,7 +28,7 @@ async def a_request_is_reserved_once(make: Make) -> None:
 
 
 async def a_request_is_forgotten_when_it_should_be(make: Make) -> None:
-    """When it came to nothing, when it is old, and with its session."""
+    """When it failed, when it is old, and with its session."""
     async with opened(make) as store:
         await store.replies.reserve(_ROW, expired=NOW)
         await store.replies.release("a", "key-1")

@@ -1,4 +1,4 @@
-"""What a search finds, and in which order (spec 5, P30)."""
+"""Checks of search results and their order (spec 5, P30)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _KEY: Final = ScopeKey("user", "acme", "ada", "memories")
 
 class _Find(Protocol):
     async def __call__(self, query: str, limit: int = 99) -> list[str]:
-        """Return the texts that a query finds, in their order."""
+        """Return the texts that a query finds, in order."""
         ...
 
 
@@ -32,7 +32,7 @@ async def _shelf(make: Make, *texts: str) -> AsyncGenerator[_Find]:
 
 
 async def a_word_finds_what_begins_with_it(make: Make) -> None:
-    """Not what ends with it or holds it within."""
+    """Not a text whose word ends with it or contains it."""
     async with _shelf(make, "storm", "brainstorm", "a stormy night", "store", "the STORM-proof door") as find:
         expect(await find("storm"), ["the STORM-proof door", "a stormy night", "storm"], "what is found")
         expect(await find("sto"), ["the STORM-proof door", "store", "a stormy night", "storm"], "by a beginning")
@@ -75,7 +75,7 @@ async def what_has_no_spaces_is_found_by_any_part(make: Make) -> None:
 
 
 async def more_words_come_first_then_newer_texts(make: Make) -> None:
-    """How often a word stands in a text, or in the query, is nothing to the point."""
+    """Check that the number of a word's occurrences in a text, or in the query, does not matter."""
     texts = ("red green blue", "red red red red", "green blue", "redder", "blue", "none of them")
     async with _shelf(make, *texts) as find:
         best = ["red green blue", "green blue", "blue", "redder", "red red red red"]
@@ -87,7 +87,7 @@ async def more_words_come_first_then_newer_texts(make: Make) -> None:
 
 
 async def nothing_in_a_query_is_syntax(make: Make) -> None:
-    """Whatever it holds, it is words, and what stands between them."""
+    """Any query consists of words and separators only."""
     texts = ("alpha", "beta", "near", "not or and", "words", "rowid 5", "drop documents", "100")
     async with _shelf(make, *texts) as find:
         for query, found in (
@@ -116,14 +116,14 @@ async def nothing_in_a_query_is_syntax(make: Make) -> None:
 
 
 async def a_query_without_words_finds_nothing(make: Make) -> None:
-    """No text either that has no words."""
+    """Not even a text without words."""
     async with _shelf(make, "", "!?", "a", "🌍") as find:
         for query in ("", " ", "!?", "🌍", "\n\t", "_", "\u0301"):
             expect(await find(query), [], f"what {query!r} finds")
 
 
 async def long_words_texts_and_queries_are_bounded_alike(make: Make) -> None:
-    """As ``stores.words`` says: 64 characters, 20,000 words of a text, 32 of a query."""
+    """By the bounds of ``stores.texts``: 64 characters, 20,000 words of a text, 32 of a query."""
     long, many = "a" * 100, " ".join([f"w{number}" for number in range(20_001)])
     async with _shelf(make, long, many) as find:
         for query, found in (

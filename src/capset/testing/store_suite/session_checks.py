@@ -1,4 +1,4 @@
-"""The sessions."""
+"""Checks of the sessions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ async def a_session_comes_back_as_it_was_given(make: Make) -> None:
 
 
 async def a_second_session_of_an_id_is_refused(make: Make) -> None:
-    """Leave the first one as it is."""
+    """Check that the first session stays unchanged."""
     async with opened(make) as store:
         await store.sessions.create(session_row("a"))
         await expect_error(StoreError, store.sessions.create(session_row("a", org="acme")), "a second session of an id")
@@ -29,7 +29,7 @@ async def a_second_session_of_an_id_is_refused(make: Make) -> None:
 
 
 async def a_door_keeps_one_session(make: Make) -> None:
-    """Keep its id, its files and its time, and take the new definition; other doors have sessions of their own."""
+    """Check that the session keeps id, files and time, and takes the new definition; other doors have their own."""
     async with opened(make) as store:
         first = replace(session_row("a"), door="x", agent_id="agent-1", agent_version=1)
         expect(await store.sessions.ensure(first), first, "the first session of a door")
@@ -45,7 +45,7 @@ async def a_door_keeps_one_session(make: Make) -> None:
 
 
 async def a_session_moves_to_another_version_of_its_agent(make: Make) -> None:
-    """Keep what it was made for, and take the agent alone, unless it has another version than was expected."""
+    """Only the agent's fields change, and only from the expected version."""
     async with opened(make) as store:
         made = {"agent_id": "agent-1", "agent_version": 1, "invocation_hash": "4" * 64, "context": '{"ticket":7}'}
         first = replace(session_row("a"), **made)
@@ -63,7 +63,7 @@ async def a_session_moves_to_another_version_of_its_agent(make: Make) -> None:
 
 
 async def sessions_are_listed_newest_first_by_org(make: Make) -> None:
-    """Page by page, and only those that were asked for."""
+    """Page by page, and only the requested ones."""
     async with opened(make) as store:
         rows = [session_row(f"id-{number}", org="acme" if number % 2 else None) for number in range(6)]
         rows[5] = replace(rows[5], principal="user-2", agent_id="agent-1")
@@ -85,7 +85,7 @@ async def sessions_are_listed_newest_first_by_org(make: Make) -> None:
 
 
 async def a_deleted_session_takes_its_files_with_it(make: Make) -> None:
-    """Leave those of others, though their content be the same."""
+    """Files of others stay, even those with the same content."""
     async with opened(make) as store:
         for one in ("a", "b"):
             await store.sessions.create(replace(session_row(one), door=one))

@@ -1,4 +1,4 @@
-"""State and resources, by scope (spec 1, C33–C35)."""
+"""Checks of state and resources, by scope (spec 1, C33–C35)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def _add_one(store: Store, key: ScopeKey) -> StateRow:
 
 
 async def a_value_comes_back_as_it_was_written(make: Make) -> None:
-    """Whatever the text, and however long; from every scope."""
+    """For any text of any length, in every scope."""
     long = json.dumps(["Grüße, 世界 🌍 \U0010ffff \ufeff'\"%_\\ \\u0000"] * 50_000, ensure_ascii=False)
     async with with_sessions(make, "session-1") as store:
         scopes: tuple[tuple[StoredScope, str | None, str], ...] = (
@@ -51,7 +51,7 @@ async def a_value_comes_back_as_it_was_written(make: Make) -> None:
 
 
 async def a_change_sees_what_is_there(make: Make) -> None:
-    """Value and version, so that whoever expects a version can refuse another."""
+    """Value and version, so that a caller can refuse an unexpected version."""
     async with opened(make) as store:
         seen: list[StateRow] = []
 
@@ -72,7 +72,7 @@ async def a_change_sees_what_is_there(make: Make) -> None:
 
 
 async def a_change_that_raises_leaves_all_as_it_was(make: Make) -> None:
-    """And harms none beside it."""
+    """Other changes are not affected."""
     async with opened(make) as store:
         await _set(store, _KEY, "1")
 
@@ -86,7 +86,7 @@ async def a_change_that_raises_leaves_all_as_it_was(make: Make) -> None:
 
 
 async def a_deleted_value_leaves_its_version(make: Make) -> None:
-    """So that no two values ever have the same; deleting nothing changes nothing."""
+    """So that no two values ever have the same one; deleting a missing value changes nothing."""
     async with opened(make) as store:
         expect(await _set(store, _KEY, None), _NOTHING, "deleting what was never there")
         await _set(store, _KEY, "1")
@@ -97,7 +97,7 @@ async def a_deleted_value_leaves_its_version(make: Make) -> None:
 
 
 async def values_are_read_in_the_order_of_the_keys(make: Make) -> None:
-    """However many, the same one more than once too, and those where there is nothing."""
+    """In any number, with repeated keys and keys without a value."""
     async with opened(make) as store:
         keys = [ScopeKey("user", "acme", f"user-{number % 7}", f"name-{number}") for number in range(1200)]
         await asyncio.gather(*[_set(store, key, str(number)) for number, key in enumerate(keys) if number % 2])
@@ -108,7 +108,7 @@ async def values_are_read_in_the_order_of_the_keys(make: Make) -> None:
 
 
 async def concurrent_changes_lose_nothing(make: Make) -> None:
-    """Of many tasks on one key, each sees what the one before has written."""
+    """Of many tasks on one key, each sees the value written by the one before."""
     async with with_sessions(make, "session-1") as store:
         for key in (_KEY, _OF_SESSION):
             rows = await asyncio.gather(*[_add_one(store, key) for _ in range(200)])
@@ -131,7 +131,7 @@ async def every_part_of_a_key_tells_values_apart(make: Make) -> None:
 
 
 async def a_session_takes_its_values_with_it(make: Make) -> None:
-    """Leave those of others; a session that is not there takes no value."""
+    """Values of others stay; a missing session accepts no value."""
     async with with_sessions(make, "session-1", "session-2") as store:
         others = [ScopeKey("session", "acme", "session-2", "notes"), ScopeKey("user", "acme", "session-1", "notes")]
         for key in (_OF_SESSION, *others):
@@ -147,7 +147,7 @@ async def a_session_takes_its_values_with_it(make: Make) -> None:
 
 
 async def what_no_database_keeps_is_refused(make: Make) -> None:
-    """Refuse a lone surrogate, which has no UTF-8, and a NUL, which PostgreSQL has no place for."""
+    """Check that a lone surrogate, which has no UTF-8, and a NUL, which PostgreSQL cannot hold, are refused."""
     async with opened(make) as store:
         await _set(store, _KEY, "1")
         for text in ('"\ud800"', '"\0"'):

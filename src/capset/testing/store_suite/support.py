@@ -1,4 +1,4 @@
-"""What the checks share: an entry, a store that is open for a while, and two ways to say what was expected."""
+"""Shared parts of the checks: entries, temporarily open stores, and assertions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from capset.stores.base import ScopeKey, SessionRow, Store
 Make = Callable[[], Store]
 """Makes a new store over new, empty storage, not yet opened."""
 Check = Callable[[Make], Awaitable[None]]
-"""One promise. Raises ``AssertionError`` where the store breaks it."""
+"""One promise. Raises ``AssertionError`` if the store breaks it."""
 
 NOW = "2026-01-01T00:00:00.000000Z"
 LATER = "2026-01-02T03:04:05.000006Z"
@@ -28,7 +28,7 @@ class SampleEntry:
     values: Columns
 
     def columns(self) -> Columns:
-        """Return every column but the writer's."""
+        """Return every column except the writer's."""
         return self.values
 
 
@@ -36,7 +36,7 @@ class BrokenEntry:
     """An entry that cannot become a record."""
 
     def columns(self) -> Columns:
-        """Raise, as a store must survive."""
+        """Raise an error, which a store must survive."""
         raise ValueError("this entry is broken")
 
 
@@ -110,7 +110,7 @@ async def begin(store: Store, *ids: str) -> None:
 
 
 def session_row(id: str, org: str | None = None) -> SessionRow:
-    """Return what is to be kept of a session."""
+    """Return a session's row."""
     return SessionRow(id, "scribe", '{"name":"scribe"}', "1" * 64, "user-1", "user", org, NOW)
 
 

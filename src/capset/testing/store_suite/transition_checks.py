@@ -1,4 +1,4 @@
-"""Transitions: a session's runtime hash moved (spec 2, F29)."""
+"""Checks of transitions: changes of a session's runtime hash (spec 2, F29)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from capset.testing.store_suite.support import LATER, NOW, Check, Make, expect, 
 
 
 async def a_transition_is_kept_when_the_runtime_hash_moves(make: Make) -> None:
-    """From the link that the session recorded last, whatever the order of ids and of what others record."""
+    """From the session's last recorded link, regardless of the order of ids and of other sessions."""
     async with opened(make) as store:
         lineage = store.lineage
 
@@ -54,7 +54,7 @@ async def concurrent_turns_of_a_session_make_a_chain(make: Make) -> None:
         for one in found:
             expect(hashes[one.from_link] != hashes[one.to_link], True, f"whether a hash moved by {one}")
         for one, following in pairwise(found):
-            # Links between two transitions have the hash that the first of the two went to.
+            # Links between two transitions have the hash that the first of the two leads to.
             expect(hashes[following.from_link], hashes[one.to_link], f"the hash that {following} begins with")
         last = await store.lineage.latest_link("acme", "session-1")
         expect(last and last.runtime_hash, hashes[found[-1].to_link], "the hash of the latest link")
@@ -62,7 +62,7 @@ async def concurrent_turns_of_a_session_make_a_chain(make: Make) -> None:
 
 
 async def a_transition_can_be_recorded_by_itself(make: Make) -> None:
-    """If both links are there, in its org; the last 1,000 of a session are returned."""
+    """If both links are in its org; the last 1,000 of a session are returned."""
     async with opened(make) as store:
         lineage = store.lineage
         await lineage.record_turn(link_row("link-1"))
@@ -82,7 +82,7 @@ async def a_transition_can_be_recorded_by_itself(make: Make) -> None:
 
 
 async def lineage_outlives_closing(make: Make) -> None:
-    """Compare, in a store that is opened again, with what was recorded before."""
+    """Check that a reopened store has everything recorded before."""
     store = make()
     await store.open()
     await store.lineage.record_turn(link_row("link-1"))

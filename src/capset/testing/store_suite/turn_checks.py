@@ -1,4 +1,4 @@
-"""What turns leave: links, envelopes and payloads, together or not at all (spec 2, F28–F29)."""
+"""Checks of turns: links, envelopes and payloads, together or not at all (spec 2, F28–F29)."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ async def a_turn_comes_back_as_it_was_given(make: Make) -> None:
 
 
 def _code(link: LinkRow | None) -> list[str | None]:
-    """Return the hashes of code on a link, which tell no two references apart."""
+    """Return the hashes of code on a link, which equality of references ignores."""
     return [] if link is None else [ref.code for ref in link.tool_refs]
 
 
 async def a_turn_is_kept_whole_or_not_at_all(make: Make) -> None:
-    """Leave nothing of one that is refused: neither link nor envelope, payload nor transition."""
+    """Check that a refused turn leaves nothing: neither link nor envelope, payload nor transition."""
     async with opened(make) as store:
         lineage = store.lineage
         first = link_row("link-1")
@@ -73,7 +73,7 @@ async def a_turn_is_kept_whole_or_not_at_all(make: Make) -> None:
 
 
 async def links_are_listed_newest_first(make: Make) -> None:
-    """By id, page by page, and only those that were asked for."""
+    """By id, page by page, and only the requested ones."""
     async with opened(make) as store:
         rows = [link_row(f"link-{number}", session=f"session-{number % 2}") for number in range(6)]
         rows[5] = replace(rows[5], agent_id="agent-2")
@@ -99,7 +99,7 @@ async def links_are_listed_newest_first(make: Make) -> None:
 
 
 async def links_outlive_their_session(make: Make) -> None:
-    """As records do, and with all that belongs to them."""
+    """As records do, with everything that belongs to them."""
     async with opened(make) as store:
         await store.sessions.create(session_row("session-1", "acme"))
         await store.lineage.record_turn(link_row("link-1"), envelope_row("id-1", "link-1"))

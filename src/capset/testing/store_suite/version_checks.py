@@ -1,4 +1,4 @@
-"""The versions of stored agents."""
+"""Checks of the versions of stored agents."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _next(row: AgentRow, **changes: Any) -> AgentRow:
 
 
 async def every_version_of_an_agent_is_kept(make: Make) -> None:
-    """Whole, as it was given, with who wrote it; and what is read cannot change what is kept."""
+    """Completely, with its author; changing a read row does not change the stored one."""
     async with opened(make) as store:
         second = _next(
             _AGENT, capabilities=(), model=None, static_context=None, allowance=None, author=None, tags=("z",)
@@ -56,7 +56,7 @@ async def every_version_of_an_agent_is_kept(make: Make) -> None:
 
 
 async def versions_are_listed_newest_first(make: Make) -> None:
-    """Page by page, those of one agent of the org's."""
+    """Page by page, for one agent of the org."""
     async with opened(make) as store:
         rows = [_AGENT]
         await store.agents.create(_AGENT)
@@ -78,7 +78,7 @@ async def versions_are_listed_newest_first(make: Make) -> None:
 
 
 async def a_version_is_written_once(make: Make) -> None:
-    """Whoever comes late is refused, and leaves no version."""
+    """Check that a late writer is refused, and leaves no version."""
     async with opened(make) as store:
         await store.agents.create(_AGENT)
         second = _next(_AGENT, description="the quicker one's")
@@ -90,7 +90,7 @@ async def a_version_is_written_once(make: Make) -> None:
 
 
 async def an_agent_is_found_by_the_hash_of_any_version(make: Make) -> None:
-    """By the newest version of the newest agent that had it, in one org only."""
+    """By the newest version of the newest agent with that hash, in one org only."""
     async with opened(make) as store:
         await store.agents.create(_AGENT)
         second = _next(_AGENT)

@@ -57,7 +57,7 @@ def approval(installed: Installed) -> Step | None:
         if row.modified is not None:
             call.given = Json(row.modified.encode())
         elif tool.contract is None and not tool.arguments.only_scalars and not isinstance(call.given, Json):
-            # What a caller in process still holds, it may have changed meanwhile.
+            # A caller in process still holds what it gave, and may have changed it since.
             call.recorded = recordable(tool.arguments, call.arguments)
             if digest_of(call) != row.digest:
                 raise _void(call, "the arguments have changed since it was asked for")
@@ -127,7 +127,7 @@ async def _granted(call: Invocation, asked: Ruling, limits: CallLimits) -> tuple
 
 
 async def _in_time(call: Invocation, asking: Awaitable[T]) -> T:
-    return await (asking if call.deadline is None else in_time(call, asking, "nobody has approved"))
+    return await (asking if call.deadline is None else in_time(call, asking, "there was no approval in time for"))
 
 
 def _required(row: ApprovalRow, why: str) -> ApprovalRequired:
@@ -157,7 +157,7 @@ async def _presented(call: Invocation, service: ApprovalService, id: str, digest
     if row.status == "used":
         raise _void(call, "it was used already")
     if row.status == "pending" and not service.is_overdue(row):
-        raise _required(row, "nobody has answered the request yet")
+        raise _required(row, "the request has no answer yet")
     approved = _approved(call, row, service)
     call.decision = None
     return approved
@@ -178,5 +178,5 @@ def _approved(call: Invocation, row: ApprovalRow, service: ApprovalService) -> A
             f"Permission denied: the request was {call.reason}",
             hint=f"the same call gets this answer until {row.expires_at}",
         )
-    call.reason = "nobody answered in time"
-    raise ApprovalExpired("Permission denied: nobody answered the request for an approval in time.")
+    call.reason = "no answer in time"
+    raise ApprovalExpired("Permission denied: the request for an approval was not answered in time.")

@@ -53,7 +53,7 @@ def validation(installed: Installed) -> Step:
 
 
 def recordable(schema: Schema, arguments: Any) -> Any:
-    """Return a snapshot of validated arguments, as plain JSON data, that nobody else can reach."""
+    """Return a snapshot of validated arguments, as plain JSON data, that no other code can reach."""
     try:
         return schema.jsonable(arguments)
     except (ValueError, RecursionError):

@@ -42,7 +42,7 @@ def several_replies(tool: AnyTool) -> Mapping[str, Schema] | None:
 def misfitting(call: Invocation, fields: Sequence[Field]) -> InvalidOutput:
     """Log where a result does not fit its schema, and return the error of its call.
 
-    What came out may hold what nobody should see, so only its places are told, and no value is logged.
+    A result may hold secrets, so only the paths that do not fit are reported, and no value is logged.
     """
     name, expected = call.compiled.name, "; ".join(map(str, fields))
     places = ", ".join(field.path for field in fields).replace("(arguments)", "the result")

@@ -1,4 +1,4 @@
-"""The audit log: written by the one writer, read by keyset pages, verified row by row as it lies in the file."""
+"""The audit log: written by the one writer, read by keyset pages, verified row by row as stored."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ from capset.stores.sql.schema.tables import IS_OUTCOME, records, settings
 from capset.stores.sql.writer.writer import Writer
 
 _FEW: Final = ("id", "principal", "session", "correlation", "approval", "code")
-"""The filters by which few records are found, whatever organisation they are of."""
+"""The filters that match few records, regardless of organisation."""
 
 
 class SqlAudit:
-    """The append-only, hash-chained log of attempts (spec 4, G21–G23)."""
+    """The append-only, hash-chained log of attempts."""
 
     def __init__(self, writer: Writer, reader: ReadConnections) -> None:
         self._writer = writer
         self._reader = reader
 
     def append(self, entry: Entry) -> None:
-        """Take an entry, to be written soon. Raises ``StoreError`` when too many wait already."""
+        """Accept an entry, to be written soon. Raises ``StoreError`` if too many wait already."""
         self._writer.append(entry)
 
     async def commit(self, entry: Entry) -> None:
@@ -50,7 +50,7 @@ class SqlAudit:
         await self._writer.commit(entry)
 
     async def flush(self) -> None:
-        """Return once everything taken so far is durable. Raises ``StoreError`` if it is not."""
+        """Return once everything accepted so far is durable. Raises ``StoreError`` if it is not."""
         await self._writer.flush()
 
     async def query(self, query: AuditQuery) -> AuditPage:
@@ -60,7 +60,7 @@ class SqlAudit:
             if (value := getattr(query, name)) is not None:
                 wanted = wanted.where(records.c[name] == value)
         if query.org is not None:
-            # Of a session or a person an organisation has few records: SQLite must not walk all of the organisation's.
+            # Sessions and persons have few records: SQLite must not walk all of the organisation's.
             few = any(getattr(query, name) is not None for name in _FEW)
             org = records.c.org.concat(text("''")) if few else records.c.org
             wanted = wanted.where(org == query.org if query.org else org.is_(None))
@@ -74,7 +74,7 @@ class SqlAudit:
         def read(connection: Connection) -> AuditPage:
             bounds = bounds_of(connection, query.since, query.until)
             with as_they_lie(connection):
-                # All at once: what a record is refused for would leave SQLite reading, and the next reader in the past.
+                # All at once: an error for one record would leave SQLite reading, and the next reader in the past.
                 found = [_record(row) for row in connection.execute(wanted.where(*bounds)).mappings().all()]
             items = tuple(found[: query.limit])
             return AuditPage(items, items[-1].seq if len(found) > query.limit else None)
@@ -82,7 +82,7 @@ class SqlAudit:
         return await self._reader.read(read)
 
     async def span(self, *, since: str | None = None, until: str | None = None) -> tuple[int, int] | None:
-        """Return the ``seq`` of the first link from a time on, and of the last one before another, if there are."""
+        """Return the ``seq`` of the first link since one time, and of the last one before another, if any."""
         check_times(since, until)
 
         def read(connection: Connection) -> tuple[int, int] | None:
@@ -102,20 +102,20 @@ class SqlAudit:
         return await self._reader.read(read)
 
     async def verify(self, keys: Sequence[PublicKey] = (), kept: Sequence[Checkpoint] = ()) -> Verification:
-        """Check the whole chain, intents included, and its checkpoints; their signatures by ``keys``."""
+        """Verify the whole chain, intents included, and its checkpoints with their signatures, by ``keys``."""
         return await self._reader.read(lambda connection: verified(connection, keys, kept))
 
     async def checkpoint(self, key: CheckpointKey, *, now: str) -> Checkpoint | None:
-        """Sign how far the log has come, and keep that; ``None`` for an empty log. Raises ``StoreError``."""
-        await self._writer.flush()  # what was taken is written before what stands behind it in the queue is run
+        """Sign the current head of the log, and store that; ``None`` for an empty log. Raises ``StoreError``."""
+        await self._writer.flush()  # accepted entries are written before the function that follows them in the queue
         return await self._writer.write(lambda connection: put_checkpoint(connection, key, now))
 
     async def checkpoints(self, *, after: int = 0, limit: int = 1000) -> Sequence[Checkpoint]:
-        """Return checkpoints in their order. Raises ``StoreError`` for one that was tampered with."""
+        """Return checkpoints in order. Raises ``StoreError`` for one that was tampered with."""
         return await self._reader.read(lambda connection: list_checkpoints(connection, after, limit))
 
     async def prune(self, before: str, key: CheckpointKey, *, now: str) -> Pruned:
-        """Cut off the oldest links at a checkpoint. Raises ``Conflict`` if there is none that serves."""
+        """Cut off the oldest links at a checkpoint. Raises ``Conflict`` if none is suitable."""
         check_times(before)
         anchor = await self._reader.read(lambda connection: find_cut(connection, before, key))
         if anchor is None:
@@ -123,7 +123,7 @@ class SqlAudit:
         return await self._writer.write(lambda connection: cut(connection, anchor, key, now))
 
     async def digest_key(self) -> bytes:
-        """Return the 32 secret bytes that argument digests are keyed with, made once for a store."""
+        """Return the 32 secret bytes that key argument digests, made once for a store."""
 
         def get_or_make(connection: Connection) -> str:
             asked = select(settings.c.value).where(settings.c.name == "digest_key")
@@ -144,7 +144,7 @@ class SqlAudit:
 
 
 def verified(connection: Connection, keys: Sequence[PublicKey], kept: Sequence[Checkpoint]) -> Verification:
-    """Check the whole chain as ``AuditLog.verify`` does, in the transaction that the connection is in."""
+    """Verify the whole chain as ``AuditLog.verify`` does, in the connection's current transaction."""
     with (
         as_they_lie(connection),
         closing(raw_records(connection, "ORDER BY seq")) as rows,
@@ -154,7 +154,7 @@ def verified(connection: Connection, keys: Sequence[PublicKey], kept: Sequence[C
 
 
 def _record(row: Any) -> Record:
-    """Return a row, by column name, as a record. Raises ``StoreError`` if it holds what no record can hold."""
+    """Return a row, by column name, as a record. Raises ``StoreError`` if it holds values that no record can hold."""
     for name in COLUMNS:
         expected = int if name in NUMBERS else str
         if row[name] is not None and type(row[name]) is not expected:

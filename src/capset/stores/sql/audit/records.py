@@ -1,6 +1,6 @@
-"""Rows as they lie in a database, without SQLAlchemy's types between: written many at once, read one by one.
+"""Raw rows of a database, without SQLAlchemy's types in between: written many at once, read one by one.
 
-Here is what the engines' drivers do in ways of their own.
+The differences between the engines' drivers are handled here.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from capset.stores.entries import BadEntry, Row
 from capset.stores.sql.postgres.texts import escaped
 from capset.stores.sql.problems import is_too_long
 
-# Many rows a statement: the driver lets go of the interpreter at every statement, and beside a busy event loop it waits
-# up to 5 ms to get it back (measured there: 7 ms a row with executemany, 20 µs with 64 rows a statement). SQLite takes
-# 32,766 parameters; few sizes keep its statement cache warm.
+# Many rows a statement: the driver releases the interpreter lock at every statement, and beside a busy event loop it
+# waits up to 5 ms to get it back (measured there: 7 ms a row with executemany, 20 µs with 64 rows a statement). SQLite
+# takes 32,766 parameters; few sizes keep its statement cache warm.
 _SIZES: Final = (256, 64, 16, 4, 1)
 
 _READ_AHEAD: Final = 500
-"""How many rows a server sends at once."""
+"""Number of rows that a server sends at once."""
 
 
 def marks(connection: Connection, count: int) -> str:
-    """Return so many marks for parameters, as the engine's driver writes them."""
+    """Return this many parameter placeholders, in the style of the engine's driver."""
     return ", ".join(["?" if connection.dialect.name == "sqlite" else "%s"] * count)
 
 
@@ -47,7 +47,7 @@ def insert_rows(connection: Connection, table: str, names: str, rows: Sequence[t
 
 @contextmanager
 def as_they_lie(connection: Connection) -> Generator[None]:
-    """Read text that is not UTF-8 as bytes, where SQLite's driver would raise and not say which row it was.
+    """Read text that is not UTF-8 as bytes, where SQLite's driver would raise without naming the row.
 
     PostgreSQL holds no such text.
     """
@@ -63,7 +63,7 @@ def as_they_lie(connection: Connection) -> Generator[None]:
 
 
 def raw_rows(connection: Connection, query: str, parameters: Sequence[str] = ()) -> Generator[Sequence[Any]]:
-    """Yield what a query finds, row by row, however much it is; call it within ``as_they_lie``."""
+    """Yield the result of a query row by row, regardless of its size; call it within ``as_they_lie``."""
     how = {"stream_results": True, "max_row_buffer": _READ_AHEAD}
     with connection.exec_driver_sql(query, tuple(parameters), how) as found:
         yield from found
@@ -85,7 +85,7 @@ def _statement(into: str, width: int, size: int) -> str:
 
 
 def _insert_as_json(connection: Connection, table: str, names: str, rows: Sequence[tuple[Any, ...]]) -> None:
-    """Insert rows by one statement with one parameter, four times quicker than one with a parameter for each value."""
+    """Insert rows by one statement with one parameter, four times faster than one with a parameter for each value."""
     listed = names.split(", ")
     text = _json(listed, rows)
     if "\\u0000" in text or "\\u001a" in text:  # or a backslash before such letters, which costs only time
@@ -108,14 +108,14 @@ def _text(value: bytes) -> str | bytes:
 _values = cast("Callable[[Row], tuple[Any, ...]]", itemgetter(*COLUMNS))
 _NAMES: Final = ", ".join(COLUMNS)
 
-# What a row itself is to blame for, not the database.
+# Errors caused by a row itself, not by the database.
 _REFUSED: Final = (IntegrityError, DataError, InterfaceError, ProgrammingError, OverflowError)
 _TAKEN: Final = "a record was refused: there is one of its id and phase already"
 _TOO_LONG: Final = "a record was refused: its tool, principal, session or another text to find it by is too long"
 
 
 def extend(connection: Connection, writer: str, rows: Sequence[Row], open_ids: set[str]) -> list[BadEntry | None]:
-    """Chain and insert rows, in order, within the transaction; return for each why it was refused, or ``None``.
+    """Chain and insert rows, in order, within the transaction; return for each its refusal, or ``None``.
 
     The head is read here, in the transaction, since other processes write too. ``open_ids`` are the intents whose
     outcome may be among the rows; the set and the table ``open_intents`` are kept in step.
@@ -133,7 +133,7 @@ def extend(connection: Connection, writer: str, rows: Sequence[Row], open_ids: s
             sealed.append(row)
             refused.append(None)
             seq, previous = seq + 1, row["hash"]
-    # Not `with`: where the database fails, it may have ended the whole transaction, and this savepoint with it.
+    # Not `with`: a failing database may have ended the whole transaction, and this savepoint with it.
     nested = connection.begin_nested()
     try:
         insert_rows(connection, "records", _NAMES, [_values(row) for row in sealed])
@@ -155,7 +155,7 @@ def extend(connection: Connection, writer: str, rows: Sequence[Row], open_ids: s
 def raw_records(connection: Connection, rest: str, parameters: Sequence[str] = ()) -> Generator[Row]:
     """Yield records one by one, without any conversion of types; call it within ``as_they_lie``.
 
-    A value that no record can hold stays what it is, for ``fingerprint.chain.verify`` to name. ``rest`` is the SQL that
+    A value that no record can hold stays as it is, for ``fingerprint.chain.verify`` to name. ``rest`` is the SQL that
     follows ``FROM records``.
     """
     for values in raw_rows(connection, f"SELECT {_NAMES} FROM records {rest}", parameters):  # noqa: S608 - own names
@@ -163,7 +163,7 @@ def raw_records(connection: Connection, rest: str, parameters: Sequence[str] = (
 
 
 def head(connection: Connection) -> tuple[int, str]:
-    """Return the last record's ``seq`` and ``hash``, also if it was pruned."""
+    """Return the last record's ``seq`` and ``hash``, even if it was pruned."""
     row = connection.exec_driver_sql("SELECT seq, hash FROM records ORDER BY seq DESC LIMIT 1").first()
     if row is None:
         row = connection.exec_driver_sql("SELECT seq, hash FROM checkpoints ORDER BY number DESC LIMIT 1").first()
@@ -175,7 +175,7 @@ def head(connection: Connection) -> tuple[int, str]:
 
 
 def _settle(connection: Connection, rows: Sequence[Row], open_ids: set[str]) -> None:
-    """Bring the open intents in step with rows that were just inserted."""
+    """Update the open intents for rows that were just inserted."""
     opened: dict[str, tuple[str, int, str]] = {}
     closed: list[str] = []
     for row in rows:

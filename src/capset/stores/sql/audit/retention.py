@@ -1,4 +1,4 @@
-"""Checkpoints in the database, and the records that are cut at one (spec 4, G21)."""
+"""Checkpoints in the database, and pruning at one (spec 4, G21)."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def raw_checkpoints(connection: Connection) -> Generator[dict[str, Any]]:  # of 
 
 
 def first_seq(connection: Connection) -> int:
-    """Return the record that the log begins with, as its newest checkpoint says; call it within ``as_they_lie``."""
+    """Return the first record of the log, according to its newest checkpoint; call it within ``as_they_lie``."""
     row = connection.exec_driver_sql("SELECT since FROM checkpoints ORDER BY number DESC LIMIT 1").first()
     return row.since if row is not None and type(row.since) is int and row.since > 0 else 1
 
 
 def list_checkpoints(connection: Connection, after: int, limit: int) -> list[Checkpoint]:
-    """Return checkpoints in their order. Raises ``StoreError`` for one that was changed beyond use."""
+    """Return checkpoints in order. Raises ``StoreError`` for one that was changed beyond use."""
     wanted = _checkpoints().where(checkpoints.c.number > after).order_by(checkpoints.c.number).limit(limit)
     with as_they_lie(connection):
         rows = connection.execute(wanted).mappings().all()
@@ -42,7 +42,7 @@ def list_checkpoints(connection: Connection, after: int, limit: int) -> list[Che
 
 
 def put_checkpoint(connection: Connection, key: CheckpointKey, now: str) -> Checkpoint | None:
-    """Sign the log's head and keep that, unless this key has signed it already; return the newest checkpoint."""
+    """Sign the log's head and store that, unless this key has signed it already; return the newest checkpoint."""
     newest = _newest(connection)
     if newest is not None:
         check_newest(newest, key, lambda seq: _hash_at(connection, seq))
@@ -77,9 +77,9 @@ def find_cut(connection: Connection, before: str, key: CheckpointKey) -> Checkpo
 
 
 def cut(connection: Connection, anchor: Checkpoint, key: CheckpointKey, now: str) -> Pruned:
-    """Cut the log at a checkpoint, and sign with which record it begins now."""
+    """Cut the log at a checkpoint, and sign its new first record."""
     newest = _newest(connection)
-    if newest is None or newest.since > anchor.seq:  # another process was quicker
+    if newest is None or newest.since > anchor.seq:  # another process was faster
         return Pruned(0, newest.since if newest else 1)
     if _hash_at(connection, anchor.seq) != anchor.hash:
         raise StoreError(

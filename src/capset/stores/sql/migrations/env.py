@@ -1,4 +1,4 @@
-"""Runs the migrations on the connection that ``schema`` gives, within the transaction that it is in."""
+"""Runs the migrations on the connection given by ``schema``, within its current transaction."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Indexes that migrations make, or leave to ``capset db upgrade`` where opening a large database runs them."""
+"""Indexes that migrations create, or leave to ``capset db upgrade`` for large databases."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ POSTPONED: Final = "indexes_postponed"
 
 
 def create_indexes(indexes: Sequence[IndexSpec]) -> None:
-    """Create indexes, those anew that were left unfinished; none where they are postponed."""
+    """Create indexes, again those that were left unfinished; none if they are postponed."""
     if context.config.attributes.get(POSTPONED):
         return
     is_sqlite = op.get_context().dialect.name == "sqlite"
@@ -24,7 +24,7 @@ def create_indexes(indexes: Sequence[IndexSpec]) -> None:
         if name in broken:
             op.drop_index(name)
         where = None if condition is None else sa.text(condition)
-        # SQLite would keep the words IF NOT EXISTS as part of the index's statement.
+        # SQLite would store the words IF NOT EXISTS as part of the index's statement.
         op.create_index(
             name, table, list(columns), sqlite_where=where, postgresql_where=where, if_not_exists=not is_sqlite
         )

@@ -1,1 +1,1 @@
-"""What of a SQL store is PostgreSQL's own. Its driver, psycopg, is imported when such a store is opened."""
+"""PostgreSQL's part of the SQL store. Its driver, psycopg, is imported when such a store is opened."""

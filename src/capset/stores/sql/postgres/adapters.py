@@ -1,4 +1,4 @@
-"""Python's text as the driver sends it and takes it; imports psycopg when a connection is adapted."""
+"""Adapters for Python's text in the driver; imports psycopg when a connection is adapted."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from capset.stores.sql.postgres.texts import escaped, given
 
 
 def adapt(raw: Any) -> None:
-    """Have a connection of psycopg's keep every text, NUL included, and give back the same."""
+    """Make a psycopg connection store any text, NUL included, and return it unchanged."""
     dumper, loader = _adapters()
     raw.adapters.register_dumper(str, dumper)
     raw.adapters.register_loader("text", loader)
@@ -20,7 +20,7 @@ def _adapters() -> tuple[type, type]:
     from psycopg.adapt import Dumper, Loader
 
     class TextDumper(Dumper):
-        """Sends text without a type, as psycopg does by itself: the server knows what it must be."""
+        """Sends text without a type, as psycopg does by itself: the server knows the type."""
 
         def dump(self, obj: str) -> bytes:
             return escaped(obj).encode()

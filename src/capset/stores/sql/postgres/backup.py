@@ -1,4 +1,4 @@
-"""A copy of a PostgreSQL database, by the server's own ``pg_dump``: one moment of it, beside all who write."""
+"""A copy of a PostgreSQL database, by the server's own ``pg_dump``: a consistent snapshot, beside active writers."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from capset.stores.sql.postgres.engines import locking_engine
 _HINT: Final = "install PostgreSQL's client programs, of the server's version or a newer one"
 _VERSION: Final = re.compile(rb"\(PostgreSQL\) (\d+)")
 _SECRETS: Final = {"password": "PGPASSWORD"}
-"""What must not stand on a command line, which others can read, and the variable that libpq takes it from."""
+"""Options that must not appear on a command line, which others can read, and libpq's variables for them."""
 
 
 def dump(url: URL, name: str, file: Path) -> None:
-    """Write a database into a file in ``pg_dump``'s custom format. Raises ``StoreError`` where that cannot be done.
+    """Write a database into a file in ``pg_dump``'s custom format. Raises ``StoreError`` if that is impossible.
 
-    Neither owners nor grants are in it, so that it can be restored for any user.
+    It contains neither owners nor grants, so that it can be restored for any user.
     """
     program = shutil.which("pg_dump")
     if program is None:
@@ -32,7 +32,7 @@ def dump(url: URL, name: str, file: Path) -> None:
     _check(program, url, name)
     given, environ = _conninfo(url)
     command = [program, "--format=custom", "--no-owner", "--no-privileges", "--no-password", f"--file={file}"]
-    # pg_dump is what shutil.which found; the rest are our own words and libpq's options.
+    # pg_dump is the result of shutil.which; the rest are our own words and libpq's options.
     done = subprocess.run([*command, f"--dbname={given}"], env=environ, capture_output=True, check=False)  # noqa: S603
     if done.returncode:
         said = done.stderr.decode(errors="replace").strip().splitlines()
@@ -52,12 +52,12 @@ def _check(program: str, url: URL, name: str) -> None:
 
 
 def _conninfo(url: URL) -> tuple[str, dict[str, str]]:
-    """Return what to connect with, as libpq reads it, and the environment with what must not be seen."""
+    """Return the connection string for libpq, and the environment with the secrets."""
     from psycopg.conninfo import make_conninfo
 
     engine = locking_engine(url, "")
     given = engine.dialect.create_connect_args(url)[1].items()
-    options = {key: str(value) for key, value in given if key != "context"}  # which is psycopg's own
+    options = {key: str(value) for key, value in given if key != "context"}  # psycopg's own
     secrets = {variable: options.pop(key) for key, variable in _SECRETS.items() if key in options}
     if "sslpassword" in options:
         raise StoreError(

@@ -1,8 +1,8 @@
 """Connections to PostgreSQL: one that writes, some that read, and those that hold locks.
 
-Writers take turns: every write transaction begins by waiting for one lock of the database, so that each, in whatever
-process, sees all that was committed before it and nobody else writes beside it, as with SQLite's ``BEGIN IMMEDIATE``.
-Readers wait for nobody, and each transaction of theirs sees one moment.
+Writers take turns: every write transaction begins by waiting for one lock of the database, so that each, in any
+process, sees everything committed before it and no other writes beside it, as with SQLite's ``BEGIN IMMEDIATE``.
+Readers never wait, and each of their transactions sees a consistent snapshot.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ from capset.errors import StoreError
 from capset.stores.sql.postgres.adapters import adapt
 
 OLDEST: Final = 15
-"""The first version of PostgreSQL that capset works with (spec 5, P30)."""
+"""The first version of PostgreSQL that capset works with."""
 READERS: Final = 8
-"""How many connections read at once, at most; a server takes 100 of all processes, unless it is told otherwise."""
+"""Limit on connections that read at once; by default a server accepts 100 from all processes."""
 _OPTIONS: Final = {
     "connect_timeout": "5",
-    # So that a server that vanished without a word is missed within a minute, here and there.
+    # So that a server that vanished silently is noticed within a minute, on both sides.
     "keepalives_idle": "30",
     "keepalives_interval": "10",
     "keepalives_count": "3",
     "tcp_user_timeout": "60000",
     "application_name": "capset",
 }
-"""What libpq is told, unless the URL says otherwise."""
+"""Options for libpq, unless the URL sets them."""
 _SET: Final = "SET tcp_keepalives_idle = 30; SET tcp_keepalives_interval = 10; SET tcp_keepalives_count = 3"
-"""What the server is told for a session that holds locks, so that it misses a host that vanished, and frees them."""
+"""Settings for sessions that hold locks, so that the server notices a vanished host, and frees its locks."""
 
 _TURN: Final = "SELECT pg_advisory_xact_lock(%s)"
 
 
 def lock_key(name: str) -> int:
-    """Return the number of the advisory lock of a name: 64 bits of a hash, which other programs' locks do not meet."""
+    """Return the number of the advisory lock of a name: 64 bits of a hash, distinct from other programs' locks."""
     return int.from_bytes(hashlib.sha256(f"capset {name}".encode()).digest()[:8], signed=True)
 
 
@@ -46,11 +46,11 @@ _WRITERS: Final = lock_key("writes")
 
 
 def writing_engine(url: URL, name: str, *, busy_seconds: float) -> Engine:
-    """Return the engine of the one connection that writes; a transaction waits so long for its turn."""
+    """Return the engine of the one connection that writes; a transaction waits this long for its turn."""
 
     def prepare(raw: Any) -> None:  # psycopg's connection, which is not imported here
         raw.execute(f"{_SET}; SET lock_timeout = {max(1, round(busy_seconds * 1000))}")
-        # Left as it is where it says more than `on`: that a standby shows the data already.
+        # Left as it is if it is stricter than `on`: that a standby shows the data already.
         raw.execute(
             "SELECT set_config('synchronous_commit', 'on', false)"
             " WHERE current_setting('synchronous_commit') <> 'remote_apply'"
@@ -59,7 +59,7 @@ def writing_engine(url: URL, name: str, *, busy_seconds: float) -> Engine:
     def begun(connection: Connection) -> None:
         connection.exec_driver_sql(_TURN, (_WRITERS,))
 
-    # Whatever the server's default is: a snapshot from before the turn would not show what was written until then.
+    # Not the server's default: a snapshot from before the turn would not show what was written until then.
     isolation = "READ COMMITTED"
     engine = _engine(url, name, prepare, pool_size=1, max_overflow=0, pool_pre_ping=True, isolation_level=isolation)
     event.listen(engine, "begin", begun)
@@ -78,18 +78,18 @@ def reading_engine(url: URL, name: str) -> Engine:
 
 
 def locking_engine(url: URL, name: str) -> Engine:
-    """Return the engine of connections that are made to hold locks, and closed with them."""
+    """Return the engine of connections that hold locks, and are closed with them."""
     return _engine(url, name, lambda raw: raw.execute(_SET), poolclass=NullPool, isolation_level="AUTOCOMMIT")
 
 
 def _engine(url: URL, name: str, prepare: Callable[[Any], object], **options: Any) -> Engine:
-    """Return an engine each of whose connections was prepared, and speaks with a server that capset can work with."""
+    """Return an engine that prepares each connection, and checks that capset can work with its server."""
     engine = create_engine(
         url.set(drivername="postgresql+psycopg"),
         connect_args={key: value for key, value in _OPTIONS.items() if key not in url.query}
         | {"client_encoding": "utf8"},
-        use_native_hstore=False,  # which would be looked for
-        hide_parameters=True,  # in what is logged of errors
+        use_native_hstore=False,  # would be looked up
+        hide_parameters=True,  # in logged errors
         **options,
     )
 

@@ -1,8 +1,8 @@
-"""Which writers live, over several hosts: each holds an advisory lock of its own, for as long as its connection lasts.
+"""Liveness of writers over several hosts: each holds an advisory lock of its own, as long as its connection lasts.
 
 The server frees it when the connection ends, as it does with the process. A writer that loses its connection takes the
-lock again at once, or within ``KEEP_SECONDS`` after its server is back; so whoever asks who is gone first lets a server
-that was just started become so old.
+lock again at once, or within ``KEEP_SECONDS`` after its server is back; so a check for dead writers first waits until a
+newly started server has been up that long.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from sqlalchemy.exc import DBAPIError
 from capset.stores.sql.postgres.engines import lock_key
 
 KEEP_SECONDS: Final = 1.0
-"""How often a writer makes sure that it still has its lock."""
+"""Interval in which a writer makes sure that it still has its lock."""
 SETTLED_SECONDS: Final = 5.0
-"""How long after a server's start those who live have their locks again."""
+"""Time after a server's start by which live writers have their locks again."""
 _AGAIN_SECONDS: Final = (0.0, 0.05, 0.1, 0.2)
 """A server takes some milliseconds to see that a process died."""
 
@@ -31,7 +31,7 @@ _FREE: Final = "SELECT pg_advisory_unlock_all()"
 
 
 class SessionLeases:
-    """The locks of one database's writers; ``connect`` makes a connection for nothing else, without transactions."""
+    """The locks of one database's writers; ``connect`` makes a dedicated connection, without transactions."""
 
     def __init__(self, connect: Callable[[], Connection]) -> None:
         self._connect = connect
@@ -42,7 +42,7 @@ class SessionLeases:
         """Of the thread that keeps the lock; set to end it."""
 
     def take(self, writer: str) -> None:
-        """Hold this writer's lock from now on, if it is not held already; raise what the database raises."""
+        """Hold this writer's lock from now on, if it is not held already; propagates errors of the database."""
         with self._guard:
             if self._connection is not None:
                 return
@@ -53,18 +53,18 @@ class SessionLeases:
                 keep.start()
 
     def release(self) -> None:
-        """Let go of the lock."""
+        """Release the lock."""
         if self._ended is not None:
             self._ended.set()
         with self._guard:
             self._ended = None
             if self._connection is not None:
-                with contextlib.suppress(DBAPIError):  # else it is free already
+                with contextlib.suppress(DBAPIError):  # otherwise it is free already
                     self._connection.exec_driver_sql(_FREE)
             self._drop()
 
     def gone(self, writers: Iterable[str]) -> list[str]:
-        """Return those of ``writers`` that are gone; of a server just started, once those who live are back."""
+        """Return the dead writers among ``writers``; on a newly started server, once live ones have reconnected."""
         left, found = list(writers), list[str]()
         with contextlib.closing(self._connect()) as connection:
             age: float = connection.exec_driver_sql(_AGE).scalar_one()
@@ -79,16 +79,16 @@ class SessionLeases:
         return found
 
     def sweep(self) -> None:
-        """Do nothing: a lock that nobody holds is nowhere."""
+        """Do nothing: a free lock leaves no trace."""
 
     def _keep(self, writer: str, ended: threading.Event) -> None:
         while not ended.wait(KEEP_SECONDS):
-            with self._guard, contextlib.suppress(DBAPIError):  # the server is away still
+            with self._guard, contextlib.suppress(DBAPIError):  # the server is still away
                 if not ended.is_set():
                     self._ensure(writer)
 
     def _ensure(self, writer: str) -> None:
-        """Have a connection that lives, and the lock, unless a connection of ours that was lost holds it still."""
+        """Ensure a live connection and the lock, unless one of our own lost connections still holds it."""
         if self._connection is not None:
             try:
                 self._connection.exec_driver_sql("SELECT 1")

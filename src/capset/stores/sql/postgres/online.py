@@ -1,7 +1,7 @@
 """Indexes that are made beside PostgreSQL's writers, outside their turns (spec 5, P30).
 
 ``CREATE INDEX CONCURRENTLY`` waits for every transaction that is older than itself. So the lock that keeps two upgrades
-apart is asked for again and again: whoever waits for it within a statement would be waited for by the one who has it.
+apart is polled: its holder would wait for any process that waits for it within a statement.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from sqlalchemy import Connection, Engine
 from capset.stores.sql.postgres.engines import lock_key
 
 POLL_SECONDS: Final = 0.2
-"""How often the lock is asked for while another process makes indexes."""
+"""Interval of polling the lock while another process makes indexes."""
 
 IndexSpec = tuple[str, str, tuple[str, ...], str | None]
 """A name, a table, columns, and the condition of a partial index: a line of a migration's ``INDEXES``."""
@@ -28,14 +28,14 @@ _INVALID: Final = (
 
 
 def make_indexes(engine: Engine, indexes: Sequence[IndexSpec]) -> None:
-    """Make those of the indexes that are missing, one after the other; ``engine`` opens no transactions.
+    """Make the missing ones of the indexes, one after the other; ``engine`` opens no transactions.
 
-    One that was begun and not finished is made anew. Raises what the database raises.
+    An unfinished index is made again. Propagates errors of the database.
     """
     with engine.connect() as connection:
         while not connection.exec_driver_sql("SELECT pg_try_advisory_lock(%s)", (_LOCK,)).scalar_one():
             time.sleep(POLL_SECONDS)
-        # A server may end long statements; this one is long where it matters.
+        # A server may end long statements; this one is long by nature.
         connection.exec_driver_sql("SET statement_timeout = 0")
         connection.exec_driver_sql("SET lock_timeout = 0")
         broken = invalid_indexes(connection)
@@ -45,9 +45,9 @@ def make_indexes(engine: Engine, indexes: Sequence[IndexSpec]) -> None:
             where = f" WHERE {condition}" if condition else ""
             on = f"{table} ({', '.join(columns)}){where}"
             connection.exec_driver_sql(f"CREATE INDEX CONCURRENTLY IF NOT EXISTS {name} ON {on}")
-        # The lock is free when the connection ends, which is made for nothing else.
+        # The lock is freed when this dedicated connection ends.
 
 
 def invalid_indexes(connection: Connection) -> list[str]:
-    """Return the indexes of the schema that were begun and not finished: they cost writers, and help no reader."""
+    """Return the unfinished indexes of the schema: they cost writers, and help no reader."""
     return list(connection.exec_driver_sql(_INVALID).scalars())

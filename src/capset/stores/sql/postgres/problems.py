@@ -1,6 +1,6 @@
-"""What PostgreSQL's errors mean, by SQLSTATE: never the server's own text, which may hold names, values and hosts.
+"""The meaning of PostgreSQL's errors, by SQLSTATE, without the server's text, which may hold names, values and hosts.
 
-For a connection that was refused the driver has no SQLSTATE, only the server's words.
+For a refused connection the driver has no SQLSTATE, only the server's words.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 Sentence = tuple[str, str]
-"""What is said of a database, and what to do about it."""
+"""The problem of a database, and the remedy."""
 
 _UNREACHABLE: Final = (
     "cannot be reached",
@@ -63,15 +63,15 @@ _WORDS: Final = {
     'FATAL:  role "': _REFUSED,
     'FATAL:  database "': _MISSING,
 }
-"""What is said of a connection that was refused, by a server that speaks English; the first that fits counts."""
+"""Sentences for a refused connection, by words of an English-speaking server; the first match counts."""
 
 TOO_LONG: Final = "54000"
 WAITED: Final = frozenset({"40001", "40P01", "55P03"})
-"""The codes of what another process's writing caused, and what goes by itself."""
+"""The codes of errors that are caused by another process's writing, and that pass by themselves."""
 
 
 def sentence(error: BaseException) -> Sentence:
-    """Return what an error of the driver means."""
+    """Return the meaning of a driver's error."""
     code = code_of(error)
     if code is None:
         text = str(error)
@@ -85,12 +85,12 @@ def code_of(error: BaseException | None) -> str | None:
 
 
 def is_of_driver(error: BaseException) -> bool:
-    """Say whether an error is psycopg's, without importing it."""
+    """Return whether an error is psycopg's, without importing it."""
     return type(error).__module__.partition(".")[0] == "psycopg"
 
 
 def _lost(error: BaseException) -> Sentence:
-    """Return what to say where there are neither a code nor known words, in whatever language the server speaks."""
+    """Return the sentence for an error without code or known words, as from a server in another language."""
     if "Timeout" in type(error).__name__ or type(error).__name__ == "OperationalError":
         return _UNREACHABLE
     return f"failed ({type(error).__name__})", ""

@@ -1,6 +1,6 @@
-"""How PostgreSQL finds texts by their words: a table of them, in which all that begins with a word is one range.
+"""Full-text search in PostgreSQL: a table of words, in which a prefix is one range.
 
-A ``tsvector`` would not do: it holds one megabyte of words, and ``stores.words`` gives more of a long text.
+A ``tsvector`` is not enough: it holds one megabyte of words, and ``stores.texts`` gives more of a long text.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from capset.stores.sql.search import token
 
 _WORDS: Final = table("document_words", column("number", BigInteger), column("word", Text))
 _AFTER: Final = chr(0x10FFFF)
-"""Comes after every letter and digit, in the order of code points."""
+"""Sorts after every letter and digit, in the order of code points."""
 _KEEP: Final = insert(_WORDS).from_select(
     ["number", "word"],
     select(bindparam("number", type_=BigInteger), func.unnest(bindparam("words", type_=ARRAY(Text)))),
@@ -24,7 +24,7 @@ _KEEP: Final = insert(_WORDS).from_select(
 
 
 class WordTable:
-    """A row for each different word of a document, behind a token of its key; they go with it by a foreign key."""
+    """A row for each different word of a document, with a token of its key in front; deleted by a foreign key."""
 
     def keep(self, connection: Connection, number: int, key: ScopeKey, words: Sequence[str]) -> None:
         """Index the words of a document."""
@@ -32,7 +32,7 @@ class WordTable:
         connection.execute(_KEEP, {"number": number, "words": [own + word for word in words]})
 
     def find(self, key: ScopeKey, words: Sequence[str]) -> Select[int, int]:
-        """Return a query for what may be found: a range for each word."""
+        """Return a query for candidates: a range for each word."""
         own, word = token(key), _WORDS.c.word
         each = [select(_WORDS.c.number).where(word >= own + one, word < own + one + _AFTER).distinct() for one in words]
         found = union_all(*each).subquery()

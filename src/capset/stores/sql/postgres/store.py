@@ -1,4 +1,4 @@
-"""A store in a PostgreSQL database: its URL, its engines, and what it takes to open it."""
+"""A store in a PostgreSQL database: its URL, its engines, and its opening."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SCHEMES: Final = ("postgresql", "postgres")
 DRIVER: Final = "psycopg"
 """The one driver, which a URL may name as SQLAlchemy's do: ``postgresql+psycopg://``."""
 BUSY_SECONDS: Final = 5.0
-"""How long a write transaction waits for its turn."""
+"""Time that a write transaction waits for its turn."""
 _PATIENCE: Final = PATIENCE_SECONDS / BUSY_SECONDS
 _HINT: Final = "write it as postgresql://USER:PASSWORD@HOST:PORT/DATABASE; libpq's options may follow a '?'"
 
@@ -31,13 +31,13 @@ _HINT: Final = "write it as postgresql://USER:PASSWORD@HOST:PORT/DATABASE; libpq
 def open_postgres(url: str) -> SqlStore:
     """Return the store in the PostgreSQL database that ``postgresql://…`` or ``postgres://…`` names, not yet opened.
 
-    ``postgresql+psycopg://…`` is the same. What the URL leaves out is libpq's to find: a password in ``PGPASSWORD`` or
-    ``~/.pgpass``, a host in ``PGHOST``.
-    Raises ``DefinitionError`` for a URL that names no database; no error repeats the URL, which may hold a password.
+    ``postgresql+psycopg://…`` is the same. libpq finds the parts that the URL leaves out: a password in ``PGPASSWORD``
+    or ``~/.pgpass``, a host in ``PGHOST``. Raises ``DefinitionError`` for a URL that names no database; no error
+    repeats the URL, which may hold a password.
     """
     try:
         parsed = make_url(url)
-    except (ArgumentError, ValueError):  # whose text is the URL's
+    except (ArgumentError, ValueError):  # their text is the URL's
         raise DefinitionError("the store's URL cannot be read", hint=_HINT) from None
     scheme, _, driver = parsed.drivername.partition("+")
     if driver not in ("", DRIVER):
@@ -48,7 +48,7 @@ def open_postgres(url: str) -> SqlStore:
 
 
 class PostgresStore(SqlStore):
-    """A store in one PostgreSQL database. Errors call it by its name alone: neither its host nor its user is said."""
+    """A store in one PostgreSQL database. Errors give only its name, neither its host nor its user."""
 
     def __init__(self, url: URL, *, busy_seconds: float = BUSY_SECONDS, bound: int = BOUND) -> None:
         self._url = url
@@ -62,7 +62,7 @@ class PostgresStore(SqlStore):
         )
 
     def make_engines(self) -> tuple[Engine, Engine]:
-        """Return the writer's engine and the readers'. Raises ``DefinitionError`` where the driver is not installed."""
+        """Return the writer's engine and the readers'. Raises ``DefinitionError`` if the driver is not installed."""
         try:
             import psycopg  # noqa: F401  # pyright: ignore[reportUnusedImport]
         except ImportError:
@@ -73,7 +73,7 @@ class PostgresStore(SqlStore):
         return writing, reading_engine(self._url, self._name)
 
     def copy_into(self, file: Path) -> None:
-        """Write everything, as it was at one moment, into an empty file that is there: what ``pg_restore`` reads."""
+        """Write a consistent copy, in the format of ``pg_restore``, into an existing empty file."""
         dump(self._url, self._name, file)
 
     def make_beside_writers(self, indexes: Sequence[IndexSpec]) -> None:

@@ -1,7 +1,7 @@
-"""Text with NUL in it, which PostgreSQL has no place for: kept with an escape, and given back as it was.
+"""Text with NUL in it, which PostgreSQL cannot hold: stored with an escape, and returned unchanged.
 
-The audit log keeps what came, whatever it is (spec 4, G11), and SQLite keeps NUL. The escape is the character
-SUBSTITUTE (U+001A), which few texts hold; where one does, it is escaped itself, so that different texts stay different.
+The audit log stores any text (spec 4, G11), and SQLite stores NUL. The escape is the character SUBSTITUTE (U+001A),
+which few texts hold; where one does, it is escaped itself, so that different texts stay different.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def escaped(text: str) -> str:
 
 
 def given(text: str) -> str | bytes:
-    """Return what ``escaped`` made a text of; as bytes what it cannot have made, so that no change goes unseen."""
+    """Return the original of an ``escaped`` text; as bytes any other text, so that no change goes unnoticed."""
     if SUBSTITUTE not in text:
         return text
     try:

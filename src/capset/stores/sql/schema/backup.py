@@ -1,4 +1,4 @@
-"""A copy of a whole database in one file, made while others go on writing (spec 5, P30)."""
+"""A copy of a whole database in one file, made while others continue to write (spec 5, P30)."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from capset.stores.sql.store import SqlStore
 
 
 def back_up(store: SqlStore, file: Path) -> int:
-    """Write a copy of everything, as it was at one moment, into a new file, and return how many bytes it has.
+    """Write a consistent copy of everything into a new file, and return its size in bytes.
 
-    ``store`` is not open. Nobody but its owner can read the file: the key of the arguments' digests is in it. It stands
-    under its name once it is whole and on the disk. Raises ``DefinitionError`` for a file that is there already or a
-    folder that is not, and ``StoreError`` for a database that cannot be read or holds nothing, and a full disk.
+    ``store`` is not open. Only its owner can read the file: it contains the key of the arguments' digests. It appears
+    under its name once it is complete and on the disk. Raises ``DefinitionError`` for a file that exists already or a
+    missing folder, and ``StoreError`` for a database that cannot be read or holds nothing, and a full disk.
     """
     if file.exists():
         raise DefinitionError(f"there is a file {str(file)!r} already", hint="name a new one")
@@ -39,7 +39,7 @@ def back_up(store: SqlStore, file: Path) -> int:
         os.fsync(number)
         size = part.stat().st_size
     except BaseException:
-        os.close(number)  # first: on Windows nothing that is open can be removed or renamed
+        os.close(number)  # first: on Windows no open file can be removed or renamed
         part.unlink(missing_ok=True)
         raise
     os.close(number)
@@ -49,7 +49,7 @@ def back_up(store: SqlStore, file: Path) -> int:
 
 
 def _sync(folder: Path) -> None:
-    """Have the name of a new file on the disk too, where a folder can be opened."""
+    """Sync the name of a new file to the disk too, if a folder can be opened."""
     with contextlib.suppress(OSError):
         number = os.open(folder, os.O_RDONLY)
         try:

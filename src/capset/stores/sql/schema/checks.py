@@ -1,6 +1,6 @@
-"""Whether a database is as it must be: its revision, its tables, its indexes, and the record's chain (spec 5, P30).
+"""Checks of a database: its revision, its tables, its indexes, and the record's chain (spec 5, P30).
 
-It only reads, and does not open the store: that would raise the database, and close what was interrupted.
+Read-only, and without opening the store, which would upgrade the database and close interrupted intents.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from capset.stores.sql.schema.tables import metadata
 from capset.stores.sql.store import SqlStore
 
 _SHOWN: Final = 20
-"""How many damages of one kind are told."""
+"""Limit on the reported damages of one kind."""
 
 
 @dataclass(frozen=True, slots=True)
 class DatabaseCheck:
-    """What was found: the revision, every problem in a sentence, and what ``verify`` said if it was asked."""
+    """The findings: the revision, every problem in a sentence, and the result of ``verify`` if requested."""
 
     revision: str | None
     problems: tuple[str, ...]
@@ -33,15 +33,15 @@ class DatabaseCheck:
 
     @property
     def ok(self) -> bool:
-        """Whether everything is as it must be."""
+        """Whether there are no problems."""
         return not self.problems and (self.verification is None or self.verification.ok)
 
 
 def check(store: SqlStore, *, verify: bool = False) -> DatabaseCheck:
-    """Look for damage, and for what differs from what this version makes; with ``verify``, check the chain too.
+    """Look for damage, and for differences from this version's schema; with ``verify``, verify the chain too.
 
-    ``store`` is not open; others may have the database open, and work on. What was added to a database is no problem.
-    Raises ``StoreError`` for one that is of another program, of a newer version, or cannot be read at all.
+    ``store`` is not open; others may have the database open, and continue to work. Additions to a database are no
+    problem. Raises ``StoreError`` for one that is of another program, of a newer version, or cannot be read at all.
     """
     reading = store.make_engines()[1]
     try:
@@ -52,7 +52,7 @@ def check(store: SqlStore, *, verify: bool = False) -> DatabaseCheck:
             problems = _damage(connection)
             if revision == HEAD:
                 problems += _differences(connection)
-            elif revision in KNOWN:  # else it is newer, and content with this version
+            elif revision in KNOWN:  # otherwise it is newer, and compatible with this version
                 problems.append(f"it is of revision {revision}, not {HEAD}: capset db upgrade raises it")
             chain = verified(connection, (), ()) if verify else None
             return DatabaseCheck(revision, tuple(problems), chain)
@@ -74,7 +74,7 @@ def _differences(connection: Connection) -> list[str]:
 
 
 def _of_file(connection: Connection) -> list[str]:
-    """Compare the statements that made each thing, which is all that SQLite knows of it."""
+    """Compare the statements that made each object, which is all that SQLite knows of it."""
     engine = create_engine("sqlite://")
     try:
         with engine.begin() as empty:
@@ -96,7 +96,7 @@ def _statements(connection: Connection) -> dict[str, str]:
 
 
 def _of_server(connection: Connection) -> list[str]:
-    """Compare what the server says of the tables with the ones that the code knows."""
+    """Compare the server's tables with those in the code."""
     from alembic.autogenerate import compare_metadata
     from alembic.migration import MigrationContext
 
@@ -105,12 +105,12 @@ def _of_server(connection: Connection) -> list[str]:
     for change in compare_metadata(context, metadata):
         # One change is a tuple; those of one column are a list of them.
         ones = cast("list[tuple[object, ...]]", change if isinstance(change, list) else [change])
-        problems += [_said(one) for one in ones if not str(one[0]).startswith("remove_")]  # what is there besides
+        problems += [_said(one) for one in ones if not str(one[0]).startswith("remove_")]  # additions
     return problems
 
 
 def _said(change: tuple[object, ...]) -> str:
-    """Say what differs: ``("add_index", Index)``, ``("add_column", schema, table, Column)``, ``("modify_type", …)``."""
+    """Describe one: ``("add_index", Index)``, ``("add_column", schema, table, Column)``, ``("modify_type", …)``."""
     kind, what = str(change[0]), change[-1]
     if kind.startswith("add_"):
         return f"the {kind.removeprefix('add_')} {getattr(what, 'name', what)} is missing"

@@ -1,4 +1,4 @@
-"""The types of columns that engines spell in different ways, for the migrations: what is here never changes."""
+"""Column types that engines spell differently, for the migrations: they never change."""
 
 from __future__ import annotations
 
@@ -7,4 +7,4 @@ from typing import Final
 from sqlalchemy import Text
 
 TEXT: Final = Text().with_variant(Text(collation="C"), "postgresql")
-"""Text that is compared by its code points on every engine, as SQLite does, whatever a database's own collation is."""
+"""Text that is compared by its code points on every engine, as in SQLite, regardless of a database's collation."""

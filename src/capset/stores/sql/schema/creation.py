@@ -1,6 +1,6 @@
-"""A new SQLite database, made in one go of the tables that the code knows: quicker than by all the migrations.
+"""Creation of a SQLite database in one step from the tables in the code: faster than running all migrations.
 
-It is what the migrations make of an empty database, which a test holds equal in every detail.
+The result equals that of the migrations on an empty database, which a test checks in every detail.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.schema import CreateIndex, CreateTable
 
-from capset.stores.sql.schema.lineage_tables import metadata  # with the tables of both modules in it
+from capset.stores.sql.schema.lineage_tables import metadata  # with the tables of both modules
 from capset.stores.sql.search import FTS5_TABLES
 
 _STAMP: Final = (
@@ -20,11 +20,11 @@ _STAMP: Final = (
     " version_num VARCHAR(32) NOT NULL, CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num) )"
 )
 _COMPATIBLE: Final = "0006"
-"""The oldest revision whose code works with what is made here; the last migration that has a say writes the same."""
+"""The oldest revision whose code works with this schema; the last migration to set it writes the same."""
 
 
 def make(connection: Connection, revision: str) -> None:
-    """Make the tables of an empty SQLite database, within the transaction that it is in, and stamp them."""
+    """Create the tables of an empty SQLite database, within the current transaction, and stamp them."""
     for statement in (*_tables(), *FTS5_TABLES, _STAMP):
         connection.exec_driver_sql(statement)
     connection.exec_driver_sql("INSERT INTO alembic_version VALUES (?)", (revision,))

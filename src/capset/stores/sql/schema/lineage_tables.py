@@ -1,6 +1,6 @@
-"""The tables of which exact version ran (spec 2, F28–F29), beside those of ``sql.tables``.
+"""The tables of lineage (spec 2, F28–F29), beside those of ``schema.tables``.
 
-All is of one org, ``''`` where there is none. ``number`` is the order of recording: ids may have another.
+Every row belongs to one org, ``''`` for none. ``number`` is the order of recording: ids may have another.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from sqlalchemy import (
 
 from capset.stores.sql.schema.tables import metadata
 
-# SQLite counts a key up by itself only if its type is written INTEGER.
+# SQLite increments a key by itself only if its type is written INTEGER.
 _Sequence: Final = BigInteger().with_variant(Integer, "sqlite")
 
 registrations: Final = Table(
@@ -61,7 +61,7 @@ links: Final = Table(
     Index("ix_links_session", "org", "session", "id"),
     Index("ix_links_recorded", "org", "session", "number"),
 )
-"""Which hashes a turn had; ``tool_refs`` is a JSON list of objects. ``session`` is no foreign key: links outlive it."""
+"""The hashes of a turn; ``tool_refs`` is a JSON list of objects. ``session`` is no foreign key: links outlive it."""
 
 envelopes: Final = Table(
     "envelopes",
@@ -92,7 +92,7 @@ transitions: Final = Table(
     ForeignKeyConstraint(["org", "to_link"], ["links.org", "links.id"], name="fk_transitions_to_link"),
     Index("ix_transitions_session", "org", "session", "number"),
 )
-"""When, between which links and why a session's runtime hash moved."""
+"""Changes of a session's runtime hash, with time, links and reason."""
 
 payloads: Final = Table(
     "payloads",
@@ -103,4 +103,4 @@ payloads: Final = Table(
     Column("kind", Text, nullable=False),
     Column("payload", Text, nullable=False),
 )
-"""What hashes cover, once for each within an org."""
+"""The payloads of hashes, one for each within an org."""

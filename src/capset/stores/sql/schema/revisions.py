@@ -1,6 +1,6 @@
-"""The version of a database: read by plain SQL, raised by Alembic, which is imported only for that.
+"""The version of a database: read by plain SQL, upgraded by Alembic, which is imported only for that.
 
-A new SQLite file needs no raising: programs make many, and each would wait for Alembic and all its steps. A database on
+A new SQLite file needs no upgrade: programs make many, and each would wait for Alembic and all its steps. A database on
 a server is made once, by the migrations.
 """
 
@@ -25,19 +25,19 @@ HEAD: Final = _REVISIONS[-1]
 """The revision that this version of capset works with: the last of ``migrations/versions``."""
 
 ENOUGH: Final = "0010"
-"""The revision that this version can work with; those that follow add indexes, without which it is slower only."""
+"""The oldest revision that this version works with; later ones add indexes, without which it is only slower."""
 
 KNOWN: Final = frozenset(_REVISIONS)
-"""Every revision that this version can raise to ``HEAD``."""
+"""Every revision that this version can upgrade to ``HEAD``."""
 
 LARGE: Final = 100_000
-"""From so many records or files on, opening a server's database makes no indexes: that would stop all its writers."""
+"""Number of records or files from which opening a server's database makes no indexes: that would block its writers."""
 
 _logger = logging.getLogger("capset.stores")
 
 
 def prepare(reading: Engine, writing: Engine, name: str) -> None:
-    """Make or upgrade the tables, unless they are as they must be.
+    """Create or upgrade the tables, unless they are current.
 
     Raises ``StoreError`` if the database was made by a newer version of capset or by another program. Two processes may
     do this at once: the second waits for the first and finds nothing left to do.
@@ -62,8 +62,8 @@ def prepare(reading: Engine, writing: Engine, name: str) -> None:
 def revision_of(connection: Connection, name: str) -> str | None:
     """Return the database's revision, ``None`` for an empty one.
 
-    It may be one that this version does not know, if the newer one that made it says that this one may work with it.
-    Raises ``StoreError`` as ``prepare`` does.
+    It may be unknown to this version, if the newer version that made it marked it as compatible with this one. Raises
+    ``StoreError`` as ``prepare`` does.
     """
     tables = inspect(connection).get_table_names()
     if "alembic_version" not in tables:
@@ -80,19 +80,19 @@ def revision_of(connection: Connection, name: str) -> str | None:
 
 
 def is_large(connection: Connection) -> bool:
-    """Say whether an upgrade must not make indexes while all writers wait; a file's are made in seconds."""
+    """Return whether an upgrade must not make indexes while all writers wait; a file's are made in seconds."""
     if connection.dialect.name == "sqlite":
         return False
     # Records are numbered without gaps, and their first and last number cost nothing to find.
     records = "SELECT coalesce(max(seq) - min(seq), 0) FROM records"
-    files = "SELECT reltuples FROM pg_class WHERE oid = to_regclass('files')"  # as the server guesses
+    files = "SELECT reltuples FROM pg_class WHERE oid = to_regclass('files')"  # the server's estimate
     return any((connection.exec_driver_sql(asked).scalar() or 0) >= LARGE for asked in (records, files))
 
 
 def raise_to(connection: Connection, revision: str, *, postpone_indexes: bool = False) -> None:
-    """Run the migrations up to a revision, within the transaction that the connection is in.
+    """Run the migrations up to a revision, within the connection's current transaction.
 
-    ``postpone_indexes`` leaves out those without which capset is slower only: the last migration makes them.
+    ``postpone_indexes`` leaves out those without which capset is only slower: the last migration makes them.
     """
     from alembic import command
     from alembic.config import Config
@@ -103,7 +103,7 @@ def raise_to(connection: Connection, revision: str, *, postpone_indexes: bool = 
 
 
 def _aim(connection: Connection, revision: str | None) -> str:
-    """Return the revision that a database is raised to when it is opened: its own if it need not be raised."""
+    """Return the revision to upgrade a database to when it is opened: its own if it needs no upgrade."""
     if revision is None or revision in KNOWN - {HEAD}:
         return max(ENOUGH, revision) if revision is not None and is_large(connection) else HEAD
     return revision

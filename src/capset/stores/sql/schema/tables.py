@@ -1,7 +1,7 @@
-"""The tables, as SQLAlchemy Core knows them. ``migrations`` and ``making`` make them; tests hold all equal.
+"""The tables in SQLAlchemy Core. ``migrations`` and ``schema.creation`` make them; tests compare all three.
 
-Times are text, ISO 8601 UTC of fixed width (``capset.clock.iso``), so that they are the same on every engine and their
-order is the order of time. ``org`` is ``''`` where there is none, since it is part of keys.
+Times are text, ISO 8601 UTC of fixed width (``capset.clock.iso``), so that they are the same on every engine and sort
+by time. ``org`` is ``''`` for none, since it is part of keys.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from sqlalchemy import (
 
 metadata: Final = MetaData()
 
-# SQLite keeps a table in the order of a key only if its type is written INTEGER.
+# SQLite stores a table in the order of a key only if its type is written INTEGER.
 _Sequence: Final = BigInteger().with_variant(Integer, "sqlite")
 
 records: Final = Table(
@@ -112,7 +112,7 @@ checkpoints: Final = Table(
     Column("signature", Text, nullable=False),
     Index("ix_checkpoints_seq", "seq", "number"),
 )
-"""How far the log had come, signed: ``fingerprint.checkpoints.Checkpoint``, but in an order of its own."""
+"""Signed heads of the log: ``fingerprint.checkpoints.Checkpoint``, but in an order of its own."""
 
 open_intents: Final = Table(
     "open_intents",
@@ -186,7 +186,7 @@ agent_versions: Final = Table(
     Column("created_at", Text, nullable=False),
     Index("ix_agent_versions_of_hash", "org", "static_hash", "agent_id", "version"),
 )
-"""What each version of a stored agent was; ``definition`` is JSON of what the other columns do not say."""
+"""The versions of stored agents; ``definition`` is JSON of the fields without a column."""
 
 agent_capabilities: Final = Table(
     "agent_capabilities",
@@ -197,7 +197,7 @@ agent_capabilities: Final = Table(
     Column("entry", Text),
     UniqueConstraint("agent_id", "capability_id", name="uq_agent_capabilities"),
 )
-"""Which capabilities a stored agent has, in the order of their priority; ``entry`` is JSON, null for a plain id."""
+"""The capabilities of stored agents, in the order of their priority; ``entry`` is JSON, null for a plain id."""
 
 approvals: Final = Table(
     "approvals",
@@ -275,7 +275,7 @@ spendings: Final = Table(
     Column("calls", BigInteger, nullable=False),
     Column("cost", Double, nullable=False),
 )
-"""What sessions and runs have used of their budgets."""
+"""The used amounts of the budgets of sessions and runs."""
 
 replies: Final = Table(
     "replies",
@@ -288,7 +288,7 @@ replies: Final = Table(
     Column("body", Text),
     Index("ix_replies_created_at", "created_at"),
 )
-"""The answers that are kept for requests that may be sent again."""
+"""The stored replies to idempotent requests."""
 
 blobs: Final = Table(
     "blobs",
@@ -298,7 +298,7 @@ blobs: Final = Table(
     Column("size", BigInteger, nullable=False),
     Column("content", LargeBinary, nullable=False),
 )
-"""The content of files, once by its SHA-256 within an org; it goes with the last file that refers to it."""
+"""The content of files, once by its SHA-256 within an org, deleted with the last file that refers to it."""
 
 files: Final = Table(
     "files",
@@ -319,7 +319,7 @@ files: Final = Table(
     Index("ix_files_blob", "org", "digest"),
     Index("ix_files_usage", "session", "is_directory", "size_bytes"),
 )
-"""The files and directories of sessions. A row of ``/`` says by its version how far versions have come of what went."""
+"""The files and directories of sessions. The version of a row of ``/`` is the highest of all removed entries."""
 
 states: Final = Table(
     "states",
@@ -334,7 +334,7 @@ states: Final = Table(
     Column("updated_at", Text, nullable=False),
     Index("ix_states_session", "session"),
 )
-"""State and resources; ``value`` is JSON, null for one that was deleted. ``session`` is the owner if that is one."""
+"""State and resources; ``value`` is JSON, null if deleted. ``session`` is the owner if that is a session."""
 
 documents: Final = Table(
     "documents",
@@ -351,7 +351,7 @@ documents: Final = Table(
     UniqueConstraint("scope", "owner", "org", "name", "id", name="uq_documents"),
     Index("ix_documents_session", "session"),
 )
-"""The texts that can be searched; each engine has an index of their words beside them, made by the migrations."""
+"""The searchable texts; each engine has an index of their words, made by the migrations."""
 
 settings: Final = Table(
     "settings",
@@ -359,7 +359,7 @@ settings: Final = Table(
     Column("name", Text, primary_key=True),
     Column("value", Text, nullable=False),
 )
-"""What a store knows of itself: ``digest_key``, 64 hexadecimal digits."""
+"""The store's own settings: ``digest_key``, 64 hexadecimal digits."""
 
 session_events: Final = Table(
     "session_events",
@@ -376,7 +376,7 @@ session_events: Final = Table(
     Column("data", Text, nullable=False),
     Column("created_at", Text, nullable=False),
 )
-"""What was told of a session's turns, numbered from 1; ``data`` is JSON (spec 5, P10)."""
+"""The events of sessions' turns, numbered from 1; ``data`` is JSON."""
 
 session_turns: Final = Table(
     "session_turns",
@@ -391,4 +391,4 @@ session_turns: Final = Table(
     Column("holder", Text, nullable=False),
     Column("until", Text, nullable=False),
 )
-"""The turn that a session is in, and until when its process has it, unless it renews that."""
+"""The turn that a session is in, and the time until which its process holds it, unless renewed."""

@@ -1,4 +1,4 @@
-"""What it takes to bring a database to this version's revision, and doing that (spec 5, P30)."""
+"""Upgrades of a database to this version's revision (spec 5, P30)."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from capset.stores.sql.schema.revisions import HEAD, KNOWN, is_large, prepare, r
 from capset.stores.sql.store import SqlStore
 
 _ONLINE: Final = "INDEXES"
-"""What a migration calls its indexes, if it makes nothing that the code could not do without."""
+"""The name of a migration's indexes, if it makes nothing else that the code depends on."""
 
 
 @dataclass(frozen=True, slots=True)
 class UpgradeStep:
-    """One migration: its revision, what it does in a sentence, and whether writers go on while it runs."""
+    """One migration: its revision, its effect in a sentence, and whether writers continue while it runs."""
 
     revision: str
     does: str
@@ -27,14 +27,14 @@ class UpgradeStep:
 
 @dataclass(frozen=True, slots=True)
 class UpgradePlan:
-    """The revision that a database has, ``None`` for an empty one, and the steps to this version's, in their order."""
+    """The revision of a database, ``None`` for an empty one, and the steps to this version's, in order."""
 
     before: str | None
     steps: tuple[UpgradeStep, ...]
 
 
 def plan(store: SqlStore) -> UpgradePlan:
-    """Say what ``upgrade`` would do, and change nothing. Raises ``StoreError`` as ``Store.open`` does."""
+    """Return the steps of ``upgrade`` without changing anything. Raises ``StoreError`` as ``Store.open`` does."""
     _, reading = store.make_engines()
     try:
         with explained(store.name), reading.begin() as connection:
@@ -44,9 +44,10 @@ def plan(store: SqlStore) -> UpgradePlan:
 
 
 def upgrade(store: SqlStore) -> UpgradePlan:
-    """Bring a database to this version's revision, an empty one too, and return what was done.
+    """Upgrade a database, even an empty one, to this version's revision, and return the steps taken.
 
-    ``store`` is not open; others may have the database open, and work on. Raises ``StoreError`` as ``Store.open`` does.
+    ``store`` is not open; others may have the database open, and continue to work. Raises ``StoreError`` as
+    ``Store.open`` does.
     """
     writing, reading = store.make_engines()
     try:
@@ -67,7 +68,7 @@ def upgrade(store: SqlStore) -> UpgradePlan:
 
 def _plan(connection: Connection, name: str) -> UpgradePlan:
     before = revision_of(connection, name)
-    if before == HEAD or (before is not None and before not in KNOWN):  # newer, and content with this version
+    if before == HEAD or (before is not None and before not in KNOWN):  # newer, and compatible with this version
         return UpgradePlan(before, ())
     large = before is not None and is_large(connection)
     steps = [
@@ -79,17 +80,17 @@ def _plan(connection: Connection, name: str) -> UpgradePlan:
 
 
 def _finish(store: SqlStore, writing: Engine) -> None:
-    """Make the indexes that opening leaves out, and then say that they are there."""
+    """Make the indexes that opening leaves out, and then record that they exist."""
     for _, _, indexes in migrations():
         if indexes is not None:
             store.make_beside_writers(indexes)
     with writing.begin() as connection:
-        if revision_of(connection, store.name) in KNOWN - {HEAD}:  # else another process was quicker
+        if revision_of(connection, store.name) in KNOWN - {HEAD}:  # otherwise another process was faster
             raise_to(connection, HEAD)
 
 
 def migrations() -> list[tuple[str, str, tuple[IndexSpec, ...] | None]]:
-    """Return the revision, the first sentence and the indexes of each migration, in their order."""
+    """Return the revision, the first sentence and the indexes of each migration, in order."""
     from alembic.config import Config
     from alembic.script import ScriptDirectory
 

@@ -1,4 +1,4 @@
-"""What the writer took from its queue at once, sorted: write functions, entries as rows, and those who wait for all."""
+"""A batch of the writer's queue, sorted: write functions, entries as rows, and waiters for all of it."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ Item = Entry | Durable | QueueCall | Admission | Barrier
 
 
 class Batch:
-    """Items by what they are, each kind in the order of the queue. ``name`` is the database's, for errors.
+    """Items by kind, each in the order of the queue. ``name`` is the database's, for errors.
 
-    ``rows`` are made of ``makers``, one of each; ``terms`` says by its place in ``admissions`` which of them a row
-    depends on. An entry that can become no row is in ``refused``, with the reason.
+    ``rows`` are made of ``makers``, one of each; ``terms`` maps a row's place to the place in ``admissions`` that it
+    depends on. An entry that cannot become a row is in ``refused``, with the reason.
     """
 
     def __init__(self, name: str, items: Iterable[Item]) -> None:
@@ -62,20 +62,20 @@ class Batch:
 
     @property
     def buffered(self) -> list[Entry]:
-        """The entries that nobody waits for and that can become rows."""
+        """The entries without a waiter that can become rows."""
         return [maker for maker in self._makers if not isinstance(maker, Durable | Admission)]
 
     def patient(self, now: float) -> list[QueueCall | Admission]:
-        """Return what may wait for a lock still; ``now`` is in ``time.monotonic()`` seconds."""
+        """Return the items that may still wait for a lock; ``now`` is in ``time.monotonic()`` seconds."""
         return [item for item in (*self.admissions, *self.calls) if item.until > now]
 
     @property
     def bad(self) -> list[BadEntry]:
-        """Why buffered entries, which nobody waits for, cannot become records."""
+        """The errors of buffered entries, which have no waiter, that cannot become records."""
         return [bad for item, bad in self._refused if not isinstance(item, Durable | Admission)]
 
     def committed(self, done: Done) -> list[QueueAnswer]:
-        """Return what to tell after a commit to all but the barriers."""
+        """Return the answers after a commit to all but the barriers."""
         answers = [
             QueueAnswer(item.waiter, error=why) for item, why in zip(self.admissions, done.admitted, strict=True)
         ]
@@ -84,7 +84,7 @@ class Batch:
             answers.append(QueueAnswer(call.waiter, value, told))
         for maker, bad in zip(self._makers, done.refused, strict=True):
             if isinstance(maker, Admission):
-                continue  # which was told already
+                continue  # already answered
             if bad:
                 self._refused.append((maker, bad))
             elif isinstance(maker, Durable):
@@ -92,14 +92,14 @@ class Batch:
         return answers + self._refusals()
 
     def failed(self, error: StoreError, *, spared: Collection[QueueCall | Admission]) -> list[QueueAnswer]:
-        """Return what to tell, to all but the barriers and those that are spared, when nothing was committed."""
+        """Return the answers to all but the barriers and the spared items when nothing was committed."""
         asked = [item for item in (*self.calls, *self.admissions) if item not in spared]
         durable = [maker for maker in self._makers if isinstance(maker, Durable)]
         failures = [QueueAnswer(item.waiter, error=_again(error)) for item in (*asked, *durable)]
         return failures + self._refusals()
 
     def passed(self, error: StoreError | None) -> list[QueueAnswer]:
-        """Return what to tell those who wait for all before them."""
+        """Return the answers to the barriers, which wait for all before them."""
         return [QueueAnswer(barrier.waiter, error=error and _again(error)) for barrier in self._barriers]
 
     def _refusals(self) -> list[QueueAnswer]:

@@ -1,4 +1,4 @@
-"""The items of the writer's queue, and the way of their answers from its thread back to event loops."""
+"""The items of the writer's queue, and the delivery of answers from its thread to event loops."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Loop = asyncio.AbstractEventLoop
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Waiter:
-    """A task on an event loop that waits. The type of its answer is between it and what it asked for."""
+    """A waiting task on an event loop. The type of its answer depends on the item it waits for."""
 
     loop: Loop = field(default_factory=asyncio.get_running_loop)
     future: asyncio.Future[Any] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
@@ -42,7 +42,7 @@ class QueueCall:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Admission:
-    """A call to be counted, and its intent if it has one; its caller waits for a lock as that of a ``QueueCall``."""
+    """A call to be counted, with its intent if it has one; its caller waits for a lock as that of a ``QueueCall``."""
 
     claim: Claim
     entry: Entry | None
@@ -52,14 +52,14 @@ class Admission:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Barrier:
-    """Somebody who waits until everything before is durable."""
+    """A caller that waits until everything before is durable."""
 
     waiter: Waiter = field(default_factory=Waiter)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class QueueAnswer:
-    """What one waiter is told: a value, or an error to raise there."""
+    """The answer to one waiter: a value, or an error to raise there."""
 
     waiter: Waiter
     value: Any = None
@@ -67,19 +67,19 @@ class QueueAnswer:
 
 
 def tell(answers: Iterable[QueueAnswer]) -> None:
-    """Hand answers over, from any thread: one wake-up for each loop, however many wait on it."""
+    """Deliver answers, from any thread: one wake-up for each loop, regardless of its number of waiters."""
     loops: dict[Loop, list[QueueAnswer]] = {}
     for answer in answers:
         loops.setdefault(answer.waiter.loop, []).append(answer)
     for loop, for_loop in loops.items():
-        with contextlib.suppress(RuntimeError):  # the loop is closed, and whoever waited is gone with it
+        with contextlib.suppress(RuntimeError):  # the loop is closed, and its waiters are gone with it
             loop.call_soon_threadsafe(_resolve, for_loop)
 
 
 def _resolve(answers: list[QueueAnswer]) -> None:
     for answer in answers:
         future = answer.waiter.future
-        if future.done():  # cancelled meanwhile
+        if future.done():  # cancelled in the meantime
             continue
         if answer.error is None:
             future.set_result(answer.value)

@@ -1,7 +1,7 @@
-"""Which writers live: each holds a lock for as long as its process does (spec 4, G19).
+"""Liveness of writers: each holds a lock for as long as its process lives (spec 4, G19).
 
-Beside a file, it is a lock on a file of the writer's own (one host). The system frees it when the process ends, however
-it ends. So a writer is gone when its file is, or when another can lock it; a time-out would take a slow writer for a
+For a database file, it is a lock on a file of the writer's own (one host). The system frees it when the process ends,
+in any way. So a writer is gone when its file is, or when another can lock it; a time-out would take a slow writer for a
 dead one. A database on a network drive needs locks that work there.
 """
 
@@ -18,7 +18,7 @@ if sys.platform == "win32":
     import msvcrt
 
     def _lock(descriptor: int) -> bool:
-        """Try to lock an open file for this process; say whether that worked."""
+        """Try to lock an open file for this process; return whether that worked."""
         try:
             msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
         except OSError:
@@ -28,7 +28,7 @@ else:
     import fcntl
 
     def _lock(descriptor: int) -> bool:
-        """Try to lock an open file for this open file description; say whether that worked."""
+        """Try to lock an open file for this open file description; return whether that worked."""
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -37,22 +37,22 @@ else:
 
 
 class Leases(Protocol):
-    """The locks of one database's writers. Whoever is gone never comes back: a writer's id is used once."""
+    """The locks of one database's writers. A dead writer never comes back: a writer's id is used once."""
 
     def take(self, writer: str) -> None:
-        """Hold this writer's lock from now on, if it is not held already; raise what the system or database raises."""
+        """Hold this writer's lock from now on, if it is not held already; propagates system and database errors."""
         ...
 
     def release(self) -> None:
-        """Let go of the lock."""
+        """Release the lock."""
         ...
 
     def gone(self, writers: Iterable[str]) -> list[str]:
-        """Return those of ``writers`` that are gone; it may wait for some seconds to be sure."""
+        """Return the dead writers among ``writers``; it may wait for some seconds to be sure."""
         ...
 
     def sweep(self) -> None:
-        """Remove what writers that are gone left of their locks."""
+        """Remove leftovers of dead writers' locks."""
         ...
 
 
@@ -68,7 +68,7 @@ class FileLeases:
         while self._held is None:
             path = self._path(writer)
             self._folder.mkdir(exist_ok=True)
-            with contextlib.suppress(FileNotFoundError):  # another writer, closing, took the empty folder away
+            with contextlib.suppress(FileNotFoundError):  # another writer, closing, removed the empty folder
                 descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
                 # Another's `gone` may have locked and removed the new file in between.
                 if _lock(descriptor) and _is(path, descriptor):
@@ -77,17 +77,17 @@ class FileLeases:
                     os.close(descriptor)
 
     def release(self) -> None:
-        """Let go of the lock and remove its file."""
+        """Release the lock and remove its file."""
         if self._held is None:
             return
         (path, descriptor), self._held = self._held, None
         os.close(descriptor)
-        with contextlib.suppress(OSError):  # a file that stays is found unlocked, and removed, by the next `gone`
+        with contextlib.suppress(OSError):  # the next `gone` finds a leftover file unlocked, and removes it
             path.unlink()
             self._folder.rmdir()
 
     def gone(self, writers: Iterable[str]) -> list[str]:
-        """Return those of ``writers`` that are gone, and remove their locks."""
+        """Return the dead writers among ``writers``, and remove their locks."""
         found: list[str] = []
         for writer in writers:
             path = self._path(writer)
@@ -96,7 +96,7 @@ class FileLeases:
             except FileNotFoundError:
                 found.append(writer)
             except PermissionError:
-                continue  # another user's: whether it lives is not for this process to say
+                continue  # another user's: this process cannot tell whether it lives
             else:
                 if _lock(descriptor):
                     found.append(writer)
@@ -106,7 +106,7 @@ class FileLeases:
         return found
 
     def sweep(self) -> None:
-        """Remove the files of writers that are gone. Only for tidiness: who has no open intent is never asked after."""
+        """Remove the files of dead writers, for tidiness: liveness matters only for writers with open intents."""
         if self._folder.is_dir():
             self.gone([path.stem for path in self._folder.glob("*.lock")])
 
@@ -123,8 +123,8 @@ def _is(path: Path, descriptor: int) -> bool:
 
 
 def _remove(path: Path, descriptor: int) -> None:
-    """Remove a file whose lock is held, and let go. Between the two, nobody else may lock the file that goes."""
-    if sys.platform == "win32":  # refuses to remove an open file, and thereby guards the one of a writer
+    """Remove a file whose lock is held, and release it; no other process may lock the file in between."""
+    if sys.platform == "win32":  # refuses to remove an open file, and thereby guards a live writer's
         os.close(descriptor)
         with contextlib.suppress(PermissionError):
             path.unlink(missing_ok=True)

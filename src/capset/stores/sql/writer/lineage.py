@@ -1,4 +1,4 @@
-"""What lineage writes, within one transaction: registrations, and what turns leave."""
+"""The writes of lineage, within one transaction: registrations, and the rows of turns."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from capset.stores.lineage_rows import LineageRow, TurnRows, no_link, taken, tra
 from capset.stores.sql.schema.lineage_tables import envelopes, links, payloads, registrations, transitions
 
 _CHUNK: Final = 500
-"""How many hashes a statement names."""
+"""Number of hashes per statement."""
 
 
 def put_registration(connection: Connection, row: RegistrationRow) -> RegistrationRow:
-    """Insert a registration unless one of its agent and hash is there; make it the latest, and return it."""
+    """Insert a registration, or reuse that of its agent and hash; make it the latest, and return it."""
     of_agent = (registrations.c.org == (row.org or "")) & (registrations.c.agent_id == row.agent_id)
     of_hash = of_agent & (registrations.c.static_hash == row.static_hash)
     last = connection.execute(select(func.max(registrations.c.number)).where(of_agent)).scalar() or 0
@@ -37,7 +37,7 @@ def put_registration(connection: Connection, row: RegistrationRow) -> Registrati
 
 
 def put_turn(connection: Connection, turn: TurnRows) -> TransitionRow | None:
-    """Insert what one turn leaves, and a transition if its session's runtime hash has moved; return that one."""
+    """Insert the rows of one turn, and a transition if its session's runtime hash has changed; return that one."""
     link, last = turn.link, None
     if link.session is not None:
         of_session = (links.c.org == (link.org or "")) & (links.c.session == link.session)
@@ -57,14 +57,14 @@ def put_turn(connection: Connection, turn: TurnRows) -> TransitionRow | None:
 
 
 def put_envelope(connection: Connection, row: EnvelopeRow) -> None:
-    """Insert an envelope, whose link must be there if it names one."""
+    """Insert an envelope, whose link must exist if it names one."""
     if row.link is not None:
         _require_link(connection, row.org, row.link)
     _insert_envelope(connection, row)
 
 
 def put_transition(connection: Connection, row: TransitionRow) -> None:
-    """Insert a transition, both of whose links must be there."""
+    """Insert a transition, both of whose links must exist."""
     _require_link(connection, row.org, row.from_link)
     _require_link(connection, row.org, row.to_link)
     connection.execute(insert(transitions).values(_values(row)))

@@ -1,4 +1,4 @@
-"""What a writer that is gone left open: each of its intents gets the outcome ``interrupted`` (spec 4, G19)."""
+"""Recovery of the intents that dead writers left open: each gets the outcome ``interrupted`` (spec 4, G19)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _logger = logging.getLogger("capset.stores")
 
 
 async def close_interrupted(writer: Writer, reader: ReadConnections, leases: Leases) -> None:
-    """Close the open intents of every writer that is gone; those of one that lives are its own business."""
+    """Close the open intents of every dead writer; those of a live one are its own business."""
     if writers := await reader.read(_writers):
         gone = await asyncio.to_thread(leases.gone, writers)
         if gone:

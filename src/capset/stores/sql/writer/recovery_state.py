@@ -1,6 +1,6 @@
-"""What became of a transaction whose connection was lost: it may be committed although nobody was told.
+"""The recovery state of a transaction whose connection was lost: it may be committed although no caller was notified.
 
-So before a writer writes again, it looks which of those rows are on record, and which of its intents are open.
+So before a writer writes again, it checks which of those rows are stored, and which of its intents are open.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ from capset.stores.entries import Row
 from capset.stores.sql.schema.tables import open_intents, records
 
 _NAMED: Final = 1_000
-"""How many ids a statement names."""
+"""Number of ids per statement."""
 
 
 class RecoveryState:
-    """The rows, by id and phase, of which one writer does not know whether they are on record."""
+    """The rows, by id and phase, of which one writer does not know whether they are stored."""
 
     def __init__(self) -> None:
         self._rows: set[tuple[str, str]] = set()
         self._lost = False
 
     def begin(self, error: Exception, rows: Iterable[Row]) -> None:
-        """Doubt rows that could not be written, if the connection was lost on the way."""
+        """Note rows that could not be written as uncertain, if the connection was lost in the process."""
         if isinstance(error, DBAPIError) and error.connection_invalidated:
             self._lost = True
             self._rows.update((row["id"], row["phase"]) for row in rows)
 
     def settle(self, connection: Connection, writer: str, rows: Sequence[Row], open_ids: set[str]) -> Collection[int]:
-        """Return the places of those rows that are on record already, and bring ``open_ids`` in step with the database.
+        """Return the places of the rows that are stored already, and update ``open_ids`` from the database.
 
-        Ask within the transaction that writes them. The doubt lasts until ``end``.
+        Call it within the transaction that writes them. The uncertainty lasts until ``end``.
         """
         if not self._lost:
             return ()
@@ -50,6 +50,6 @@ class RecoveryState:
         return {place for place, row in enumerate(rows) if (row["id"], row["phase"]) in known}
 
     def end(self) -> None:
-        """Doubt no more: a transaction was committed that took account of it."""
+        """Clear the state: a transaction was committed that took account of it."""
         self._rows.clear()
         self._lost = False

@@ -1,6 +1,6 @@
 """Counting calls in windows and budgets, in the writer's transactions, which follow one another (ADR 0029).
 
-A transaction counts all that it admits in few statements, whatever their number.
+A transaction counts all its claims in few statements, regardless of their number.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from capset.stores.base.admissions import ApprovalTaken, Claim, QuotaSpent, Refu
 from capset.stores.sql.schema.tables import approvals, reservations, spendings
 
 _AHEAD: Final = 64
-"""How many of a window's oldest calls are read at once, and how many more than it needs are kept."""
+"""Number of a window's oldest calls that are read at once, and of those retained beyond its limit."""
 _TRACED: Final = 1_000
-"""How many calls of a budget can be told apart; a release comes right after its call."""
+"""Number of a budget's calls that can be told apart; a release comes right after its call."""
 _RECENT: Final = 10_000
-"""Among how many calls of a window one is looked for that is released."""
+"""Number of a window's calls among which a released one is searched."""
 _TRACE_NS: Final = 600 * 1_000_000_000
 _MARGIN_NS: Final = 86_400 * 1_000_000_000
-"""How long a call is kept after its window: a clock that was ahead and is set back shall not find a place free."""
+"""Time that a call is retained after its window: setting back a clock that was ahead must not free capacity."""
 _SWEEPS: Final = 1 / 32
-"""How many transactions that count calls look for those that count no more."""
+"""Share of the counting transactions that remove expired calls."""
 _SWEPT: Final = 500
-"""How many of these go at once at least."""
+"""Minimum number of these to remove at once."""
 
 
 @dataclass(slots=True)
@@ -43,7 +43,7 @@ class _Row:
 
 @dataclass(slots=True)
 class _Window:
-    """What is known of one window: its newest call, and the times of some of its calls by number."""
+    """The known part of one window: its newest call, and the times of some of its calls by number."""
 
     number: int
     newest: int
@@ -53,7 +53,7 @@ class _Window:
 
 
 class Counting:
-    """The counting of one transaction: ``take`` decides of one claim after the other, and ``write`` keeps it."""
+    """The counting of one transaction: ``take`` decides one claim after the other, and ``write`` stores the result."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -64,7 +64,7 @@ class Counting:
         self._changed: set[str] = set()
 
     def take(self, claim: Claim) -> Refused | None:
-        """Count a call, and use up its approval; or return why not."""
+        """Count a call, and use up its approval; or return the refusal."""
         now = claim.clock()
         if (refused := self._refusal(claim, now)) is not None:
             return refused
@@ -82,7 +82,7 @@ class Counting:
         return None
 
     def refusal(self, claim: Claim) -> Refused | None:
-        """Return why a call cannot be counted."""
+        """Return the reason why a call cannot be counted."""
         return self._refusal(claim, claim.clock())
 
     def _refusal(self, claim: Claim, now: int) -> Refused | None:
@@ -98,7 +98,7 @@ class Counting:
         return longest
 
     def write(self) -> int:
-        """Write what was counted, and return how many rows that took."""
+        """Write the counted calls, and return the number of rows."""
         rows = [
             {"key": key, "number": row.number, "call": row.call, "at": row.at, "ends": row.ends}
             for key, window in self._windows.items()
@@ -169,18 +169,18 @@ def _move_approval(connection: Connection, approval: ApprovalRow, before: str, a
 
 
 def admit_all(connection: Connection, claims: Sequence[Claim]) -> list[Refused | None]:
-    """Count calls one after the other, and return for each why it was not."""
+    """Count calls one after the other, and return for each its refusal, or ``None``."""
     counting = Counting(connection)
     found = [counting.take(claim) for claim in claims]
     written = counting.write()
-    if claims and random() < _SWEEPS:  # noqa: S311 - nobody gains by knowing
-        # More than comes in between two sweeps.
+    if claims and random() < _SWEEPS:  # noqa: S311 - not used for security
+        # More than come in between two sweeps.
         _sweep(connection, claims[0].clock(), max(_SWEPT, round(2 * written / _SWEEPS)))
     return found
 
 
 def release(connection: Connection, claim: Claim) -> None:
-    """Count a call no more, and give its approval back, as far as it was counted."""
+    """Stop counting a call, and give its approval back, as far as it was counted."""
     for window in claim.windows:
         _forget(connection, window.key, claim.call)
     for quota, key in zip(claim.quotas, claim.traces(), strict=False):
@@ -192,7 +192,7 @@ def release(connection: Connection, claim: Claim) -> None:
 
 
 def _forget(connection: Connection, key: str, call: str) -> bool:
-    """Take a call out of a window, close the gap in its numbers, and return whether it was there."""
+    """Remove a call from a window, close the gap in its numbers, and return whether it was there."""
     own = reservations.c.key == key
     newest = connection.execute(select(func.max(reservations.c.number)).where(own)).scalar() or 0
     recent = own & (reservations.c.number > newest - _RECENT)
@@ -210,7 +210,7 @@ def _forget(connection: Connection, key: str, call: str) -> bool:
 
 
 def _sweep(connection: Connection, now: int, most: int) -> None:
-    """Take some of the calls away that count no more, of windows that may never be asked for again."""
+    """Remove some expired calls, of windows that may never be used again."""
     own = reservations.c.key, reservations.c.number
     old = select(*own).where(reservations.c.ends < now - _MARGIN_NS).limit(most)
     connection.execute(delete(reservations).where(tuple_(*own).in_(old)))

@@ -1,4 +1,4 @@
-"""One transaction of the writer: calls that are counted, write functions, then records, chained; all or nothing."""
+"""One transaction of the writer: calls that are counted, write functions, then chained records; all or nothing."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from capset.stores.sql.audit.records import extend
 from capset.stores.sql.writer.recovery_state import RecoveryState
 from capset.stores.sql.writer.reservations import admit_all
 
-# A write function; what it returns is its caller's business.
+# A write function; its result is its caller's business.
 Function = Callable[[Connection], Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What a transaction that was committed gave.
+    """The results of a committed transaction.
 
-    For each claim why it was not admitted, for each function its result or error, for each row its refusal.
+    For each claim its refusal, for each function its result or error, for each row its refusal.
     """
 
     admitted: list[Exception | None]
@@ -33,7 +33,7 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What one transaction is to do; ``terms`` says by its place which claim must be admitted for a row's place."""
+    """The work of one transaction; ``terms`` maps a row's place to that of the claim that must be admitted for it."""
 
     claims: Sequence[Claim]
     functions: Sequence[Function]
@@ -59,11 +59,11 @@ class _Unwritten(Exception):
 
 
 def transact(engine: Engine, writer: str, work: Work, open_ids: set[str], doubt: RecoveryState) -> Done:
-    """Run everything in one transaction and return what came of it.
+    """Run everything in one transaction and return the results.
 
-    A function that raises is undone alone. ``open_ids``, this writer's open intents, is brought up to date once the
-    transaction is committed. Raises what the database raises if nothing was committed, or nobody knows: then the rows
-    are in ``doubt``, and those of them that are on record are not written again.
+    A function that raises is undone alone. ``open_ids``, this writer's open intents, is updated once the transaction is
+    committed. Propagates errors of the database if nothing was committed, or if that is unknown: then the rows are in
+    ``doubt``, and those that are stored are not written again.
     """
     functions, rows, terms = work.functions, work.rows, work.terms
     abandoned: dict[int, DBAPIError] = {}
@@ -105,7 +105,7 @@ def transact(engine: Engine, writer: str, work: Work, open_ids: set[str], doubt:
 def _admit(
     connection: Connection, claims: Sequence[Claim], unwritten: Mapping[int, BadEntry]
 ) -> list[Exception | None]:
-    """Count the calls whose intents may become records, and return why each was not counted."""
+    """Count the calls whose intents may become records, and return for each its refusal, or ``None``."""
     if not claims:
         return []
     found = iter(admit_all(connection, [claim for place, claim in enumerate(claims) if place not in unwritten]))
@@ -115,7 +115,7 @@ def _admit(
 def _bad_terms(
     terms: Mapping[int, int], places: Sequence[int], refused: Sequence[BadEntry | None]
 ) -> dict[int, BadEntry]:
-    """Return why intents were refused, by the place of their claims."""
+    """Return the refusals of intents, by the place of their claims."""
     return {terms[place]: bad for place, bad in zip(places, refused, strict=True) if bad is not None and place in terms}
 
 

@@ -1,8 +1,8 @@
-"""The one writer of a process: a thread that gathers what is to be written and commits it in groups (spec 4, G21, G23).
+"""The one writer of a process: a thread that collects items and commits them in groups (spec 4, G21, G23).
 
-``append`` costs the event loop a fraction of a microsecond, and a durable write shares its fsync with all that waits
-beside it. The order of the queue is the order of the chain. Nothing is dropped: while the database cannot be written,
-buffered entries wait, in order and up to a bound, and those who wait for durability are told at once.
+``append`` costs the event loop a fraction of a microsecond, and a durable write shares its fsync with everything that
+waits beside it. The order of the queue is the order of the chain. Nothing is dropped: while the database cannot be
+written, buffered entries wait, in order and up to a bound, and callers that wait for durability get an error at once.
 """
 
 from __future__ import annotations
@@ -30,41 +30,41 @@ from capset.stores.sql.writer.recovery_state import RecoveryState
 from capset.stores.sql.writer.transaction import Work, transact
 
 BOUND: Final = 10_000
-"""How many entries may be waiting to be written."""
+"""Limit on the entries waiting to be written."""
 GATHER_SECONDS: Final = 0.1
-"""How long the thread waits for more while nobody waits for it."""
+"""Time that the thread collects more while no caller waits for it."""
 PAUSES_SECONDS: Final = (0.05, 5.0)
-"""The first and the longest pause before a failed write is tried again; somebody who waits ends a pause."""
+"""The first and the longest pause before a failed write is tried again; a waiting caller ends a pause."""
 PATIENCE_SECONDS: Final = 30.0
-"""How long a write function is tried again while other processes write, before its caller is told that they do."""
+"""Time that a write function is retried while other processes write, before its caller gets an error."""
 
 _T = TypeVar("_T")
 _logger = logging.getLogger("capset.stores")
 
 
 class Writer:
-    """The thread, its queue and its doors. ``name`` is the database's, for errors."""
+    """The thread, its queue and its interface. ``name`` is the database's, for errors."""
 
     def __init__(
         self, name: str, leases: Leases, *, bound: int = BOUND, patience_seconds: float = PATIENCE_SECONDS
     ) -> None:
         self.id = ""
-        """A UUIDv7 for each time that the store is opened; it stands in every record that was written then."""
+        """A UUIDv7 for each opening of the store; every record written then contains it."""
         self._name = name
         self._leases = leases
         self._bound = bound
         self._patience = patience_seconds
         self._queue: deque[Item] = deque()
         self._room = 0  # the bound, or 0 when not open
-        self._held = 0  # how many items the thread has taken from the queue and not written yet
+        self._held = 0  # number of items taken from the queue and not written yet
         self._wake = threading.Event()
         self._armed = False  # the thread is going to look into the queue by itself
-        self._urgent = False  # … and at once, since somebody waits
+        self._urgent = False  # … and at once, since a caller waits
         self._stopping = False
         self._thread: threading.Thread | None = None
         self._open_ids: set[str] = set()
         self._doubt = RecoveryState()
-        self._bad = 0  # buffered entries that could not become records, since that was last told
+        self._bad = 0  # buffered entries that could not become records, since the last report
 
     def start(self, engine: Engine) -> None:
         """Start the thread, which writes by this engine's one connection."""
@@ -74,15 +74,15 @@ class Writer:
         self._thread = threading.Thread(target=self._run, args=(engine,), name="capset-writer", daemon=True)
         self._thread.start()
         self._room = self._bound
-        atexit.register(self._at_exit)  # else a daemon thread would take what is buffered with it
+        atexit.register(self._at_exit)  # otherwise the buffered entries would be lost with the daemon thread
 
     async def stop(self) -> int:
-        """Write what is left, end the thread, and return how many entries are lost."""
+        """Write everything left, end the thread, and return the number of lost entries."""
         self._halt()
         return await asyncio.to_thread(self._finish)
 
     def append(self, entry: Entry) -> None:
-        """Take an entry, to be written soon. Raises ``StoreError`` when too many wait already."""
+        """Accept an entry, to be written soon. Raises ``StoreError`` if too many wait already."""
         if len(self._queue) + self._held >= self._room:
             raise self._refusal()
         self._queue.append(entry)
@@ -95,15 +95,15 @@ class Writer:
         await self._ask(Durable(entry))
 
     async def flush(self) -> None:
-        """Return once everything taken so far is durable. Raises ``StoreError`` if it is not."""
+        """Return once everything accepted so far is durable. Raises ``StoreError`` if it is not."""
         await self._ask(Barrier())
 
     async def write(self, function: Callable[[Connection], _T]) -> _T:
         """Run a function in the writer's next transaction, on its thread, and return its result once that is durable.
 
-        The function may run again when the transaction must begin again, so it changes nothing but the database. What
-        it raises undoes its own changes only; what the database raises becomes ``StoreError``. While other processes
-        write, it is tried again and again, within ``PATIENCE_SECONDS``.
+        The function may run again if the transaction must begin again, so it must change nothing but the database. An
+        error in it undoes its own changes only; errors of the database become ``StoreError``. While other processes
+        write, it is retried within ``PATIENCE_SECONDS``.
         """
         return await self._ask(QueueCall(function, time.monotonic() + self._patience))
 
@@ -129,7 +129,7 @@ class Writer:
         )
 
     def _halt(self) -> None:
-        """Take nothing more, and have the thread end once it has written what is there."""
+        """Accept nothing more, and make the thread end once it has written everything pending."""
         self._room = 0
         self._stopping = self._urgent = True
         self._wake.set()
@@ -161,7 +161,7 @@ class Writer:
                 self._wake.wait(GATHER_SECONDS)
                 self._wake.clear()
             stopping = self._stopping
-            # Before the queue is emptied, so that what comes after that wakes the thread again.
+            # Before the queue is emptied, so that later items wake the thread again.
             self._armed = self._urgent = False
             self._held = len(self._queue)
             items = [self._queue.popleft() for _ in range(self._held)]
@@ -175,9 +175,9 @@ class Writer:
                 self._armed = True  # until the pause is over, an append need not wake the thread
 
     def _write(self, engine: Engine, items: list[Item], *, last: bool) -> bool:
-        """Write a batch and tell those who wait; if it cannot be written, put back what need not fail yet.
+        """Write a batch and answer its waiters; if it cannot be written, put back the items that need not fail yet.
 
-        That is its buffered entries, and write functions that may wait for a lock still, unless it is the last time.
+        Those are its buffered entries, and write functions that may still wait for a lock, unless it is the last time.
         """
         batch = Batch(self._name, items)
         try:
@@ -211,10 +211,10 @@ class Writer:
         passed = batch.passed(failure or self._lasting())
         if passed and failure is None:
             self._bad = 0
-        self._held = 0  # first, so that there is room for whoever was told
+        self._held = 0  # first, so that there is room for the callers answered
         tell(answers + passed)
         return failure is None
 
     def _lasting(self) -> StoreError | None:
-        """Return what those who wait for all before them must hear, though everything that can be written is."""
+        """Return the error for barriers that lasts although everything writable is written."""
         return StoreError(f"{self._bad} calls left no audit record: none could be made") if self._bad else None
