@@ -21,7 +21,7 @@ class _Kept(BaseModel):
 
 
 class PolicyResult(_Kept):
-    """What one policy said when the snapshot was evaluated."""
+    """The answer of one policy when the snapshot was evaluated."""
 
     id: str
     kind: Literal["allow", "ask", "deny"]
@@ -94,7 +94,7 @@ class WireContext(_Kept):
 
 
 class RuntimePart(_Kept):
-    """What was in play: the link, the tools with their payloads, and what the model was told beside them."""
+    """Everything in play: the link, the tools with their payloads, and the instructions of the model."""
 
     link: CapabilityLink
     tools: tuple[WireTool, ...]

@@ -92,7 +92,7 @@ def _verify(envelope: SnapshotEnvelope) -> None:
     if envelope.link.profile != PROFILE:
         raise HydrationRefused(
             f"the envelope is hashed by the profile {envelope.link.profile!r}, and here it is {PROFILE!r}",
-            hint="capture it anew",
+            hint="capture it again",
         )
     try:
         side_of(envelope)

@@ -33,7 +33,7 @@ async def a_text_comes_back_as_it_was_given(make: Make) -> None:
         for row in rows:
             await store.documents.add(_KEY, row)
             expect(await store.documents.get(_KEY, row.id), row, "the text")
-        expect(await store.documents.get(_KEY, "id-9"), None, "a text that nobody added")
+        expect(await store.documents.get(_KEY, "id-9"), None, "a text that no one added")
         await expect_error(StoreError, store.documents.add(_KEY, DocumentRow("id-1", "other", NOW)), "an id twice")
         expect(await store.documents.search(_KEY, "other", limit=9), [], "what is found of the refused text")
         expect(await store.documents.recent(_KEY, limit=9), rows[::-1], "the texts after all that")

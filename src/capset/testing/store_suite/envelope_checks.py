@@ -63,7 +63,7 @@ async def a_payload_is_kept_once_for_its_hash(make: Make) -> None:
         found = await lineage.payload(None, payload_row(0).hash)
         expect(found and (found.org, found.payload), (None, "null"), "the payload of the same hash in another org")
         expect(await lineage.payload("other", payload_row(0).hash), None, "a payload of an org that has none")
-        expect(await lineage.payload("acme", "f" * 64), None, "a payload that nobody kept")
+        expect(await lineage.payload("acme", "f" * 64), None, "a payload that no one kept")
 
 
 async def an_invocation_is_never_kept(make: Make) -> None:

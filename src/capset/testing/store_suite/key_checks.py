@@ -36,7 +36,7 @@ async def a_key_is_found_by_its_digest(make: Make) -> None:
         await store.keys.create(other)
         expect(await store.keys.find("0" * 64), _KEY, "the key")
         expect(await store.keys.find("1" * 64), other, "the other key")
-        expect(await store.keys.find("2" * 64), None, "a key that nobody made")
+        expect(await store.keys.find("2" * 64), None, "a key that no one made")
         for twin in (replace(_KEY, digest="3" * 64), replace(_KEY, id="id-3")):
             await expect_error(StoreError, store.keys.create(twin), "a second key of an id or a digest")
         expect(await store.keys.list(), [other, _KEY], "all keys, newest first")
@@ -51,7 +51,7 @@ async def a_key_is_revoked_once(make: Make) -> None:
         expect(await store.keys.revoke("id-0", NOW), revoked, "the revoked key")
         expect(await store.keys.revoke("id-0", LATER), revoked, "the key that is revoked again")
         expect(await store.keys.find("0" * 64), revoked, "the key that is found")
-        expect(await store.keys.revoke("id-9", NOW), None, "revoking a key that nobody made")
+        expect(await store.keys.revoke("id-9", NOW), None, "revoking a key that no one made")
 
 
 CHECKS: Final[tuple[Check, ...]] = (a_key_is_found_by_its_digest, a_key_is_revoked_once)

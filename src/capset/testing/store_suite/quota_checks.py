@@ -132,7 +132,7 @@ async def a_version_is_never_used_twice(make: Make) -> None:
 
         expect([await write("/a", b"1"), await write("/a", b"2"), await write("/d/b", b"3")], [1, 2, 1], "the first")
         await files.delete(_SESSION, "/a", recursive=False, version=2)
-        expect(await write("/a", b"4"), 3, "the version of what was deleted and is written anew")
+        expect(await write("/a", b"4"), 3, "the version of what was deleted and is written again")
         await files.move(_SESSION, "/a", "/d/c", overwrite=False, now=LATER)
         await look("moving")
         await files.move(_SESSION, "/d/b", "/d/c", overwrite=True, now=LATER)

@@ -18,7 +18,7 @@ async def a_registration_is_kept_once_for_its_hash(make: Make) -> None:
     """Its first id, profile and time stay, the newest name counts; the last one registered is the latest."""
     async with opened(make) as store:
         lineage = store.lineage
-        expect(await lineage.latest_registration("acme", "agent-1"), None, "the latest of an agent that nobody knows")
+        expect(await lineage.latest_registration("acme", "agent-1"), None, "the latest of an agent that no one knows")
         expect(await lineage.register(_A), _A, "the first registration")
         expect(await lineage.register(_B), _B, "the registration of another hash")
         expect(await lineage.latest_registration("acme", "agent-1"), _B, "the latest then")

@@ -17,7 +17,7 @@ async def a_session_comes_back_as_it_was_given(make: Make) -> None:
         await store.sessions.create(session_row("b", org="acme"))
         expect(await store.sessions.get("a"), session_row("a"), "the session without an org")
         expect(await store.sessions.get("b"), session_row("b", org="acme"), "the session with an org")
-        expect(await store.sessions.get("c"), None, "a session that nobody made")
+        expect(await store.sessions.get("c"), None, "a session that no one made")
 
 
 async def a_second_session_of_an_id_is_refused(make: Make) -> None:

@@ -36,7 +36,7 @@ async def a_turn_comes_back_as_it_was_given(make: Make) -> None:
             for row in payloads:
                 expect(await lineage.payload(link.org, row.hash), row, "a payload")
         expect(await lineage.link("other", "link-1"), None, "the link for another org")
-        expect(await lineage.link("acme", "link-2"), None, "a link that nobody recorded")
+        expect(await lineage.link("acme", "link-2"), None, "a link that no one recorded")
         expect(await lineage.latest_link("acme", "session-2"), None, "the latest link of a session without any")
 
 

@@ -82,9 +82,7 @@ def cut(connection: Connection, anchor: Checkpoint, key: CheckpointKey, now: str
     if newest is None or newest.since > anchor.seq:  # another process was faster
         return Pruned(0, newest.since if newest else 1)
     if _hash_at(connection, anchor.seq) != anchor.hash:
-        raise StoreError(
-            "nothing was pruned: the audit log was changed meanwhile", hint="capset audit verify says more"
-        )
+        raise StoreError("nothing was pruned: the audit log was changed", hint="capset audit verify says more")
     check_newest(newest, key, lambda seq: _hash_at(connection, seq))
     last = head(connection)
     note = signed(key, newest, seq=last[0], hash=last[1], since=anchor.seq + 1, now=now)

@@ -118,5 +118,5 @@ def _check(raw: Any, name: str) -> None:
     if (encoding := raw.info.parameter_status("server_encoding")) != "UTF8":
         raise StoreError(
             f"the database {name!r} is encoded in {encoding}, which cannot hold every text",
-            hint="make it anew with the encoding UTF8",
+            hint="make it again with the encoding UTF8",
         )
