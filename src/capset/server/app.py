@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from functools import partial
 from importlib.metadata import version
 from typing import BinaryIO, Final, cast
 
@@ -24,8 +25,8 @@ from capset.schemas.validation_errors import fields_at
 from capset.server.http.middleware import AllowedHosts, ServerMiddleware
 from capset.server.http.request_context import HttpRefusal, path_of, request_context
 from capset.server.http.responses import misfit, problem_response
-from capset.server.http.routes import MCP_PATHS, Routes
-from capset.server.mcp.mounts import mounted_mcp
+from capset.server.http.routes import MCP_PATHS, DirectRoutes, Routes
+from capset.server.mcp.mounts import mcp_endpoints
 from capset.server.observability.logs import AccessLog
 from capset.server.observability.metrics import Exposition, Metrics
 from capset.server.observability.requests import Telemetry
@@ -81,8 +82,9 @@ async def open_app(service: Service, names: AllowedHosts, *, log: BinaryIO | Non
     telemetry = _telemetry(app, service, tally)
     try:
         with service.kernel.observe(tally):
-            async with mounted_mcp(app, service):
-                yield ServerMiddleware(calls.CallsFirst(app, service), service, names, access, telemetry)
+            async with mcp_endpoints(service) as endpoints:
+                routes = DirectRoutes(app, {("POST", calls.PATH): partial(calls.answer_call, service), **endpoints})
+                yield ServerMiddleware(routes, service, names, access, telemetry)
     finally:
         access.flush()
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from capset.server.http.routes import MCP_PATHS, Routes
+from capset.server.http.request_context import KEY, RequestContext
+from capset.server.http.routes import MCP_PATHS, DirectRoutes, Routes
 
 ROUTES = Routes(
     [
@@ -48,3 +51,49 @@ ROUTES = Routes(
 )
 def test_a_path_is_of_the_route_that_spells_out_most_of_it(path: str, template: str | None) -> None:
     assert ROUTES.of(path) == template
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "answered"),
+    [
+        ("POST", "/v1/sessions/s-1/calls", "call of s-1"),
+        ("GET", "/v1/sessions/s-1/calls", "app"),
+        ("POST", "/v1/sessions/s-1/calls/x", "app"),
+        ("POST", "/v1/agents", "app"),
+        ("POST", "/mcp/agents/a", "mcp of a"),
+        ("DELETE", "/mcp/agents/a", "mcp of a"),
+        ("POST", "/mcp", "mcp of None"),
+        ("POST", "/below/mcp", "app"),
+    ],
+)
+async def test_direct_routes_come_first_and_leave_all_others_to_the_application(
+    method: str, path: str, answered: str
+) -> None:
+    said: list[str] = []
+
+    async def receive() -> Any:
+        raise AssertionError
+
+    async def send(message: Any) -> None:
+        raise AssertionError
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        said.append("app")
+
+    def answering(name: str) -> Any:
+        async def answer(id: str | None, scope: Any, receive: Any, send: Any) -> None:
+            said.append(f"{name} of {id}")
+
+        return answer
+
+    direct = DirectRoutes(
+        app,
+        {
+            ("POST", "/v1/sessions/{id}/calls"): answering("call"),
+            (None, "/mcp"): answering("mcp"),
+            (None, "/mcp/agents/{id}"): answering("mcp"),
+        },
+    )
+    scope = {"type": "http", "method": method, "path": path, KEY: RequestContext("c", {}, route=ROUTES.of(path))}
+    await direct(scope, receive, send)
+    assert said == [answered]

@@ -13,6 +13,7 @@ import pytest
 
 from capset import Capability, tool
 from capset.ext import Governance
+from capset.server import app
 from capset.wire.calls import CallProblem, CallShape
 from tests.server.approving import again, approved, till
 from tests.server.support import Site, call, make_session, problem, site
@@ -211,3 +212,20 @@ async def test_without_its_store_a_call_is_refused_and_says_so() -> None:
             assert problem(response, 503, "store_unavailable")
         finally:
             await here.kernel.store.open()
+
+
+@pytest.mark.spec("P9")
+async def test_the_route_that_is_documented_answers_as_the_direct_one_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For a host that puts the API below a router of its own."""
+    monkeypatch.setattr(app, "DirectRoutes", lambda below, routes: below)
+    async with site() as here, here.client() as client:
+        session = await make_session(client, "kit")
+        key = {"Idempotency-Key": "once"}
+        for replayed in (None, "true"):
+            body = {"tool": "echo", "arguments": {"text": "hi"}}
+            response = await client.post(f"/v1/sessions/{session}/calls", json=body, headers=key)
+            assert (response.status_code, response.json()["data"]) == (200, "hi")
+            assert response.headers.get("idempotent-replayed") == replayed
+        assert [name for name, _ in await events(client, session, "steps", count=2)][-1] == "result"
+        assert (await call(client, session, "no-such-tool")).status_code == 404
+        assert (await client.post(f"/v1/sessions/{session}/calls", json={"tool": 7})).status_code == 422

@@ -128,7 +128,7 @@ class ServerMiddleware:
             request_info.caller = await self._service.callers.identify(request_info.header(b"authorization"))
         if not is_utf8(scope["raw_path"]):
             raise HttpRefusal(400, "invalid_path", "A path is UTF-8, percent-encoded")
-        bound = 0 if path in PUBLIC else limits.file if is_file(scope["method"], path) else limits.body
+        bound = 0 if path in PUBLIC else limits.file if is_file(scope["method"], request_info.route) else limits.body
         body = await read_body(receive, request_info.headers.get(b"content-length"), bound, limits.body_seconds)
         if scope["method"] == "HEAD":
             scope = {**scope, "method": "GET"}  # the server omits the body (RFC 9110 §9.3.2)
@@ -157,9 +157,9 @@ class ServerMiddleware:
         )
 
 
-def is_file(method: str, path: str) -> bool:
+def is_file(method: str, route: str | None) -> bool:
     """Return whether a request uploads the content of a file."""
-    return method == "PUT" and path.startswith("/v1/sessions/") and "/files/" in path
+    return method == "PUT" and route == "/v1/sessions/{id}/files/{path}"
 
 
 def is_utf8(raw_path: bytes) -> bool:

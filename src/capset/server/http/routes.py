@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from capset.server.http.request_context import path_of, request_context
 
 _ANY: Final = "{}"
 _REST: Final = "{path}"
+_ID: Final = "{id}"
 _HERE: Final = ""
 """The key of a node's own template: path segments are never empty."""
 MCP_PATHS: Final = ("/mcp", "/mcp/agents/{id}", "/mcp/sessions/{id}")
@@ -39,3 +44,30 @@ def _find(node: dict[str, Any], segments: list[str], at: int) -> str | None:
                 return found
     rest = node.get(_REST)
     return None if rest is None else rest[_HERE]
+
+
+Endpoint = Callable[[str | None, Scope, Receive, Send], Awaitable[None]]
+"""Answers a request; the first argument is the segment that ``{id}`` of its template stands for."""
+
+
+class DirectRoutes:
+    """The first routes of the table, answered without a router; all other requests go on to ``app``.
+
+    ``routes`` has their endpoints by method and template; ``None`` is any method. The middleware has matched the path.
+    """
+
+    def __init__(self, app: ASGIApp, routes: Mapping[tuple[str | None, str], Endpoint]) -> None:
+        self._app = app
+        self._routes = {
+            (method, template): (endpoint, template.split("/").index(_ID) if _ID in template else None)
+            for (method, template), endpoint in routes.items()
+        }
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] == "http" and (template := request_context(scope).route) is not None:
+            found = self._routes.get((scope["method"], template)) or self._routes.get((None, template))
+            if found is not None:
+                endpoint, at = found
+                return await endpoint(None if at is None else path_of(scope).split("/")[at], scope, receive, send)
+        return await self._app(scope, receive, send)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from fastapi import FastAPI
-from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from capset.errors import NotFound
@@ -15,6 +13,7 @@ from capset.kernel.call.session import Session
 from capset.server.auth.callers import Caller
 from capset.server.http.request_context import HttpRefusal, caller_of, request_context
 from capset.server.http.responses import answer_problem
+from capset.server.http.routes import MCP_PATHS, Endpoint
 from capset.server.service import Service
 
 if TYPE_CHECKING:
@@ -24,25 +23,20 @@ Find = Callable[[Caller, str], Awaitable[Session]]
 
 
 @asynccontextmanager
-async def mounted_mcp(app: FastAPI, service: Service) -> AsyncGenerator[None]:
-    """Serve MCP on ``app`` while inside; without the extra ``mcp`` these paths do not exist."""
+async def mcp_endpoints(service: Service) -> AsyncGenerator[Mapping[tuple[None, str], Endpoint]]:
+    """Yield the endpoints of MCP while it is served; without the extra ``mcp`` there are none."""
     try:
         from capset.server.mcp import McpDoor
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("mcp", "mcp_types"):
             raise
-        yield
+        yield {}
         return
     door = McpDoor()
     of_agent = _Entrance(door, "agents", service.agent_session, service.agent)
-    for path, entrance in (
-        ("/mcp", of_agent),
-        ("/mcp/agents/{id}", of_agent),
-        ("/mcp/sessions/{id}", _Entrance(door, "sessions", service.session, service.session)),
-    ):
-        app.router.routes.append(Route(path, entrance))
+    of_session = _Entrance(door, "sessions", service.session, service.session)
     async with door.run():
-        yield
+        yield {(None, path): of_session if "/sessions/" in path else of_agent for path in MCP_PATHS}
 
 
 class _Entrance:
@@ -57,10 +51,10 @@ class _Entrance:
         self._find = find
         self._look = look
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, id: str | None, scope: Scope, receive: Receive, send: Send) -> None:
         request_info, caller = request_context(scope), caller_of(scope)
         caller.check("capset:call")
-        asked: str | None = scope["path_params"].get("id", caller.agent)
+        asked = caller.agent if id is None else id
         if asked is None:
             raise NotFound("this key has no default agent", hint="capset key create --agent ID, or /mcp/agents/ID")
         if scope["method"] != "POST":

@@ -7,23 +7,25 @@ sees them: agents use this path constantly, and routing costs more than a call.
 from __future__ import annotations
 
 import re
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Header
+from fastapi import APIRouter, Header, Request
 from pydantic import ValidationError
 from pydantic_core import to_json
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from capset.definitions.messages import Json, Message
-from capset.errors import NotFound
 from capset.kernel.call.session import Session
 from capset.kernel.results import Result
 from capset.schemas.validation_errors import validation_fields
+from capset.server.auth.callers import Caller
 from capset.server.http.disconnects import DisconnectWatch
 from capset.server.http.idempotency import Idempotency, is_refused
 from capset.server.http.limits import RequestLimits
-from capset.server.http.request_context import RequestContext, caller_of, path_of, request_context
+from capset.server.http.request_context import RequestContext, caller_of, request_context
 from capset.server.http.responses import answer, answer_refusal, misfit, retry_headers
 from capset.server.rest.event_stream import EventStream
 from capset.server.rest.routing import Calls, Id, Served, check_json_type, parse_json, problems, refuse_query
@@ -39,8 +41,7 @@ IdempotencyKey = Annotated[
 ]
 
 
-_BEFORE: Final = "/v1/sessions/"
-_AFTER: Final = "/calls"
+PATH: Final = "/v1/sessions/{id}/calls"
 _WEIGHT: Final = re.compile(r"[01](\.[0-9]{0,3})?")
 _REPLAYED: Final = (b"idempotent-replayed", b"true")
 router = APIRouter(prefix="/sessions", tags=["calls"])
@@ -49,6 +50,7 @@ router = APIRouter(prefix="/sessions", tags=["calls"])
 @router.post(
     "/{id}/calls",
     operation_id="call_tool",
+    response_model=CallShape,
     responses={
         202: {
             "description": "The call has to be approved first: `approval` is the id of the request, `Location` where "
@@ -65,49 +67,40 @@ router = APIRouter(prefix="/sessions", tags=["calls"])
     },
 )
 async def call_tool(
-    service: Served, caller: Calls, id: Id, given: CallInput, idempotency_key: IdempotencyKey = None
-) -> CallShape:
+    request: Request,
+    service: Served,
+    caller: Calls,
+    id: Id,
+    given: CallInput,
+    idempotency_key: IdempotencyKey = None,
+) -> Response:
     """Call a tool in a session, governed and on record.
 
     A call that is refused in its session (403, 404, 409, 422, 429, 503) has its record, and answers with problem
     details that have the members of this object too.
     """
-    raise NotFound("There is no such path")  # calls are answered before any router sees them
+    return await prepare_call(service, caller, id, given, idempotency_key, await request.body(), request.scope)
 
 
-class CallsFirst:
-    """Middleware that answers calls, and passes everything else on to ``app``."""
-
-    def __init__(self, app: ASGIApp, service: Service) -> None:
-        self._app = app
-        self._service = service
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle one request."""
-        if scope["type"] != "http":
-            return await self._app(scope, receive, send)
-        path = path_of(scope)
-        if scope["method"] == "POST" and path.startswith(_BEFORE) and path.endswith(_AFTER):
-            session = path[len(_BEFORE) : -len(_AFTER)]
-            if session and "/" not in session:
-                return await answer_call(self._service, session, scope, receive, send)
-        return await self._app(scope, receive, send)
-
-
-async def answer_call(service: Service, session_id: str, scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer one request for a call."""
+async def answer_call(service: Service, id: str | None, scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer a request for a call: ``call_tool`` without FastAPI's resolution of parameters, which costs more."""
     request_info, caller = request_context(scope), caller_of(scope)
     caller.check("capset:call")
     refuse_query(scope)
     check_json_type(request_info.header(b"content-type"))
     body: bytes = (await receive())["body"]
-    given = parse_call(body)
+    given, key = parse_call(body), request_info.header(b"idempotency-key") or None
+    response = await prepare_call(service, caller, str(id), given, key, body, scope)
+    await response(scope, receive, send)
+
+
+async def prepare_call(
+    service: Service, caller: Caller, session_id: str, given: CallInput, key: str | None, body: bytes, scope: Scope
+) -> CallResponse:
+    """Return the response that makes a call as it is sent; ``body`` is what an idempotency ``key`` stands for."""
+    request_info = request_context(scope)
     session = await service.session(caller, session_id)
-    once = (
-        Idempotency(service, caller, session_id, key, body)
-        if (key := request_info.header(b"idempotency-key"))
-        else None
-    )
+    once = Idempotency(service, caller, session_id, key, body) if key else None
     kept = await once.begin() if once is not None else None
     message = session.message(given.tool, Json(to_json(given.arguments)), correlation=request_info.correlation)
     if prefers_events(request_info.header(b"accept")):
@@ -122,9 +115,8 @@ async def answer_call(service: Service, session_id: str, scope: Scope, receive: 
         )
     else:
         respond, session = _as_json, session.options(approvals="defer", approval=given.approval)
-    await respond(
-        CallRequest(session, message, request_info, service.limits, once, scope["root_path"]), kept, receive, send
-    )
+    asked = CallRequest(session, message, request_info, service.limits, once, scope["root_path"])
+    return CallResponse(asked, kept, respond)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +130,23 @@ class CallRequest:
     once: Idempotency | None
     root: str
     """The root path of the application."""
+
+
+Respond = Callable[[CallRequest, "tuple[int, bytes] | None", Receive, Send], Awaitable[None]]
+
+
+class CallResponse(Response):
+    """A response whose call is made while it is sent, so that it can be streamed, and ends when its client leaves."""
+
+    def __init__(self, asked: CallRequest, kept: tuple[int, bytes] | None, respond: Respond) -> None:
+        self.background = None
+        self._asked = asked
+        self._kept = kept
+        self._respond = respond
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Make the call and send its result."""
+        await self._respond(self._asked, self._kept, receive, send)
 
 
 async def _as_json(asked: CallRequest, kept: tuple[int, bytes] | None, receive: Receive, send: Send) -> None:
