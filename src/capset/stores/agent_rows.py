@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 from typing import Any, Final
 
-from capset.stores.base import AgentRow, CapabilityRow
+from capset.stores.base import AGENT_FIELDS, AgentRow, CapabilityRow
 
 
 def entry_of(row: CapabilityRow) -> str | None:
@@ -28,8 +28,7 @@ def capability_row(id: str, entry: str | None) -> CapabilityRow:
     return CapabilityRow(id, **json.loads(entry)) if entry else CapabilityRow(id)
 
 
-_PLAIN: Final = ("name", "description", "system_prompt", "status", "model", "static_context", "allowance")
-_LISTS: Final = ("instructions", "tags")
+_OPTIONAL: Final = [field.name for field in AGENT_FIELDS if field.is_optional]
 
 
 def version_text(row: AgentRow) -> str:
@@ -37,9 +36,16 @@ def version_text(row: AgentRow) -> str:
 
     Raises ``ValueError`` for values outside JSON.
     """
-    kept: dict[str, Any] = {name: getattr(row, name) for name in _PLAIN}
-    kept |= {name: list(getattr(row, name)) for name in _LISTS}
-    kept["capabilities"] = [[one.id, entry_of(one)] for one in row.capabilities]
+    kept: dict[str, Any] = {}
+    for field in AGENT_FIELDS:
+        value: Any = getattr(row, field.name)
+        match field.kind:
+            case "capabilities":
+                kept[field.name] = [[one.id, entry_of(one)] for one in value]
+            case "texts":
+                kept[field.name] = list(value)
+            case "text" | "object":
+                kept[field.name] = value
     return json.dumps(kept, allow_nan=False)
 
 
@@ -47,9 +53,12 @@ def version_row(
     agent: AgentRow, text: str, *, version: int, static_hash: str, author: str | None, written_at: str
 ) -> AgentRow:
     """Return an agent as of the version that ``version_text`` made this text of."""
-    kept: dict[str, Any] = dict.fromkeys(_PLAIN) | json.loads(text)  # older texts lack newer fields
-    kept |= {name: tuple(kept[name]) for name in _LISTS}
-    kept["capabilities"] = tuple(capability_row(name, entry) for name, entry in kept["capabilities"])
+    kept: dict[str, Any] = dict.fromkeys(_OPTIONAL) | json.loads(text)  # older texts lack newer fields
+    for field in AGENT_FIELDS:
+        if field.kind == "capabilities":
+            kept[field.name] = tuple(capability_row(name, entry) for name, entry in kept[field.name])
+        elif field.kind == "texts":
+            kept[field.name] = tuple(kept[field.name])
     return replace(agent, **kept, version=version, static_hash=static_hash, author=author, updated_at=written_at)
 
 

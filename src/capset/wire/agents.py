@@ -17,8 +17,8 @@ from capset.evaluation.compare.differences import Diff
 from capset.evaluation.snapshot.snapshot import Snapshot
 from capset.fingerprint.changes import Change
 from capset.kernel.agent_definition import entry_of, own_of
-from capset.stores.base import AgentRow, AgentStatus, CapabilityRow
-from capset.wire.allowances import AllowanceShape, allowance_shape
+from capset.stores.base import AGENT_FIELDS, AgentField, AgentRow, AgentStatus, CapabilityRow
+from capset.wire.allowances import AllowanceShape
 from capset.wire.diffs import ChangeShape, DiffShape, change_shapes, diff_shape
 from capset.wire.errors import FieldShape
 from capset.wire.shapes import Shape, Whole
@@ -150,24 +150,29 @@ def entry_of_row(row: CapabilityRow) -> str | CapabilityEntry:
 def agent_detail(row: AgentRow, notices: Iterable[str] = ()) -> AgentDetail:
     """Return the wire shape of a stored agent."""
     return AgentDetail(
+        **{field.name: wire_value(row, field) for field in AGENT_FIELDS},
         id=row.id,
-        name=row.name,
-        description=row.description,
-        system_prompt=row.system_prompt,
-        instructions=list(row.instructions),
-        capabilities=[entry_of_row(one) for one in row.capabilities],
-        tags=list(row.tags),
-        status=row.status,
         version=row.version,
         static_hash=row.static_hash,
-        model=row.model,
-        static_context=None if row.static_context is None else dict(row.static_context),
-        allowance=allowance_shape(row.allowance),
         author=row.author,
         created_at=row.created_at,
         updated_at=row.updated_at,
         notices=list(notices),
     )
+
+
+def wire_value(row: AgentRow, field: AgentField) -> Any:  # of the field's own type
+    """Return the value of a field of a stored agent, as it is written."""
+    value = getattr(row, field.name)
+    match field.kind:
+        case "capabilities":
+            return [entry_of_row(one) for one in row.capabilities]
+        case "texts":
+            return list(value)
+        case "object":
+            return None if value is None else dict(value)
+        case "text":
+            return value
 
 
 def defined_agent_detail(composition: Composition) -> AgentDetail:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final, cast
 
@@ -11,29 +11,37 @@ from pydantic import ValidationError
 
 from capset.errors import InvalidArguments
 from capset.schemas.validation_errors import validation_fields
-from capset.stores.base import AgentRow, AgentStatus, CapabilityRow
-from capset.wire.agents import AgentInput, CapabilityEntry, entry_of_row
+from capset.stores.base import AGENT_FIELDS, AgentField, AgentRow, AgentStatus, CapabilityRow
+from capset.wire.agents import AgentInput, CapabilityEntry, wire_value
 from capset.wire.allowances import kept_allowance
 
-_CHOSEN: Final = ("model", "static_context", "allowance")
-"""The optional members of an agent."""
+_OPTIONAL: Final = [field.name for field in AGENT_FIELDS if field.is_optional]
+_STORED: Final[Mapping[str, Callable[[Any], Any]]] = {
+    "tags": lambda given: tuple(dict.fromkeys(given)),
+    "allowance": kept_allowance,
+}
+"""The stored form of the fields that have one of their own; that of all others follows from their kind."""
 
 
 def filled(row: AgentRow, given: AgentInput) -> AgentRow:
     """Return a row with the given members, exactly as given."""
-    return replace(
-        row,
-        name=given.name,
-        description=given.description,
-        system_prompt=given.system_prompt,
-        instructions=tuple(given.instructions),
-        capabilities=tuple(map(row_of, given.entries())),
-        tags=tuple(dict.fromkeys(given.tags)),
-        status=given.status,
-        model=given.model,
-        static_context=given.static_context or None,
-        allowance=kept_allowance(given.allowance),
-    )
+    values: dict[str, Any] = {field.name: _stored_value(field, given) for field in AGENT_FIELDS}
+    return replace(row, **values)
+
+
+def _stored_value(field: AgentField, given: AgentInput) -> Any:  # of the field's own type
+    value = getattr(given, field.name)
+    if (stored := _STORED.get(field.name)) is not None:
+        return stored(value)
+    match field.kind:
+        case "capabilities":
+            return tuple(map(row_of, given.entries()))
+        case "texts":
+            return tuple(value)
+        case "object":
+            return value or None
+        case "text":
+            return value
 
 
 def row_of(entry: CapabilityEntry) -> CapabilityRow:
@@ -43,10 +51,16 @@ def row_of(entry: CapabilityEntry) -> CapabilityRow:
 
 def definition_of_row(row: AgentRow) -> dict[str, Any]:  # JSON
     """Return a stored agent in the form of an agent file."""
-    texts = {name: getattr(row, name) for name in ("name", "description", "system_prompt")}
-    capabilities = [one if isinstance(one, str) else one.plain() for one in map(entry_of_row, row.capabilities)]
-    chosen = {name: value for name in _CHOSEN if (value := getattr(row, name)) is not None}
-    return {**texts, "instructions": list(row.instructions), "capabilities": capabilities, **chosen}
+    return _plain(row, [field for field in AGENT_FIELDS if field.in_file])
+
+
+def _plain(row: AgentRow, fields: Iterable[AgentField]) -> dict[str, Any]:  # JSON
+    plain: dict[str, Any] = {}
+    for field in fields:
+        if (value := wire_value(row, field)) is not None:
+            is_list = field.kind == "capabilities"
+            plain[field.name] = [one if isinstance(one, str) else one.plain() for one in value] if is_list else value
+    return plain
 
 
 def text_of(row: AgentRow) -> str:
@@ -56,7 +70,7 @@ def text_of(row: AgentRow) -> str:
 
 def plain_of(row: AgentRow) -> dict[str, Any]:  # JSON
     """Return the writable members of a stored agent."""
-    return {**definition_of_row(row), "tags": list(row.tags), "status": row.status}
+    return _plain(row, AGENT_FIELDS)
 
 
 def restored(row: AgentRow, status: AgentStatus) -> AgentInput:
@@ -72,7 +86,7 @@ def patched(row: AgentRow, patch: Mapping[str, Any]) -> AgentInput:
 
     Raises ``InvalidArguments`` for an invalid result, and for an unknown member, even where it is null.
     """
-    there: dict[str, Any] = {**dict.fromkeys(_CHOSEN), **plain_of(row)}
+    there: dict[str, Any] = {**dict.fromkeys(_OPTIONAL), **plain_of(row)}
     # Unknown members cannot be cleared either: the name may be a typo.
     unknown = {name: None for name, value in patch.items() if value is None and name not in there}
     merged = merge_patch(there, patch) | unknown

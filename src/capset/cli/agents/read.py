@@ -13,14 +13,14 @@ from capset.cli.common.options import AsJson, Db
 from capset.cli.common.output import cell, err, out, pretty, print_json, short, table, verbatim
 from capset.cli.common.remote import Url
 from capset.errors import DefinitionError, unknown
-from capset.stores.base import AgentStatus
+from capset.stores.base import AGENT_FIELDS, AgentStatus
 from capset.wire.agents import AgentDetail, AgentPageShape
 
 if TYPE_CHECKING:
     from capset.client import Client
 
 _SHOWN: Final = ("id", "name", "version", "status", "read_only", "static_hash", "description", "model", "tags")
-_TEXTS: Final = ("system_prompt", "instructions", "capabilities", "static_context", "allowance")
+_TEXTS: Final = tuple(field.name for field in AGENT_FIELDS if field.name not in _SHOWN)
 _TIMES: Final = ("created_at", "updated_at", "author")
 
 

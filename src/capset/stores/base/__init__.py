@@ -13,6 +13,8 @@ from capset.stores.base.admissions import (
     WindowFull,
 )
 from capset.stores.base.agents import (
+    AGENT_FIELDS,
+    AgentField,
     AgentPage,
     AgentQuery,
     AgentRow,
@@ -45,11 +47,13 @@ from capset.stores.base.states import Change, ScopeKey, StateRow, StateStore, St
 from capset.stores.base.store import GROUP, Store, make_store
 
 __all__ = [
+    "AGENT_FIELDS",
     "GROUP",
     "KEPT",
     "MOVED",
     "STANDING",
     "AdmissionStore",
+    "AgentField",
     "AgentPage",
     "AgentQuery",
     "AgentRow",

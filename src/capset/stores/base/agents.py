@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Final, Literal, Protocol
 
 AgentStatus = Literal["active", "archived"]
 
@@ -47,6 +47,31 @@ class AgentRow:
     author: str | None = None
     allowance: Mapping[str, Any] | None = None
     """Limits for its sessions and runs, as ``definitions.limits.Allowance`` writes them."""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentField:
+    """A writable field of a stored agent: its kind, whether it may be absent, and whether agent files have it."""
+
+    name: str
+    kind: Literal["text", "texts", "object", "capabilities"]
+    is_optional: bool = False
+    in_file: bool = True
+
+
+AGENT_FIELDS: Final = (
+    AgentField("name", "text"),
+    AgentField("description", "text"),
+    AgentField("system_prompt", "text"),
+    AgentField("instructions", "texts"),
+    AgentField("capabilities", "capabilities"),
+    AgentField("tags", "texts", in_file=False),
+    AgentField("status", "text", in_file=False),
+    AgentField("model", "text", is_optional=True),
+    AgentField("static_context", "object", is_optional=True),
+    AgentField("allowance", "object", is_optional=True),
+)
+"""The writable fields of a stored agent, for stores, versions, the wire, merge patches, diffs and the command line."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,19 +6,21 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, replace
 from itertools import groupby
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, RowMapping, delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from capset.errors import StoreError
 from capset.stores.agent_rows import capability_row, entry_of, version_row, version_text
-from capset.stores.base import AgentPage, AgentQuery, AgentRow, CapabilityRow, VersionPage, VersionQuery
+from capset.stores.base import AGENT_FIELDS, AgentPage, AgentQuery, AgentRow, CapabilityRow, VersionPage, VersionQuery
 from capset.stores.sql.reader import ReadConnections
 from capset.stores.sql.schema.tables import agent_capabilities, agent_versions, agents
 from capset.stores.sql.writer.writer import Writer
 
-_OBJECTS = ("static_context", "allowance")
+_JSON: Final = [field.name for field in AGENT_FIELDS if field.kind in ("texts", "object")]
+"""The fields whose columns hold JSON text; capabilities have a table of their own."""
+_TEXTS: Final = [field.name for field in AGENT_FIELDS if field.kind == "texts"]
 
 
 class SqlAgents:
@@ -170,9 +172,8 @@ def _version(current: AgentRow, found: RowMapping) -> AgentRow:
 def _values(row: AgentRow) -> Mapping[str, Any]:  # columns of several types
     values = asdict(row)
     del values["capabilities"]
-    lists = {name: json.dumps(values[name]) for name in ("instructions", "tags")}
-    objects = {name: None if values[name] is None else json.dumps(values[name]) for name in _OBJECTS}
-    return values | lists | objects | {"org": row.org or ""}
+    texts = {name: None if values[name] is None else json.dumps(values[name]) for name in _JSON}
+    return values | texts | {"org": row.org or ""}
 
 
 def _put_capabilities(connection: Connection, row: AgentRow) -> None:
@@ -198,7 +199,7 @@ def _rows(connection: Connection, found: Iterable[RowMapping]) -> list[AgentRow]
 
 def _row(found: RowMapping, capabilities: tuple[CapabilityRow, ...]) -> AgentRow:
     values: dict[str, Any] = dict(found)
-    values.update({name: tuple(json.loads(values[name])) for name in ("instructions", "tags")})
+    values.update({name: json.loads(values[name]) for name in _JSON if values[name] is not None})
+    values.update({name: tuple(values[name]) for name in _TEXTS})
     values.update(org=values["org"] or None, capabilities=capabilities)
-    values.update({name: json.loads(values[name]) for name in _OBJECTS if values[name] is not None})
     return AgentRow(**values)

@@ -1,0 +1,115 @@
+"""Every field of a stored agent is kept by whatever stores, writes or changes an agent (spec 5, P4, P5, P7)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from capset.adapters.agents.rows import definition_of_row, filled, patched, plain_of, restored
+from capset.stores.base import AGENT_FIELDS, AgentRow, make_store
+from capset.wire.agents import AgentDetail, AgentInput, AgentShape, agent_detail
+
+ROW = AgentRow("a", None, "", "", "", (), (), (), "active", 1, "", "", "")
+_WORD = st.text("abc é", min_size=1, max_size=5)
+_DATA = st.dictionaries(_WORD, st.integers(-9, 9) | _WORD | st.lists(st.booleans(), max_size=2), min_size=1, max_size=2)
+VALUES: Final[Mapping[str, st.SearchStrategy[Any]]] = {
+    "name": st.from_regex(r"[a-z]{1,9}", fullmatch=True),
+    "description": _WORD,
+    "system_prompt": _WORD,
+    "instructions": st.lists(_WORD, min_size=1, max_size=3),
+    "capabilities": st.lists(
+        st.from_regex(r"[a-z]{1,4}", fullmatch=True)
+        | st.fixed_dictionaries({"id": st.just("kit"), "presets": st.just({"on": True}), "config": _DATA}),
+        min_size=1,
+        max_size=3,
+        unique_by=lambda one: one if isinstance(one, str) else one["id"],
+    ),
+    "tags": st.lists(_WORD, min_size=1, max_size=3, unique=True),
+    "status": st.sampled_from(["active", "archived"]),
+    "model": _WORD,
+    "static_context": _DATA,
+    "allowance": st.sampled_from([{"limits": ["3/1m"]}, {"session": {"calls": 2}}, {"run": {"calls": 1, "cost": 2.5}}]),
+}
+"""What each field may hold; a new field needs a line here."""
+AGENTS = st.fixed_dictionaries(dict(VALUES))
+
+
+def normal(plain: Mapping[str, Any]) -> dict[str, Any]:
+    """Return members in the form in which an agent gives them back."""
+    return plain_of(filled(ROW, AgentInput.model_validate(plain)))
+
+
+@pytest.mark.spec("P4")
+def test_the_fields_are_those_that_can_be_written_and_those_that_are_stored() -> None:
+    names = [field.name for field in AGENT_FIELDS]
+    assert set(names) == set(VALUES) == set(AgentInput.model_fields)
+    assert set(names) <= set(AgentDetail.model_fields)
+    assert {field.name for field in AGENT_FIELDS if field.in_file} == set(AgentShape.model_fields)
+    assert {field.name for field in AGENT_FIELDS if field.is_optional} == {
+        name for name in names if normal({"name": "a"}).get(name, None) is None
+    }
+    own = {"id", "org", "version", "static_hash", "created_at", "updated_at", "author"}
+    assert {field.name for field in fields(AgentRow)} == {*names, *own}
+
+
+@pytest.mark.spec("P4", "P7")
+@given(plain=AGENTS)
+def test_what_is_written_is_given_back(plain: dict[str, Any]) -> None:
+    row = filled(ROW, AgentInput.model_validate(plain))
+    said = plain_of(row)
+    assert said.keys() == VALUES.keys()
+    assert filled(ROW, AgentInput.model_validate(said)) == row
+    assert {name: said[name] for name in definition_of_row(row)} == definition_of_row(row)
+    shown = agent_detail(row).plain()
+    assert filled(ROW, AgentInput.model_validate({name: shown[name] for name in VALUES})) == row
+    assert filled(ROW, restored(row, row.status)) == row
+
+
+@pytest.mark.spec("P7")
+@pytest.mark.parametrize("name", VALUES)
+@given(before=AGENTS, after=AGENTS)
+def test_a_patch_of_one_field_leaves_all_others(name: str, before: dict[str, Any], after: dict[str, Any]) -> None:
+    row = filled(ROW, AgentInput.model_validate(before))
+    there = plain_of(row)
+    changed = plain_of(filled(row, patched(row, {name: after[name]})))
+    assert {one: changed[one] for one in changed if one != name} == {one: there[one] for one in there if one != name}
+    if not isinstance(after[name], dict):  # objects are merged
+        assert changed[name] == normal(after)[name]
+
+
+@pytest.mark.spec("P5")
+@pytest.mark.parametrize("scheme", ["memory", "sqlite"])
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(first=AGENTS, second=AGENTS)
+async def test_every_version_keeps_every_field(
+    tmp_path: Path, scheme: str, first: dict[str, Any], second: dict[str, Any]
+) -> None:
+    store = make_store("memory://" if scheme == "memory" else f"sqlite:///{tmp_path / 'agents.db'}")
+    await store.open()
+    try:
+        name = f"agent-{len((await store.agents.list(_all())).items):04}"
+        one = filled(AgentRow(name, None, "", "", "", (), (), (), "active", 1, "h1", "t", "t"), _input(first))
+        other = filled(AgentRow(name, None, "", "", "", (), (), (), "active", 2, "h2", "t", "t"), _input(second))
+        await store.agents.create(one)
+        assert await store.agents.get(None, name) == one
+        assert await store.agents.replace(other)
+        assert await store.agents.get(None, name) == other
+        assert await store.agents.version(None, name, 1) == one
+    finally:
+        await store.close()
+
+
+def _input(plain: dict[str, Any]) -> AgentInput:
+    return AgentInput.model_validate(plain)
+
+
+def _all() -> Any:
+    from capset.stores.base import AgentQuery
+
+    return AgentQuery(None, limit=1_000)
