@@ -123,3 +123,20 @@ def test_a_refused_write_or_move_changes_nothing() -> None:
         filetree.move(rows, "/a/d", "/x/y/z", overwrite=False, now="later", quota=full)
     assert paths(rows) == ALL
     assert (rows.gone(), rows.usage()) == (0, Usage(2, 2, 2))
+
+
+@pytest.mark.spec("P22")
+@pytest.mark.parametrize(
+    ("source", "target", "overwrite", "hint"),
+    [
+        ("/a/b/c", "/a/d", False, "overwrite=true replaces it"),
+        ("/a/b", "/a/d", False, "delete it first, or name another path"),
+        ("/a/d", "/a/b", True, "delete it first, or name another path"),
+    ],
+)
+def test_a_target_that_is_taken_says_what_to_do(source: str, target: str, overwrite: bool, hint: str) -> None:
+    rows = MemoryTree()
+    for path in ("/a/b/c", "/a/d"):
+        filetree.write(rows, path, digest="0" * 64, size=1, now="now")
+    with pytest.raises(FileError, match=f"{target}.* already; {hint}"):
+        filetree.move(rows, source, target, overwrite=overwrite, now="later")

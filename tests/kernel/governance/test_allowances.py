@@ -18,6 +18,7 @@ from capset.errors import BudgetExceeded, DefinitionError, InvalidArguments, Lim
 from capset.ext import Governance
 from capset.kernel.blocks.generation import Turn
 from capset.kernel.call.worker_threads import AT_ONCE
+from capset.kernel.streams.emission import error_data
 from capset.testing import FakeClock
 from tests.databases import require_scheme
 from tests.kernel.support import TappedStore, records_of, turns
@@ -377,3 +378,22 @@ async def test_a_function_that_waits_for_a_thread_counts_once_it_has_one() -> No
         go.set()
         await asyncio.gather(*keeping)
         assert (await session.try_call(look)).data == 1
+
+
+@pytest.mark.spec("G3", "G14")
+async def test_what_the_store_refuses_takes_nothing_of_a_limit_of_the_process() -> None:
+    ping = ping_of(limits=(Limit(2, "1m", scope="process"),))
+    agent = Agent("one", tools=[ping])
+    async with Kernel() as kernel:
+        spent = await opened(kernel, agent, budget=Budget(calls=1))
+        assert await passed(spent, ping, 1) == 1
+        assert isinstance((await spent.try_call(ping)).error, BudgetExceeded)
+        other = await opened(kernel, agent)
+        assert await passed(other, ping, 2) == 1
+        error = (await other.try_call(ping)).error
+        assert isinstance(error, LimitExceeded)
+        async with other.stream(ping) as messages:
+            (last,) = [message async for message in messages]
+        assert last.kind == "error"
+        assert 0 < last.data["retry_after"] <= 60
+        assert "retry_after" not in error_data(BudgetExceeded("The budget is spent."))

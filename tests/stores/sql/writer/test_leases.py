@@ -110,3 +110,11 @@ async def test_the_open_intents_are_those_without_an_outcome(tmp_path: Path) -> 
         assert (await store.audit.query(AuditQuery(id="c"))).items[0].outcome == "interrupted"
     with raw(path) as file:
         assert file.execute("SELECT count(*) FROM open_intents").fetchone() == (0,)
+
+
+async def test_opening_a_store_removes_the_locks_of_dead_writers(tmp_path: Path) -> None:
+    folder = tmp_path / "one.db-writers"
+    folder.mkdir()
+    (folder / "dead.lock").touch()
+    async with opened(tmp_path / "one.db"):
+        assert not (folder / "dead.lock").exists()
