@@ -65,7 +65,7 @@ def test_a_chain_that_was_computed_anew_is_found_between_two_checkpoints(start: 
     assert verify(rows).ok, "all hashes hold"
     found = verify(rows, checkpoints, keys=KEYS)
     assert (found.ok, found.seq) == (False, where)
-    assert f"computed anew, from some record after {where - 1} on" in str(found.problem)
+    assert f"recomputed from some record after {where - 1} on" in str(found.problem)
 
 
 @pytest.mark.spec("G21")

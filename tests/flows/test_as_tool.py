@@ -275,10 +275,10 @@ class Aliased(BaseModel):
         (lambda: as_tool(Flow("f", add("a", 1)), description="d"), "is a flow"),
         (lambda: as_tool(add("a", 1)), "needs a description: the model chooses by it"),
         (lambda: as_tool(Agent("Old hand", description="d")), "a tool's name must match"),
-        (lambda: as_tool(Sequencer("s", description="d")), "nobody knows what the sequencer takes"),
+        (lambda: as_tool(Sequencer("s", description="d")), "it is not known what the sequencer takes"),
         (
             lambda: as_tool(Router("r", lambda value: "a", routes={"a": add("a", 1)}, description="d")),
-            "nobody knows what the router takes",
+            "it is not known what the router takes",
         ),
         (lambda: as_tool(Sequencer("s", input=Open, description="d")), "Open allows extra fields"),
         (lambda: as_tool(Sequencer("s", input=Aliased, description="d")), "Aliased.a has an alias"),

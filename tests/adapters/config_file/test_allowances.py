@@ -66,7 +66,7 @@ governance:
     }
     assert "a window is a whole number and s, m, h or d" in found["governance.allowance.limits.1"][1]
     assert "did you mean 'limits'?" in found["governance.allowance.limts"][1]
-    assert "nobody knows this field" in found["governance.allowance.run.tokens"][1]
+    assert "there is no such field" in found["governance.allowance.run.tokens"][1]
 
 
 @pytest.mark.spec("G36", "G13")

@@ -51,7 +51,7 @@ INBOUND = {
     "two kinds": (message(kind=Literal["command", "query"]), rf"its kind {ROUTED}"),
     "a kind of the outbound": (message(kind=Literal["event"]), "its kind must be command or query; got 'event'"),
     "a type that is none": (message(type=Literal["two words"]), "its type must match .*; got 'two words'"),
-    "no description": (message(doc=None), r"needs a description \(a docstring\): it is shown to whoever chooses"),
+    "no description": (message(doc=None), r"needs a description \(a docstring\): the model chooses the tool by it"),
     "an empty description": (message(doc="  "), "needs a description"),
     "another field": (message(urgent=bool), "a message has kind, type and data, and no 'urgent'; put it into data"),
     "no model": (int, "its inbound must be a pydantic model or a JSON Schema; got <class 'int'>"),

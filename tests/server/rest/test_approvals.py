@@ -138,7 +138,9 @@ async def test_who_sees_and_decides_requests(shop: Site, caller: httpx2.AsyncCli
         problem(await reader.get(f"/v1/approvals/{request}"), 403, "permission_denied")
     async with shop.client("caller again") as same:
         said = problem(await approved(same, request), 403, "permission_denied")
-        assert said["detail"] == "Permission denied: nobody approves their own request."
+        assert (
+            said["detail"] == "Permission denied: a request is approved by another principal than the one who made it."
+        )
     async with shop.client("chief") as chief:
         assert [one["id"] for one in (await chief.get("/v1/approvals")).json()["items"]] == [request]
         assert (await approved(chief, request)).status_code == 200

@@ -21,7 +21,7 @@ class _Kept(BaseModel):
 
 
 class PolicyResult(_Kept):
-    """The answer of one policy when the snapshot was evaluated."""
+    """What one policy said when the snapshot was evaluated."""
 
     id: str
     kind: Literal["allow", "ask", "deny"]
