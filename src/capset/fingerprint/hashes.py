@@ -36,9 +36,9 @@ _TOOLS: WeakKeyDictionary[AnyTool, str] = WeakKeyDictionary()
 
 @dataclass(frozen=True, slots=True)
 class Ref:
-    """A name and a hash: the reference from one payload to another, such as from a runtime hash to a tool.
+    """A name and a hash: what one payload says of another, such as a runtime hash of a tool.
 
-    ``code`` is the hash of the tool's code, on a link, if known; it is in no payload, and ignored in comparisons.
+    ``code`` is the hash of the tool's code, on a link, if it is known; no payload has it, and it tells no two apart.
     """
 
     name: str

@@ -94,7 +94,7 @@ class WireContext(_Kept):
 
 
 class RuntimePart(_Kept):
-    """Everything in play: the link, the tools with their payloads, and the instructions of the model."""
+    """What was in play: the link, the tools with their payloads, and what the model was told beside them."""
 
     link: CapabilityLink
     tools: tuple[WireTool, ...]
