@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import subprocess
 import sys
 import threading
@@ -10,6 +11,7 @@ import time
 
 import pytest
 
+from capset.kernel.call import worker_threads
 from capset.kernel.call.worker_threads import AT_ONCE, Threads
 
 HANGS = """
@@ -52,3 +54,32 @@ async def test_abandoned_threads_leave_their_turns_to_others() -> None:
     assert await asyncio.wait_for(waiting, 5) == 1
     release.set()
     await asyncio.wait(hanging)
+
+
+@pytest.mark.spec("K15")
+@pytest.mark.parametrize("stops", [True, False])
+async def test_a_cancelled_wait_ends_as_cancelled_whatever_the_thread_does(
+    monkeypatch: pytest.MonkeyPatch, stops: bool
+) -> None:
+    monkeypatch.setattr(worker_threads, "STOP_SECONDS", 1.0 if stops else 0.05)
+    unseen: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: unseen.append(context))
+    threads, begun, release = Threads(), threading.Event(), threading.Event()
+
+    def work() -> None:
+        begun.set()
+        release.wait(10)
+        raise RuntimeError("interrupted")
+
+    task = asyncio.create_task(threads.run(work, stop=release.set if stops else lambda: None))
+    while not begun.is_set():  # noqa: ASYNC110 - a thread sets it
+        await asyncio.sleep(0.005)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert threads.abandoned == (0 if stops else 1)
+    del task
+    gc.collect()
+    await asyncio.sleep(0)
+    assert unseen == []
+    release.set()

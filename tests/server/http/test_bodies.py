@@ -160,6 +160,18 @@ async def test_a_connection_goes_on_after_a_refused_request_with_a_body() -> Non
         assert (await there.answer()).status == 200
 
 
+@pytest.mark.spec("P15")
+async def test_a_connection_goes_on_once_the_rest_of_a_refused_body_has_come() -> None:
+    async with site(limits=SMALL) as here, line(here) as there:
+        whole = request(here, "POST", "/v1/agents", b"a" * 5_000, key=None, content_type=JSON)
+        await there.send(whole[:-2_000])
+        assert (await there.answer()).status == 401
+        await there.send(whole[-2_000:])
+        await asyncio.sleep(0.5)
+        await there.send(request(here, "GET", "/v1/agents"))
+        assert (await there.answer()).status == 200
+
+
 async def test_a_client_waits_with_its_body_until_it_is_asked_for(shared: Site) -> None:
     async with line(shared) as there:
         body = b'{"name": "a"}'
