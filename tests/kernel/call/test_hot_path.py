@@ -6,6 +6,7 @@ How long it takes, ``make bench`` says; no test does.
 from __future__ import annotations
 
 import asyncio
+import gc
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -174,6 +175,7 @@ def functions_of(call: Any, session: Session) -> list[str]:
             entered.append(frame.f_code.co_qualname if hasattr(frame.f_code, "co_qualname") else frame.f_code.co_name)
 
     asking = call(session)
+    gc.disable()  # others have functions that are called when it runs
     sys.setprofile(note)
     try:
         asking.send(None)
@@ -181,4 +183,5 @@ def functions_of(call: Any, session: Session) -> list[str]:
         return entered
     finally:
         sys.setprofile(None)
+        gc.enable()
     raise AssertionError("it gave way to the event loop")

@@ -128,6 +128,9 @@ async def test_every_read_can_use_an_index(postgres_url: str) -> None:
 
     async with opened_at(postgres_url) as store:
         await begin(store, "s")
+        for number in range(500):
+            store.audit.append(entry(f"call-{number}"))
+        await store.audit.flush()
         await store.files.write("s", "/a/b", b"", org=None, now=NOW)
         assert store._engines is not None
         event.listen(store._engines[1], "before_cursor_execute", keep)
@@ -143,12 +146,10 @@ async def test_every_read_can_use_an_index(postgres_url: str) -> None:
         for statement, parameters in asked:
             found = connection.execute(f"EXPLAIN (FORMAT JSON) {statement}", parameters)  # pyright: ignore[reportArgumentType]
             plans.append(json.dumps(found.fetchall()))
-        # Of an empty table the planner may as well read a few rows by their numbers, and filter.
-        connection.execute("ALTER TABLE records DROP CONSTRAINT records_pkey CASCADE")
+        connection.execute("ANALYZE records")  # of an empty table all its indexes cost the same
         for name in (*tables.FILTERS, "id"):
-            query = f"SELECT * FROM records WHERE phase = 'outcome' AND {name} = 'x' AND seq < 5 ORDER BY seq DESC"
+            query = f"SELECT * FROM records WHERE phase = 'outcome' AND {name} = 'x' AND seq < 5000 ORDER BY seq DESC"
             plans.append(json.dumps(connection.execute(f"EXPLAIN (FORMAT JSON) {query} LIMIT 9").fetchall()))
-        connection.rollback()
     assert len(plans) > 12
     assert [plan for plan in plans if "Seq Scan" in plan] == []
     assert "ix_document_words" in plans[4]
