@@ -38,7 +38,7 @@ long: $(SETUP) ## run the tests that take long: generated requests at whole serv
 	@scripts/install_for_tests.sh
 	@$(BIN)/pytest -n auto -m long $(ARGS)
 
-check: $(SETUP) ## lint, format, types, floors, module size, spec ids
+check: $(SETUP) ## lint, format, types, floors, layout, words, recipes, spec ids
 	@$(BIN)/ruff check
 	@$(BIN)/ruff format --check
 	@$(BIN)/pyright
