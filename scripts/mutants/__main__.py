@@ -43,8 +43,8 @@ _ELSEWHERE: Final = (
 """Folders of tests about something else, or that take long for what they add."""
 _PROCESSES: Final = {
     "server/mcp/stdio": ("tests/cli/test_mcp.py",),
-    "server/serving": ("tests/server/http/test_uvicorn_server.py", "tests/cli/test_serve.py"),
-    "server/streams": ("tests/cli/test_kernel.py", "tests/cli/test_kernel_ends.py", "tests/cli/test_mcp.py"),
+    "server/http/uvicorn_server": ("tests/server/http/test_uvicorn_server.py", "tests/cli/test_serve.py"),
+    "server/standard_streams": ("tests/cli/test_kernel.py", "tests/cli/test_kernel_ends.py", "tests/cli/test_mcp.py"),
 }
 """Tests of modules that run in processes which tests start, where nobody sees what they reach."""
 
