@@ -140,7 +140,7 @@ class ActionRegistry:
         await execute(call)
         if call.error is None:
             return ActionResult(True, None if call.value is MISSING else call.data, record=call.id)
-        if call.decision != "allow":  # set only once every stage before the handler has passed
+        if call.decided.kind != "allow":  # set only once every stage before the handler has passed
             raise call.error
         return ActionResult(False, error=call.error.message, failure=call.error, record=call.id)
 

@@ -32,7 +32,6 @@ from capset.kernel.agent_definition import definition_of
 from capset.kernel.blocks.generation import GeneratorRunner
 from capset.kernel.call.compilation import compile_tools
 from capset.kernel.call.compiled_tools import CompiledTools
-from capset.kernel.call.pipeline import record_ended
 from capset.kernel.call.session import Session
 from capset.kernel.call.session_context import SessionContext
 from capset.kernel.call.stages.identify import ANONYMOUS
@@ -104,7 +103,6 @@ class Kernel:
                 self._governance,
                 self._workspace,
                 ApprovalService,
-                record_ended,
                 host_observers() if self._observers is None else self._observers,
             )
         except BaseException:

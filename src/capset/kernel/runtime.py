@@ -23,7 +23,6 @@ from capset.stores.base import ScopeKey, Store
 
 if TYPE_CHECKING:
     from capset.kernel.blocks.generation import GeneratorRunner
-    from capset.kernel.call.invocation import Invocation
     from capset.kernel.governance.approvals import ApprovalService
     from capset.kernel.telemetry.observers import Observer
 
@@ -73,10 +72,9 @@ class KernelRuntime:
         governance: Governance,
         workspace: Path | None,
         approvals: Callable[[KernelRuntime], ApprovalService],
-        record: Callable[[Invocation], None],
         observers: tuple[Observer, ...] = (),
     ) -> None:
-        """``approvals`` makes the approval service of this kernel; ``record`` records a call that has ended."""
+        """``approvals`` makes the approval service of this kernel."""
         self.store = store
         self.governance = governance
         self.workspace = workspace
@@ -91,7 +89,7 @@ class KernelRuntime:
         self.monotonic_ns = clock.monotonic_ns
         self.approvals = approvals(self)
         self.quotas = Quotas()
-        self.refusals = Refusals(governance.refusals, clock.monotonic_ns, record)
+        self.refusals = Refusals(governance.refusals, clock.monotonic_ns, store.audit.append)
         self.redactor = redactor_of(governance.redact)
         self._hmac = hmac.new(digest_key, digestmod="sha256")
         self.threads = Threads()

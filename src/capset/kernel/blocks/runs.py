@@ -17,11 +17,11 @@ from capset.kernel.blocks.generation import Turn
 from capset.kernel.call.child_contexts import child_context, current_context
 from capset.kernel.call.context import CallContext
 from capset.kernel.call.dispatch import MAX_DEPTH
-from capset.kernel.call.execution import Execution, Origin, execution_of
-from capset.kernel.call.session_context import Credential, SessionContext
+from capset.kernel.call.execution import Execution, Origin, execution_of, options_within
+from capset.kernel.call.invocation import NO_OPTIONS, CallOptions
+from capset.kernel.call.session_context import SessionContext
 from capset.kernel.call.worker_threads import run_for
 from capset.schemas.schema import Schema
-from capset.stores.base import Quota
 
 _log = logging.getLogger("capset.kernel")
 
@@ -34,46 +34,31 @@ class BlockRun:
     """
 
     __slots__ = (
-        "above",
         "base",
         "causing",
         "context",
         "correlation",
-        "credential",
-        "deadline",
-        "defers",
-        "depth",
         "execution",
         "id",
-        "quota",
+        "options",
     )
 
     def __init__(
-        self,
-        context: SessionContext,
-        *,
-        within: Origin | None = None,
-        deadline: float | None = None,
-        quota: Quota | None = None,
-        defers: bool = False,
-        credential: Credential | None = None,
+        self, context: SessionContext, options: CallOptions = NO_OPTIONS, *, within: Origin | None = None
     ) -> None:
-        """``within`` is the call or the run that starts this one; ``deadline`` is in the event loop's time.
+        """``within`` is the call or the run that starts this one, whose options it has; else they are ``options``.
 
-        ``quota`` is the run's own; without it, the session's terms may provide one.
+        Without a quota of the run's own, the session's terms may provide one.
         """
         self.base = self.context = context
         self.id = context.runtime.ids.new()
         self.correlation = within.correlation if within else self.id
         self.causing = within.causing if within else self.id  # an inner run has no record of its own
-        self.deadline = within.deadline if within else deadline
-        if quota is None and within is None and context.terms is not None:
-            quota = context.terms.run_quota(context.id, self.id)
-        self.quota = within.quota if within else quota
-        self.defers = within.defers if within else defers
-        self.credential = within.credential if within else credential
-        self.depth = within.depth + 1 if within else 0
-        self.above = execution_of(within) if within else None
+        if within is not None:
+            options = options_within(within)
+        elif options.quota is None and context.terms is not None:
+            options = options._replace(quota=context.terms.run_quota(context.id, self.id))
+        self.options = options
         self.execution: Execution | None = Execution(self, context.block)
 
     @property
@@ -161,7 +146,7 @@ async def run_root(run: BlockRun, input: Any) -> Any:
 
     Raises ``DeadlineExceeded`` when the time is up, even if the block swallows its cancellation.
     """
-    runtime, scope = run.base.runtime, asyncio.timeout_at(run.deadline)
+    runtime, scope = run.base.runtime, asyncio.timeout_at(run.options.deadline)
     output = None
     runtime.calls += 1
     try:
@@ -180,7 +165,7 @@ async def run_root(run: BlockRun, input: Any) -> Any:
 async def _inside(origin: Origin, block: Block) -> BlockRun:
     """Return the run of a child, not started yet."""
     base = origin.context
-    if origin.depth >= MAX_DEPTH:
+    if origin.options.depth >= MAX_DEPTH:
         raise InternalError(f"Blocks are nested too deeply: more than {MAX_DEPTH} levels.")
     context = base.others.get(block)
     if context is None:

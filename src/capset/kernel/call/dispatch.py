@@ -9,7 +9,7 @@ from capset.definitions.messages import Json
 from capset.definitions.tools.definition import AnyTool, Tool
 from capset.errors import DefinitionError, InternalError, NoOutcome
 from capset.kernel.call.compiled_tools import CompiledTool
-from capset.kernel.call.execution import Origin, execution_of
+from capset.kernel.call.execution import Origin, options_within
 from capset.kernel.call.invocation import MISSING, Invocation
 from capset.kernel.call.pipeline import execute
 from capset.kernel.call.session_context import SessionContext
@@ -33,16 +33,10 @@ def nested_call(
     origin: Origin, compiled: CompiledTool, given: Mapping[str, Any] | Json, context: SessionContext | None = None
 ) -> Invocation:
     """Return a call that another call, or a block, makes; it happens where that happens, or in ``context``."""
-    depth = origin.depth + 1
-    if depth > MAX_DEPTH and compiled.tool is not None:
+    options = options_within(origin)
+    if options.depth > MAX_DEPTH and compiled.tool is not None:
         compiled = refusing_tool(compiled, InternalError(f"Calls are nested too deeply: more than {MAX_DEPTH} levels."))
-    call = Invocation(context or origin.context, compiled, given)
-    call.depth = depth
-    call.cause = origin.correlation, origin.causing
-    call.deadline = origin.deadline
-    call.quota, call.defers, call.credential = origin.quota, origin.defers, origin.credential
-    call.above = execution_of(origin)
-    return call
+    return Invocation(context or origin.context, compiled, given, options)
 
 
 def resolve_tool(tool: AnyTool) -> Resolve:

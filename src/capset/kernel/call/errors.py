@@ -38,7 +38,7 @@ def error_for(call: Invocation, error: BaseException) -> BaseException:
     For a group that holds only reportable errors that is its first ``ToolError``; for any other exception, an error
     that the tool failed. An exception that is not the handler's own is returned unchanged.
     """
-    if isinstance(error, ToolError | InternalError) or error is call.stalled:
+    if isinstance(error, ToolError | InternalError) or (call.stream is not None and error is call.stream.stalled):
         return error
     if isinstance(error, CapsetError) and isinstance(error, _SAFE):
         return _told(call, error)

@@ -17,11 +17,12 @@ from capset.definitions.capabilities import AnyCapability, Capability
 from capset.definitions.references import AnyRef, CapabilityRef
 from capset.definitions.resources import AnyResource, Documents, Resource, Scope
 from capset.errors import DefinitionError, NotFound, StateError, unknown
-from capset.kernel.call.session_context import Credential, SessionContext
+from capset.kernel.call.invocation import CallOptions
+from capset.kernel.call.session_context import SessionContext
 from capset.kernel.state.codecs import ResourceCodec, StateCodec
 from capset.kernel.state.documents import Texts
 from capset.kernel.state.values import Cell, FieldHandle, Handle, RunData, StoredCell
-from capset.stores.base import Quota, StateRow, StoredScope
+from capset.stores.base import StateRow, StoredScope
 
 _STATE: Final = "state"
 """The name of the row with a scope's state; a resource has ``resource:NAME``."""
@@ -34,18 +35,11 @@ class Origin(Protocol):
 
     execution: Execution | None
     """Its execution, created on first use."""
-    above: Execution | None
-    """The execution that started it."""
-    deadline: float | None
-    """In the event loop's time."""
-    depth: int
-    """Nesting depth."""
-    quota: Quota | None
-    """The quota of its run, if that has a budget."""
-    defers: bool
-    """Whether a call that needs approval is refused, to be repeated later, instead of waiting."""
-    credential: Credential | None
-    """Returns whether its caller is still known."""
+
+    @property
+    def options(self) -> CallOptions:
+        """How it was made."""
+        ...
 
     @property
     def context(self) -> SessionContext:
@@ -83,7 +77,7 @@ class Execution:
     def __init__(self, origin: Origin, block: Block | None = None) -> None:
         """``block`` is the block of a run; ``None`` for a call."""
         self.origin = origin
-        self.above = origin.above
+        self.above = origin.options.above
         self.block = block
         self.run = self.above.run if self.above is not None else RunData()
         self._done: list[Execution] = []
@@ -184,7 +178,10 @@ class Execution:
         where = wanted[0]
         codec = StateCodec(where, states[where].model, model)
         return FieldHandle(
-            self._cell(where, _STATE), codec, deadline=self.origin.deadline, written=lambda row: self._wrote(where, row)
+            self._cell(where, _STATE),
+            codec,
+            deadline=self.origin.options.deadline,
+            written=lambda row: self._wrote(where, row),
         )
 
     def resource(self, resource: Resource[Any]) -> Handle:
@@ -193,7 +190,7 @@ class Execution:
         if not isinstance(known, Resource):
             raise StateError(f"{resource!r} is a Resource; here {known.name!r} are Documents")
         cell = self._cell(known.scope, f"resource:{known.name}")
-        return Handle(cell, ResourceCodec(known), deadline=self.origin.deadline)
+        return Handle(cell, ResourceCodec(known), deadline=self.origin.options.deadline)
 
     def documents(self, documents: Documents) -> Texts:
         """Return the operations on a collection of texts. Raises ``StateError`` unless it is declared."""
@@ -231,7 +228,7 @@ class Execution:
         state = self.context.snapshot.composition.merged.sequencer_state
         assert state is not None  # noqa: S101  # only called for those that have one
         codec = StateCodec("sequencer", state.model if issubclass(state.model, model) else model, model)
-        return FieldHandle(self.run.cell(f"block:{self.origin.id}"), codec, deadline=self.origin.deadline)
+        return FieldHandle(self.run.cell(f"block:{self.origin.id}"), codec, deadline=self.origin.options.deadline)
 
     def _declared(self, wanted: AnyResource | Documents) -> AnyResource | Documents:
         data = self.context.data
@@ -271,6 +268,20 @@ class Execution:
 def is_there(context: SessionContext, scope: StoredScope) -> bool:
     """Whether the principal has such a scope."""
     return {"session": True, "user": context.principal.kind == "user", "org": context.principal.org is not None}[scope]
+
+
+def options_within(origin: Origin) -> CallOptions:
+    """Return the options of what a call or a run makes: its deadline, quota, approvals and credential are the same."""
+    given = origin.options
+    return CallOptions(
+        deadline=given.deadline,
+        quota=given.quota,
+        defers=given.defers,
+        credential=given.credential,
+        cause=(origin.correlation, origin.causing),
+        depth=given.depth + 1,
+        above=execution_of(origin),
+    )
 
 
 def execution_of(origin: Origin) -> Execution:

@@ -1,118 +1,168 @@
-"""One call on its way through the pipeline; stages write to it, and its record reads it."""
+"""One call on its way through the pipeline: what was asked, which is fixed, and parts that each one module writes."""
 
 from __future__ import annotations
 
 from asyncio import Timeout
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, Literal
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from capset.definitions.messages import Json
 from capset.definitions.records import Outcome
 from capset.errors import CapsetError
 from capset.kernel.call.session_context import Credential, SessionContext
-from capset.kernel.streams.channel import Channel
-from capset.kernel.telemetry.observers import Observer, tell_ended
-from capset.schemas.plain_data import plain_unvalidated
 
 if TYPE_CHECKING:
     from capset.definitions.approvals import ApprovalRow
     from capset.evaluation.policies import Ruling
     from capset.kernel.call.compiled_tools import CompiledTool
     from capset.kernel.call.execution import Execution
+    from capset.kernel.governance.audit import CallEntry
     from capset.kernel.governance.quotas import Reserved
+    from capset.kernel.streams.channel import Channel
+    from capset.kernel.streams.emission import CallStream
     from capset.kernel.streams.processors import Processing
+    from capset.kernel.telemetry.observers import Observer
     from capset.stores.base import Claim, Quota
 
 MISSING: Final = object()
 """The result of a handler that gave none."""
 
 
-class Invocation:
-    """The state of one call. Once ``outcome`` is set, nothing that a record shows changes any more.
+class CallOptions(NamedTuple):
+    """How a call, or a run of a block, is to be made. Most calls of a session share one of these.
 
-    ``arguments``, ``value`` and ``data`` are of the tool's own types: as validated, as the handler gave it, and as
-    plain JSON data. ``recorded`` is a snapshot of the arguments that no handler can reach (DESIGN §6). What most calls
-    never set stands on the class, so that starting a call costs little.
+    A nested call has the deadline, the quota, ``defers`` and the credential of what made it.
     """
 
-    arguments: dict[str, Any]
-    recorded: Any = None
-    decision: Literal["allow", "deny"] | None = None
-    policies: tuple[str, ...] = ()
-    reason: str | None = None
-    value: Any = MISSING
-    data: Any = None
-    error: CapsetError | None = None
-    outcome: Outcome | None = None
-    duration_us: int = 0
-    quota: Quota | None = None
-    """Of the run that it belongs to, if that has a budget."""
-    reserved: Reserved | None = None
-    """What it has reserved of the limits of its process."""
-    claim: Claim | None = None
-    """What it counts in, and the approval that it uses up, unless its handler is never started."""
-    is_flood: bool = False
-    """Whether it was not looked at, since too many before it were refused."""
-    attempts: int = 0
-    """How often the handler was started."""
-    asked: Ruling | None = None
-    """What policies said that asks for an approval."""
-    ticket: ApprovalRow | None = None
-    """The approval that it has."""
-    presented: str | None = None
-    """The id of the request for an approval that its caller says was approved."""
-    defers: bool = False
-    """Whether it is refused, to be made again, where it has to be approved; else it waits for that."""
-    credential: Credential | None = None
-    """Says whether its caller is still known, once it has waited."""
-    approval: str | None = None
-    """The id of the request that was approved, or rejected."""
-    repeats: int | None = None
-    """How many refused calls its record stands for, where that is more than this one."""
     deadline: float | None = None
     """In the event loop's time."""
-    scope: Timeout | None = None
-    channel: Channel | None = None
-    """Where the call's messages go, if anybody listens."""
+    quota: Quota | None = None
+    """Of the run that it belongs to, if that has a budget."""
+    defers: bool = False
+    """Whether a call that needs approval is refused, to be repeated later, instead of waiting."""
+    credential: Credential | None = None
+    """Returns whether its caller is still known, once it has waited."""
+    approval: str | None = None
+    """The id of the request for an approval that its caller says was approved."""
     consumer_timeout: float | None = None
     """Seconds that its consumer may let it wait."""
-    stalled: CapsetError | None = None
-    """What ended it where the consumer did so for longer."""
-    has_emitted: bool = False
-    """Whether it has said anything, so that it is not tried again."""
-    unheard: int = 0
-    """How many events it emitted without a listener."""
-    blocked: int = 0
-    """How many of its emissions wait for the consumer."""
-    time_left: float | None = None
-    """Seconds of the tool's own timeout that are left once they do not wait any more."""
-    validated: Any = None
-    """The arguments as given, once they were validated: other ones are validated again."""
+    traceparent: str | None = None
+    """The caller's span."""
+    cause: tuple[str, str] | None = None
+    """The correlation and the id of what caused it."""
+    depth: int = 0
+    """How many calls and runs it is nested in."""
+    above: Execution | None = None
+    """The execution that started it."""
+
+
+NO_OPTIONS: Final = CallOptions()
+
+
+class CallArguments(NamedTuple):
+    """The arguments of a call, as validated. The arguments stage writes them."""
+
+    values: dict[str, Any]
+    """Of the tool's own types, as its handler gets them."""
+    recorded: Any
+    """Plain data that no handler can reach, for the record (DESIGN §6)."""
+    given: Mapping[str, Any] | Json
+    """What they were validated from: anything else is validated again."""
     inbound: Any = None
     """What a processor is given: the message, of the type that its contract declares."""
+
+
+new_arguments: Final[Callable[[type[CallArguments], tuple[Any, ...]], CallArguments]] = vars(tuple)["__new__"]
+"""Makes them from all fields, in order; the constructor takes twice as long, and every call makes one."""
+
+
+class CallDecision(NamedTuple):
+    """The decision on a call so far. A stage replaces it as a whole; most use the methods of ``Invocation``."""
+
+    kind: Literal["allow", "deny"] | None = None
+    policies: tuple[str, ...] = ()
+    """The ids of those that determined it."""
+    reason: str | None = None
+    approval: str | None = None
+    """The id of the request for an approval that was opened, approved or rejected."""
+    question: Ruling | None = None
+    """What policies said that asks for an approval."""
+
+
+class Admitted(NamedTuple):
+    """What a call has taken, and gives back unless its handler is started. The admission stage writes it."""
+
+    reserved: Reserved | None = None
+    """Of the limits of its process."""
+    claim: Claim | None = None
+    """Of what the store counts, and the approval that it uses up."""
+
+
+_NOT_VALIDATED: Final = CallArguments({}, None, Json(b""))
+UNDECIDED: Final = CallDecision()
+ALLOWED: Final = CallDecision("allow")
+NOT_ADMITTED: Final = Admitted()
+
+
+class Invocation:
+    """One call. Once ``ended`` is set, that is what its record shows, whatever happens to the call afterwards.
+
+    What most calls never set stands on the class, so that starting a call costs little. All else is set as it starts:
+    Python reads an attribute faster that its class has not.
+    """
+
+    context: SessionContext
+    """Where it happens; dynamic ``uses`` replace it, and ``compiled``, once they are known."""
+    compiled: CompiledTool
+    given: Mapping[str, Any] | Json
+    """The arguments as received; the approval stage replaces them by those of an approver."""
+    arguments: CallArguments
+    decided: CallDecision
+    ticket: ApprovalRow | None = None
+    """The approved request that it uses. The approval stage writes it."""
+    admitted: Admitted = NOT_ADMITTED
+    stream: CallStream | None = None
+    """Its messages, if anybody listens or it has emitted any."""
+    scope: Timeout | None = None
+    """The timeout that its handler runs under. The run stage writes it."""
+    attempts: int
+    """How often the handler was started."""
+    value: Any
+    """What the handler gave, of the tool's own type. The run and result stages write it, and ``data``."""
+    data: Any = None
+    """That as plain JSON data."""
     reply_type: str | None = None
     """The type of the reply, where a processor gave one."""
-    processor: Processing | None = None
-    """The processor that is running already, on a duplex stream."""
-    traceparent: str | None = None
-    depth: int = 0
-    """How many calls this one is nested in."""
-    above: Execution | None = None
-    """The execution that made this call."""
+    error: CapsetError | None
+    """The error that the caller gets. The pipeline writes it, and ``ended``."""
+    ended: CallEntry | None = None
+    """The entry of its outcome, for the record."""
     execution: Execution | None = None
-    """What this call's handler has built and read so far."""
-    cause: tuple[str, str] | None = None
-    """The correlation and the id of what caused this call."""
+    """What its handler has built and read so far."""
+    span: str | None = None
+    """The ``traceparent`` of its own span. An observer writes it."""
     observed: tuple[tuple[Observer, Any], ...] | None = None
     """The observers that were notified of its start, each with its own data; ``None`` where there are none."""
 
-    def __init__(self, context: SessionContext, compiled: CompiledTool, given: Mapping[str, Any] | Json) -> None:
+    def __init__(
+        self,
+        context: SessionContext,
+        compiled: CompiledTool,
+        given: Mapping[str, Any] | Json,
+        options: CallOptions = NO_OPTIONS,
+    ) -> None:
         runtime = context.runtime
         self.context = context
         self.compiled = compiled
         self.given = given
-        self.mark = runtime.mark()
-        self.started_ns = runtime.monotonic_ns()
+        self.options: Final = options
+        self.mark: Final = runtime.mark()
+        self.started_ns: Final = runtime.monotonic_ns()
+        self.arguments = _NOT_VALIDATED
+        self.decided = UNDECIDED
+        self.attempts = 0
+        self.value = MISSING
+        self.error = None
 
     @property
     def id(self) -> str:
@@ -122,26 +172,49 @@ class Invocation:
     @property
     def correlation(self) -> str:
         """The id that ties this call to its cause; its own if nothing caused it."""
-        return self.cause[0] if self.cause else self.id
+        return self.options.cause[0] if self.options.cause else self.id
 
     @property
     def causation(self) -> str | None:
         """The id of the call or the message that caused this call."""
-        return self.cause[1] if self.cause else None
+        return self.options.cause[1] if self.options.cause else None
 
     @property
     def causing(self) -> str:
         """The causation of the calls that this one makes: its id."""
         return self.id
 
-    def end(self, outcome: Outcome) -> None:
-        """Say how the call ended, and when; it was counted in ``runtime.calls`` when it began."""
-        if self.recorded is None and not isinstance(self.given, Json):
-            # Never validated, so it may still be the caller's own lists, which the caller may go on to change.
-            self.recorded = plain_unvalidated(self.given)
-        self.outcome = outcome
-        runtime = self.context.runtime
-        self.duration_us = (runtime.monotonic_ns() - self.started_ns) // 1000
-        runtime.end_call()
-        if self.observed:
-            tell_ended(self)
+    @property
+    def channel(self) -> Channel | None:
+        """Where its messages go, if anybody listens."""
+        return None if self.stream is None else self.stream.channel
+
+    @property
+    def decision(self) -> Literal["allow", "deny"] | None:
+        """Whether its handler may run, once that is decided."""
+        return self.decided.kind
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """How it ended, once it has."""
+        return None if self.ended is None else self.ended.outcome
+
+    @property
+    def duration_us(self) -> int:
+        """How long it took until its outcome, in microseconds."""
+        return 0 if self.ended is None else self.ended.duration_us
+
+    @property
+    def processor(self) -> Processing | None:
+        """The processor that is running already, on a duplex stream."""
+        return None if self.stream is None else self.stream.processor
+
+    @property
+    def has_emitted(self) -> bool:
+        """Whether it has said anything, so that it is not tried again."""
+        return self.stream is not None and self.stream.has_emitted
+
+    def deny(self, reason: str | None, policies: tuple[str, ...] | None = None) -> None:
+        """Decide that it is refused; ``policies`` are the ids that determined that, if any did."""
+        so_far = self.decided
+        self.decided = CallDecision("deny", so_far.policies if policies is None else policies, reason, so_far.approval)

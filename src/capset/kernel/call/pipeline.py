@@ -11,13 +11,24 @@ from types import MappingProxyType
 from typing import Final
 
 from capset.definitions.hooks import NO_HOOKS, ToolExecuted, merge_hooks
-from capset.errors import Cancelled, CapsetError, DeadlineExceeded, Field, InternalError, StoreError
+from capset.definitions.messages import Json
+from capset.definitions.records import Outcome
+from capset.errors import (
+    Cancelled,
+    CapsetError,
+    DeadlineExceeded,
+    Field,
+    InternalError,
+    StoreError,
+    TooManyRefusals,
+)
 from capset.evaluation.hook_dispatch import dispatch_hooks
 from capset.kernel.call.invocation import MISSING, Invocation
-from capset.kernel.governance.audit import Ended, outcome_of
+from capset.kernel.governance.audit import CallEntry, new_entry, outcome_of
 from capset.kernel.runtime import KernelRuntime
 from capset.kernel.streams.emission import shown
-from capset.kernel.telemetry.observers import begin, leave, observe
+from capset.kernel.telemetry.observers import begin, leave, observe, tell_ended
+from capset.schemas.plain_data import plain_unvalidated
 from capset.stores.base import Claim
 
 RELEASE_SECONDS: Final = (0.1, 5.0)
@@ -41,29 +52,29 @@ async def _execute(call: Invocation) -> None:
             pending = step(call)
             if pending is not None:
                 await pending
-        if call.outcome is not None:  # it was given up, and that is on record
+        if call.ended is not None:  # it was given up, and that is on record
             return
-        call.end("succeeded")
+        entry = _end(call, "succeeded")
     except Exception as error:
-        if call.outcome is not None:
+        if call.ended is not None:
             return
         given_back = None if call.attempts else _give_back(call)
-        call.error = _public_error(call, error)
-        call.end(outcome_of(call.error))
-        if call.error.refusal and call.decision != "allow" and _is_flood(call):
+        told = _public_error(call, error)
+        entry = _end(call, outcome_of(told), told)
+        if told.refusal and call.decided.kind != "allow" and _is_flood(call, told, entry):
             return
     except BaseException:
         if not call.attempts:
             _give_back(call)  # what cancels a call does not wait
-        if call.outcome is None:
+        if call.ended is None:
             record_cancelled(call)
         raise
-    pending = _record(call)
+    pending = _record(call, entry)
     if pending is not None:
         await pending
     if given_back is not None:
         await asyncio.wait([given_back])  # so that a caller who is told finds the capacity free
-    if call.decision == "allow" and (
+    if call.decided.kind == "allow" and (
         call.compiled.hooks is not NO_HOOKS or call.context.snapshot.hooks is not NO_HOOKS
     ):
         await _dispatch_hooks(call)
@@ -89,11 +100,12 @@ def _public_error(call: Invocation, error: Exception) -> CapsetError:
 
 def _give_back(call: Invocation) -> asyncio.Task[None] | None:
     """Give back what was taken for a handler that never started (G3), in a task that outlives the call's own."""
-    if call.reserved is not None:
-        call.reserved.give_back()
-    if call.claim is None:
+    reserved, claim = call.admitted
+    if reserved is not None:
+        reserved.give_back()
+    if claim is None:
         return None
-    runtime, claim = call.context.runtime, call.claim
+    runtime = call.context.runtime
     try:
         asyncio.get_running_loop()
     except RuntimeError:  # the call's coroutine was dropped
@@ -120,43 +132,69 @@ async def _release_later(runtime: KernelRuntime, claim: Claim) -> None:
             return await runtime.store.admissions.release(claim)
 
 
-def _is_flood(call: Invocation) -> bool:
+def _end(call: Invocation, outcome: Outcome, error: CapsetError | None = None) -> CallEntry:
+    """End a call, and return the entry of its outcome; it was counted in ``runtime.calls`` when it began."""
+    context, recorded, code = call.context, call.arguments.recorded, None
+    runtime = context.runtime
+    if recorded is None and not isinstance(call.given, Json):
+        # Never validated, so it may still be the caller's own lists, which the caller may go on to change.
+        recorded = plain_unvalidated(call.given)
+    if error is not None:
+        call.error, code = error, error.code
+    duration_us = (runtime.monotonic_ns() - call.started_ns) // 1000
+    entry = call.ended = new_entry(
+        CallEntry,
+        (
+            "outcome",
+            context,
+            call.compiled,
+            call.mark,
+            call.options.cause,
+            recorded,
+            call.given,
+            call.decided,
+            call.attempts,
+            outcome,
+            code,
+            duration_us,
+            None,
+        ),
+    )
+    runtime.end_call()
+    if call.observed:
+        tell_ended(call)
+    return entry
+
+
+def _is_flood(call: Invocation, error: CapsetError, entry: CallEntry) -> bool:
     """Count a refused call; return whether it was not looked at, so that it shares a record with others (G15)."""
     refusals = call.context.runtime.refusals
-    if not call.is_flood:
+    if not isinstance(error, TooManyRefusals):
         refusals.note(call.context.principal)
         return False
-    if call.error is not None:
-        call.error.correlation = call.correlation
-    refusals.gather(call)
+    error.correlation = call.correlation
+    refusals.gather(entry)
     return True
 
 
-def record_ended(call: Invocation) -> None:
-    """Put a call on record that has ended. Raises ``StoreError`` if there is no room for it."""
-    call.context.runtime.audit.append(Ended(call))
-
-
-def _record(call: Invocation) -> Awaitable[None] | None:
+def _record(call: Invocation, entry: CallEntry) -> Awaitable[None] | None:
     """Put the outcome on record; what had effects, and what finds no room, is to be waited for."""
-    if call.compiled.has_side_effects and call.decision == "allow":
-        return _commit(call, is_durable=True)
-    if call.decision == "allow" and not call.context.runtime.governance.record_reads:
-        if call.error is not None:
-            call.error.correlation = call.correlation
-        return None  # refusals are on record all the same (G23)
-    try:
-        call.context.runtime.audit.append(Ended(call))
-    except StoreError:
-        return _commit(call, is_durable=False)
+    is_allowed, runtime = call.decided.kind == "allow", call.context.runtime
+    if is_allowed and call.compiled.has_side_effects:
+        return _commit(call, entry, is_durable=True)
+    if not is_allowed or runtime.governance.record_reads:  # refusals are on record all the same (G23)
+        try:
+            runtime.audit.append(entry)
+        except StoreError:
+            return _commit(call, entry, is_durable=False)
     if call.error is not None:
         call.error.correlation = call.correlation
     return None
 
 
-async def _commit(call: Invocation, *, is_durable: bool) -> None:
+async def _commit(call: Invocation, entry: CallEntry, *, is_durable: bool) -> None:
     try:
-        await call.context.runtime.audit.commit(Ended(call))
+        await call.context.runtime.audit.commit(entry)
     except StoreError as failure:
         call.error = _unrecorded(failure, call) if is_durable else shown(failure, call)
     if call.error is not None:
@@ -167,21 +205,21 @@ async def _commit(call: Invocation, *, is_durable: bool) -> None:
 
 async def _dispatch_hooks(call: Invocation) -> None:
     """Tell the hooks of a call whose handler was run; they cannot change what came of it (spec 2, F23)."""
-    snapshot, tool = call.context.snapshot, call.compiled.tool
+    snapshot, tool, ended = call.context.snapshot, call.compiled.tool, call.ended
     functions = merge_hooks(call.compiled.hooks, snapshot.hooks).on_tool_executed
-    if tool is None or not functions:
+    if tool is None or ended is None or not functions:
         return
     event = ToolExecuted(
         tool,
         call.compiled.name,
-        MappingProxyType(call.arguments),
+        MappingProxyType(call.arguments.values),
         None if call.error is not None or call.value is MISSING else call.value,
         call.error,
         snapshot.principal,
         call.context.id,
         call.id,
         call.correlation,
-        call.duration_us,
+        ended.duration_us,
     )
     await dispatch_hooks(functions, event)
 
@@ -195,7 +233,7 @@ def _unrecorded(failure: StoreError, call: Invocation) -> StoreError:
 
 def record_never_begun(call: Invocation) -> None:
     """Put a call on record that was cancelled before its first step: it is an attempt all the same."""
-    if call.outcome is None:
+    if call.ended is None:
         call.context.runtime.calls += 1
         begin(call)
         record_cancelled(call)
@@ -206,25 +244,24 @@ def record_unfinished(call: Invocation, task: asyncio.Task[None]) -> None:
     """Put a call on record whose task has ended without an outcome, or was cancelled and is abandoned (K15, K17)."""
     if task.done():
         record_never_begun(call)
-    elif call.outcome is None:
+    elif call.ended is None:
         record_cancelled(call)
 
 
 def record_cancelled(call: Invocation) -> None:
     """Say that a call was cancelled, and put that on record. The cancellation itself is the caller's to go on with."""
-    _end(call, Cancelled("The call was cancelled before it ended.", correlation=call.correlation))
+    _abort(call, Cancelled("The call was cancelled before it ended.", correlation=call.correlation))
 
 
 def record_given_up(call: Invocation) -> None:
     """Record a call whose time is up while its handler goes on; the result of that handler is discarded (K15)."""
     told = f"Deadline exceeded: {call.compiled.name!r} did not finish in time, and does not stop."
-    _end(call, DeadlineExceeded(told, correlation=call.correlation))
+    _abort(call, DeadlineExceeded(told, correlation=call.correlation))
 
 
-def _end(call: Invocation, error: CapsetError) -> None:
-    call.error = error
-    call.end("cancelled" if isinstance(error, Cancelled) else outcome_of(error))
+def _abort(call: Invocation, error: CapsetError) -> None:
+    entry = _end(call, "cancelled" if isinstance(error, Cancelled) else outcome_of(error), error)
     try:
-        call.context.runtime.audit.append(Ended(call))
+        call.context.runtime.audit.append(entry)
     except StoreError as failure:
-        _log.error("the %s call %s is not on record: %s", call.outcome, call.id, failure.message)
+        _log.error("the %s call %s is not on record: %s", entry.outcome, call.id, failure.message)

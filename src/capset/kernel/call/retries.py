@@ -10,7 +10,7 @@ from typing import Any
 
 from capset.definitions.tools.retries import Retry
 from capset.errors import TransientError
-from capset.kernel.call.invocation import Invocation
+from capset.kernel.call.invocation import CallArguments, Invocation
 
 Start = Callable[[Invocation], Awaitable[Any]]
 """Starts a handler; the awaited value is its result, of the tool's own type."""
@@ -25,8 +25,8 @@ def with_retries(start: Start, retry: Retry) -> Start:
     async def started(call: Invocation) -> Any:
         while True:
             # A handler may modify its arguments, and each attempt needs the original ones.
-            given = call.arguments, call.inbound
-            call.arguments, call.inbound = _copied(given)
+            given = call.arguments
+            call.arguments = _copied(given)
             try:
                 return await start(call)
             except TransientError:
@@ -34,15 +34,16 @@ def with_retries(start: Start, retry: Retry) -> Start:
                 if call.attempts >= retry.max_attempts or call.has_emitted or not _has_time(call, pause):
                     raise
             await asyncio.sleep(pause)
-            call.arguments, call.inbound = given
+            call.arguments = given
             call.attempts += 1
 
     return started
 
 
-def _copied(given: tuple[dict[str, Any], Any]) -> tuple[dict[str, Any], Any]:
+def _copied(given: CallArguments) -> CallArguments:
     try:
-        return deepcopy(given)
+        values, inbound = deepcopy((given.values, given.inbound))
+        return given._replace(values=values, inbound=inbound)
     except Exception:  # a type of the host's own that cannot be copied
         return given
 

@@ -25,7 +25,7 @@ from capset.kernel.call.child_contexts import resolve_dynamically
 from capset.kernel.call.compiled_tools import CompiledTool
 from capset.kernel.call.dispatch import bind_arguments, resolve_name, resolve_tool, result_of, to_result
 from capset.kernel.call.execution import STORED, Origin, execution_of, is_there
-from capset.kernel.call.invocation import Invocation
+from capset.kernel.call.invocation import NO_OPTIONS, CallOptions, Invocation
 from capset.kernel.call.pipeline import execute
 from capset.kernel.call.prompt import prompt_of
 from capset.kernel.call.session_context import Credential, SessionContext
@@ -51,33 +51,18 @@ class Session:
     Created by ``kernel.open()``. All methods that call a tool use the same pipeline.
     """
 
-    __slots__ = (
-        *(
-            "_approval",
-            "_budget",
-            "_consumer_timeout",
-            "_credential",
-            "_defers",
-            "_context",
-            "_quota",
-            "_compiled",
-            "_timeout",
-        ),
-    )
+    __slots__ = ("_budget", "_compiled", "_context", "_options", "_timeout")
 
     def __init__(self, context: SessionContext) -> None:
         self._context = context
         is_static = not context.snapshot.composition.dynamic
         self._compiled: Mapping[AnyTool, CompiledTool] = context.compiled.by_tool if is_static else {}
         """Tools that need no lookup: none if there are dynamic ``uses``."""
+        self._options = NO_OPTIONS
+        """Those of its calls, but for the deadline, which follows from the timeout."""
         self._timeout: float | None = None
-        self._consumer_timeout: float | None = None
-        self._defers = False
-        self._approval: str | None = None
         self._budget: Budget | None = None
         """The run's own budget."""
-        self._quota: Quota | None = None
-        self._credential: Credential | None = None
 
     @property
     def id(self) -> str:
@@ -123,23 +108,24 @@ class Session:
         those that they make. ``run`` is the id of a run to continue, with its use so far; by default it is a new one.
         ``credential`` returns whether the caller is still known: it is awaited once a call has waited for its approval.
         """
-        other = copy(self)
+        given: dict[str, Any] = {}
         if approvals is not None:
             if approvals not in ("wait", "defer"):
                 raise InvalidArguments(f"approvals must be 'wait' or 'defer'; got {approvals!r}")
-            other._defers = approvals == "defer"
-        if approval is not None:
-            other._approval = approval
-        if credential is not None:
-            other._credential = credential
-        if budget is not None or run is not None:
-            other._budget = self._budget if budget is None else budget
-            other._quota = other._run_quota(run)
+            given["defers"] = approvals == "defer"
         for name, seconds in (("timeout", timeout), ("consumer_timeout", consumer_timeout)):
-            if seconds is not None:
-                if not seconds > 0:
-                    raise InvalidArguments(f"{name} must be a positive number of seconds; got {seconds!r}")
-                setattr(other, f"_{name}", seconds)
+            if seconds is not None and not seconds > 0:
+                raise InvalidArguments(f"{name} must be a positive number of seconds; got {seconds!r}")
+        asked = {"approval": approval, "credential": credential, "consumer_timeout": consumer_timeout}
+        given |= {name: value for name, value in asked.items() if value is not None}
+        other = copy(self)
+        if budget is not None:
+            other._budget = budget
+        if budget is not None or run is not None:
+            given["quota"] = other._run_quota(run)
+        if timeout is not None:
+            other._timeout = timeout
+        other._options = self._options._replace(**given)
         return other
 
     async def call(self, tool: Tool[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -224,13 +210,7 @@ class Session:
         return await truncate_for_model(self._context, record, data, after=after)
 
     def _step(self) -> BlockRun:
-        return BlockRun(
-            self._context,
-            deadline=self._deadline(),
-            quota=self._quota,
-            defers=self._defers,
-            credential=self._credential,
-        )
+        return BlockRun(self._context, self._options_now())
 
     def _run_quota(self, run: str | None) -> Quota | None:
         context = self._context
@@ -251,15 +231,14 @@ class Session:
             return refusing_tool(compiled, InvalidArguments(f"Invalid message: {wrong}")) if wrong else compiled
 
         compiled = self._found(find, message.type)
-        call = self._start(compiled, _given(compiled, message))
+        options = self._options_now()
         if meta is not None:
-            call.cause = str(meta.correlation), str(meta.id)
-            call.traceparent = meta.traceparent
+            options = options._replace(cause=(str(meta.correlation), str(meta.id)), traceparent=meta.traceparent)
             if _is_moment(meta.deadline):
                 left = meta.deadline - self._context.runtime.clock.time_ns() / 1e9
                 end = asyncio.get_running_loop().time() + left
-                call.deadline = end if call.deadline is None else min(end, call.deadline)
-        return call
+                options = options._replace(deadline=end if options.deadline is None else min(end, options.deadline))
+        return Invocation(self._context, compiled, _given(compiled, message), options)
 
     def message(self, tool: str, data: Mapping[str, Any] | Json, *, correlation: str | None = None) -> Message:
         """Return the message that calls a tool by its name: a query if it only reads, else a command.
@@ -274,28 +253,18 @@ class Session:
         compiled = self._compiled.get(tool)
         if compiled is None:
             compiled = self._found(resolve_tool(tool), tool.name)
-        return self._start(compiled, bind_arguments(tool, args, kwargs) if args else kwargs)
+        given = bind_arguments(tool, args, kwargs) if args else kwargs
+        return Invocation(self._context, compiled, given, self._options_now())
 
     def _found(self, find: Resolve, name: str) -> CompiledTool:
         context = self._context
         return resolve_dynamically(context, name, find) if context.snapshot.composition.dynamic else find(context)
 
-    def _start(self, compiled: CompiledTool, given: Mapping[str, Any] | Json) -> Invocation:
-        call = Invocation(self._context, compiled, given)
-        if self._timeout is not None:
-            call.deadline = self._deadline()
-        if self._consumer_timeout is not None:
-            call.consumer_timeout = self._consumer_timeout
-        if self._defers or self._approval is not None:
-            call.defers, call.presented = self._defers, self._approval
-        if self._quota is not None:
-            call.quota = self._quota
-        if self._credential is not None:
-            call.credential = self._credential
-        return call
-
-    def _deadline(self) -> float | None:
-        return None if self._timeout is None else asyncio.get_running_loop().time() + self._timeout
+    def _options_now(self) -> CallOptions:
+        """Return the options of what begins now."""
+        if self._timeout is None:
+            return self._options
+        return self._options._replace(deadline=asyncio.get_running_loop().time() + self._timeout)
 
 
 def _given(compiled: CompiledTool, message: Message) -> Any:  # unvalidated arguments

@@ -141,7 +141,7 @@ class ApprovalService:
         most = runtime.governance.pending_approvals
         found = await self._store.open(row, most=most, by_code=runtime.governance.code_voids_approvals)
         if found is None:
-            call.decision, call.reason = "deny", f"{most} requests for approvals are open"
+            call.deny(f"{most} requests for approvals are open")
             raise LimitExceeded(
                 f"Rate limit exceeded: {most} requests of this principal wait for approvals already.",
                 hint="have some of them decided, or wait until they expire",

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from hashlib import sha256
 from json import dumps
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, cast
 
 from capset.clock import iso
 from capset.definitions.messages import Json
@@ -28,10 +28,13 @@ from capset.errors import (
 from capset.evaluation.code import code_of
 from capset.fingerprint.canonical import PROFILE, canonical
 from capset.ids import time_of
-from capset.kernel.call.invocation import Invocation
-from capset.kernel.call.session_context import SessionContext
 from capset.kernel.governance.redaction import MASK, Redactor
 from capset.schemas.plain_data import is_flat, plain, plain_json, unmasked
+
+if TYPE_CHECKING:
+    from capset.kernel.call.compiled_tools import CompiledTool
+    from capset.kernel.call.invocation import CallDecision, Invocation
+    from capset.kernel.call.session_context import SessionContext
 
 MAX_RECORDED_TEXT: Final = 2_000
 """Maximum characters of one text in a record; the digest always covers the whole text."""
@@ -61,86 +64,103 @@ def outcome_of(error: CapsetError | None) -> Outcome:
     return "failed"
 
 
-class Intent:
-    """The entry that must be durable before a side-effecting handler starts: the call as it was allowed."""
+class CallEntry(NamedTuple):
+    """One entry of a call, taken from it before it is queued: the writer, on another thread, reads nothing else."""
 
-    __slots__ = ("_call",)
-
-    def __init__(self, call: Invocation) -> None:
-        self._call = call
+    phase: Literal["intent", "outcome"]
+    context: SessionContext
+    compiled: CompiledTool
+    mark: int
+    """The time and the id of the call, by ``Ids``."""
+    cause: tuple[str, str] | None
+    """The correlation and the id of what caused the call."""
+    arguments: Any
+    """A snapshot of the arguments; ``None`` for JSON text that was never validated."""
+    given: Mapping[str, Any] | Json
+    """The arguments as received; only JSON text is read."""
+    decision: CallDecision
+    attempts: int
+    outcome: Outcome | None = None
+    code: str | None = None
+    """That of its error."""
+    duration_us: int = 0
+    repeats: int | None = None
+    """The number of refused calls that it stands for, where that is more than one."""
 
     def columns(self) -> Columns:
-        """Return the intent's columns; the audit writer calls this."""
-        columns = _columns(self._call, "intent", time_of(self._call.mark))
-        return {**columns, "decision": "allow", "outcome": None, "code": None, "reason": None, "duration_us": None}
+        """Return the columns of the record; the audit writer calls this, off the hot path."""
+        context, compiled, is_intent = self.context, self.compiled, self.phase == "intent"
+        runtime, principal, tool, kind = context.runtime, context.principal, compiled.tool, self.decision.kind
+        own_id = runtime.ids.text(self.mark)
+        plain_arguments = _plain_arguments(self.arguments, self.given)
+        covered = _whole(self.arguments, plain_arguments)
+        whole = canonical(covered)
+        return {
+            "id": own_id,
+            "phase": self.phase,
+            "time": iso(time_of(self.mark) + self.duration_us * 1000),
+            "correlation": _storable(self.cause[0]) if self.cause else own_id,
+            "causation": _storable(self.cause[1]) if self.cause else None,
+            "principal": _storable(principal.id),
+            "principal_kind": principal.kind,
+            "org": _storable(principal.org),
+            "session": context.id,
+            "agent": context.block.name,
+            "capability": compiled.capability,
+            # The name of an unknown tool is the caller's text.
+            "tool": _storable(compiled.name if tool else _redacted_text(compiled.name, runtime.redactor)),
+            "effect": tool.effect if tool else None,
+            "arguments": _kept(plain_arguments, tool, whole if covered is plain_arguments else None, runtime.redactor),
+            "arguments_digest": runtime.digest(whole),
+            "decision": "allow" if is_intent else kind,
+            "policies": _listed(self.decision.policies),
+            "reason": None if is_intent else _storable(_redacted_text(self.decision.reason, runtime.redactor)),
+            "outcome": self.outcome,
+            "code": _storable(self.code),
+            "duration_us": None if is_intent else self.duration_us,
+            "tool_hash": compiled.hash,
+            "static_hash": context.snapshot.static_hash,
+            "runtime_hash": context.snapshot.runtime_hash,
+            "prompt_hash": context.snapshot.prompt_hash,
+            "profile": PROFILE,
+            "on_behalf_of": _storable(principal.on_behalf_of),
+            "approval": self.decision.approval,
+            "attempts": self.attempts or None,
+            "repeats": self.repeats,
+            "attributes_digest": _attributes_digest(context),
+            "code_hash": None if tool is None else code_of(tool).hash,
+        }
 
 
-class Ended:
-    """The entry of a call that has ended; ``time`` is when it ended."""
+new_entry: Final[Callable[[type[CallEntry], tuple[Any, ...]], CallEntry]] = vars(tuple)["__new__"]
+"""Makes an entry from all of its fields, in order; the constructor takes twice as long, and every call makes one."""
 
-    __slots__ = ("_call",)
 
-    def __init__(self, call: Invocation) -> None:
-        self._call = call
-
-    def columns(self) -> Columns:
-        """Return the outcome's columns; the audit writer calls this, off the hot path."""
-        return _columns(self._call, "outcome", time_of(self._call.mark) + self._call.duration_us * 1000)
+def intent_of(call: Invocation) -> CallEntry:
+    """Return the entry that must be durable before a side-effecting handler starts: the call as it was allowed."""
+    return CallEntry(
+        "intent",
+        call.context,
+        call.compiled,
+        call.mark,
+        call.options.cause,
+        call.arguments.recorded,
+        call.given,
+        call.decided,
+        call.attempts,
+    )
 
 
 def digest_of(call: Invocation) -> str:
     """Return the keyed digest of a call's arguments, as in its record."""
-    return call.context.runtime.digest(canonical(_whole(call, _arguments(call))))
+    recorded = call.arguments.recorded
+    return call.context.runtime.digest(canonical(_whole(recorded, _plain_arguments(recorded, call.given))))
 
 
 def masked_arguments(call: Invocation) -> str:
     """Return a call's complete arguments as canonical JSON text, secrets masked and nothing truncated."""
-    return canonical(
-        _masked(_arguments(call), call.compiled.tool, call.context.runtime.redactor, longest=None)
-    ).decode()
-
-
-def _columns(call: Invocation, phase: str, time_ns: int) -> dict[str, str | int | None]:
-    context, compiled, own_id = call.context, call.compiled, call.id
-    arguments = _arguments(call)
-    covered = _whole(call, arguments)
-    whole = canonical(covered)
-    digest = context.runtime.digest(whole)
-    return {
-        "id": own_id,
-        "phase": phase,
-        "time": iso(time_ns),
-        "correlation": _storable(call.cause[0]) if call.cause else own_id,
-        "causation": _storable(call.causation),
-        "principal": _storable(context.principal.id),
-        "principal_kind": context.principal.kind,
-        "org": _storable(context.principal.org),
-        "session": context.id,
-        "agent": context.block.name,
-        "capability": compiled.capability,
-        # The name of an unknown tool is the caller's text.
-        "tool": _storable(compiled.name if compiled.tool else _redacted_text(compiled.name, context.runtime.redactor)),
-        "effect": compiled.tool.effect if compiled.tool else None,
-        "arguments": _kept(arguments, compiled.tool, whole if covered is arguments else None, context.runtime.redactor),
-        "arguments_digest": digest,
-        "decision": call.decision,
-        "policies": _listed(call.policies),
-        "reason": _storable(_redacted_text(call.reason, context.runtime.redactor)),
-        "outcome": call.outcome,
-        "code": _storable(call.error.code if call.error else None),
-        "duration_us": call.duration_us,
-        "tool_hash": compiled.hash,
-        "static_hash": context.snapshot.static_hash,
-        "runtime_hash": context.snapshot.runtime_hash,
-        "prompt_hash": context.snapshot.prompt_hash,
-        "profile": PROFILE,
-        "on_behalf_of": _storable(context.principal.on_behalf_of),
-        "approval": call.approval,
-        "attempts": call.attempts or None,
-        "repeats": call.repeats,
-        "attributes_digest": _attributes_digest(context),
-        "code_hash": None if compiled.tool is None else code_of(compiled.tool).hash,
-    }
+    shown = _plain_arguments(call.arguments.recorded, call.given)
+    return canonical(_masked(shown, call.compiled.tool, call.context.runtime.redactor, longest=None)).decode()
 
 
 def _attributes_digest(context: SessionContext) -> str | None:
@@ -159,19 +179,19 @@ def _listed(policies: tuple[str, ...]) -> str:
     return dumps(policies, separators=(",", ":"))
 
 
-def _arguments(call: Invocation) -> Any:
+def _plain_arguments(recorded: Any, given: Mapping[str, Any] | Json) -> Any:
     """Return the arguments as plain JSON data: as validated, or as received if they never fitted the schema."""
-    if call.recorded is None and isinstance(call.given, Json):
-        return plain_json(call.given.text)
-    return plain(call.recorded)
+    if recorded is None and isinstance(given, Json):
+        return plain_json(given.text)
+    return plain(recorded)
 
 
-def _whole(call: Invocation, arguments: Any) -> Any:
+def _whole(recorded: Any, arguments: Any) -> Any:
     """Return the arguments for the digest: masked secrets with their real values, since these distinguish calls."""
-    if is_flat(call.recorded):  # so that it holds no masked secret
+    if is_flat(recorded):  # so that it holds no masked secret
         return arguments
-    bare = unmasked(call.recorded)
-    return arguments if bare == call.recorded else plain(bare)
+    bare = unmasked(recorded)
+    return arguments if bare == recorded else plain(bare)
 
 
 def _kept(arguments: Any, tool: AnyTool | None, whole: bytes | None, redactor: Redactor | None) -> str:

@@ -41,22 +41,23 @@ class CallLimits:
             assert isinstance(refused, QuotaSpent | WindowFull)  # noqa: S101  # no approval is involved
             raise exceeded(call, refused, counted)
 
-    def reserve(self, call: Invocation) -> None:
+    def reserve(self, call: Invocation) -> Reserved | None:
         """Count a call in the in-process windows, without yielding in between. Raises ``LimitExceeded``."""
         limits = self._of(call, self._local, "process")
-        if limits:
-            now = call.context.runtime.monotonic_ns()
-            windows = _open_windows(call, limits, now)
-            for window in windows:
-                window.append(now)
-            call.reserved = Reserved(tuple(windows), now)
-            call.context.runtime.quotas.tidy(now)
+        if not limits:
+            return None
+        now = call.context.runtime.monotonic_ns()
+        windows = _open_windows(call, limits, now)
+        for window in windows:
+            window.append(now)
+        call.context.runtime.quotas.tidy(now)
+        return Reserved(tuple(windows), now)
 
     def claim(self, call: Invocation, approval: ApprovalRow | None) -> tuple[Claim | None, Sequence[Counted]]:
         """Return a call's claim on the store (``None``: there is nothing to count) and the limits of its windows."""
         limits = self._of(call, self._shared, "shared")
         terms = call.context.terms
-        quotas = tuple(one for one in (terms and terms.session, call.quota) if one is not None)
+        quotas = tuple(one for one in (terms and terms.session, call.options.quota) if one is not None)
         if not limits and not quotas and approval is None:
             return None, ()
         windows = tuple(one.window for one in limits)
@@ -76,7 +77,7 @@ def exceeded(call: Invocation, refused: QuotaSpent | WindowFull, limits: Sequenc
         one = next(one for one in limits if one.window == refused.window)
         return _exceeded(call, one, -(-refused.wait // 1_000_000) / 1_000)
     error = BudgetExceeded(_spent(call, refused))
-    call.decision, call.reason = "deny", error.message
+    call.deny(error.message)
     return error
 
 
@@ -96,14 +97,14 @@ def _open_windows(call: Invocation, limits: Sequence[Counted], now: int) -> list
 
 
 def _exceeded(call: Invocation, one: Counted, left: float) -> LimitExceeded:
-    call.decision, call.reason = "deny", f"the limit of {one.limit}"
+    call.deny(f"the limit of {one.limit}")
     told = f"Rate limit exceeded: {one.what} takes {one.limit}; try again in {left:g} s."
     return LimitExceeded(told, retry_after=left)
 
 
 def _spent(call: Invocation, refused: QuotaSpent) -> str:
     quota = refused.quota
-    what = "the run" if quota is call.quota else "the session"
+    what = "the run" if quota is call.options.quota else "the session"
     if quota.calls is not None and refused.calls >= quota.calls:
         return f"Budget exceeded: {what} may make {quota.calls} calls, and has made them."
     cost = (call.compiled.tool and call.compiled.tool.cost) or 0.0

@@ -14,7 +14,7 @@ from capset.errors import StoreError
 from capset.kernel.governance.quotas import seconds_left
 
 if TYPE_CHECKING:
-    from capset.kernel.call.invocation import Invocation
+    from capset.kernel.governance.audit import CallEntry
 
 GATHER_SECONDS: Final = 1.0
 """How long the calls of a flood are gathered into one record."""
@@ -25,16 +25,16 @@ _Who: TypeAlias = tuple[str | None, str, str]
 
 
 class Refusals:
-    """The refused calls of each principal within a window. ``record`` writes the record of one gathered call."""
+    """The refused calls of each principal within a window. ``record`` accepts the entry of gathered calls."""
 
     __slots__ = ("_gathered", "_limit", "_now", "_record", "_timer", "_windows", "is_busy")
 
-    def __init__(self, limit: Limit | None, now: Callable[[], int], record: Callable[[Invocation], None]) -> None:
+    def __init__(self, limit: Limit | None, now: Callable[[], int], record: Callable[[CallEntry], None]) -> None:
         self._limit = limit
         self._now = now
         self._record = record
         self._windows: dict[_Who, deque[int]] = {}
-        self._gathered: dict[Principal, tuple[Invocation, int]] = {}
+        self._gathered: dict[Principal, tuple[CallEntry, int]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self.is_busy = False
         """Whether any principal has reached the limit, so that its next call may be refused unexamined."""
@@ -69,10 +69,10 @@ class Refusals:
             self.is_busy = any(len(one) >= limit.requests for one in self._windows.values())
         return seconds_left(window, limit, now)
 
-    def gather(self, call: Invocation) -> None:
+    def gather(self, entry: CallEntry) -> None:
         """Add an unexamined call; it shares one record with the same principal's calls around it."""
-        who = call.context.principal  # the whole principal, since the record has the digest of its attributes
-        first, count = self._gathered.get(who, (call, 0))
+        who = entry.context.principal  # the whole principal, since the record has the digest of its attributes
+        first, count = self._gathered.get(who, (entry, 0))
         self._gathered[who] = first, count + 1
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(GATHER_SECONDS, self.flush)
@@ -83,10 +83,9 @@ class Refusals:
             self._timer.cancel()
             self._timer = None
         gathered, self._gathered = self._gathered, {}
-        for call, count in gathered.values():
-            call.repeats = count if count > 1 else None
+        for entry, count in gathered.values():
             try:
-                self._record(call)
+                self._record(entry._replace(repeats=count if count > 1 else None))
             except StoreError as failure:
                 _log.error("%d refused calls are not on record: %s", count, failure.message)
 

@@ -13,7 +13,7 @@ from capset.kernel.call.invocation import Invocation
 from capset.kernel.call.pipeline import execute, record_unfinished
 from capset.kernel.runtime import KernelRuntime
 from capset.kernel.streams.channel import Channel, Receiver
-from capset.kernel.streams.emission import outcome_message
+from capset.kernel.streams.emission import CallStream, outcome_message
 from capset.kernel.streams.messages import buffer_of
 
 _log = logging.getLogger("capset.kernel")
@@ -136,7 +136,7 @@ class Serving:
 
     def _start(self, message: Message) -> None:
         call = self._ask(message)
-        call.channel = Channel(self._receiver, buffer_of(call), self._drained)
+        call.stream = CallStream(Channel(self._receiver, buffer_of(call), self._drained))
         self._running += 1
         self._calls[self._runtime.spawn(execute(call), self._ended)] = call
 
@@ -145,8 +145,6 @@ class Serving:
         record_unfinished(call, task)
         if call.channel is not None:
             call.channel.finish(outcome_message(call))
-        if task.done():  # otherwise it may still run, and finds no receiver
-            call.channel = call.inbound = call.value = call.data = None  # its record may be read much later
 
     def _drained(self) -> None:
         self._running -= 1

@@ -15,7 +15,7 @@ from capset.kernel.call.pipeline import execute, record_never_begun, record_unfi
 from capset.kernel.call.stages.identify import refusing_tool
 from capset.kernel.runtime import KernelRuntime
 from capset.kernel.streams.channel import Channel, Receiver
-from capset.kernel.streams.emission import outcome_message
+from capset.kernel.streams.emission import CallStream, outcome_message
 from capset.kernel.streams.processors import Processing
 
 Ask = Callable[[Message], Invocation]
@@ -122,7 +122,7 @@ class Duplex:
 
     def _call_of(self, message: Message) -> Invocation:
         call = self._ask(message)
-        call.channel, call.processor = self._outside, self._processor
+        call.stream = CallStream(self._outside, self._processor)
         if call.compiled.tool is not None and call.compiled.tool is not self._compiled.tool:
             wrong = f"Invalid message: this stream takes {self._compiled.type!r}, not {message.type!r}"
             call.compiled = refusing_tool(call.compiled, InvalidArguments(wrong))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from pydantic import BaseModel
 
@@ -15,9 +15,40 @@ from capset.definitions.tools.contracts import Contract
 from capset.errors import ApprovalRequired, CapsetError, ConsumerTimeout, Field, InvalidOutput, StoreError, ToolError
 from capset.ids import time_of
 from capset.kernel.call.invocation import MISSING, Invocation
-from capset.kernel.streams.channel import Turn
+from capset.kernel.streams.channel import Channel, Turn
 from capset.schemas.strict_json import MAX_INTEGER
 from capset.schemas.validation_errors import VALIDATION_ERRORS, validation_fields
+
+if TYPE_CHECKING:
+    from capset.kernel.streams.processors import Processing
+
+
+class CallStream:
+    """The messages of one call: where they go, and the waits for its consumer. ``emission`` writes it."""
+
+    __slots__ = ("blocked", "channel", "has_emitted", "processor", "stalled", "time_left", "unheard")
+
+    def __init__(self, channel: Channel | None = None, processor: Processing | None = None) -> None:
+        """``channel`` is ``None`` where nobody listens; ``processor`` runs already, on a duplex stream."""
+        self.channel = channel
+        self.processor = processor
+        self.has_emitted = False
+        self.unheard = 0
+        """Number of events that were emitted without a listener."""
+        self.blocked = 0
+        """Number of emissions that wait for the consumer."""
+        self.time_left: float | None = None
+        """Seconds of the tool's own timeout that are left once none waits."""
+        self.stalled: CapsetError | None = None
+        """The error that ended the call because its consumer took nothing for too long."""
+
+
+def stream_of(call: Invocation) -> CallStream:
+    """Return the stream of a call, created on first use."""
+    if call.stream is None:
+        call.stream = CallStream()
+    return call.stream
+
 
 _UNAVAILABLE: Final = "The store is not available; the log has the details."
 _log = logging.getLogger("capset.kernel")
@@ -74,52 +105,60 @@ def emitted(call: Invocation, kind: Kind, type: str, data: Any) -> Message:
 def _meta(call: Invocation, mark: int) -> Meta:
     causation = call.causation or call.id
     stamped = iso(time_of(mark))
-    return Meta(call.context.runtime.ids.text(mark), stamped, call.correlation, causation, None, call.traceparent)
+    return Meta(
+        call.context.runtime.ids.text(mark),
+        stamped,
+        call.correlation,
+        causation,
+        None,
+        call.span or call.options.traceparent,
+    )
 
 
 async def emit_event(call: Invocation, type: str, data: Any) -> None:
     """Send one event, and return when its consumer has room. Having no consumer is no error."""
-    call.has_emitted = True
-    if call.channel is None:
-        await unheard(call)
-    elif (turn := call.channel.offer(emitted(call, "event", type, data))) is not None:
-        await wait_for_consumer(call, turn)
+    stream = stream_of(call)
+    stream.has_emitted = True
+    if stream.channel is None:
+        await unheard(stream)
+    elif (turn := stream.channel.offer(emitted(call, "event", type, data))) is not None:
+        await wait_for_consumer(call, stream, turn)
 
 
-async def unheard(call: Invocation) -> None:
+async def unheard(stream: CallStream) -> None:
     """Count an event without a consumer. Every hundredth yields to other tasks: nothing else makes its sender wait."""
-    call.unheard += 1
-    if not call.unheard % 100:
+    stream.unheard += 1
+    if not stream.unheard % 100:
         await asyncio.sleep(0)
 
 
-async def wait_for_consumer(call: Invocation, turn: Turn) -> None:
+async def wait_for_consumer(call: Invocation, stream: CallStream, turn: Turn) -> None:
     """Wait until a call's consumer has room.
 
     The tool's own timeout is paused during the wait; a deadline from outside is not (K16). Raises ``ConsumerTimeout``
     when the consumer takes too long.
     """
-    scope = call.scope
-    call.blocked += 1
-    if scope is not None and call.blocked == 1 and (end := scope.when()) is not None and not scope.expired():
-        call.time_left = end - asyncio.get_running_loop().time()
-        scope.reschedule(call.deadline)
+    scope, deadline, patience = call.scope, call.options.deadline, call.options.consumer_timeout
+    stream.blocked += 1
+    if scope is not None and stream.blocked == 1 and (end := scope.when()) is not None and not scope.expired():
+        stream.time_left = end - asyncio.get_running_loop().time()
+        scope.reschedule(deadline)
     try:
-        if call.consumer_timeout is None:
+        if patience is None:
             await turn
         else:
-            await _patiently(call, turn, call.consumer_timeout)
+            await _patiently(call, stream, turn, patience)
     finally:
-        call.blocked -= 1
-        if scope is not None and not call.blocked and call.time_left is not None:
+        stream.blocked -= 1
+        if scope is not None and not stream.blocked and stream.time_left is not None:
             if call.scope is scope and not scope.expired():
-                end = asyncio.get_running_loop().time() + call.time_left
-                scope.reschedule(end if call.deadline is None else min(end, call.deadline))
-            call.time_left = None
+                end = asyncio.get_running_loop().time() + stream.time_left
+                scope.reschedule(end if deadline is None else min(end, deadline))
+            stream.time_left = None
 
 
-async def _patiently(call: Invocation, turn: Turn, seconds: float) -> None:
-    loop, channel = asyncio.get_running_loop(), call.channel
+async def _patiently(call: Invocation, stream: CallStream, turn: Turn, seconds: float) -> None:
+    loop, channel = asyncio.get_running_loop(), stream.channel
     began = loop.time()
     try:
         while not turn.done():
@@ -127,10 +166,10 @@ async def _patiently(call: Invocation, turn: Turn, seconds: float) -> None:
             moved = channel.moved if channel is not None else 0.0
             left = max(began, moved) + seconds - loop.time()
             if left <= 0:
-                call.stalled = ConsumerTimeout(
+                stream.stalled = ConsumerTimeout(
                     f"The consumer of {call.compiled.name!r} took nothing for {seconds:g} s, so it was ended."
                 )
-                raise call.stalled
+                raise stream.stalled
             await asyncio.wait({turn}, timeout=left)
         await turn
     finally:
@@ -185,7 +224,18 @@ class Emitter:
     processor has to return soon.
     """
 
-    __slots__ = ("_events", "_is_closed", "_name", "_on_end", "_replies", "call", "error", "is_over", "reply")
+    __slots__ = (
+        "_events",
+        "_is_closed",
+        "_name",
+        "_on_end",
+        "_replies",
+        "_stream",
+        "call",
+        "error",
+        "is_over",
+        "reply",
+    )
 
     def __init__(self, contract: Contract, on_end: Callable[[], object]) -> None:
         self._events = contract.events
@@ -196,6 +246,7 @@ class Emitter:
     def begin(self, call: Invocation) -> None:
         """Switch to this call."""
         self.call = call
+        self._stream = stream_of(call)
         self._name = call.compiled.name
         self.reply: Any = MISSING
         self.error: CapsetError | None = None
@@ -214,7 +265,7 @@ class Emitter:
 
     async def __call__(self, message: BaseModel | Message, /) -> None:
         """Send one message; see ``Emit``."""
-        call, emission = self.call, cast("Any", message)
+        call, stream, emission = self.call, self._stream, cast("Any", message)
         try:
             kind, named, data = emission.kind, emission.type, getattr(emission, "data", None)
             schema = self._events.get(named) if kind == "event" else None
@@ -222,7 +273,7 @@ class Emitter:
             kind, named, data, schema = "", "", None, None
         if self.is_over:
             raise await self._late()
-        call.has_emitted = True
+        stream.has_emitted = True
         if schema is not None:
             try:
                 data = schema.check(data)
@@ -232,9 +283,9 @@ class Emitter:
                     raise ValueError("an integer that is too long to write")
             except (ValueError, RecursionError) as error:
                 raise self._misfit(named, data, error) from None
-            if call.channel is None:
-                await unheard(call)
-            elif (turn := call.channel.offer(emitted(call, "event", named, data))) is not None:
+            if stream.channel is None:
+                await unheard(stream)
+            elif (turn := stream.channel.offer(emitted(call, "event", named, data))) is not None:
                 await self._wait(turn)
         elif kind == "reply" and isinstance(named, str) and named in self._replies:
             self._answer(named, data)
@@ -262,7 +313,7 @@ class Emitter:
 
     async def _wait(self, turn: Any) -> None:
         try:
-            await wait_for_consumer(self.call, turn)
+            await wait_for_consumer(self.call, self._stream, turn)
         except ConsumerTimeout as error:
             self._fail(error)
             raise

@@ -13,7 +13,7 @@ from capset.kernel.call.invocation import Invocation
 from capset.kernel.call.pipeline import execute, record_unfinished
 from capset.kernel.results import Result
 from capset.kernel.streams.channel import Channel, Receiver
-from capset.kernel.streams.emission import outcome_message
+from capset.kernel.streams.emission import CallStream, outcome_message
 
 
 class Messages:
@@ -28,7 +28,8 @@ class Messages:
     def __init__(self, call: Invocation) -> None:
         self._call = call
         self._receiver = Receiver()
-        self._channel = call.channel = Channel(self._receiver, buffer_of(call))
+        self._channel = Channel(self._receiver, buffer_of(call))
+        call.stream = CallStream(self._channel)
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -54,12 +55,12 @@ class Messages:
     @property
     def has_ended(self) -> bool:
         """Whether the call has its outcome, so that ``result`` is available."""
-        return self._call.outcome is not None
+        return self._call.ended is not None
 
     @property
     def result(self) -> Result[Any]:
         """The result of the call, once its messages have been read; its data is of the tool's own type."""
-        if self._call.outcome is None:
+        if self._call.ended is None:
             raise RuntimeError("the call has not ended yet: read its messages first")
         return to_result(self._call, self._call.value)
 

@@ -53,7 +53,7 @@ async def process_one(call: Invocation, contract: Contract, factory: Callable[[]
     emitter.begin(call)
     try:
         with ending:
-            await factory()(_SingleMessage(call.inbound), emitter, CallContext(call))
+            await factory()(_SingleMessage(call.arguments.inbound), emitter, CallContext(call))
     except BaseException as error:
         if ending.expired and isinstance(error, TimeoutError | asyncio.CancelledError):
             if isinstance(error, asyncio.CancelledError) and is_cancelled(call):
@@ -165,7 +165,7 @@ class Processing:
         _WORKING.set(call)
         if call.observed:
             join(call)
-        return call.inbound
+        return call.arguments.inbound
 
     async def _run(self, ctx: CallContext) -> None:
         _WORKING.set(None)  # the stream may have been opened by a processor, too

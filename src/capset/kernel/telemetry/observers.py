@@ -31,7 +31,7 @@ class Observer(Protocol):
         ...
 
     def ended(self, call: Invocation, kept: Any) -> None:
-        """Handle the outcome of a call: once, wherever it is set; the handler may still be running."""
+        """Handle the outcome of a call, ``call.ended``: once; the handler may still be running."""
         ...
 
     def left(self, kept: Any) -> None:

@@ -59,7 +59,7 @@ class Tracing:
     def begun(self, call: Invocation) -> Traced:
         """Start the span of a call, below the current span or that of the message that requests the call."""
         name = _name_of(call)
-        around, links = parent_of(call.traceparent)
+        around, links = parent_of(call.options.traceparent)
         span = self.tracer.start_span(
             f"{names.EXECUTE_TOOL} {name}",
             around,
@@ -70,7 +70,7 @@ class Tracing:
             set_status_on_exception=False,
         )
         if (context := span.get_span_context()).is_valid:
-            call.traceparent = traceparent_of(context)
+            call.span = traceparent_of(context)
         return Traced(span, attach(set_span_in_context(span)))
 
     def joined(self, kept: Traced) -> None:

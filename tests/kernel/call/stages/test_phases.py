@@ -33,8 +33,8 @@ def add_stage(monkeypatch: pytest.MonkeyPatch, phase: Phase, step: Step) -> None
 
 def arguments_of(call: Invocation) -> dict[str, Any]:
     """Return the arguments as a stage can read them: validated, or as they were given until then."""
-    if call.validated is call.given:
-        return dict(call.arguments)
+    if call.arguments.given is call.given:
+        return dict(call.arguments.values)
     return json.loads(call.given.text) if isinstance(call.given, Json) else dict(call.given)
 
 

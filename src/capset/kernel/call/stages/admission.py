@@ -8,10 +8,10 @@ from capset.composition.installation import Installed
 from capset.definitions.messages import Json
 from capset.errors import ApprovalVoid
 from capset.kernel.call.compiled_tools import Step
-from capset.kernel.call.invocation import Invocation
+from capset.kernel.call.invocation import NOT_ADMITTED, Admitted, Invocation
 from capset.kernel.call.stages.approval import approval
-from capset.kernel.call.stages.arguments import recordable
-from capset.kernel.governance.audit import Intent, digest_of
+from capset.kernel.call.stages.arguments import record_again
+from capset.kernel.governance.audit import digest_of, intent_of
 from capset.kernel.governance.limits import CallLimits, exceeded
 from capset.stores.base import QuotaSpent, Refused, WindowFull
 
@@ -27,10 +27,15 @@ def admission(installed: Installed) -> Step | None:
     has_intent, may_change = tool.has_side_effects, tool.contract is None and not tool.arguments.only_scalars
 
     def step(call: Invocation) -> Awaitable[None] | None:
-        if call.context.terms is not None or call.quota is not None or call.ticket is not None or limits.is_shared:
+        if (
+            call.context.terms is not None
+            or call.options.quota is not None
+            or call.ticket is not None
+            or limits.is_shared
+        ):
             return admit(call)
         if limits.is_limited:
-            limits.reserve(call)
+            call.admitted = Admitted(limits.reserve(call))
         return intend(call) if has_intent else None
 
     def check_unchanged(call: Invocation) -> None:
@@ -38,34 +43,34 @@ def admission(installed: Installed) -> Step | None:
         ticket = call.ticket
         if ticket is None or ticket.modified is not None or not may_change or isinstance(call.given, Json):
             return
-        call.recorded = recordable(tool.arguments, call.arguments)
+        record_again(call, tool)
         if digest_of(call) != ticket.digest:
-            call.decision, call.reason = "deny", "approval void: the arguments have changed since it was asked for"
+            call.deny("approval void: the arguments have changed since it was asked for")
             raise ApprovalVoid("Approval void: the arguments have changed since it was asked for.")
 
     async def intend(call: Invocation) -> None:
         """Put a call on record before its handler. Raises ``StoreError`` (503) if that fails (G23)."""
-        await call.context.runtime.audit.commit(Intent(call))
+        await call.context.runtime.audit.commit(intent_of(call))
 
     async def admit(call: Invocation) -> None:
         while True:
-            limits.reserve(call)
+            call.admitted = Admitted(limits.reserve(call))
             ticket = call.ticket
             claim, counted = limits.claim(call, ticket if ticket is not None and ticket.scope == "once" else None)
             if claim is None:
                 if has_intent:
                     await intend(call)
                 return check_unchanged(call)
-            call.claim = claim
+            call.admitted = Admitted(call.admitted.reserved, claim)
             try:
-                await call.context.runtime.store.admissions.admit(claim, Intent(call) if has_intent else None)
+                await call.context.runtime.store.admissions.admit(claim, intent_of(call) if has_intent else None)
             except Refused as refused:
                 _forget(call)
                 if isinstance(refused, QuotaSpent | WindowFull):
                     raise exceeded(call, refused, counted) from None
                 # Else the approval is taken, by another call.
-                if call.presented is not None or ask_again is None or (ticket and ticket.modified is not None):
-                    call.decision, call.reason = "deny", "approval void: it was used already"
+                if call.options.approval is not None or ask_again is None or (ticket and ticket.modified is not None):
+                    call.deny("approval void: it was used already")
                     raise ApprovalVoid("Approval void: it was used already.") from None
             else:
                 return check_unchanged(call)
@@ -79,7 +84,6 @@ def admission(installed: Installed) -> Step | None:
 
 def _forget(call: Invocation) -> None:
     """Let go of what was reserved for a call that the store does not let through: it wrote nothing."""
-    call.claim = None
-    if call.reserved is not None:
-        call.reserved.give_back()
-        call.reserved = None
+    reserved, call.admitted = call.admitted.reserved, NOT_ADMITTED
+    if reserved is not None:
+        reserved.give_back()

@@ -22,7 +22,7 @@ from capset.errors import (
 from capset.evaluation.policies import Ruling, ask_each, rule
 from capset.kernel.call.compiled_tools import REPEATED_PHASES, Step, run_phases
 from capset.kernel.call.invocation import Invocation
-from capset.kernel.call.stages.arguments import in_time, recordable, request_of
+from capset.kernel.call.stages.arguments import in_time, record_again, request_of
 from capset.kernel.governance.approvals import ApprovalService, rejection
 from capset.kernel.governance.audit import digest_of
 from capset.kernel.governance.limits import CallLimits
@@ -41,27 +41,28 @@ def approval(installed: Installed) -> Step | None:
 
     async def question(call: Invocation) -> Ruling | None:
         if own is None:
-            return Ruling("ask", [(_ALWAYS, always)]) if wanted == "ask" else call.asked
+            return Ruling("ask", [(_ALWAYS, always)]) if wanted == "ask" else call.decided.question
         asking = ask_each((own,), request_of(call, tool))
-        ruling = rule(await (asking if call.deadline is None else in_time(call, asking)))
+        ruling = rule(await (asking if call.options.deadline is None else in_time(call, asking)))
         if ruling.kind == "deny":
-            call.decision, call.reason = "deny", ruling.detail
+            call.deny(ruling.detail)
             raise PermissionDenied(f"Permission denied: {ruling.reason}")
-        return ruling if ruling.kind == "ask" else call.asked
+        return ruling if ruling.kind == "ask" else call.decided.question
 
     async def again(call: Invocation, row: ApprovalRow) -> None:
         """Ask once more: the caller may be known no more, policies may say otherwise, and arguments may be others."""
-        if call.credential is not None and not await call.credential():
-            call.decision, call.reason = "deny", "the credential is not valid any more"
+        credential = call.options.credential
+        if credential is not None and not await credential():
+            call.deny("the credential is not valid any more")
             raise Unauthenticated("Unauthenticated: the credential of this call is not valid any more.")
         if row.modified is not None:
             call.given = Json(row.modified.encode())
         elif tool.contract is None and not tool.arguments.only_scalars and not isinstance(call.given, Json):
             # A caller in process still holds what it gave, and may have changed it since.
-            call.recorded = recordable(tool.arguments, call.arguments)
+            record_again(call, tool)
             if digest_of(call) != row.digest:
                 raise _void(call, "the arguments have changed since it was asked for")
-        call.asked = None
+        call.decided = call.decided._replace(question=None)
         await run_phases(call, REPEATED_PHASES)
         await question(call)  # it can deny, too; that somebody has to approve is settled
 
@@ -69,15 +70,17 @@ def approval(installed: Installed) -> Step | None:
         asked = await question(call)
         if asked is None:
             return
-        if call.asked is not None and asked is not call.asked:
-            asked = Ruling("ask", [*call.asked.determining, *asked.determining])
+        question_of_policies = call.decided.question
+        if question_of_policies is not None and asked is not question_of_policies:
+            asked = Ruling("ask", [*question_of_policies.determining, *asked.determining])
         row, has_waited = await _granted(call, asked, limits)
         if has_waited or row.modified is not None:
             await again(call, row)
-        call.ticket, call.approval, call.reason = row, row.id, f"approved by {row.decided_by}"
+        call.ticket = row
+        call.decided = call.decided._replace(reason=f"approved by {row.decided_by}", approval=row.id)
 
     def step(call: Invocation) -> Awaitable[None] | None:
-        if wanted == "auto" and call.asked is None:
+        if wanted == "auto" and call.decided.question is None:
             return None
         return settle(call)
 
@@ -103,22 +106,22 @@ async def _granted(call: Invocation, asked: Ruling, limits: CallLimits) -> tuple
     """Return the approval that a call has, and whether it has waited for it, which may have taken its time."""
     service = call.context.runtime.approvals
     digest = digest_of(call)
-    if call.presented is not None:
-        return await _presented(call, service, call.presented, digest), False
-    call.reason = asked.detail
+    if call.options.approval is not None:
+        return await _presented(call, service, call.options.approval, digest), False
+    call.decided = call.decided._replace(reason=asked.detail)
     has_waited = False
     while True:
         row = await _in_time(call, service.standing(call, digest))
         if row is None:
             await limits.check(call)  # a call that is over its limit opens no request
             row = await _in_time(call, service.ask(call, asked, digest))
-        call.approval = row.id
+        call.decided = call.decided._replace(approval=row.id)
         if service.is_to_consult(row):
             row = await _in_time(call, service.consult(row))
             has_waited = True
         if row.status == "pending":
-            if call.defers:
-                call.decision = "deny"
+            if call.options.defers:
+                call.deny(asked.detail)
                 raise _required(row, f"this needs an approval first: {asked.reason}")
             row = await _in_time(call, service.wait(call, row))
             has_waited = True
@@ -127,7 +130,9 @@ async def _granted(call: Invocation, asked: Ruling, limits: CallLimits) -> tuple
 
 
 async def _in_time(call: Invocation, asking: Awaitable[T]) -> T:
-    return await (asking if call.deadline is None else in_time(call, asking, "there was no approval in time for"))
+    return await (
+        asking if call.options.deadline is None else in_time(call, asking, "there was no approval in time for")
+    )
 
 
 def _required(row: ApprovalRow, why: str) -> ApprovalRequired:
@@ -144,10 +149,9 @@ async def _presented(call: Invocation, service: ApprovalService, id: str, digest
     context = call.context
     row = await service.find(id, context.principal.org)
     mine = (context.id, f"{context.principal.kind}:{context.principal.id}", context.principal.on_behalf_of)
-    call.decision = "deny"
     if row is None or (row.session, row.principal, row.on_behalf_of) != mine:
         raise _void(call, "there is no such approval of this session")
-    call.approval = row.id
+    call.decided = call.decided._replace(approval=row.id)
     if (row.tool_hash, row.tool, row.agent) != (call.compiled.hash, call.compiled.name, context.block.name):
         raise _void(call, "it was given for another tool, or the tool has changed since")
     if service.is_of_other_code(row, call):
@@ -157,26 +161,25 @@ async def _presented(call: Invocation, service: ApprovalService, id: str, digest
     if row.status == "used":
         raise _void(call, "it was used already")
     if row.status == "pending" and not service.is_overdue(row):
+        call.deny(call.decided.reason)
         raise _required(row, "the request has no answer yet")
-    approved = _approved(call, row, service)
-    call.decision = None
-    return approved
+    return _approved(call, row, service)
 
 
 def _void(call: Invocation, why: str) -> ApprovalVoid:
-    call.decision, call.reason = "deny", f"approval void: {why}"
+    call.deny(f"approval void: {why}")
     return ApprovalVoid(f"Approval void: {why}.")
 
 
 def _approved(call: Invocation, row: ApprovalRow, service: ApprovalService) -> ApprovalRow:
     if row.status == "approved" and not service.is_overdue(row):
         return row
-    call.decision = "deny"
     if row.status == "rejected":
-        call.reason = rejection(row)
+        why = rejection(row)
+        call.deny(why)
         raise ApprovalRejected(
-            f"Permission denied: the request was {call.reason}",
+            f"Permission denied: the request was {why}",
             hint=f"the same call gets this answer until {row.expires_at}",
         )
-    call.reason = "no answer in time"
+    call.deny("no answer in time")
     raise ApprovalExpired("Permission denied: the request for an approval was not answered in time.")

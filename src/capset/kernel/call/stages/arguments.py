@@ -18,7 +18,7 @@ from capset.definitions.tools.definition import AnyTool
 from capset.errors import DeadlineExceeded, InvalidArguments, PermissionDenied
 from capset.evaluation.policies import ask_at_once, ask_each, held_answer, rule, tell_asked
 from capset.kernel.call.compiled_tools import Step
-from capset.kernel.call.invocation import Invocation
+from capset.kernel.call.invocation import UNDECIDED, CallArguments, CallDecision, Invocation, new_arguments
 from capset.schemas.plain_data import plain, plain_json
 from capset.schemas.schema import Schema, is_finite
 from capset.schemas.validation_errors import VALIDATION_ERRORS, validation_fields
@@ -32,12 +32,13 @@ def validation(installed: Installed) -> Step:
 
     def step(call: Invocation) -> None:
         given = call.given
-        if given is call.validated:  # this call has waited, and its arguments are the same
+        if given is call.arguments.given:  # this call has waited, and its arguments are the same
             return
         try:
-            arguments = validated = check_json(given.text) if type(given) is Json else check(given)
+            values = validated = check_json(given.text) if type(given) is Json else check(given)
+            inbound = None
             if contract is not None:
-                call.inbound, arguments = contract.receive(validated)
+                inbound, values = contract.receive(validated)
         except VALIDATION_ERRORS as error:
             as_given = plain_json(given.text) if type(given) is Json else given
             fields = validation_fields(error, schema.names, as_given)
@@ -45,9 +46,9 @@ def validation(installed: Installed) -> Step:
             raise InvalidArguments(f"Invalid arguments for {name!r}: {listed}", fields=fields) from None
         if may_be_infinite and type(given) is Json and not is_finite(validated):
             raise InvalidArguments(f"Invalid arguments for {name!r}: JSON has no NaN and no infinities")
-        call.arguments, call.validated = arguments, given
         # Scalars cannot be changed by a handler, so the validated mapping itself serves as the record's snapshot.
-        call.recorded = arguments if only_scalars else recordable(schema, validated)
+        recorded = values if only_scalars else recordable(schema, validated)
+        call.arguments = new_arguments(CallArguments, (values, recorded, given, inbound))
 
     return step
 
@@ -58,6 +59,12 @@ def recordable(schema: Schema, arguments: Any) -> Any:
         return schema.jsonable(arguments)
     except (ValueError, RecursionError):
         return plain(arguments)
+
+
+def record_again(call: Invocation, tool: AnyTool) -> None:
+    """Take another snapshot of a call's arguments: its caller, in process, may have changed what it gave."""
+    again = recordable(tool.arguments, call.arguments.values)
+    call.arguments = call.arguments._replace(recorded=again)
 
 
 T = TypeVar("T")
@@ -73,6 +80,7 @@ def policy(installed: Installed) -> Step | None:
     if not policies:
         return None
     ids = tuple(one.id for one in policies)
+    passed = CallDecision(policies=ids)
     only_scalars = tool.arguments.only_scalars
     all_live = all(one.is_live for one in policies)
     gates: Mapping[Policy, PolicyBinding] = {gate.policy: gate for gate in installed.met}
@@ -98,13 +106,17 @@ def policy(installed: Installed) -> Step | None:
                 )
 
     def step(call: Invocation) -> Awaitable[None] | None:
-        if not is_plain or call.deadline is not None or call.context.snapshot.hooks.on_policy_evaluated:
-            return judge(call, asked(call) if call.deadline is None else in_time(call, asked(call)))
+        if not is_plain or call.options.deadline is not None or call.context.snapshot.hooks.on_policy_evaluated:
+            return judge(call, asked(call) if call.options.deadline is None else in_time(call, asked(call)))
         pending = ask_at_once(policies, request_of(call, tool))
         if pending is not None:
             return judge(call, pending)
-        call.policies = ids
+        passes(call)
         return None
+
+    def passes(call: Invocation) -> None:
+        so_far = call.decided
+        call.decided = passed if so_far is UNDECIDED else so_far._replace(policies=ids)
 
     async def judge(call: Invocation, asking: Awaitable[list[_Answer]]) -> None:
         answers = await asking
@@ -114,13 +126,13 @@ def policy(installed: Installed) -> Step | None:
             if decision.kind != "allow":
                 break
         else:
-            call.policies = ids
+            passes(call)
             return
         ruling = rule(answers)
         if ruling.kind == "ask":
-            call.policies, call.asked = ruling.policies, ruling
+            call.decided = call.decided._replace(policies=ruling.policies, question=ruling)
         else:
-            call.decision, call.policies, call.reason = "deny", ruling.policies, ruling.detail
+            call.deny(ruling.detail, ruling.policies)
             raise PermissionDenied(f"Permission denied: {ruling.reason}")
 
     return step
@@ -131,14 +143,15 @@ def request_of(call: Invocation, tool: AnyTool) -> Request:
 
     What one gate does to a list or a model there reaches neither the next nor the handler.
     """
-    arguments: dict[str, Any] = call.arguments if tool.arguments.only_scalars else deepcopy(call.arguments)
+    values = call.arguments.values
+    arguments = values if tool.arguments.only_scalars else deepcopy(values)
     return Request(call.context.snapshot.env, call.context.principal, tool, MappingProxyType(arguments))
 
 
 async def in_time(call: Invocation, asking: Awaitable[T], what: str = "the policies took too long for") -> T:
     """Await what gates say, until the call's deadline. Raises ``DeadlineExceeded``, which says ``what``."""
     try:
-        async with asyncio.timeout_at(call.deadline):
+        async with asyncio.timeout_at(call.options.deadline):
             return await asking
     except TimeoutError:
         raise DeadlineExceeded(f"Deadline exceeded: {what} {call.compiled.name!r}.") from None

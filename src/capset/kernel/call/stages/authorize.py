@@ -16,7 +16,7 @@ def permission(installed: Installed) -> Step:
         snapshot = call.context.snapshot
         if name not in snapshot.tools:
             verdict = snapshot.verdicts[name]
-            call.decision, call.policies, call.reason = "deny", verdict.policies, verdict.detail or verdict.reason
+            call.deny(verdict.detail or verdict.reason, verdict.policies)
             raise PermissionDenied(f"Permission denied: {verdict.reason}")
 
     return step

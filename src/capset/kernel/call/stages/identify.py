@@ -26,11 +26,10 @@ def authenticate(call: Invocation) -> None:
     context = call.context
     runtime = context.runtime
     if runtime.refusals.is_busy and (left := runtime.refusals.seconds_left(context.principal)) is not None:
-        call.is_flood = True
         told = f"Rate limit exceeded: too many calls were refused; none is looked at for {left:g} s."
         raise TooManyRefusals(told, retry_after=left)
     if runtime.governance.require_auth and context.principal.kind == "anonymous":
-        call.decision, call.reason = "deny", ANONYMOUS
+        call.deny(ANONYMOUS)
         raise Unauthenticated("Unauthenticated: only known principals may call tools here.")
 
 

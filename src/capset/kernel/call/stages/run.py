@@ -16,7 +16,7 @@ from capset.kernel.call.compiled_tools import Step
 from capset.kernel.call.context import CallContext
 from capset.kernel.call.errors import error_for, is_cancelled
 from capset.kernel.call.execution import execution_of
-from capset.kernel.call.invocation import MISSING, Invocation
+from capset.kernel.call.invocation import ALLOWED, MISSING, Invocation
 from capset.kernel.call.pipeline import record_given_up
 from capset.kernel.call.retries import with_retries
 from capset.kernel.call.worker_threads import run_for
@@ -48,11 +48,11 @@ def invoke(installed: Installed) -> Step:
     start = _STARTS[tool.shape](installed)
     if tool.retry is not None:
         start = with_retries(start, tool.retry)
-    timeout = tool.timeout
+    timeout, is_undecided = tool.timeout, not installed.gates and tool.approval == "auto"
 
     def step(call: Invocation) -> Awaitable[None]:
-        call.decision = "allow"
-        if timeout is None and call.deadline is None:
+        call.decided = ALLOWED if is_undecided else call.decided._replace(kind="allow", question=None)
+        if timeout is None and call.options.deadline is None:
             return _contained(call, start)
         return _timed(call, start, timeout)
 
@@ -78,7 +78,7 @@ async def _timed(call: Invocation, start: Start, timeout: float | None) -> None:
     outside wins over an expiry (spec 3, K16).
     """
     now = asyncio.get_running_loop().time()
-    end = min(end for end in (call.deadline, timeout and now + timeout) if end is not None)
+    end = min(end for end in (call.options.deadline, timeout and now + timeout) if end is not None)
     if end <= now:
         raise DeadlineExceeded(f"Deadline exceeded: there was no time left for {call.compiled.name!r} to start.")
     scope = asyncio.timeout_at(end)
@@ -132,8 +132,8 @@ class _Watch:
 def _start_async(installed: Installed) -> Start:
     tool, handler = installed.tool, installed.tool.handler
     if tool.takes_context:
-        return lambda call: handler(CallContext(call), **call.arguments)
-    return lambda call: handler(**call.arguments)
+        return lambda call: handler(CallContext(call), **call.arguments.values)
+    return lambda call: handler(**call.arguments.values)
 
 
 def _start_sync(installed: Installed) -> Start:
@@ -141,7 +141,7 @@ def _start_sync(installed: Installed) -> Start:
 
     async def start(call: Invocation) -> Any:
         leading = (CallContext(call),) if takes_context else ()
-        work = partial(handler, *leading, **call.arguments)
+        work = partial(handler, *leading, **call.arguments.values)
         call.attempts -= 1  # it starts when it has its turn among the threads
 
         def begin() -> None:
@@ -157,7 +157,7 @@ def _start_stream(installed: Installed) -> Start:
 
     async def start(call: Invocation) -> Any:
         leading = (CallContext(call),) if takes_context else ()
-        emissions, reply = handler(*leading, **call.arguments), MISSING
+        emissions, reply = handler(*leading, **call.arguments.values), MISSING
         try:
             async for emission in emissions:
                 if reply is not MISSING:
@@ -192,8 +192,9 @@ def _start_processor(installed: Installed) -> Start:
     assert contract is not None  # noqa: S101  # a processor has one
 
     def start(call: Invocation) -> Awaitable[Any]:
-        if call.processor is not None and call.processor.serves(contract):
-            return call.processor.work_on(call)
+        processor = call.processor
+        if processor is not None and processor.serves(contract):
+            return processor.work_on(call)
         return process_one(call, contract, factory)
 
     return start
