@@ -15,6 +15,7 @@ from typing_extensions import TypeForm, TypeVar
 
 from capset.definitions.names import RESOURCE, checked, checked_text, listed, sealed
 from capset.errors import DefinitionError, ResourceConflict, unknown
+from capset.schemas.own_code import is_own_function
 from capset.schemas.schema import Schema, schema_of
 
 Scope = Literal["request", "session", "user", "org"]
@@ -109,6 +110,8 @@ class Resource(Generic[T]):
     description: str
     schema: Schema
     make_default: Callable[[], T] | None
+    has_own_default: bool
+    """Whether its default is made by a function of the host's own."""
 
     def __init__(
         self,
@@ -132,6 +135,7 @@ class Resource(Generic[T]):
         schema.refuse_secrets(owner)
         store(self, "schema", schema)
         store(self, "make_default", _maker(owner, schema, default))
+        store(self, "has_own_default", is_own_function(default))
 
     def __repr__(self) -> str:
         return f"Resource({self.name!r}, scope={self.scope!r})"

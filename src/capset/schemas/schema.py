@@ -20,6 +20,7 @@ from typing_extensions import TypedDict
 from capset.errors import DefinitionError
 from capset.schemas.generators import ResultJsonSchema, UntitledJsonSchema
 from capset.schemas.json_schema_errors import fields_of
+from capset.schemas.own_code import runs_own_code
 from capset.schemas.plain_data import has_long_text, without_copies
 from capset.schemas.validation_errors import SchemaMismatch
 
@@ -71,7 +72,9 @@ class Schema:
 
     __slots__ = (
         "_by_alias",
+        "_core_schema",
         "_has_numbers",
+        "_own_code",
         "_to_json",
         "_to_python",
         "annotation",
@@ -95,6 +98,8 @@ class Schema:
         rules: _Rules = {"strict": True, "extra": "forbid"} if closed else {"strict": True}
         self.annotation = annotation
         self._by_alias: bool | None = None
+        self._core_schema = adapter.core_schema
+        self._own_code: bool | None = None
         self._to_json = adapter.serializer.to_json
         self._to_python = adapter.serializer.to_python
         self.check = partial(adapter.validator.validate_python, **rules)
@@ -109,6 +114,13 @@ class Schema:
         self.only_scalars = all(map(_is_scalar, fields.values()))
         self.write_only = frozenset(name for name, inner in fields.items() if _is_write_only(inner))
         self.digested = frozenset(name for name, inner in fields.items() if _DIGEST in inner.items())
+
+    @property
+    def has_own_code(self) -> bool:
+        """Whether validators, serialisers or defaults of the host's own take part."""
+        if self._own_code is None:
+            self._own_code = runs_own_code(self._core_schema)
+        return self._own_code
 
     def jsonable(self, value: Any) -> Any:
         """Return ``value`` as plain JSON data.

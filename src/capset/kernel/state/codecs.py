@@ -14,6 +14,7 @@ from pydantic_core import from_json, to_json, to_jsonable_python
 
 from capset.definitions.resources import AnyResource
 from capset.errors import StateError, StoredValueMisfit, unknown
+from capset.schemas.own_code import has_own_code
 from capset.schemas.schema import is_finite
 from capset.schemas.validation_errors import VALIDATION_ERRORS, SchemaMismatch, validation_fields
 
@@ -27,6 +28,11 @@ class Codec(Protocol):
     @property
     def what(self) -> str:
         """The name of the value in errors."""
+        ...
+
+    @property
+    def has_own_code(self) -> bool:
+        """Whether validators, serialisers or defaults of the host's own take part in a conversion."""
         ...
 
     def key(self, field: str) -> str:
@@ -68,6 +74,11 @@ class ResourceCodec:
     def what(self) -> str:
         """Its name and scope."""
         return f"the {self._resource.scope} resource {self._resource.name!r}"
+
+    @property
+    def has_own_code(self) -> bool:
+        """Whether its type or its default runs code of the host's own."""
+        return self._resource.has_own_default or self._resource.schema.has_own_code
 
     def key(self, field: str) -> str:
         """Return a field's alias, if it has one."""
@@ -144,6 +155,11 @@ class StateCodec:
     def what(self) -> str:
         """The scope."""
         return f"the {self._scope} state"
+
+    @property
+    def has_own_code(self) -> bool:
+        """Whether a model of the scope runs code of the host's own."""
+        return has_own_code(self._joined)
 
     def key(self, field: str) -> str:
         """Return the field's own name: state has no aliases."""

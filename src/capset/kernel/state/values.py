@@ -7,24 +7,22 @@ import random
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
+from functools import partial
 from inspect import isawaitable
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, cast
 from weakref import WeakValueDictionary
+
+from typing_extensions import TypeVar
 
 from capset.clock import iso
 from capset.errors import ConcurrentModificationError, StateError
+from capset.kernel.call.worker_threads import Threads
 from capset.kernel.runtime import KernelRuntime
 from capset.kernel.state.codecs import Codec, Patch, Written, add, append, merge_into
 from capset.stores.base import Change, ScopeKey, StateRow
 
+T = TypeVar("T")
 ABSENT = StateRow(None, 0)
-
-
-class _Carried(Exception):
-    """Carries a validator's exception that must neither end a store thread nor pass for a cancellation of it."""
-
-    def __init__(self, error: BaseException) -> None:
-        self.error = error
 
 
 class Cell(Protocol):
@@ -32,7 +30,7 @@ class Cell(Protocol):
 
     @property
     def lock(self) -> asyncio.Lock:
-        """Held by ``set`` and ``update``, so that tasks of one process do not contend."""
+        """Held from a read to the write that follows from it, so that tasks of one process do not contend."""
         ...
 
     async def read(self) -> StateRow:
@@ -65,20 +63,8 @@ class StoredCell:
 
     async def change(self, change: Change) -> StateRow:
         """Replace the current row, in one write transaction."""
-
-        def carrying(row: StateRow) -> str | None:
-            try:
-                return change(row)
-            except BaseException as error:
-                if isinstance(error, Exception) and not isinstance(error, StopIteration):
-                    raise
-                raise _Carried(error) from None
-
         runtime = self._runtime
-        try:
-            return await runtime.store.states.change(self._key, carrying, now=iso(runtime.clock.time_ns()))
-        except _Carried as carried:
-            raise carried.error from None
+        return await runtime.store.states.change(self._key, change, now=iso(runtime.clock.time_ns()))
 
 
 class RunData:
@@ -180,14 +166,18 @@ class _Moved(Exception):
 
 
 class Handle:
-    """One value, its operations, and the callback for every write. Values are of the declared types."""
+    """One value, its operations, and the callback for every write. Values are of the declared types.
 
-    __slots__ = ("_cell", "_codec", "_deadline", "_written")
+    Where the host's own code takes part in validation, it runs in a thread of its caller's, never in a transaction.
+    """
+
+    __slots__ = ("_cell", "_codec", "_deadline", "_threads", "_written")
 
     def __init__(
         self,
         cell: Cell,
         codec: Codec,
+        threads: Threads,
         *,
         deadline: float | None = None,
         written: Callable[[StateRow], None] | None = None,
@@ -195,6 +185,7 @@ class Handle:
         """``deadline`` is in the event loop's time."""
         self._cell = cell
         self._codec = codec
+        self._threads = threads
         self._deadline = deadline
         self._written = written
 
@@ -204,16 +195,17 @@ class Handle:
 
     async def get(self) -> Any:
         """Return the value; the default if there is none yet."""
-        return self._codec.decode((await self._cell.read()).value)
+        return await self._converted(self._codec.decode, (await self._cell.read()).value)
 
     async def set(self, value: Any) -> Any:
         """Replace the value."""
-        return await self._swap(lambda text: self._codec.encode(value, text))
+        return await self._swap(partial(self._converted, self._codec.encode, value))
 
     async def patch(self, changes: Mapping[str, Any] | None = None, /, **fields: Any) -> Any:
         """Replace some fields of an object, or some keys of a mapping."""
         codec, given = self._codec, {**(changes or {}), **fields}
-        return await self._amend(merge_into({codec.key(name): codec.plain(name, one) for name, one in given.items()}))
+        plain = {codec.key(name): await self._converted(codec.plain, name, one) for name, one in given.items()}
+        return await self._amend(merge_into(plain))
 
     async def increment(self, field: str | None = None, by: float = 1) -> Any:
         """Add to a number, or to a numeric field; a missing number counts as 0."""
@@ -221,15 +213,15 @@ class Handle:
 
     async def push(self, *items: Any, field: str | None = None) -> Any:
         """Append to a list, or to a list field; a missing list counts as empty."""
-        given = self._codec.plain(field, list(items))
+        given = await self._converted(self._codec.plain, field, list(items))
         return await self._amend(append(field and self._codec.key(field), given))
 
     async def update(self, change: Callable[[Any], Any | Awaitable[Any]]) -> Any:
         """Replace the value by the result of a function of it; the function may run more than once."""
 
         async def changed(text: str | None) -> Written:
-            made = change(self._codec.decode(text))
-            return self._codec.encode(await made if isawaitable(made) else made, text)
+            made = change(await self._converted(self._codec.decode, text))
+            return await self._converted(self._codec.encode, await made if isawaitable(made) else made, text)
 
         return await self._swap(changed)
 
@@ -247,6 +239,9 @@ class Handle:
         return found
 
     async def _amend(self, change: Patch) -> Any:
+        """Change the JSON data in one write transaction, or outside of it where the host's own code validates it."""
+        if self._codec.has_own_code:
+            return await self._swap(lambda text: self._converted(self._codec.amend, text, change))
         value: Any = None
 
         def amended(row: StateRow) -> str:
@@ -256,6 +251,12 @@ class Handle:
 
         await self._change(amended)
         return value
+
+    async def _converted(self, convert: Callable[..., T], *given: Any) -> T:
+        """Return the result of an operation of the codec; a slow validator in it makes only this caller wait."""
+        if self._codec.has_own_code:
+            return cast("T", await self._threads.run(partial(convert, *given)))
+        return convert(*given)
 
     async def _change(self, change: Callable[[StateRow], str | None]) -> StateRow:
         def bounded(there: StateRow) -> str | None:
@@ -272,7 +273,7 @@ class Handle:
             self._written(row)
         return row
 
-    async def _swap(self, change: Callable[[str | None], Written | Awaitable[Written]]) -> Any:
+    async def _swap(self, change: Callable[[str | None], Awaitable[Written]]) -> Any:
         """Read, change, and write unless another writer was faster; retry until the time is up."""
         loop = asyncio.get_running_loop()
         end = self._deadline if self._deadline is not None else loop.time() + WAIT_SECONDS
@@ -280,8 +281,7 @@ class Handle:
         async with hold_lock(self._cell.lock, self._codec.what, end):
             while True:
                 row, attempts = await self._cell.read(), attempts + 1
-                made = change(row.value)
-                text, value = made if isinstance(made, tuple) else await made
+                text, value = await change(row.value)
 
                 def swapped(now: StateRow, expected: int = row.version, new: str = text) -> str:
                     if now.version != expected:

@@ -1,0 +1,70 @@
+"""The host's own code in pydantic's core schemas: validators, serialisers and defaults that are functions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from functools import partial
+from typing import Any, Final, cast
+from weakref import WeakKeyDictionary
+
+from pydantic import BaseModel
+
+_NO_CODE: Final = frozenset({"metadata", "default", "expected", "members"})
+"""The keys whose values are data, or are read only where JSON Schema is made."""
+_SAFE: Final = ("builtins", "pydantic", "pydantic_core")
+"""The packages whose functions are not the host's."""
+# A memo over the few classes that definitions declare; not a registry.
+_KNOWN: Final[WeakKeyDictionary[type[BaseModel], bool]] = WeakKeyDictionary()
+
+
+def has_own_code(model: type[BaseModel]) -> bool:
+    """Whether validating or writing a model may call functions of the host's own; see ``runs_own_code``."""
+    found = _KNOWN.get(model)
+    if found is None:
+        if not model.__pydantic_complete__:
+            model.model_rebuild()
+        found = _KNOWN[model] = runs_own_code(model.__pydantic_core_schema__)
+    return found
+
+
+def runs_own_code(core_schema: Any) -> bool:  # typed dicts of pydantic-core, of some sixty kinds
+    """Whether validating or writing a value by a core schema may call functions of the host's own.
+
+    A constructor, a ``model_post_init`` and computed fields count; a class that only declares fields does not.
+    """
+    left: list[object] = [core_schema]
+    while left:
+        node = left.pop()
+        if isinstance(node, Mapping):
+            found = cast("Mapping[str, object]", node)
+            if found.get("custom_init") or found.get("post_init") or found.get("computed_fields") or _looks_up(found):
+                return True
+            left += [value for key, value in found.items() if key not in _NO_CODE]
+        elif isinstance(node, list | tuple):
+            left += cast("list[object]", node)
+        elif not isinstance(node, type) and is_own_function(node):
+            return True
+    return False
+
+
+def is_own_function(function: object) -> bool:
+    """Whether something can be called, and runs code of the host's own: not so for ``list``, or a plain model."""
+    if isinstance(function, type) and issubclass(function, BaseModel):
+        return has_own_code(function)
+    return callable(cast("object", function)) and not _is_safe(cast("object", function))
+
+
+def _looks_up(node: Mapping[str, object]) -> bool:
+    """Whether a schema is that of an enumeration that looks for its members by itself."""
+    kind = node.get("cls")
+    if node.get("type") != "enum" or not (isinstance(kind, type) and issubclass(kind, Enum)):
+        return False
+    return getattr(kind._missing_, "__func__", None) is not getattr(Enum._missing_, "__func__", None)
+
+
+def _is_safe(function: object) -> bool:
+    while isinstance(function, partial):
+        function = cast("partial[object]", function).func
+    module = getattr(function, "__module__", None)
+    return isinstance(module, str) and module.partition(".")[0] in _SAFE
