@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import re
 import sys
+from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -33,6 +34,13 @@ def spec_ids(root: Path) -> set[str]:
     """Collect the ids that the pages of docs/spec define, in bold."""
     pages = (path for path in (root / "docs/spec").glob("*.md") if path.name != "finished.md")
     return {found for page in pages for found in DEFINITION.findall(page.read_text("utf-8"))}
+
+
+def repeated_ids(root: Path) -> list[str]:
+    """List the ids that the pages of docs/spec define more than once."""
+    pages = sorted(path for path in (root / "docs/spec").glob("*.md") if path.name != "finished.md")
+    counted = Counter(found for page in pages for found in DEFINITION.findall(page.read_text("utf-8")))
+    return [f"docs/spec defines {id} {count} times" for id, count in sorted(counted.items()) if count > 1]
 
 
 def finished_ids(root: Path) -> list[Mention]:
@@ -108,7 +116,7 @@ def main(root: Path) -> int:
     finished = [*finished_ids(root), *threats]
     tested = {mention.id for mention in carried} & defined
     print(f"spec ids: {len(defined)} defined, {len(tested)} carried by tests, {len(finished)} finished")
-    found = problems(defined, finished, carried)
+    found = [*repeated_ids(root), *problems(defined, finished, carried)]
     if not defined:
         found.append("docs/spec defines no ids at all")
     for problem in found:

@@ -19,7 +19,7 @@ from tests.cli.support import CAPSET, Command, Run, clean_environment, install
 from tests.cli.test_serve import key_for, serving, session_of
 from tests.server.auth.issuing import AUDIENCE, ISSUER, key, key_set, token
 
-pytestmark = pytest.mark.spec("P32")
+pytestmark = pytest.mark.spec("P33")
 TIERS = '''
 from capset import Agent, Capability, deny, policy, tool
 

@@ -42,6 +42,11 @@ def test_ids_are_the_bold_ones_of_the_pages_but_not_of_the_list(root: Path) -> N
     assert spec_ids(root) == {"C1", "G12", "K3"}
 
 
+def test_an_id_that_is_defined_twice_is_named(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (root / "docs/spec/2-b.md").write_text("- **K3** Another thing.\n")
+    assert failures(root, capsys) == ["docs/spec defines K3 2 times"]
+
+
 def test_items_of_the_finished_list_may_carry_a_note(root: Path) -> None:
     finish(root, "- C1", "- G12: but for quotas", "* K3 (reads)", "no item: C9", "- soon")
     assert [mention.id for mention in finished_ids(root)] == ["C1", "G12", "K3", None]

@@ -27,7 +27,7 @@ from tests.server.support import Site, call, make_agent, problem, site
 from tests.server.town import belongings
 from tests.server.walk import MCP_HEADERS, steps
 
-pytestmark = pytest.mark.spec("P32")
+pytestmark = pytest.mark.spec("P33")
 SEEN: list[Request] = []
 TIERS = ("pro", "free", "none")
 Door = Literal["rest", "sse", "mcp session", "mcp agent", "mcp agent of old"]

@@ -18,7 +18,7 @@ from tests.server.auth.issuing import AUDIENCE, ISSUER, Issuing, issuing, token
 from tests.server.support import call, make_agent, problem
 from tests.server.walk import MCP_HEADERS
 
-pytestmark = pytest.mark.spec("P32")
+pytestmark = pytest.mark.spec("P33")
 DECLARED = {"tier": "plan.tier", "level": "level", "region": "https://acme.example/region", "beta": "plan.flags.beta"}
 
 
