@@ -190,3 +190,18 @@ async def test_dynamic_uses_are_asked_before_every_model_step_and_the_records_te
         ("deep_dive", "succeeded", three.runtime_hash),
     ]
     assert [result.success for result in four.results] == [False, True, True]
+
+
+@pytest.mark.spec("C37")
+@pytest.mark.parametrize("named", [5, None, keep])
+async def test_a_runner_that_calls_a_tool_by_anything_but_its_name_is_told_so(named: Any) -> None:
+    class Careless:
+        async def run(self, turn: Turn) -> Any:
+            step = await turn.step()
+            with pytest.raises(DefinitionError, match="a model calls a tool by its name"):
+                await step.call(named, {})
+            return Verdict(good=True, why="nothing happened")
+
+    async with Kernel("memory://", generator=Careless()) as kernel, kernel.open(JUDGE, principal=ADA) as session:
+        await session.run(Draft(text="hello"))
+        assert await records(kernel) == []

@@ -49,6 +49,7 @@ class MemoryFiles:
 
         Raises ``FileError`` as ``filetree.write`` does, and if there is no such session.
         """
+        self._door.check()
         if session not in self.sessions:
             raise FileError("the session of these files was deleted", status=404)
         tree = self._tree(session)

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable, Iterator
+from dataclasses import MISSING, Field, fields, is_dataclass
+from inspect import isawaitable, isfunction, signature
+from types import NoneType
+from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
 
 from capset.errors import StoreError
-from capset.stores.base import AgentQuery, AuditQuery, DocumentRow, ScopeKey
+from capset.fingerprint.signatures import CheckpointKey
+from capset.stores.base import AuditQuery, Store
+from capset.stores.base.audit import Entry
 from capset.testing.store_suite.support import NOW, Check, Make, begin, entry, expect, expect_error, intent, opened
+
+_VALUES: Final[dict[Any, Any]] = {str: "/a", int: 1, bool: False, bytes: b"a"}
 
 
 async def what_was_taken_outlives_closing(make: Make) -> None:
@@ -53,46 +61,57 @@ async def a_store_that_is_not_open_refuses(make: Make) -> None:
     """Before ``open`` and after ``close``, everything raises ``StoreError`` and nothing is accepted."""
     store = make()
     for _ in range(2):
-
-        async def append() -> None:
-            store.audit.append(entry("a"))
-
-        await expect_error(StoreError, append(), "append")
-        await expect_error(StoreError, store.audit.commit(entry("a")), "commit")
-        await expect_error(StoreError, store.audit.flush(), "flush")
-        await expect_error(StoreError, store.audit.query(AuditQuery()), "query")
-        await expect_error(StoreError, store.audit.verify(), "verify")
-        await expect_error(StoreError, store.sessions.get("a"), "sessions.get")
-        await expect_error(StoreError, store.files.stat("a", "/"), "files.stat")
-        await expect_error(StoreError, store.files.delete("a", "/", recursive=True), "files.delete")
-        await expect_error(StoreError, store.files.move("a", "/a", "/b", overwrite=False, now=NOW), "files.move")
-        await expect_error(StoreError, store.files.read_many("a", ["/a"]), "files.read_many")
-        key = ScopeKey("user", None, "ada", "notes")
-        await expect_error(StoreError, store.states.read([key]), "states.read")
-        await expect_error(StoreError, store.states.change(key, lambda _row: "1", now=NOW), "states.change")
-        await expect_error(StoreError, store.documents.add(key, DocumentRow("a", "text", NOW)), "documents.add")
-        await expect_error(StoreError, store.documents.recent(key, limit=1), "documents.recent")
-        await expect_error(StoreError, store.documents.search(key, "text", limit=1), "documents.search")
-        await expect_error(StoreError, store.lineage.record_payloads([]), "lineage.record_payloads")
-        await expect_error(StoreError, store.lineage.latest_link(None, "session-1"), "lineage.latest_link")
-        await expect_error(StoreError, store.lineage.envelope(None, "a"), "lineage.envelope")
-        await expect_error(StoreError, store.lineage.payload(None, "a"), "lineage.payload")
-        await expect_error(StoreError, store.keys.find("a"), "keys.find")
-        await expect_error(StoreError, store.keys.list(), "keys.list")
-        await expect_error(StoreError, store.keys.any(), "keys.any")
-        await expect_error(StoreError, store.keys.revoke("a", NOW), "keys.revoke")
-        await expect_error(StoreError, store.agents.get(None, "a"), "agents.get")
-        await expect_error(StoreError, store.agents.list(AgentQuery(None)), "agents.list")
-        await expect_error(StoreError, store.agents.version(None, "a", 1), "agents.version")
-        await expect_error(StoreError, store.agents.by_hash(None, "a"), "agents.by_hash")
-        await expect_error(StoreError, store.approvals.get(None, "a"), "approvals.get")
-        await expect_error(StoreError, store.approvals.overdue(NOW), "approvals.overdue")
-        await expect_error(StoreError, store.replies.release("a", "b"), "replies.release")
-        await expect_error(StoreError, store.events.read("a", after=0, limit=1), "events.read")
+        for port, named, declared in _methods():
+            made = _attempt(getattr(getattr(store, port), named), declared)
+            await expect_error(StoreError, made, f"{port}.{named}")
         await store.open()
         await expect_error(StoreError, store.open(), "open when it is open")
         await store.close()
         await store.close()
+
+
+def _methods() -> Iterator[tuple[str, str, Callable[..., Any]]]:
+    """Yield the methods that the ports of a store declare, each with the names of its port and its own."""
+    for port, declared in vars(Store).items():
+        if isinstance(declared, property) and declared.fget is not None:
+            protocol: type[object] = get_type_hints(declared.fget)["return"]
+            for name, method in vars(protocol).items():
+                if isfunction(method) and not name.startswith("_"):
+                    yield port, name, method
+
+
+async def _attempt(method: Callable[..., Any], declared: Callable[..., Any]) -> None:
+    """Call a method of a port with a value for each parameter that it declares, and that needs one."""
+    hints = get_type_hints(declared)
+    needed = [one for one in signature(method).parameters.values() if one.default is one.empty]
+    values = {one.name: _value(one.name, hints[one.name]) for one in needed}
+    positional = [values.pop(one.name) for one in needed if one.kind is not one.KEYWORD_ONLY]
+    made = method(*positional, **values)
+    if isawaitable(made):
+        await made
+
+
+def _value(name: str, kind: Any) -> Any:  # an annotation, and a value of it
+    if NoneType in get_args(kind):
+        return None
+    if kind is CheckpointKey:
+        return CheckpointKey.generate()
+    if isinstance(kind, type) and is_dataclass(kind):
+        hints = get_type_hints(kind)
+        return kind(**{one.name: _value(one.name, hints[one.name]) for one in fields(kind) if _is_needed(one)})
+    if kind is Entry:
+        return entry("a")
+    if get_origin(kind) is Literal:
+        return get_args(kind)[0]
+    if get_origin(kind) is Callable:
+        return str
+    if name == "before":
+        return NOW
+    return _VALUES.get(kind, ())
+
+
+def _is_needed(one: Field[Any]) -> bool:
+    return one.init and one.default is MISSING and one.default_factory is MISSING
 
 
 async def the_digest_key_is_made_once(make: Make) -> None:
