@@ -32,10 +32,3 @@ async def test_answers_are_sent_without_delay(shared: Site) -> None:
         (connection,) = shared.server.server_state.connections
         sent = connection.transport.get_extra_info("socket")
         assert sent.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
-
-
-async def test_requests_are_logged_by_capset_alone(shared: Site, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level("INFO"):
-        async with shared.client() as client:
-            await client.get("/v1/healthz")
-    assert [record.name for record in caplog.records if record.name == "uvicorn.access"] == []
