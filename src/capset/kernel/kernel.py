@@ -34,7 +34,7 @@ from capset.kernel.call.compilation import compile_tools
 from capset.kernel.call.compiled_tools import CompiledTools
 from capset.kernel.call.session import Session
 from capset.kernel.call.session_context import SessionContext
-from capset.kernel.call.stages.identify import ANONYMOUS
+from capset.kernel.call.stages.access import ANONYMOUS
 from capset.kernel.governance.approvals import ApprovalService
 from capset.kernel.governance.checkpoints import Checkpoints, keep_checkpoints, make_checkpoint
 from capset.kernel.governance.quotas import SessionLimits, session_limits

@@ -16,7 +16,7 @@ from capset.kernel.call.context import CallContext
 from capset.kernel.call.execution import Origin, execution_of
 from capset.kernel.call.invocation import Invocation
 from capset.kernel.call.session_context import SessionContext
-from capset.kernel.call.stages.identify import Resolve, authenticate
+from capset.kernel.call.stages.access import Resolve, authenticate
 from capset.kernel.state.files import SessionFiles
 
 MAX_OTHERS: Final = 100

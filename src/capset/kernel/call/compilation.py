@@ -9,7 +9,7 @@ from capset.composition.installation import Installed
 from capset.definitions.tools.definition import AnyTool
 from capset.fingerprint.hashes import tool_hash
 from capset.kernel.call.compiled_tools import CompiledTool, CompiledTools, Phase, Step
-from capset.kernel.call.stages.identify import ambiguous_tool
+from capset.kernel.call.stages.access import ambiguous_tool
 from capset.kernel.call.stages.phases import STAGES
 
 

@@ -7,13 +7,13 @@ from typing import Any, Final
 
 from capset.definitions.messages import Json
 from capset.definitions.tools.definition import AnyTool, Tool
-from capset.errors import DefinitionError, InternalError, NoOutcome
+from capset.errors import DefinitionError, InternalError
 from capset.kernel.call.compiled_tools import CompiledTool
 from capset.kernel.call.execution import Origin, options_within
 from capset.kernel.call.invocation import MISSING, Invocation
 from capset.kernel.call.pipeline import execute
 from capset.kernel.call.session_context import SessionContext
-from capset.kernel.call.stages.identify import Resolve, refusing_tool, unknown_tool
+from capset.kernel.call.stages.access import Resolve, refusing_tool, unknown_tool
 from capset.kernel.results import Result
 
 MAX_DEPTH: Final = 50
@@ -26,7 +26,7 @@ async def call_from(
     """Call a tool on behalf of a call or a block: same principal, its correlation and deadline (spec 1, C31)."""
     call = nested_call(origin, resolve_tool(tool)(origin.context), bind_arguments(tool, args, kwargs))
     await execute(call)
-    return result_of(call)
+    return call.result()
 
 
 def nested_call(
@@ -63,15 +63,6 @@ def bind_arguments(tool: AnyTool, args: tuple[Any, ...], kwargs: Mapping[str, An
     named = dict(zip(tool.parameters, args, strict=False))
     named |= {f"(positional {index + 1})": args[index] for index in range(len(tool.parameters), len(args))}
     return named | {f"{name} (given twice)" if name in named else name: value for name, value in kwargs.items()}
-
-
-def result_of(call: Invocation) -> Any:
-    """Return what a call gave, of the tool's own type. Raises the call's error, or ``NoOutcome`` if it gave nothing."""
-    if call.error is not None:
-        raise call.error
-    if call.value is MISSING:
-        raise NoOutcome(f"The tool {call.compiled.name!r} ended without a reply.", correlation=call.correlation)
-    return call.value
 
 
 def to_result(call: Invocation, given: Any) -> Result[Any]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from capset.definitions.messages import Json
 from capset.definitions.records import Outcome
-from capset.errors import CapsetError
+from capset.errors import CapsetError, NoOutcome
 from capset.kernel.call.session_context import Credential, SessionContext
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class CallDecision(NamedTuple):
 
 
 class Admitted(NamedTuple):
-    """What a call has taken, and gives back unless its handler is started. The admission stage writes it."""
+    """The capacity that a call has taken, and gives back unless its handler starts. The admission stage writes it."""
 
     reserved: Reserved | None = None
     """Of the limits of its process."""
@@ -105,7 +105,7 @@ NOT_ADMITTED: Final = Admitted()
 
 
 class Invocation:
-    """One call. Once ``ended`` is set, that is what its record shows, whatever happens to the call afterwards.
+    """One call. Once ``ended`` is set, that is what its record shows.
 
     What most calls never set stands on the class, so that starting a call costs little. All else is set as it starts:
     Python reads an attribute faster that its class has not.
@@ -218,3 +218,11 @@ class Invocation:
         """Decide that it is refused; ``policies`` are the ids that determined that, if any did."""
         so_far = self.decided
         self.decided = CallDecision("deny", so_far.policies if policies is None else policies, reason, so_far.approval)
+
+    def result(self) -> Any:
+        """Return what it gave, of the tool's own type. Raises its error, or ``NoOutcome`` if it gave nothing."""
+        if self.error is not None:
+            raise self.error
+        if self.value is MISSING:
+            raise NoOutcome(f"The tool {self.compiled.name!r} ended without a reply.", correlation=self.correlation)
+        return self.value

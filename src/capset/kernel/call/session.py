@@ -23,13 +23,13 @@ from capset.evaluation.snapshot.snapshot import Snapshot
 from capset.kernel.blocks.runs import BlockRun, run_root
 from capset.kernel.call.child_contexts import resolve_dynamically
 from capset.kernel.call.compiled_tools import CompiledTool
-from capset.kernel.call.dispatch import bind_arguments, resolve_name, resolve_tool, result_of, to_result
+from capset.kernel.call.dispatch import bind_arguments, resolve_name, resolve_tool, to_result
 from capset.kernel.call.execution import STORED, Origin, execution_of, is_there
 from capset.kernel.call.invocation import NO_OPTIONS, CallOptions, Invocation
 from capset.kernel.call.pipeline import execute
 from capset.kernel.call.prompt import prompt_of
 from capset.kernel.call.session_context import Credential, SessionContext
-from capset.kernel.call.stages.identify import Resolve, refusing_tool
+from capset.kernel.call.stages.access import Resolve, refusing_tool
 from capset.kernel.call.truncation import Truncated, truncate_for_model
 from capset.kernel.governance.quotas import SessionLimits
 from capset.kernel.results import Result
@@ -136,7 +136,7 @@ class Session:
         """
         call = self._call(tool, args, kwargs)
         await execute(call)
-        return result_of(call)
+        return call.result()
 
     async def try_call(self, tool: Tool[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Result[R]:
         """Call a tool and return its outcome, refusals and failures too."""

@@ -29,7 +29,7 @@ class CallStream:
     __slots__ = ("blocked", "channel", "has_emitted", "processor", "stalled", "time_left", "unheard")
 
     def __init__(self, channel: Channel | None = None, processor: Processing | None = None) -> None:
-        """``channel`` is ``None`` where nobody listens; ``processor`` runs already, on a duplex stream."""
+        """``channel`` is ``None`` without a listener; ``processor`` runs already, on a duplex stream."""
         self.channel = channel
         self.processor = processor
         self.has_emitted = False

@@ -12,11 +12,10 @@ from typing import Final
 
 from capset.composition.installation import Installed
 from capset.kernel.call.compiled_tools import Phase, Step
+from capset.kernel.call.stages.access import authentication, permission
 from capset.kernel.call.stages.admission import admission
 from capset.kernel.call.stages.approval import approval
 from capset.kernel.call.stages.arguments import policy, validation
-from capset.kernel.call.stages.authorize import permission
-from capset.kernel.call.stages.identify import authentication
 from capset.kernel.call.stages.result import output, serialize
 from capset.kernel.call.stages.run import invoke, load_state
 

@@ -1,24 +1,26 @@
-"""Loading: the state that a handler can see without waiting is read before it starts (spec 1, C33)."""
+"""The phase ``run``: state is loaded, then the handler runs, timed and retried (spec 1, C33; spec 3, K15; spec 4, G25)."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import random
 from collections.abc import Awaitable, Callable, Mapping
+from copy import deepcopy
 from functools import partial
 from typing import Any, Final, cast
 
 from capset.composition.installation import Installed
 from capset.definitions.messages import Progress, Reply
 from capset.definitions.tools.handlers import Shape
-from capset.errors import CapsetError, DeadlineExceeded, InvalidOutput
+from capset.definitions.tools.retries import Retry
+from capset.errors import CapsetError, DeadlineExceeded, InvalidOutput, TransientError
 from capset.kernel.call.compiled_tools import Step
 from capset.kernel.call.context import CallContext
 from capset.kernel.call.errors import error_for, is_cancelled
 from capset.kernel.call.execution import execution_of
-from capset.kernel.call.invocation import ALLOWED, MISSING, Invocation
+from capset.kernel.call.invocation import ALLOWED, MISSING, CallArguments, Invocation
 from capset.kernel.call.pipeline import record_given_up
-from capset.kernel.call.retries import with_retries
 from capset.kernel.call.worker_threads import run_for
 from capset.kernel.runtime import CLEANUP_SECONDS
 from capset.kernel.streams.emission import emit_event
@@ -57,6 +59,49 @@ def invoke(installed: Installed) -> Step:
         return _timed(call, start, timeout)
 
     return step
+
+
+def with_retries(start: Start, retry: Retry) -> Start:
+    """Return a starter that retries the handler after a ``TransientError``, within its deadline.
+
+    Before attempt ``n + 1`` it sleeps a random time of up to ``retry.longest(n)``. The caller counts the first attempt.
+    """
+
+    async def started(call: Invocation) -> Any:
+        while True:
+            # A handler may modify its arguments, and each attempt needs the original ones.
+            given = call.arguments
+            call.arguments = _copied(given)
+            try:
+                return await start(call)
+            except TransientError:
+                pause = random.uniform(0, retry.longest(call.attempts))  # noqa: S311  # for jitter, not for security
+                if call.attempts >= retry.max_attempts or call.has_emitted or not _has_time(call, pause):
+                    raise
+            await asyncio.sleep(pause)
+            call.arguments = given
+            call.attempts += 1
+
+    return started
+
+
+def _copied(given: CallArguments) -> CallArguments:
+    try:
+        values, inbound = deepcopy((given.values, given.inbound))
+        return given._replace(values=values, inbound=inbound)
+    except Exception:  # a type of the host's own that cannot be copied
+        return given
+
+
+def _has_time(call: Invocation, seconds: float) -> bool:
+    """Whether that much time is left, and the handler can be started again at all.
+
+    The processor of a duplex stream ends when it raises.
+    """
+    if call.processor is not None:
+        return False
+    end = call.scope.when() if call.scope is not None else None
+    return end is None or asyncio.get_running_loop().time() + seconds < end
 
 
 async def _contained(call: Invocation, start: Start) -> None:

@@ -169,7 +169,7 @@ def test_a_tool_that_is_not_idempotent_cannot_have_it(retry: Any) -> None:
 @pytest.mark.parametrize("whose", ["tool", "call"])
 async def test_nobody_waits_beyond_the_deadline(whose: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "capset.kernel.call.retries.random.uniform", lambda low, high: high
+        "capset.kernel.call.stages.run.random.uniform", lambda low, high: high
     )  # the longest that it may be
     flaky = Flaky(99)
     kept = flaky.tool(retry=Retry(50, base=60, cap=60), timeout=5 if whose == "tool" else None)
@@ -210,7 +210,7 @@ async def test_the_pauses_are_random_up_to_a_bound_that_doubles(monkeypatch: pyt
         asked.append((low, high))
         return 0.0
 
-    monkeypatch.setattr("capset.kernel.call.retries.random.uniform", uniform)
+    monkeypatch.setattr("capset.kernel.call.stages.run.random.uniform", uniform)
     flaky = Flaky(5)
     async with desk(flaky.tool(retry=Retry(6, base=0.1, cap=0.5))) as opened:
         assert await opened.session.call(flaky_of(opened)) == 6

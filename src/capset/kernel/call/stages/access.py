@@ -1,4 +1,4 @@
-"""The phase ``identify``: who calls, and which tool; what is not there is 404 (spec 4, G1, G2, G8)."""
+"""The phases ``identify`` and ``authorize``: who calls, which tool, and whether it is in play (spec 4, G1, G2, G8)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,15 @@ from dataclasses import replace
 from typing import Final
 
 from capset.composition.installation import Installed
-from capset.errors import CapsetError, InvalidArguments, NotFound, TooManyRefusals, Unauthenticated, unknown
+from capset.errors import (
+    CapsetError,
+    InvalidArguments,
+    NotFound,
+    PermissionDenied,
+    TooManyRefusals,
+    Unauthenticated,
+    unknown,
+)
 from capset.kernel.call.compiled_tools import ACCESS_PHASES, CompiledTool, Step
 from capset.kernel.call.invocation import Invocation
 from capset.kernel.call.session_context import SessionContext
@@ -31,6 +39,20 @@ def authenticate(call: Invocation) -> None:
     if runtime.governance.require_auth and context.principal.kind == "anonymous":
         call.deny(ANONYMOUS)
         raise Unauthenticated("Unauthenticated: only known principals may call tools here.")
+
+
+def permission(installed: Installed) -> Step:
+    """Refuse a call of a tool that is not in play for this principal, here and now."""
+    name = installed.name
+
+    def step(call: Invocation) -> None:
+        snapshot = call.context.snapshot
+        if name not in snapshot.tools:
+            verdict = snapshot.verdicts[name]
+            call.deny(verdict.detail or verdict.reason, verdict.policies)
+            raise PermissionDenied(f"Permission denied: {verdict.reason}")
+
+    return step
 
 
 Resolve = Callable[[SessionContext], CompiledTool]
