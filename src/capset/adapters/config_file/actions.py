@@ -90,6 +90,7 @@ class _Building:
 
     def _tool(self, found: FoundHandler) -> AnyTool:
         shape = self._shape
+        said = {name: getattr(shape, name) for name in ("effect", "permissions", "idempotent", "timeout", "approval")}
         return schema_tool(
             name=shape.name,
             title=shape.title,
@@ -97,13 +98,9 @@ class _Building:
             parameters=shape.parameters or {},
             handler=found.value,
             returns=shape.returns,
-            effect=shape.effect or "write",
-            permissions=shape.permissions or (),
-            timeout=shape.timeout,
             version=_version(found),
-            idempotent=bool(shape.idempotent),
             limits=self._limits(),
-            approval=shape.approval or "auto",
+            **{name: value for name, value in said.items() if value is not None},
             retry=self._retry(idempotent=bool(shape.idempotent)),
         )
 

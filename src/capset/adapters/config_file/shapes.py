@@ -8,7 +8,7 @@ from pydantic import ConfigDict, Field, WithJsonSchema
 
 from capset.definitions.files import FILE_BYTES
 from capset.definitions.names import AGENT, PERMISSION, TOOL
-from capset.definitions.tools.definition import Effect
+from capset.definitions.tools.options import Effect
 from capset.definitions.tools.retries import MAX_ATTEMPTS
 from capset.wire.agent_schema import DIALECT, plain_schema
 from capset.wire.allowances import LIMIT_SCHEMA, AllowanceShape
