@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from math import inf
+from sys import float_info
 from typing import Any, Final, Literal, TypedDict, get_args
 
 from capset.definitions.approvals import ApprovalRule, checked_approval
+from capset.definitions.fields import POSITIVE, REAL, Check, requiring, within
 from capset.definitions.hooks import Hooks, checked_hooks
 from capset.definitions.limits import Limit, checked_limits
 from capset.definitions.names import checked_flag, checked_optional, checked_permissions, checked_texts
 from capset.definitions.policies import Policy, distinct_policies
 from capset.definitions.tools.retries import Retry, checked_retry
-from capset.errors import DefinitionError, closest
+from capset.errors import closest
 
 Effect = Literal["read", "write", "external", "destructive"]
 Limits = str | Limit | Mapping[str, int | str] | Sequence[str | Limit | Mapping[str, int | str]]
@@ -87,34 +88,16 @@ def checked_options(owner: str, options: Mapping[str, Any]) -> dict[str, Any]:
     return fields
 
 
-def _checked_effect(owner: str, effect: object) -> object:
-    if effect not in get_args(Effect):
-        raise DefinitionError(f"{owner}: effect must be one of {get_args(Effect)}; got {effect!r}")
-    return effect
-
-
-def _checked_timeout(owner: str, timeout: float | None) -> float | None:
-    if timeout is not None and not (type(timeout) in (int, float) and timeout > 0):
-        raise DefinitionError(f"{owner}: timeout must be a positive number of seconds; got {timeout!r}")
-    return timeout
-
-
-def _checked_cost(owner: str, cost: float | None) -> float | None:
-    if cost is not None and (type(cost) not in (int, float) or not 0 <= cost < inf):
-        raise DefinitionError(f"{owner}: cost must be a number, 0 or more; got {cost!r}")
-    return cost
-
-
-_CHECKS: Final[Mapping[str, Callable[[str, Any], object]]] = {
-    "effect": _checked_effect,
-    "timeout": _checked_timeout,
+_CHECKS: Final[Mapping[str, Check]] = {
+    "effect": requiring(f"{{}}: effect must be one of {get_args(Effect)}", get_args(Effect).__contains__),
+    "timeout": requiring("{}: timeout must be a positive number of seconds", within(REAL, POSITIVE), optional=True),
     "permissions": checked_permissions,
     "policies": distinct_policies,
     "instructions": lambda owner, texts: checked_texts(f"{owner}: instructions", texts),
     "version": lambda owner, version: checked_optional(f"{owner}: version", version),
     "idempotent": lambda owner, flag: checked_flag(f"{owner}: idempotent", flag),
     "hooks": checked_hooks,
-    "cost": _checked_cost,
+    "cost": requiring("{}: cost must be a number, 0 or more", within(REAL, 0, float_info.max), optional=True),
     "limits": checked_limits,
     "approval": checked_approval,
 }
