@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar, cast
 
 from capset.adapters.config_file.handlers import FoundHandler, Handlers, Unloaded, not_loaded
-from capset.adapters.config_file.shapes import ActionShape
+from capset.adapters.config_file.shapes import BUILT_IN, ActionShape
 from capset.definitions.capabilities import AnyCapability
 from capset.definitions.limits import Limit, checked_limits
 from capset.definitions.names import checked_permissions
@@ -19,13 +19,6 @@ from capset.kernel.registry import Registry
 from capset.schemas.parameters import parameters_schema
 
 T = TypeVar("T")
-BUILT_IN: Final[Mapping[str, str]] = {
-    "http-get": "http.http_get",
-    "db-query": "database.db_query",
-    "file-read": "files.file_read",
-    "email-send": "email.email_send",
-}
-"""The origin's built-in actions; ``_`` is accepted for ``-``."""
 _OWN: Final = ("parameters", "returns", "effect", "idempotent")
 """The members that an installed tool, or a handler that is a tool, defines itself."""
 _UNSEEN: Final = "not known here"
