@@ -87,8 +87,9 @@ def _object(name: str, schema: Node) -> Iterator[str]:
     yield f"{' '.join(schema.get('description', '').replace('``', '`').split())}\n"
     yield from ("| member | type | |", "|---|---|---|")
     for member, inner in schema.get("properties", {}).items():
-        needed = "" if member in schema.get("required", ()) else "optional"
-        yield f"| `{member}` | {_type(inner)} | {needed} |"
+        told = [inner["description"]] if "description" in inner else []
+        needed = [] if member in schema.get("required", ()) else ["optional"]
+        yield f"| `{member}` | {_type(inner)} | {_cell('; '.join(needed + told))} |"
     yield ""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 
@@ -121,6 +122,11 @@ async def test_records_by_what_they_say(boss: Client, session: str) -> None:
     assert [one["outcome"] for one in both] == ["not_found", "succeeded"]
     assert [one["tool"] async for one in boss.records.all(session=session, outcome="not_found")] == ["ecko"]
     assert (await boss.records.list(session=session, tool="steps")).items == []
+    wrong: dict[str, Any] = {"principle": "boss"}
+    with pytest.raises(TypeError, match=r"\.list\(\) got an .* 'principle'\. Did you mean 'principal'\?"):
+        await boss.records.list(**wrong)
+    with pytest.raises(TypeError, match=r"\.all\(\) got an .* 'principle'\. Did you mean 'principal'\?"):
+        boss.records.all(**wrong)
 
 
 async def test_who_may_not(served: Served) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scripts.capability_pages import ALL, BLOCK, PAGES, UNTOLD, capabilities, facts, page_of, render
+from scripts.capability_pages import ALL, BLOCK, EXTRAS, PAGES, UNTOLD, capabilities, facts, page_of, render
 
 KNOWN = capabilities()
 ICONS = {
@@ -32,6 +32,10 @@ def test_each_has_a_page_and_says_what_it_is(name: str) -> None:
     assert detail.icon == ICONS.get(name, detail.icon)
     told = detail.instructions or [text for preset in detail.presets for text in preset.instructions]
     assert bool(told) is (name not in UNTOLD), "it has instructions, or a reason in UNTOLD for having none"
+
+
+def test_what_is_said_by_name_is_said_of_a_built_in() -> None:
+    assert KNOWN.keys() >= EXTRAS.keys() | UNTOLD.keys(), "they are renamed or gone: change EXTRAS or UNTOLD"
 
 
 def test_the_index_has_all_of_them() -> None:

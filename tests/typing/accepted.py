@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar, assert_type
+from typing import Any, TypeVar, assert_type
 
 from pydantic import BaseModel
 
@@ -42,8 +42,12 @@ from capset import (
     policy,
     tool,
 )
+from capset.definitions.blocks import Block
 from capset.definitions.hooks import PolicyEvaluated, ToolExecuted
+from capset.definitions.tools.processors import Factory
 from capset.definitions.tools.toolkits import DynamicToolkit, Member
+from capset.ext import schema_tool
+from capset.flows import as_tool
 
 T = TypeVar("T")
 
@@ -168,6 +172,18 @@ def the_toolkits() -> None:
 @tool(examples=[{"a": 1}], instructions="x", version="1", idempotent=True, hooks=Hooks(on_tool_executed=telling))
 def told_of(a: int) -> str:
     return "x"
+
+
+def the_other_makers(block: Block, factory: Factory) -> None:
+    assert_type(as_tool(block, effect="read", permissions={"notes:read"}, timeout=None), Tool[..., Any])
+    one = schema_tool(
+        name="a", description="A.", parameters={}, handler=print, retry=3, idempotent=True, approval="ask"
+    )
+    assert_type(one, Tool[..., Any])
+    two = Tool.from_processor(
+        inbound=Note, outbound=Note, factory=factory, description="A.", effect=None, limits=["1/1h"], buffer=2
+    )
+    assert_type(two, Tool[..., Any])
 
 
 async def the_doors(session: Session) -> None:

@@ -17,6 +17,7 @@ from capset import (
     Resource,
     Session,
     Snapshot,
+    Tool,
     Toolkit,
     ToolkitContext,
     compose,
@@ -27,6 +28,10 @@ from capset import (
     policy,
     tool,
 )
+from capset.definitions.blocks import Block
+from capset.definitions.tools.processors import Factory
+from capset.ext import schema_tool
+from capset.flows import as_tool
 
 
 @tool
@@ -74,6 +79,20 @@ def wrong_effect() -> None: ...
 
 @tool(retries=3)  # pyright: ignore[reportCallIssue, reportUntypedFunctionDecorator]
 def unknown_option() -> None: ...
+
+
+@tool(timeout="5")  # pyright: ignore[reportArgumentType]
+def wrong_timeout() -> None: ...
+
+
+def other_options(block: Block, factory: Factory) -> None:
+    schema_tool(name="a", description="A.", parameters={}, handler=print, retries=3)  # pyright: ignore[reportCallIssue]
+    schema_tool(name="a", description="A.", parameters={}, handler=print, limits=3)  # pyright: ignore[reportArgumentType]
+    as_tool(block, retry=3)  # pyright: ignore[reportCallIssue]
+    as_tool(block, effect="delete")  # pyright: ignore[reportArgumentType]
+    Tool.from_processor(inbound={}, outbound={}, factory=factory, description="A.", title="A")  # pyright: ignore[reportCallIssue]
+    Tool.from_processor(inbound={}, outbound={}, factory=factory, description="A.", cost="1")  # pyright: ignore[reportArgumentType]
+    Toolkit("k", [], instruction="x")  # pyright: ignore[reportCallIssue]
 
 
 @tool(policies=[plain])  # pyright: ignore[reportArgumentType]

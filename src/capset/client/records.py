@@ -3,13 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from typing import Any
+from typing import Any, TypedDict
+
+from typing_extensions import Unpack
 
 from capset.client.address import path_of
 from capset.client.connection import Connection
 from capset.client.pages import LARGEST, every
 from capset.definitions.records import Outcome
+from capset.definitions.tools.options import refuse_unknown
 from capset.wire.audit import RecordPageShape
+
+
+class RecordFilters(TypedDict, total=False):
+    """The values that records must have in columns of these names, all of them."""
+
+    tool: str | None
+    outcome: Outcome | None
+    principal: str | None
+    session: str | None
+    correlation: str | None
+    agent: str | None
+    approval: str | None
+    code: str | None
+    since: str | None
+    """The earliest time, in ISO 8601 with an offset."""
+    until: str | None
+    """The time that they are before, in the same form."""
 
 
 class RecordResource:
@@ -22,69 +42,21 @@ class RecordResource:
         self,
         *,
         id: str | None = None,
-        tool: str | None = None,
-        outcome: Outcome | None = None,
-        principal: str | None = None,
-        session: str | None = None,
-        correlation: str | None = None,
-        agent: str | None = None,
-        approval: str | None = None,
-        code: str | None = None,
-        since: str | None = None,
-        until: str | None = None,
         limit: int = 50,
         cursor: str | None = None,
+        **filters: Unpack[RecordFilters],
     ) -> RecordPageShape:
         """List the outcomes of calls, newest first: the records that match all filters.
 
-        ``since`` and ``until`` are times in ISO 8601 with an offset; records at ``until`` are excluded. ``limit`` is
-        1–200, ``cursor`` the ``next`` of the page before.
+        ``limit`` is 1–200, ``cursor`` the ``next`` of the page before.
         """
-        query: dict[str, str | int | None] = {
-            "id": id,
-            "tool": tool,
-            "outcome": outcome,
-            "principal": principal,
-            "session": session,
-            "correlation": correlation,
-            "agent": agent,
-            "approval": approval,
-            "code": code,
-            "since": since,
-            "until": until,
-            "limit": limit,
-            "cursor": cursor,
-        }
+        refuse_unknown(self.list, filters, RecordFilters)
+        query: dict[str, Any] = {"id": id, **filters, "limit": limit, "cursor": cursor}
         return await self._connection.get(RecordPageShape, path_of("audit"), query)
 
     def all(
-        self,
-        *,
-        tool: str | None = None,
-        outcome: Outcome | None = None,
-        principal: str | None = None,
-        session: str | None = None,
-        correlation: str | None = None,
-        agent: str | None = None,
-        approval: str | None = None,
-        code: str | None = None,
-        since: str | None = None,
-        until: str | None = None,
+        self, **filters: Unpack[RecordFilters]
     ) -> AsyncGenerator[dict[str, Any]]:  # a record's values are of every JSON type
         """Iterate over all matching records, newest first, page by page."""
-        return every(
-            lambda cursor: self.list(
-                tool=tool,
-                outcome=outcome,
-                principal=principal,
-                session=session,
-                correlation=correlation,
-                agent=agent,
-                approval=approval,
-                code=code,
-                since=since,
-                until=until,
-                limit=LARGEST,
-                cursor=cursor,
-            )
-        )
+        refuse_unknown(self.all, filters, RecordFilters)
+        return every(lambda cursor: self.list(**filters, limit=LARGEST, cursor=cursor))

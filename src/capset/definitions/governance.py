@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Final, cast
 
 from capset.definitions.approvals import Approver
+from capset.definitions.fields import POSITIVE, REAL, checked_field, instance_of, requiring, store_checked, within
 from capset.definitions.files import FILE_BYTES, SESSION_BYTES, SESSION_FILES, FileQuota
 from capset.definitions.limits import Allowance, Limit
 from capset.definitions.names import PERMISSION, checked_flag, checked_permissions, checked_text, listed, mapped
@@ -79,6 +80,32 @@ REFUSALS: Final = Limit(600, "1m", scope="process")
 """The default limit on refused calls of one principal."""
 
 
+def _checked_roles(name: str, given: Roles | None) -> Roles:
+    return requiring("{} must be Roles(…)", instance_of(Roles))(name, Roles() if given is None else given)
+
+
+def _checked_seconds(name: str, given: float) -> float:
+    check = requiring("{} is a number of seconds, up to a year", within(REAL, POSITIVE, 366 * 86_400))
+    return float(check(name, given))
+
+
+def _patterns(name: str, given: Iterable[str]) -> tuple[str, ...]:
+    # Not trimmed: a space at the end of a pattern is part of the pattern.
+    return tuple(checked_text(name, pattern) for pattern in listed(name, given))
+
+
+def _checked_refusals(name: str, given: Limit | None) -> Limit | None:
+    limit = requiring("{} must be Limit(…)", instance_of(Limit), optional=True)(name, given)
+    if limit is not None and limit.per != "principal":
+        raise DefinitionError(f"refusals are counted by principal, not per {limit.per}; got {limit}")
+    # Refusals are always counted per process, despite the limit's scope: a flood must not cost writes.
+    return limit and Limit(limit.requests, f"{limit.window}s", scope="process")
+
+
+def _checked_quota(name: str, given: int) -> int:
+    return getattr(FileQuota(**{name: given}), name)
+
+
 @dataclass(frozen=True, slots=True, init=False)
 class Governance:
     """Default permissions, authentication, recording, approvals and limits of a kernel.
@@ -105,22 +132,30 @@ class Governance:
     Raises ``DefinitionError`` for a value of another type.
     """
 
-    default_permissions: frozenset[str]
-    require_auth: bool
-    roles: Roles
-    record_reads: bool
-    redact: tuple[str, ...]
-    result_bytes: int
-    approval_seconds: float
-    own_approvals: bool
-    code_voids_approvals: bool
-    approver: Approver | None
-    refusals: Limit | None
-    pending_approvals: int
-    allowance: Allowance | None
-    file_bytes: int
-    session_bytes: int
-    session_files: int
+    default_permissions: frozenset[str] = checked_field(checked_permissions)
+    require_auth: bool = checked_field(checked_flag)
+    roles: Roles = checked_field(_checked_roles)
+    record_reads: bool = checked_field(checked_flag)
+    redact: tuple[str, ...] = checked_field(_patterns)
+    result_bytes: int = checked_field(requiring("{} is a whole number, 1,024 or more", within(int, 1_024)))
+    approval_seconds: float = checked_field(_checked_seconds)
+    own_approvals: bool = checked_field(checked_flag)
+    code_voids_approvals: bool = checked_field(checked_flag)
+    approver: Approver | None = checked_field(
+        requiring(
+            "{} must be an Approver, with async def decide(request)",
+            lambda given: callable(getattr(given, "decide", None)),
+            optional=True,
+        )
+    )
+    refusals: Limit | None = checked_field(_checked_refusals)
+    pending_approvals: int = checked_field(requiring("{} is a whole number, 1 or more", within(int, 1)))
+    allowance: Allowance | None = checked_field(
+        requiring("{} must be Allowance(…)", instance_of(Allowance), optional=True)
+    )
+    file_bytes: int = checked_field(_checked_quota)
+    session_bytes: int = checked_field(_checked_quota)
+    session_files: int = checked_field(_checked_quota)
 
     def __init__(
         self,
@@ -142,39 +177,7 @@ class Governance:
         session_bytes: int = SESSION_BYTES,
         session_files: int = SESSION_FILES,
     ) -> None:
-        quota = FileQuota(file_bytes, session_bytes, session_files)
-        if type(result_bytes) is not int or result_bytes < 1_024:
-            raise DefinitionError(f"result_bytes is a whole number, 1,024 or more; got {result_bytes!r}")
-        if type(approval_seconds) not in (int, float) or not 0 < approval_seconds <= 366 * 86_400:
-            raise DefinitionError(f"approval_seconds is a number of seconds, up to a year; got {approval_seconds!r}")
-        if type(pending_approvals) is not int or pending_approvals < 1:
-            raise DefinitionError(f"pending_approvals is a whole number, 1 or more; got {pending_approvals!r}")
-        checked = (("roles", roles, Roles), ("refusals", refusals, Limit), ("allowance", allowance, Allowance))
-        for name, value, kind in checked:
-            if value is not None and not isinstance(value, kind):  # pyright: ignore[reportUnnecessaryIsInstance]
-                raise DefinitionError(f"{name} must be {kind.__name__}(…); got {value!r:.80}")
-        if refusals is not None and refusals.per != "principal":
-            raise DefinitionError(f"refusals are counted by principal, not per {refusals.per}; got {refusals}")
-        if approver is not None and not callable(getattr(approver, "decide", None)):
-            raise DefinitionError(f"approver must be an Approver, with async def decide(request); got {approver!r:.80}")
-        store = object.__setattr__
-        store(self, "default_permissions", checked_permissions("default_permissions", default_permissions))
-        store(self, "require_auth", checked_flag("require_auth", require_auth))
-        store(self, "roles", Roles() if roles is None else roles)
-        store(self, "record_reads", checked_flag("record_reads", record_reads))
-        # Not trimmed: a space at the end of a pattern is part of the pattern.
-        store(self, "redact", tuple(checked_text("redact", pattern) for pattern in listed("redact", redact)))
-        store(self, "result_bytes", result_bytes)
-        store(self, "approval_seconds", float(approval_seconds))
-        store(self, "own_approvals", checked_flag("own_approvals", own_approvals))
-        store(self, "code_voids_approvals", checked_flag("code_voids_approvals", code_voids_approvals))
-        store(self, "approver", approver)
-        # Refusals are always counted per process, despite the limit's scope: a flood must not cost writes.
-        store(self, "refusals", refusals and Limit(refusals.requests, f"{refusals.window}s", scope="process"))
-        store(self, "pending_approvals", pending_approvals)
-        store(self, "allowance", allowance)
-        for name in FileQuota.__slots__:
-            store(self, name, getattr(quota, name))
+        store_checked(self, locals())
 
     @property
     def file_quota(self) -> FileQuota:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from sys import float_info
 from typing import Final, Literal, cast, get_args
 
+from capset.definitions.fields import REAL, checked_field, instance_of, requiring, store_checked, within
 from capset.errors import DefinitionError, refuse_unknown_keys
 
 Per = Literal["principal", "session", "org", "all"]
@@ -38,23 +39,17 @@ class Limit:
     that is not a positive number followed by ``s``, ``m``, ``h`` or ``d``.
     """
 
-    requests: int
-    window: int
-    per: Per
-    scope: LimitScope
+    requests: int = checked_field(
+        requiring(f"a limit's {{}} are a whole number, 1 to {MAX_REQUESTS:,}", within(int, 1, MAX_REQUESTS))
+    )
+    window: int = checked_field(lambda name, window: window_seconds(window))
+    per: Per = checked_field(requiring(f"a limit's {{}} is one of {get_args(Per)}", get_args(Per).__contains__))
+    scope: LimitScope = checked_field(
+        requiring(f"a limit's {{}} is one of {get_args(LimitScope)}", get_args(LimitScope).__contains__)
+    )
 
     def __init__(self, requests: int, window: str, *, per: Per = "principal", scope: LimitScope = "shared") -> None:
-        if type(requests) is not int or not 1 <= requests <= MAX_REQUESTS:
-            raise DefinitionError(f"a limit's requests are a whole number, 1 to {MAX_REQUESTS:,}; got {requests!r}")
-        if per not in get_args(Per):
-            raise DefinitionError(f"a limit's per is one of {get_args(Per)}; got {per!r}")
-        if scope not in get_args(LimitScope):
-            raise DefinitionError(f"a limit's scope is one of {get_args(LimitScope)}; got {scope!r}")
-        store = object.__setattr__
-        store(self, "requests", requests)
-        store(self, "window", window_seconds(window))
-        store(self, "per", per)
-        store(self, "scope", scope)
+        store_checked(self, locals())
 
     def __str__(self) -> str:
         per = "" if self.per == "principal" else f" per {self.per}"
@@ -72,17 +67,19 @@ class Limit:
 class Budget:
     """A total that may be used: ``calls`` that reach their handlers, and the sum of their tools' ``cost``."""
 
-    calls: int | None = None
-    cost: float | None = None
+    calls: int | None = checked_field(
+        requiring(f"a budget's {{}} are a whole number, 0 to {MAX_CALLS:,}", within(int, 0, MAX_CALLS), optional=True),
+        None,
+    )
+    cost: float | None = checked_field(
+        requiring("a budget's {} is a number, 0 or more", within(REAL, 0, float_info.max), optional=True), None
+    )
 
     def __post_init__(self) -> None:
         """Raise ``DefinitionError`` for a budget without calls and cost, or with an invalid number."""
         if self.calls is None and self.cost is None:
             raise DefinitionError("a budget has calls, or a cost, or both: Budget(calls=100)")
-        if self.calls is not None and (type(self.calls) is not int or not 0 <= self.calls <= MAX_CALLS):
-            raise DefinitionError(f"a budget's calls are a whole number, 0 to {MAX_CALLS:,}; got {self.calls!r:.80}")
-        if self.cost is not None and (type(self.cost) not in (int, float) or not 0 <= self.cost <= float_info.max):
-            raise DefinitionError(f"a budget's cost is a number, 0 or more; got {self.cost!r:.80}")
+        store_checked(self)
 
     def __str__(self) -> str:
         return ",".join(f"{name}={value}" for name, value in self.plain().items())
@@ -93,6 +90,16 @@ class Budget:
         return {name: value for name, value in given.items() if value is not None}
 
 
+def _checked_limits(name: str, given: object) -> tuple[Limit, ...]:
+    limits = checked_limits("an allowance", given)
+    if len(limits) > MAX_LIMITS:
+        raise DefinitionError(f"an allowance has at most {MAX_LIMITS} limits; got {len(limits)}")
+    return limits
+
+
+_checked_budget: Final = requiring("an allowance's {} is a Budget(…)", instance_of(Budget), optional=True)
+
+
 @dataclass(frozen=True, slots=True, init=False)
 class Allowance:
     """Limits on all calls together, and the budgets of each session and of each run.
@@ -101,20 +108,13 @@ class Allowance:
     Raises ``DefinitionError`` for an invalid limit or budget, and for more than ``MAX_LIMITS`` limits.
     """
 
-    limits: tuple[Limit, ...]
-    session: Budget | None
-    run: Budget | None
+    limits: tuple[Limit, ...] = checked_field(_checked_limits)
+    session: Budget | None = checked_field(_checked_budget)
+    run: Budget | None = checked_field(_checked_budget)
 
     def __init__(self, *, limits: object = (), session: Budget | None = None, run: Budget | None = None) -> None:
         """Take one limit or several, in the forms that ``limit_of`` accepts."""
-        store = object.__setattr__
-        store(self, "limits", checked_limits("an allowance", limits))
-        if len(self.limits) > MAX_LIMITS:
-            raise DefinitionError(f"an allowance has at most {MAX_LIMITS} limits; got {len(self.limits)}")
-        for name, budget in (("session", session), ("run", run)):
-            if budget is not None and not isinstance(budget, Budget):  # pyright: ignore[reportUnnecessaryIsInstance]
-                raise DefinitionError(f"an allowance's {name} is a Budget(…); got {budget!r:.80}")
-            store(self, name, budget)
+        store_checked(self, locals())
 
     def __str__(self) -> str:
         budgets = (f"{name} {budget}" for name, budget in (("session", self.session), ("run", self.run)) if budget)

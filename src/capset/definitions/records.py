@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, fields
+from typing import ClassVar, Final, Literal
+
+from capset.definitions.principals import PrincipalKind
+from capset.definitions.tools.options import Effect
 
 Outcome = Literal[
     "succeeded",
@@ -31,55 +34,89 @@ class Record:
     """One link of the chain.
 
     A call with side effects has two, under one ``id``: an ``intent`` before its handler starts, and its ``outcome``.
-    ``arguments`` is redacted JSON text, ``arguments_digest`` the HMAC-SHA256 of the unredacted arguments' canonical
-    bytes, ``policies`` a JSON list of the ids that determined ``decision``. ``time`` is ISO 8601 UTC with microseconds,
-    ``duration_us`` in microseconds. ``on_behalf_of`` is the principal acted for, ``approval`` the id of the request
-    that was approved or rejected, ``attempts`` the number of times the handler was started, ``repeats`` the number of
-    refused calls that one record stands for, where there were too many for a record each. ``attributes_digest`` is the
-    HMAC-SHA256 of the principal's attributes (if it acts for others, of a list of its own and theirs), ``code_hash``
-    the hash of the tool's code, if it has one. Each ``hash`` covers all other columns that are not null
-    (``fingerprint.chain``).
+    The fields are the columns of the record, here and wherever records are stored or shown.
     """
 
+    __pydantic_config__: ClassVar[Mapping[str, bool]] = {"use_attribute_docstrings": True}
+
     seq: int
+    """The position in the chain; the first is 1."""
     id: str
+    """The id of the call; its intent and its outcome share it."""
     phase: Literal["intent", "outcome"]
+    """Whether the call is about to start, or has ended."""
     time: str
+    """The time, ISO 8601 UTC with microseconds."""
     correlation: str
+    """The id that all calls with one origin share."""
     causation: str | None
+    """The id of the message that caused the call."""
     principal: str
-    principal_kind: str
+    """The id of the principal."""
+    principal_kind: PrincipalKind
+    """The kind of the principal."""
     org: str | None
+    """The organisation of the principal."""
     session: str
+    """The id of the session."""
     agent: str
+    """The name of the agent."""
     capability: str | None
+    """The name of the capability that the tool belongs to."""
     tool: str
-    effect: str | None
+    """The name of the tool, as called."""
+    effect: Effect | None
+    """The effect of the tool; null for an unknown tool."""
     arguments: str
+    """The arguments, redacted, as JSON."""
     arguments_digest: str
+    """The HMAC-SHA256 of the canonical bytes of the unredacted arguments."""
     decision: Literal["allow", "deny"] | None
+    """The decision of the policies; null if none was made."""
     policies: str
+    """The ids of the policies that determined the decision, as a JSON list."""
     reason: str | None
+    """The reason for the decision, or for the lack of one."""
     outcome: Outcome | None
+    """How the call ended; null for an intent."""
     code: str | None
+    """The code of the error that the call ended with."""
     duration_us: int | None
+    """The duration in microseconds, where it is known."""
     tool_hash: str | None
+    """The hash of the tool; null for an unknown tool."""
     static_hash: str
+    """The hash of the agent's definition."""
     runtime_hash: str
+    """The hash of the tools and instructions in play."""
     prompt_hash: str
+    """The hash of the instructions that the model was given."""
     profile: str
+    """The profile of the hashes."""
     writer: str
+    """The id of the process that wrote the record."""
     previous: str
+    """The hash of the record before this one."""
     hash: str
+    """The hash of this record, which covers all other columns that are not null."""
     on_behalf_of: str | None = None
+    """The principal acted for, as ``kind:id``."""
     approval: str | None = None
+    """The id of the request that was approved or rejected."""
     attempts: int | None = None
+    """How often the handler was started."""
     repeats: int | None = None
+    """How many refused calls this one record stands for, where there were too many for a record each."""
     attributes_digest: str | None = None
+    """The HMAC-SHA256 of the principal's attributes; if it acts for others, of a list of its own and theirs."""
     code_hash: str | None = None
+    """The hash of the tool's code, where it is known."""
 
 
-COLUMNS = tuple(Record.__slots__)
+_TYPES: Final[Mapping[str, str]] = {one.name: str(one.type) for one in fields(Record)}
+COLUMNS: Final = tuple(_TYPES)
 """Every column's name, in order."""
-NUMBERS = frozenset({"seq", "duration_us", "attempts", "repeats"})
+NULLABLE: Final = frozenset(name for name, written in _TYPES.items() if written.endswith(" | None"))
+"""The columns that may be null."""
+NUMBERS: Final = frozenset(name for name, written in _TYPES.items() if written.removesuffix(" | None") == "int")
 """The columns that hold whole numbers; all others hold text."""

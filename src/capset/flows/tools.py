@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Final, cast, get_args, get_origin
+
+from typing_extensions import Unpack
 
 from capset.definitions.blocks import Block
 from capset.definitions.contexts import Context
-from capset.definitions.policies import Policy
-from capset.definitions.tools.definition import Effect, Tool, tool
+from capset.definitions.names import TOOL, checked
+from capset.definitions.tools.definition import Tool, make_tool
 from capset.definitions.tools.handlers import adapting
+from capset.definitions.tools.options import BlockToolOptions, refuse_unknown
 from capset.errors import DefinitionError
 from capset.flows.checks import checked_block, take
 from capset.flows.handler import Handler
@@ -26,19 +29,17 @@ def as_tool(
     *,
     name: str | None = None,
     description: str | None = None,
-    effect: Effect = "write",
-    permissions: Iterable[str] = (),
-    policies: Iterable[Policy] = (),
-    timeout: float | None = None,
+    **options: Unpack[BlockToolOptions],
 ) -> Tool[..., Any]:
     """Expose a block as a tool: its calls are governed and recorded like any other, and run the block.
 
     The fields of an object (a pydantic model, a ``TypedDict``, a dataclass) are the tool's arguments; anything else is
-    one argument, ``input``. An agent, and a generator without an input type, take text. The other options are those of
-    ``@tool``; ``name`` and ``description`` are the block's if left out.
+    one argument, ``input``. An agent, and a generator without an input type, take text. ``name`` and ``description``
+    are the block's if left out; the options are those of ``BlockToolOptions``.
 
     Raises ``DefinitionError`` for a block whose input type is unknown, and for a flow.
     """
+    refuse_unknown(as_tool, options, BlockToolOptions)
     checked_block("as_tool", block)
     owner = f"as_tool({block.name!r})"
     if not (block.description if description is None else description).strip():
@@ -50,18 +51,12 @@ def as_tool(
     async def run(ctx: Context, /, **arguments: object) -> object:
         return await enter_from(ctx, block, make(arguments))
 
-    # Everything but the schemas is checked where any tool is made.
-    made = tool(
-        name=block.name if name is None else name,
-        description=block.description if description is None else description,
-        effect=effect,
-        permissions=permissions,
-        policies=policies,
-        timeout=timeout,
-    )(_without_arguments)
-    return dataclasses.replace(
-        made,
-        arguments=schema_of_fields(made.name, fields),
+    called = checked("a tool's name", block.name if name is None else name, TOOL)
+    return make_tool(
+        called,
+        block.description if description is None else description,
+        options,
+        arguments=schema_of_fields(called, fields),
         output=_output(block),
         parameters=tuple(fields),
         shape="async",
@@ -69,10 +64,6 @@ def as_tool(
         handler=adapting(block.function, run) if isinstance(block, Handler) else run,
         block=block,
     )
-
-
-def _without_arguments() -> None:
-    """Stand in for a handler whose arguments are not read from a signature."""
 
 
 def _output(block: Block) -> Schema:

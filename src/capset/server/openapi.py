@@ -10,6 +10,7 @@ from fastapi import FastAPI
 from starlette.routing import compile_path
 
 from capset.server.http.middleware import PUBLIC
+from capset.wire.audit import record_shape
 from capset.wire.calls import CallProblem
 from capset.wire.errors import MEDIA_TYPE, Problem
 from capset.wire.shapes import Shape
@@ -49,8 +50,9 @@ def describe(app: FastAPI) -> Node:
     schemas: Node = document["components"]["schemas"]
     for name in ("HTTPValidationError", "ValidationError"):
         schemas.pop(name, None)
-    for shape in (Problem, CallProblem):
+    for shape in (Problem, CallProblem, record_shape()):
         schemas.update(_schemas_of(shape))
+    schemas["RecordPageShape"]["properties"]["items"]["items"] = {"$ref": f"{_SCHEMAS}RecordShape"}
     del schemas["Problem"]["additionalProperties"]  # a problem type may have members of its own (RFC 9457 §3.2)
     operations = {one["operationId"]: one for path in document["paths"].values() for one in path.values()}
     _leave_defaults_out(operations, schemas)

@@ -4,24 +4,38 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from typing import Any
+from functools import cache
+from typing import Any, get_type_hints
 
-from capset.definitions.records import Record
+from pydantic import Field, TypeAdapter, create_model
+
+from capset.definitions.records import COLUMNS, Record
 from capset.errors import StoreError
 from capset.fingerprint.chain import Verification
 from capset.stores.base import AuditPage
 from capset.wire.shapes import Shape
 
 
+@cache
+def record_shape() -> type[Shape]:
+    """Return the shape of ``record_data``, to be described; no record is refused for one that another version wrote."""
+    described = TypeAdapter(Record).json_schema()["properties"]
+    types = get_type_hints(Record) | {"arguments": Any, "policies": list[str]}
+    columns: dict[str, Any] = {
+        name: (types[name], Field(description=described[name]["description"])) for name in COLUMNS
+    }
+    return create_model("RecordShape", __base__=Shape, __doc__="One link of the chain of records.", **columns)
+
+
 class AuditPageShape(Shape):
-    """Some records, and where the next page begins, if there is one; a record's values are of every JSON type."""
+    """Some records, and where the next page begins, if there is one."""
 
     items: list[dict[str, Any]]
     next: int | None = None
 
 
 class RecordPageShape(Shape):
-    """Some records, and the cursor of the next page, if there is one; a record's values are of every JSON type."""
+    """Some records, and the cursor of the next page, if there is one."""
 
     items: list[dict[str, Any]]
     next: str | None = None

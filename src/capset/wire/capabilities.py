@@ -8,7 +8,8 @@ from typing import Any
 from pydantic import Field
 
 from capset.definitions.capabilities import AnyCapability, Risk, Status, config_schema
-from capset.definitions.tools.definition import AnyTool, Effect
+from capset.definitions.tools.definition import AnyTool
+from capset.definitions.tools.options import Effect
 from capset.definitions.tools.toolkits import AnyToolkit, DynamicToolkit, Toolkit, toolkits_in
 from capset.fingerprint.hashes import tool_hash, toolkit_hash
 from capset.wire.shapes import Shape

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
 
-from capset.definitions.tools.definition import Effect
+from capset.definitions.tools.options import Effect
 from capset.wire.allowances import AllowanceShape
 from capset.wire.shapes import Shape
 

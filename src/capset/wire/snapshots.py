@@ -10,7 +10,7 @@ from capset.composition.explain import Surface
 from capset.composition.installation import Installed
 from capset.composition.resolve import Chosen
 from capset.definitions.policies import DecisionKind
-from capset.definitions.tools.definition import Effect
+from capset.definitions.tools.options import Effect
 from capset.evaluation.snapshot.snapshot import Snapshot
 from capset.fingerprint.canonical import PROFILE
 from capset.fingerprint.hashes import tool_hash

@@ -8,6 +8,7 @@ import pytest
 from pydantic import BaseModel
 
 from capset import Capability, Context, Kernel, Preset, Principal, Registry, Toolkit, tool
+from capset.adapters.config_file.shapes import BUILT_IN
 from capset.definitions.limits import Limit
 from capset.errors import NotFound
 from capset.kernel.agent_definition import definition_of
@@ -48,6 +49,14 @@ REGISTRY = Registry.of(
 class Keys:
     async def get(self, name: str) -> str | None:
         return f"the {name}"
+
+
+@pytest.mark.spec("G27")
+@pytest.mark.parametrize(("name", "named"), BUILT_IN.items())
+def test_the_tool_of_a_built_in_action_is_installed(name: str, named: str) -> None:
+    capability, _, tool_name = named.partition(".")
+    assert tool_name == name.replace("-", "_")
+    assert tool_name in {one.name for one in Registry.installed().get(capability).every_tool}
 
 
 @pytest.mark.spec("G8", "G27")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar, cast
 
 from capset.adapters.config_file.handlers import FoundHandler, Handlers, Unloaded, not_loaded
-from capset.adapters.config_file.shapes import ActionShape
+from capset.adapters.config_file.shapes import BUILT_IN, ActionShape
 from capset.definitions.capabilities import AnyCapability
 from capset.definitions.limits import Limit, checked_limits
 from capset.definitions.names import checked_permissions
@@ -19,13 +19,6 @@ from capset.kernel.registry import Registry
 from capset.schemas.parameters import parameters_schema
 
 T = TypeVar("T")
-BUILT_IN: Final[Mapping[str, str]] = {
-    "http-get": "http.http_get",
-    "db-query": "database.db_query",
-    "file-read": "files.file_read",
-    "email-send": "email.email_send",
-}
-"""The origin's built-in actions; ``_`` is accepted for ``-``."""
 _OWN: Final = ("parameters", "returns", "effect", "idempotent")
 """The members that an installed tool, or a handler that is a tool, defines itself."""
 _UNSEEN: Final = "not known here"
@@ -90,6 +83,7 @@ class _Building:
 
     def _tool(self, found: FoundHandler) -> AnyTool:
         shape = self._shape
+        said = {name: getattr(shape, name) for name in ("effect", "permissions", "idempotent", "timeout", "approval")}
         return schema_tool(
             name=shape.name,
             title=shape.title,
@@ -97,13 +91,9 @@ class _Building:
             parameters=shape.parameters or {},
             handler=found.value,
             returns=shape.returns,
-            effect=shape.effect or "write",
-            permissions=shape.permissions or (),
-            timeout=shape.timeout,
             version=_version(found),
-            idempotent=bool(shape.idempotent),
             limits=self._limits(),
-            approval=shape.approval or "auto",
+            **{name: value for name, value in said.items() if value is not None},
             retry=self._retry(idempotent=bool(shape.idempotent)),
         )
 

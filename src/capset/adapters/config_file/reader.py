@@ -11,11 +11,11 @@ from types import MappingProxyType
 from typing import Any, Final, TypeVar, cast
 
 from capset.adapters.agents.entries import refer
-from capset.adapters.config_file.actions import BUILT_IN, Borrowed, build_action
+from capset.adapters.config_file.actions import Borrowed, build_action
 from capset.adapters.config_file.configuration import Action, Configuration, InvalidConfiguration, Problem, warnings_of
 from capset.adapters.config_file.handlers import Handlers, Unloaded
 from capset.adapters.config_file.partial_validation import actions_in, check_shape, governance_in, whole_in
-from capset.adapters.config_file.shapes import AuditShape, ConfigurationShape
+from capset.adapters.config_file.shapes import BUILT_IN, AuditShape, ConfigurationShape
 from capset.adapters.config_file.source_positions import Lines, check_members, lines_of
 from capset.adapters.plain_files import Unparsable, parse, read_text
 from capset.composition.compose import compose

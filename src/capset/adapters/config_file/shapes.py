@@ -8,7 +8,7 @@ from pydantic import ConfigDict, Field, WithJsonSchema
 
 from capset.definitions.files import FILE_BYTES
 from capset.definitions.names import AGENT, PERMISSION, TOOL
-from capset.definitions.tools.definition import Effect
+from capset.definitions.tools.options import Effect
 from capset.definitions.tools.retries import MAX_ATTEMPTS
 from capset.wire.agent_schema import DIALECT, plain_schema
 from capset.wire.allowances import LIMIT_SCHEMA, AllowanceShape
@@ -40,6 +40,14 @@ Permission = Annotated[str, Field(pattern=f"^{PERMISSION.pattern}$")]
 
 Window = Annotated[str, Field(pattern=r"^[1-9]\d*[smhd]$")]
 
+BUILT_IN: Final = {
+    "http-get": "http.http_get",
+    "db-query": "database.db_query",
+    "file-read": "files.file_read",
+    "email-send": "email.email_send",
+}
+"""The origin's built-in actions, and the installed tools that they are here; ``_`` is accepted for ``-``."""
+*_NAMES, _LAST = (f"`{name}`" for name in BUILT_IN)
 _TITLE: Final = "What people call it."
 _DESCRIPTION: Final = "What it is for: the model chooses by it. The title, if left out."
 _LIMITS: Final = (
@@ -71,8 +79,8 @@ class ActionShape(_Strict):
     )
     tool: str | None = Field(
         None,
-        description="In the place of a handler: a tool that is installed here, `CAPABILITY.TOOL`. `http-get`, "
-        "`db-query`, `file-read` and `email-send` are the built-in ones by their names alone.",
+        description="In the place of a handler: a tool that is installed here, `CAPABILITY.TOOL`. "
+        f"{', '.join(_NAMES)} and {_LAST} are the built-in ones by their names alone.",
     )
     parameters: dict[str, Any] | None = Field(
         None,

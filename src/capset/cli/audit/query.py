@@ -18,6 +18,7 @@ from capset.cli.common.targets import opened_store
 from capset.definitions.records import Outcome
 from capset.errors import DefinitionError, unknown
 from capset.stores.base import AuditPage, AuditQuery
+from capset.stores.base.audit import FILTERS
 from capset.wire.audit import AuditPageShape, audit_page_shape
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def query_command(
     if as_json:
         print_json((audit_page_shape(page) if isinstance(page, AuditPage) else page).plain())
         return Exit.DONE
-    items = map(asdict, page.items) if isinstance(page, AuditPage) else page.items
+    items = [asdict(record) for record in page.items] if isinstance(page, AuditPage) else page.items
     columns = ("SEQ", "TIME", "PRINCIPAL", "TOOL", "OUTCOME", "WHY", "HASH")
     out().print(table(*columns, rows=map(_row, items), folds=("PRINCIPAL", "WHY")))
     if page.next is not None:
@@ -98,15 +99,7 @@ async def _query_there(client: Client, query: AuditQuery) -> AuditPageShape:
     cursor = str(query.before) if query.before is not None else None
     while True:
         page = await client.records.list(
-            id=query.id,
-            tool=query.tool,
-            outcome=query.outcome,
-            principal=query.principal,
-            session=query.session,
-            correlation=query.correlation,
-            agent=query.agent,
-            approval=query.approval,
-            code=query.code,
+            **{name: getattr(query, name) for name in FILTERS},
             since=query.since,
             until=query.until,
             limit=min(query.limit - len(items), _LARGEST_PAGE),

@@ -4,34 +4,24 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
-from math import inf
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, get_args, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, overload
 
 from pydantic import ValidationError
-from typing_extensions import TypeVar
+from typing_extensions import TypeVar, Unpack
 
-from capset.definitions.approvals import ApprovalRule, checked_approval
+from capset.definitions.approvals import ApprovalRule
 from capset.definitions.contexts import Context
-from capset.definitions.hooks import NO_HOOKS, Hooks, checked_hooks
-from capset.definitions.limits import Limit, checked_limits
+from capset.definitions.hooks import NO_HOOKS, Hooks
+from capset.definitions.limits import Limit
 from capset.definitions.messages import Progress, Reply, message_schema, progress_schema
-from capset.definitions.names import (
-    TOOL,
-    checked,
-    checked_flag,
-    checked_optional,
-    checked_permissions,
-    checked_text,
-    checked_texts,
-    listed,
-    mapped,
-)
-from capset.definitions.policies import Policy, distinct_policies
+from capset.definitions.names import TOOL, checked, checked_text, listed, mapped
+from capset.definitions.policies import Policy
 from capset.definitions.tools.handlers import Shape, read_docstring, read_signature
-from capset.definitions.tools.retries import Retry, checked_retry
+from capset.definitions.tools.options import Effect, ProcessorOptions, ToolOptions, checked_options, refuse_unknown
+from capset.definitions.tools.retries import Retry
 from capset.errors import DefinitionError
 from capset.schemas.schema import Schema, schema_of, schema_of_fields
 from capset.schemas.validation_errors import SchemaMismatch
@@ -43,12 +33,9 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
-Effect = Literal["read", "write", "external", "destructive"]
-Limits = str | Limit | Mapping[str, int | str] | Sequence[str | Limit | Mapping[str, int | str]]
-"""The written forms of limits: ``"100/1h"``, ``Limit(100, "1h", per="org")``, or a list of them."""
 
 
-@dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
+@dataclass(frozen=True, eq=False, slots=True, weakref_slot=True, kw_only=True)
 class Tool(Generic[P, R]):
     """A tool of an agent: a name, a schema, an effect, policies, and the handler that does the work.
 
@@ -58,10 +45,10 @@ class Tool(Generic[P, R]):
 
     name: str
     description: str
-    effect: Effect
-    permissions: frozenset[str]
-    policies: tuple[Policy, ...]
-    timeout: float | None
+    effect: Effect = "write"
+    permissions: frozenset[str] = frozenset()
+    policies: tuple[Policy, ...] = ()
+    timeout: float | None = None
     arguments: Schema
     output: Schema
     parameters: tuple[str, ...]
@@ -134,19 +121,8 @@ class Tool(Generic[P, R]):
         description: str,
         name: str | None = None,
         effect: Effect | None = None,
-        permissions: Iterable[str] = (),
-        policies: Iterable[Policy] = (),
-        timeout: float | None = None,
-        instructions: Iterable[str] = (),
-        examples: Iterable[Mapping[str, Any]] = (),
-        version: str | None = None,
-        idempotent: bool = False,
-        hooks: Hooks | None = None,
-        cost: float | None = None,
-        limits: Limits = (),
-        approval: ApprovalRule = "auto",
-        retry: Retry | int | None = None,
         buffer: int = 0,
+        **options: Unpack[ProcessorOptions],
     ) -> Tool[..., Any]:
         """Make a tool from a stream processor.
 
@@ -160,45 +136,15 @@ class Tool(Generic[P, R]):
             description: its purpose, and when to use it.
             name: the tool's name for the model; if left out, the type with ``_`` for dots and colons.
             effect: ``read`` for a query; for a command ``write`` if left out.
-            permissions: as for ``@tool``, and so are all others but the last.
-            policies: see ``permissions``.
-            timeout: see ``permissions``; time spent waiting for its consumer is not counted.
-            instructions: see ``permissions``.
-            examples: see ``permissions``.
-            version: see ``permissions``.
-            idempotent: see ``permissions``.
-            hooks: see ``permissions``.
-            cost: see ``permissions``.
-            limits: see ``permissions``.
-            approval: see ``permissions``.
-            retry: see ``permissions``.
             buffer: how many emissions may wait for the consumer while it continues; 0 keeps it in step.
+            options: those of ``ProcessorOptions``.
 
         Raises ``DefinitionError``.
         """
         from capset.definitions.tools.processors import processor_tool
 
-        return processor_tool(
-            inbound=inbound,
-            outbound=outbound,
-            factory=factory,
-            description=description,
-            name=name,
-            effect=effect,
-            permissions=permissions,
-            policies=policies,
-            timeout=timeout,
-            instructions=instructions,
-            examples=examples,
-            version=version,
-            idempotent=idempotent,
-            hooks=hooks,
-            cost=cost,
-            limits=limits,
-            approval=approval,
-            retry=retry,
-            buffer=buffer,
-        )
+        refuse_unknown(cls.from_processor, options, ProcessorOptions)
+        return processor_tool(inbound, outbound, factory, description, name, effect, buffer, options)
 
 
 AnyTool = Tool[..., Any]
@@ -242,43 +188,14 @@ def tool(handler: Callable[Concatenate[Context, P], R], /) -> Tool[P, R]: ...
 @overload
 def tool(handler: Callable[P, R], /) -> Tool[P, R]: ...
 @overload
-def tool(
-    *,
-    name: str | None = None,
-    description: str | None = None,
-    effect: Effect = "write",
-    permissions: Iterable[str] = (),
-    policies: Iterable[Policy] = (),
-    timeout: float | None = None,
-    instructions: Iterable[str] = (),
-    examples: Iterable[Mapping[str, Any]] = (),
-    version: str | None = None,
-    idempotent: bool = False,
-    hooks: Hooks | None = None,
-    cost: float | None = None,
-    limits: Limits = (),
-    approval: ApprovalRule = "auto",
-    retry: Retry | int | None = None,
-) -> _Decorator: ...
+def tool(*, name: str | None = None, description: str | None = None, **options: Unpack[ToolOptions]) -> _Decorator: ...
 def tool(
     handler: Callable[..., Any] | None = None,
     /,
     *,
     name: str | None = None,
     description: str | None = None,
-    effect: Effect = "write",
-    permissions: Iterable[str] = (),
-    policies: Iterable[Policy] = (),
-    timeout: float | None = None,
-    instructions: Iterable[str] = (),
-    examples: Iterable[Mapping[str, Any]] = (),
-    version: str | None = None,
-    idempotent: bool = False,
-    hooks: Hooks | None = None,
-    cost: float | None = None,
-    limits: Limits = (),
-    approval: ApprovalRule = "auto",
-    retry: Retry | int | None = None,
+    **options: Unpack[ToolOptions],
 ) -> Tool[..., Any] | _Decorator:
     """Make a tool from a function: sync, async, or an async iterator of ``Progress`` and one ``Reply``.
 
@@ -288,76 +205,57 @@ def tool(
     Args:
         name: its name for the model, ``[A-Za-z0-9_-]{1,64}``; the function's name if left out.
         description: its purpose; the docstring if left out.
-        effect: ``read`` changes nothing; all others are recorded before they start. ``write`` if left out.
-        permissions: the permissions that a principal must hold, all of them.
-        policies: policies of this tool, asked at every call.
-        timeout: seconds that a call may take.
-        instructions: text about it for the model while it is in play.
-        examples: arguments that fit its schema, as JSON data.
-        version: a version of your own, which its hash covers.
-        idempotent: whether calling it again with the same arguments has no further effect.
-        hooks: notified when one of its policies was asked, and when it was executed; not part of the hash.
-        cost: the cost of a call, in a unit of your own; shown in listings, and counted by budgets.
-        limits: how often it may be called, ``"100/1h"`` by one principal; a ``Limit``, or a list of them, says more.
-        approval: ``"ask"`` if every call needs approval, or a function that decides for each call.
-        retry: how often in all it is run if it raises ``TransientError``; for an idempotent tool only.
+        options: those of ``ToolOptions``.
 
     Raises ``DefinitionError`` naming the tool, and the parameter if one is at fault.
     """
+    refuse_unknown(tool, options, ToolOptions)
 
     def build(function: Callable[..., Any]) -> Tool[..., Any]:
         if inspect.isclass(function) or not callable(function):
             raise DefinitionError(f"@tool takes a function; got {function!r}")
         own_name = getattr(function, "__name__", None)
         tool_name = checked("a tool's name", own_name if name is None else name, TOOL)
-        if effect not in get_args(Effect):
-            raise DefinitionError(f"tool {tool_name!r}: effect must be one of {get_args(Effect)}; got {effect!r}")
-        if not (timeout is None or (type(timeout) in (int, float) and timeout > 0)):
-            raise DefinitionError(f"tool {tool_name!r}: timeout must be a positive number of seconds; got {timeout!r}")
         documented, described = read_docstring(function)
-        text = checked_text(f"tool {tool_name!r}: description", documented if description is None else description)
-        if not text.strip():
-            raise DefinitionError(f"tool {tool_name!r} needs a docstring (or description=): the model chooses by it")
         signature = read_signature(f"tool {tool_name!r}", function, described)
-        schema = schema_of_fields(tool_name, signature.parameters)
-        return Tool(
+        return make_tool(
             tool_name,
-            text,
-            effect,
-            checked_permissions(f"tool {tool_name!r}", permissions),
-            distinct_policies(f"tool {tool_name!r}", policies),
-            timeout,
-            schema,
-            schema_of(f"tool {tool_name!r}, its return type", signature.returns, "serialization"),
-            tuple(signature.parameters),
-            signature.shape,
-            signature.takes_context,
-            function,
-            instructions=checked_texts(f"tool {tool_name!r}: instructions", instructions),
-            examples=checked_examples(tool_name, schema, examples),
-            version=checked_optional(f"tool {tool_name!r}: version", version),
-            idempotent=checked_flag(f"tool {tool_name!r}: idempotent", idempotent),
-            hooks=checked_hooks(f"tool {tool_name!r}", hooks),
-            cost=_checked_cost(tool_name, cost),
-            limits=checked_limits(f"tool {tool_name!r}", limits),
-            approval=checked_approval(f"tool {tool_name!r}", approval),
-            retry=checked_retry(f"tool {tool_name!r}", retry, idempotent=idempotent),
+            documented if description is None else description,
+            options,
+            arguments=schema_of_fields(tool_name, signature.parameters),
+            output=schema_of(f"tool {tool_name!r}, its return type", signature.returns, "serialization"),
+            parameters=tuple(signature.parameters),
+            shape=signature.shape,
+            takes_context=signature.takes_context,
+            handler=function,
         )
 
     return _Decorator(build) if handler is None else build(handler)
 
 
-def _checked_cost(name: str, cost: float | None) -> float | None:
-    if cost is not None and (type(cost) not in (int, float) or not 0 <= cost < inf):
-        raise DefinitionError(f"tool {name!r}: cost must be a number, 0 or more; got {cost!r}")
-    return cost
+def make_tool(
+    name: str, description: object, options: Mapping[str, Any], *, arguments: Schema, **fields: Any
+) -> Tool[..., Any]:
+    """Return the tool of a checked name; ``fields`` are those that no option sets.
+
+    Every tool is made here, so all options are checked here. Raises ``DefinitionError``.
+    """
+    owner = f"tool {name!r}"
+    given = checked_options(owner, options)
+    text = checked_text(f"{owner}: description", description)
+    if not text.strip():
+        raise DefinitionError(f"{owner} needs a docstring (or description=): the model chooses by it")
+    examples = _checked_examples(owner, arguments, options.get("examples", ()))
+    return Tool(name=name, description=text, arguments=arguments, examples=examples, **given, **fields)
 
 
-def checked_examples(name: str, schema: Schema, examples: Iterable[Mapping[str, Any]]) -> tuple[Mapping[str, Any], ...]:
+def _checked_examples(
+    owner: str, schema: Schema, examples: Iterable[Mapping[str, Any]]
+) -> tuple[Mapping[str, Any], ...]:
     """Return copies of the examples as JSON data. Raises ``DefinitionError`` for one that a call would refuse."""
     kept: list[Mapping[str, Any]] = []
-    for number, example in enumerate(listed(f"tool {name!r}: examples", examples), start=1):
-        what = f"tool {name!r}: its example {number}"
+    for number, example in enumerate(listed(f"{owner}: examples", examples), start=1):
+        what = f"{owner}: its example {number}"
         try:
             text = json.dumps(mapped(what, example), ensure_ascii=False, allow_nan=False)
             schema.check_json(text)

@@ -93,10 +93,6 @@ def is_adapted(function: Callable[..., Any]) -> bool:
     return ADAPTED in getattr(function, "__dict__", ())
 
 
-def without_arguments() -> None:
-    """Stand in for a handler whose arguments are not read from a signature."""
-
-
 def _parameters(owner: str, function: Callable[..., Any]) -> list[Parameter]:
     try:
         return list(inspect.signature(function).parameters.values())

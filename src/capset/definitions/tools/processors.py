@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from dataclasses import replace
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pydantic import BaseModel
 
-from capset.definitions.approvals import ApprovalRule
 from capset.definitions.contexts import Context
-from capset.definitions.hooks import Hooks
 from capset.definitions.messages import Message
 from capset.definitions.names import TOOL, checked
-from capset.definitions.policies import Policy
 from capset.definitions.tools.contracts import Shown, contract_of
-from capset.definitions.tools.handlers import adapting, without_arguments
-from capset.definitions.tools.retries import Retry
+from capset.definitions.tools.handlers import adapting
 from capset.errors import DefinitionError
 
 if TYPE_CHECKING:
-    from capset.definitions.tools.definition import Effect, Limits, Tool
+    from capset.definitions.tools.definition import Tool
+    from capset.definitions.tools.options import Effect, ProcessorOptions
 
 
 class Emit(Protocol):
@@ -117,29 +113,17 @@ def _takes(function: Any, count: int) -> bool:
 
 
 def processor_tool(
-    *,
     inbound: Shown,
     outbound: object,
     factory: Factory,
     description: str,
     name: str | None,
     effect: Effect | None,
-    permissions: Iterable[str],
-    policies: Iterable[Policy],
-    timeout: float | None,
-    instructions: Iterable[str],
-    examples: Iterable[Mapping[str, Any]],
-    version: str | None,
-    idempotent: bool,
-    hooks: Hooks | None,
-    cost: float | None,
-    limits: Limits,
-    approval: ApprovalRule,
-    retry: Retry | int | None,
     buffer: int,
+    options: ProcessorOptions,
 ) -> Tool[..., Any]:
     """Implement ``Tool.from_processor``."""
-    from capset.definitions.tools.definition import checked_examples, tool
+    from capset.definitions.tools.definition import make_tool
 
     owner = "a processor" if name is None else f"tool {name!r}"
     contract, arguments, output = contract_of(owner, inbound, outbound, buffer)
@@ -161,25 +145,10 @@ def processor_tool(
             f"tool {called!r}: a query reads and a command does more; its inbound is a {contract.kind}, its effect "
             f"{wanted!r}"
         )
-    # Everything but the schemas is checked where any tool is made.
-    made = tool(
-        name=called,
-        description=description,
-        effect=wanted,
-        permissions=permissions,
-        policies=policies,
-        timeout=timeout,
-        instructions=instructions,
-        version=version,
-        idempotent=idempotent,
-        hooks=hooks,
-        cost=cost,
-        limits=limits,
-        approval=approval,
-        retry=retry,
-    )(without_arguments)
-    return replace(
-        made,
+    return make_tool(
+        called,
+        description,
+        {**options, "effect": wanted},
         arguments=arguments,
         output=output,
         parameters=tuple(arguments.names),
@@ -187,5 +156,4 @@ def processor_tool(
         takes_context=True,
         handler=factory,
         contract=contract,
-        examples=checked_examples(called, arguments, examples),
     )

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import inf
+from sys import float_info
 from typing import Final
 
+from capset.definitions.fields import REAL, checked_field, requiring, store_checked, within
 from capset.errors import DefinitionError
 
 MAX_ATTEMPTS: Final = 100
+
+
+_checked_attempts: Final = requiring(f"{{}} is a whole number, 2 to {MAX_ATTEMPTS}", within(int, 2, MAX_ATTEMPTS))
+_checked_delay: Final = requiring("a retry's {} is a number of seconds, 0 or more", within(REAL, 0, float_info.max))
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,17 +24,13 @@ class Retry:
     (exponential backoff with full jitter).
     """
 
-    max_attempts: int
-    base: float = 0.1
-    cap: float = 10.0
+    max_attempts: int = checked_field(_checked_attempts)
+    base: float = checked_field(_checked_delay, 0.1)
+    cap: float = checked_field(_checked_delay, 10.0)
 
     def __post_init__(self) -> None:
         """Raise ``DefinitionError`` for invalid numbers."""
-        if type(self.max_attempts) is not int or not 2 <= self.max_attempts <= MAX_ATTEMPTS:
-            raise DefinitionError(f"max_attempts is a whole number, 2 to {MAX_ATTEMPTS}; got {self.max_attempts!r}")
-        for name, value in (("base", self.base), ("cap", self.cap)):
-            if type(value) not in (int, float) or not 0 <= value < inf:
-                raise DefinitionError(f"a retry's {name} is a number of seconds, 0 or more; got {value!r}")
+        store_checked(self)
 
     def longest(self, attempt: int) -> float:
         """Return the longest delay in seconds between an attempt, the first being 1, and the next."""

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from capset.definitions.approvals import ApprovalRule
+from typing_extensions import Unpack
+
 from capset.definitions.contexts import Context
-from capset.definitions.hooks import Hooks
 from capset.definitions.names import TOOL, checked, checked_optional
-from capset.definitions.policies import Policy
-from capset.definitions.tools.handlers import Shape, adapting, without_arguments
-from capset.definitions.tools.retries import Retry
+from capset.definitions.tools.handlers import Shape, adapting
+from capset.definitions.tools.options import ToolOptions, refuse_unknown
 from capset.errors import DefinitionError
 from capset.schemas.json_schema import compile_json_schema
 from capset.schemas.parameters import parameters_schema
 from capset.schemas.schema import Schema, schema_of
 
 if TYPE_CHECKING:
-    from capset.definitions.tools.definition import Effect, Limits, Tool
+    from capset.definitions.tools.definition import Tool
 
 Params = dict[str, Any]
 """Arguments as JSON data, validated and with defaults; of any JSON type, and a copy that the handler may change."""
@@ -95,19 +93,7 @@ def schema_tool(
     description: str,
     returns: Mapping[str, Any] | None = None,
     title: str | None = None,
-    effect: Effect = "write",
-    permissions: Iterable[str] = (),
-    policies: Iterable[Policy] = (),
-    timeout: float | None = None,
-    instructions: Iterable[str] = (),
-    examples: Iterable[Mapping[str, Any]] = (),
-    version: str | None = None,
-    idempotent: bool = False,
-    hooks: Hooks | None = None,
-    cost: float | None = None,
-    limits: Limits = (),
-    approval: ApprovalRule = "auto",
-    retry: Retry | int | None = None,
+    **options: Unpack[ToolOptions],
 ) -> Tool[..., Any]:
     """Make a tool from JSON Schema and a plain handler.
 
@@ -120,53 +106,26 @@ def schema_tool(
         description: its purpose: the model chooses by it.
         returns: the JSON Schema of its result; any JSON, if left out.
         title: the display name; not part of the hash.
-        effect: as for ``@tool``, and so are all that follow.
-        permissions: see ``effect``.
-        policies: see ``effect``.
-        timeout: see ``effect``.
-        instructions: see ``effect``.
-        examples: see ``effect``.
-        version: see ``effect``.
-        idempotent: see ``effect``.
-        hooks: see ``effect``.
-        cost: see ``effect``.
-        limits: see ``effect``.
-        approval: see ``effect``.
-        retry: see ``effect``.
+        options: those of ``ToolOptions``.
 
     Raises ``DefinitionError``.
     """
-    from capset.definitions.tools.definition import checked_examples, tool
+    from capset.definitions.tools.definition import make_tool
 
+    refuse_unknown(schema_tool, options, ToolOptions)
     owner = f"tool {checked('the name of a tool', name, TOOL)!r}"
     plain = plain_handler(owner, handler)
     arguments = parameters_schema(owner, parameters)
-    # Everything but the schemas is checked where any tool is made.
-    made = tool(
-        name=name,
-        description=description,
-        effect=effect,
-        permissions=permissions,
-        policies=policies,
-        timeout=timeout,
-        instructions=instructions,
-        version=version,
-        idempotent=idempotent,
-        hooks=hooks,
-        cost=cost,
-        limits=limits,
-        approval=approval,
-        retry=retry,
-    )(without_arguments)
-    return replace(
-        made,
+    return make_tool(
+        name,
+        description,
+        options,
         arguments=arguments,
         output=returns_schema(owner, returns),
         parameters=tuple(arguments.names),
         shape=plain.shape,
         takes_context=plain.takes_context,
         handler=plain.run,
-        examples=checked_examples(name, arguments, examples),
         title=checked_optional(f"{owner}: title", title),
     )
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, cast, overload
+from typing import Any, Final, TypedDict, cast, overload
+
+from typing_extensions import Unpack
 
 from capset.definitions.hooks import Hooks, checked_hooks
 from capset.definitions.names import TOOLKIT, checked, checked_texts, listed
 from capset.definitions.policies import Policy, distinct_policies
 from capset.definitions.principals import Principal
 from capset.definitions.tools.definition import AnyTool, Tool
+from capset.definitions.tools.options import refuse_unknown
 from capset.errors import DefinitionError, ToolNameConflict
 
 MAX_LEVELS: Final = 50
@@ -33,6 +36,17 @@ class ToolkitContext:
     agent_name: str | None = None
 
 
+class ToolkitOptions(TypedDict, total=False):
+    """The options of every toolkit."""
+
+    instructions: Iterable[str]
+    """Text for the model while the toolkit is in play."""
+    policies: Iterable[Policy]
+    """Policies of everything inside."""
+    hooks: Hooks | None
+    """Notified of the policies and the calls of everything inside; not part of the hash."""
+
+
 @dataclass(frozen=True, eq=False, slots=True, weakref_slot=True, init=False)
 class Toolkit:
     """A group of tools and other toolkits, with shared settings. Frozen, and compared by identity.
@@ -49,23 +63,14 @@ class Toolkit:
     levels: int
     """How deeply toolkits nest in it, itself included."""
 
-    def __init__(
-        self,
-        name: str,
-        members: Iterable[Member] = (),
-        *,
-        instructions: Iterable[str] = (),
-        policies: Iterable[Policy] = (),
-        hooks: Hooks | None = None,
-    ) -> None:
+    def __init__(self, name: str, members: Iterable[Member] = (), **options: Unpack[ToolkitOptions]) -> None:
         """Check and freeze every argument. Raises ``DefinitionError``, naming the toolkit."""
+        refuse_unknown(Toolkit.__init__, options, ToolkitOptions)
         owner = f"toolkit {name!r}"
         store = object.__setattr__
         store(self, "name", checked("a toolkit's name", name, TOOLKIT))
         store(self, "members", checked_members(owner, members))
-        store(self, "instructions", checked_texts(f"{owner}: instructions", instructions))
-        store(self, "policies", distinct_policies(owner, policies))
-        store(self, "hooks", checked_hooks(owner, hooks))
+        _store_options(self, owner, options)
         store(self, "levels", 1 + max((one.levels for one in self.members if isinstance(one, Toolkit)), default=0))
         if self.levels > MAX_LEVELS:
             raise DefinitionError(f"{owner}: toolkits are nested more than {MAX_LEVELS} levels deep")
@@ -91,16 +96,9 @@ class DynamicToolkit:
     policies: tuple[Policy, ...]
     hooks: Hooks
 
-    def __init__(
-        self,
-        name: str,
-        make: MakeMembers,
-        *,
-        instructions: Iterable[str] = (),
-        policies: Iterable[Policy] = (),
-        hooks: Hooks | None = None,
-    ) -> None:
+    def __init__(self, name: str, make: MakeMembers, **options: Unpack[ToolkitOptions]) -> None:
         """Check and freeze every argument. Raises ``DefinitionError``, naming the toolkit."""
+        refuse_unknown(DynamicToolkit.__init__, options, ToolkitOptions)
         owner = f"dynamic toolkit {name!r}"
         store = object.__setattr__
         store(self, "name", checked("a dynamic toolkit's name", name, TOOLKIT))
@@ -109,9 +107,7 @@ class DynamicToolkit:
         except (TypeError, ValueError):
             raise DefinitionError(f"{owner} must take exactly one argument, the ToolkitContext") from None
         store(self, "make", make)
-        store(self, "instructions", checked_texts(f"{owner}: instructions", instructions))
-        store(self, "policies", distinct_policies(owner, policies))
-        store(self, "hooks", checked_hooks(owner, hooks))
+        _store_options(self, owner, options)
 
     def __repr__(self) -> str:
         return f"DynamicToolkit({self.name!r})"
@@ -126,31 +122,30 @@ AnyToolkit = Toolkit | DynamicToolkit
 def dynamic_toolkit(make: MakeMembers, /) -> DynamicToolkit: ...
 @overload
 def dynamic_toolkit(
-    *,
-    name: str | None = None,
-    instructions: Iterable[str] = (),
-    policies: Iterable[Policy] = (),
-    hooks: Hooks | None = None,
+    *, name: str | None = None, **options: Unpack[ToolkitOptions]
 ) -> Callable[[MakeMembers], DynamicToolkit]: ...
 def dynamic_toolkit(
-    make: MakeMembers | None = None,
-    /,
-    *,
-    name: str | None = None,
-    instructions: Iterable[str] = (),
-    policies: Iterable[Policy] = (),
-    hooks: Hooks | None = None,
+    make: MakeMembers | None = None, /, *, name: str | None = None, **options: Unpack[ToolkitOptions]
 ) -> DynamicToolkit | Callable[[MakeMembers], DynamicToolkit]:
     """Make a dynamic toolkit from a function ``(ToolkitContext) -> tools and toolkits``, sync or async.
 
-    Its name is the function's. Raises ``DefinitionError`` if the function does not take exactly one argument.
+    Its name is the function's if left out; the options are those of ``ToolkitOptions``. Raises ``DefinitionError`` if
+    the function does not take exactly one argument.
     """
+    refuse_unknown(dynamic_toolkit, options, ToolkitOptions)
 
     def build(function: MakeMembers) -> DynamicToolkit:
         called = getattr(function, "__name__", "toolkit") if name is None else name
-        return DynamicToolkit(called, function, instructions=instructions, policies=policies, hooks=hooks)
+        return DynamicToolkit(called, function, **options)
 
     return build if make is None else build(make)
+
+
+def _store_options(toolkit: AnyToolkit, owner: str, options: ToolkitOptions) -> None:
+    store = object.__setattr__
+    store(toolkit, "instructions", checked_texts(f"{owner}: instructions", options.get("instructions", ())))
+    store(toolkit, "policies", distinct_policies(owner, options.get("policies", ())))
+    store(toolkit, "hooks", checked_hooks(owner, options.get("hooks")))
 
 
 def checked_members(owner: str, members: Iterable[object]) -> tuple[Member, ...]:

@@ -8,7 +8,8 @@ from mcp_types import ListToolsResult, ToolAnnotations
 from mcp_types import Tool as McpTool
 
 from capset.composition.installation import Installed
-from capset.definitions.tools.definition import AnyTool, Effect
+from capset.definitions.tools.definition import AnyTool
+from capset.definitions.tools.options import Effect
 from capset.evaluation.snapshot.snapshot import Snapshot
 from capset.fingerprint.hashes import tool_hash
 from capset.kernel.results import Result

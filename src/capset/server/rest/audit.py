@@ -12,6 +12,7 @@ from capset.clock import iso_of
 from capset.definitions.records import Outcome
 from capset.server.rest.routing import Asked, Audits, Served, StrictRoute, problems
 from capset.stores.base import AuditQuery
+from capset.stores.base.audit import FILTERS
 from capset.wire.audit import RecordPageShape, record_page_shape
 
 router = APIRouter(prefix="/audit", tags=["audit"], route_class=StrictRoute)
@@ -51,20 +52,12 @@ class AuditFilter(Asked):
 async def list_records(service: Served, caller: Audits, wanted: Annotated[AuditFilter, Query()]) -> RecordPageShape:
     """List how calls ended, newest first: those of the organisation, whoever made them."""
     query = AuditQuery(
-        wanted.id,
-        wanted.tool,
-        wanted.outcome,
-        wanted.principal,
-        wanted.session,
-        wanted.correlation,
-        wanted.limit,
-        int(wanted.cursor) if wanted.cursor else None,
-        caller.principal.org or "",
-        wanted.agent,
-        wanted.approval,
-        wanted.code,
-        wanted.since and iso_of(wanted.since),
-        wanted.until and iso_of(wanted.until),
+        **{name: getattr(wanted, name) for name in FILTERS},
+        limit=wanted.limit,
+        before=int(wanted.cursor) if wanted.cursor else None,
+        org=caller.principal.org or "",
+        since=wanted.since and iso_of(wanted.since),
+        until=wanted.until and iso_of(wanted.until),
     )
     audit = service.kernel.audit
     await audit.flush()  # a call already reported to a client must be readable

@@ -6,7 +6,7 @@ by time. ``org`` is ``''`` for none, since it is part of keys.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from sqlalchemy import (
     BigInteger,
@@ -25,50 +25,24 @@ from sqlalchemy import (
     text,
 )
 
+from capset.definitions.records import COLUMNS, NULLABLE, NUMBERS
+
 metadata: Final = MetaData()
 
 # SQLite stores a table in the order of a key only if its type is written INTEGER.
 _Sequence: Final = BigInteger().with_variant(Integer, "sqlite")
 
+
+def _column(name: str) -> Column[Any]:
+    if name == "seq":
+        return Column(name, _Sequence, primary_key=True, autoincrement=False)
+    return Column(name, BigInteger if name in NUMBERS else Text, nullable=name in NULLABLE)
+
+
 records: Final = Table(
     "records",
     metadata,
-    Column("seq", _Sequence, primary_key=True, autoincrement=False),
-    Column("id", Text, nullable=False),
-    Column("phase", Text, nullable=False),
-    Column("time", Text, nullable=False),
-    Column("correlation", Text, nullable=False),
-    Column("causation", Text),
-    Column("principal", Text, nullable=False),
-    Column("principal_kind", Text, nullable=False),
-    Column("org", Text),
-    Column("session", Text, nullable=False),
-    Column("agent", Text, nullable=False),
-    Column("capability", Text),
-    Column("tool", Text, nullable=False),
-    Column("effect", Text),
-    Column("arguments", Text, nullable=False),
-    Column("arguments_digest", Text, nullable=False),
-    Column("decision", Text),
-    Column("policies", Text, nullable=False),
-    Column("reason", Text),
-    Column("outcome", Text),
-    Column("code", Text),
-    Column("duration_us", BigInteger),
-    Column("tool_hash", Text),
-    Column("static_hash", Text, nullable=False),
-    Column("runtime_hash", Text, nullable=False),
-    Column("prompt_hash", Text, nullable=False),
-    Column("profile", Text, nullable=False),
-    Column("writer", Text, nullable=False),
-    Column("previous", Text, nullable=False),
-    Column("hash", Text, nullable=False),
-    Column("on_behalf_of", Text),
-    Column("approval", Text),
-    Column("attempts", BigInteger),
-    Column("repeats", BigInteger),
-    Column("attributes_digest", Text),
-    Column("code_hash", Text),
+    *map(_column, COLUMNS),
     UniqueConstraint("id", "phase", name="uq_records_id_phase"),
 )
 """The audit log: the columns of ``definitions.records.Record``, in their order."""

@@ -1,0 +1,104 @@
+"""The options of tools, each described once, and their checks."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from sys import float_info
+from typing import Any, Final, Literal, TypedDict, get_args
+
+from capset.definitions.approvals import ApprovalRule, checked_approval
+from capset.definitions.fields import POSITIVE, REAL, Check, requiring, within
+from capset.definitions.hooks import Hooks, checked_hooks
+from capset.definitions.limits import Limit, checked_limits
+from capset.definitions.names import checked_flag, checked_optional, checked_permissions, checked_texts
+from capset.definitions.policies import Policy, distinct_policies
+from capset.definitions.tools.retries import Retry, checked_retry
+from capset.errors import closest
+
+Effect = Literal["read", "write", "external", "destructive"]
+Limits = str | Limit | Mapping[str, int | str] | Sequence[str | Limit | Mapping[str, int | str]]
+"""The written forms of limits: ``"100/1h"``, ``Limit(100, "1h", per="org")``, or a list of them."""
+
+
+class CommonOptions(TypedDict, total=False):
+    """The options of every tool."""
+
+    permissions: Iterable[str]
+    """The permissions that a principal must hold, all of them; none if left out."""
+    policies: Iterable[Policy]
+    """Policies of this tool, asked at every call."""
+    timeout: float | None
+    """Seconds that a call may take; the time that a stream processor waits for its consumer is not counted."""
+
+
+class BlockToolOptions(CommonOptions, total=False):
+    """The options of a tool that runs a block: those of every tool, and its effect."""
+
+    effect: Effect
+    """``read`` changes nothing; all others are recorded before they start. ``write`` if left out."""
+
+
+class ProcessorOptions(CommonOptions, total=False):
+    """The options of a tool that is a stream processor: all but the effect, which depends on its contract."""
+
+    instructions: Iterable[str]
+    """Text about it for the model while it is in play."""
+    examples: Iterable[Mapping[str, Any]]
+    """Arguments that fit its schema, as JSON data."""
+    version: str | None
+    """A version of your own, which its hash covers."""
+    idempotent: bool
+    """Whether calling it again with the same arguments has no further effect; false if left out."""
+    hooks: Hooks | None
+    """Notified when one of its policies was asked, and when it was executed; not part of the hash."""
+    cost: float | None
+    """The cost of a call, in a unit of your own; shown in listings, and counted by budgets."""
+    limits: Limits
+    """How often it may be called, ``"100/1h"`` by one principal; a ``Limit``, or a list of them, says more."""
+    approval: ApprovalRule
+    """``"ask"`` if every call needs approval, or a function that decides for each call; ``"auto"`` if left out."""
+    retry: Retry | int | None
+    """How often in all it is run if it raises ``TransientError``; for an idempotent tool only."""
+
+
+class ToolOptions(BlockToolOptions, ProcessorOptions, total=False):
+    """The options of a tool made from a function or from JSON Schema: all options."""
+
+
+def refuse_unknown(function: Callable[..., Any], options: Mapping[str, object], known: type) -> None:
+    """Raise ``TypeError`` for an option that is not in the ``TypedDict`` of a function, as for any keyword argument."""
+    names = known.__annotations__
+    if wrong := [name for name in options if name not in names]:
+        parameters = inspect.signature(function).parameters.values()
+        own = [one.name for one in parameters if one.kind is inspect.Parameter.KEYWORD_ONLY]
+        meant = closest(wrong[0], (*own, *names))
+        told = f". Did you mean {meant!r}?" if meant else ""
+        raise TypeError(f"{function.__qualname__}() got an unexpected keyword argument {wrong[0]!r}{told}")
+
+
+def checked_options(owner: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a tool that its options set, apart from the examples, which need its schema.
+
+    Raises ``DefinitionError``, starting with ``owner``.
+    """
+    fields: dict[str, Any] = {name: check(owner, options[name]) for name, check in _CHECKS.items() if name in options}
+    if "retry" in options:
+        fields["retry"] = checked_retry(owner, options["retry"], idempotent=fields.get("idempotent", False))
+    return fields
+
+
+_CHECKS: Final[Mapping[str, Check]] = {
+    "effect": requiring(f"{{}}: effect must be one of {get_args(Effect)}", get_args(Effect).__contains__),
+    "timeout": requiring("{}: timeout must be a positive number of seconds", within(REAL, POSITIVE), optional=True),
+    "permissions": checked_permissions,
+    "policies": distinct_policies,
+    "instructions": lambda owner, texts: checked_texts(f"{owner}: instructions", texts),
+    "version": lambda owner, version: checked_optional(f"{owner}: version", version),
+    "idempotent": lambda owner, flag: checked_flag(f"{owner}: idempotent", flag),
+    "hooks": checked_hooks,
+    "cost": requiring("{}: cost must be a number, 0 or more", within(REAL, 0, float_info.max), optional=True),
+    "limits": checked_limits,
+    "approval": checked_approval,
+}
+"""The checks of options in the order of their errors; ``retry`` depends on another, and ``examples`` on the schema."""

@@ -1,0 +1,75 @@
+"""Fields that declare their checks."""
+
+from __future__ import annotations
+
+from dataclasses import FrozenInstanceError, dataclass
+from typing import Any, Literal, get_args
+
+import pytest
+
+from capset import DefinitionError
+from capset.definitions.fields import (
+    POSITIVE,
+    REAL,
+    checked_field,
+    instance_of,
+    requiring,
+    store_checked,
+    within,
+)
+
+Colour = Literal["red", "green"]
+
+
+@dataclass(frozen=True, slots=True)
+class Paint:
+    litres: float = checked_field(requiring("a paint's {} are a number", within(REAL, POSITIVE, 10)))
+    colour: Colour = checked_field(requiring("{} is red or green", get_args(Colour).__contains__), "red")
+    tins: int | None = checked_field(requiring("{} is 1 or more", within(int, 1), optional=True), None)
+    label: str = checked_field(lambda name, text: text.strip() or name, "")
+
+    def __post_init__(self) -> None:
+        store_checked(self)
+
+
+def test_what_a_check_returns_is_stored() -> None:
+    made = Paint(0.5, "green", 3, " x ")
+    assert (made.litres, made.colour, made.tins, made.label) == (0.5, "green", 3, "x")
+    assert Paint(10) == Paint(10, "red", None, "label")
+    with pytest.raises(FrozenInstanceError):
+        made.tins = 4  # pyright: ignore[reportAttributeAccessIssue]
+
+
+@pytest.mark.spec("G7")
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"litres": 0}, "a paint's litres are a number; got 0"),
+        ({"litres": 10.5}, "a paint's litres are a number; got 10.5"),
+        ({"litres": float("nan")}, "a paint's litres are a number; got nan"),
+        ({"litres": True}, "a paint's litres are a number; got True"),
+        ({"litres": None}, "a paint's litres are a number; got None"),
+        ({"litres": "9" * 100}, "a paint's litres are a number; got '" + "9" * 79),
+        ({"colour": "blue"}, "colour is red or green; got 'blue'"),
+        ({"colour": ["red"]}, "colour is red or green; got ['red']"),
+        ({"colour": None}, "colour is red or green; got None"),
+        ({"tins": 1.0}, "tins is 1 or more; got 1.0"),
+        ({"tins": 0, "colour": 3}, "colour is red or green; got 3"),
+    ],
+)
+def test_what_does_not_fit_is_refused_by_the_name_of_its_field(given: dict[str, Any], message: str) -> None:
+    arguments: dict[str, Any] = {"litres": 1, **given}
+    with pytest.raises(DefinitionError) as caught:
+        Paint(**arguments)
+    assert caught.value.message == message
+
+
+def test_an_object_of_a_class_is_one_of_a_subclass_too() -> None:
+    assert instance_of(int)(True)
+    assert not instance_of(int)("1")
+
+
+def test_the_arguments_of_an_initialiser_are_checked_before_they_are_stored() -> None:
+    made = object.__new__(Paint)
+    store_checked(made, {"litres": 2, "colour": "red", "tins": None, "label": "a", "self": made})
+    assert made == Paint(2, label="a")
