@@ -13,7 +13,7 @@ from starlette.routing import Mount
 
 from capset import Agent, Capability, tool
 from capset.errors import StoreError
-from capset.kernel.governance.audit import Ended
+from capset.kernel.governance.audit import CallEntry
 from capset.server.app import open_app
 from capset.server.http.limits import RequestLimits
 from capset.server.http.middleware import AllowedHosts
@@ -50,7 +50,7 @@ async def test_a_call_that_ran_without_a_record_is_not_made_again(monkeypatch: p
         commit = audit.commit
 
         async def fails(entry: object) -> None:
-            if isinstance(entry, Ended):
+            if isinstance(entry, CallEntry) and entry.phase == "outcome":
                 raise StoreError("the disk is full")
             await commit(entry)  # pyright: ignore[reportArgumentType]  # whatever the kernel gives
 

@@ -1,4 +1,4 @@
-"""The phase ``run``: state is loaded, then the handler runs, timed and retried (spec 1, C33; spec 3, K15; spec 4, G25)."""
+"""The phase ``run``: state is loaded, then the handler runs, timed and retried (C33, K15, G25)."""
 
 from __future__ import annotations
 
