@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from capset.server.http.limits import RequestLimits
-from capset.server.rest.event_stream import EventStream
+from capset.server.rest.calls import EventStream
 
 
 async def test_signs_of_life_end_with_the_answer() -> None:

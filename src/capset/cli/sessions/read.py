@@ -104,8 +104,8 @@ def events_command(
                 _tell(one, as_json=as_json)
 
     async def here(place: LocalSessions) -> None:
-        from capset.server.turn_events import Gap
-        from capset.server.turn_events import follow as following
+        from capset.server.turns import Gap
+        from capset.server.turns import follow as following
 
         await place.service.session_row(place.caller, id)
         bell = place.service.turns.bell
