@@ -22,7 +22,7 @@ def backup_command(
     as_json: AsJson = False,
 ) -> Exit:
     """Write a copy of everything, as it is at one moment, into a new file that only you can read."""
-    from capset.stores.sql.schema.backup import back_up
+    from capset.stores.sql.schema.maintenance import back_up
 
     size = back_up(database_at(existing_db(load_settings(db=db).db)), file)
     if as_json:

@@ -22,7 +22,7 @@ def check_command(
     as_json: AsJson = False,
 ) -> Exit:
     """Check a database and change nothing; the exit code is 3 if something is not as it must be."""
-    from capset.stores.sql.schema.checks import check
+    from capset.stores.sql.schema.maintenance import check
     from capset.stores.sql.schema.revisions import HEAD
 
     found = check(database_at(existing_db(load_settings(db=db).db)), verify=verify)

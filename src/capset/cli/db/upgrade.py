@@ -14,7 +14,7 @@ from capset.cli.db.databases import database_at
 from capset.wire.operations import StepShape, UpgradeShape
 
 if TYPE_CHECKING:
-    from capset.stores.sql.schema.upgrades import UpgradePlan
+    from capset.stores.sql.schema.maintenance import UpgradePlan
 
 
 @guarded
@@ -24,8 +24,8 @@ def upgrade_command(
     as_json: AsJson = False,
 ) -> Exit:
     """Bring a database to this version's revision, a new one too. Others may have it open meanwhile, and work on."""
+    from capset.stores.sql.schema.maintenance import plan, upgrade
     from capset.stores.sql.schema.revisions import HEAD
-    from capset.stores.sql.schema.upgrades import plan, upgrade
 
     url = load_settings(db=db).db
     done = plan(database_at(existing_db(url))) if dry_run else upgrade(database_at(url))

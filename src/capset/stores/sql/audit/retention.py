@@ -13,8 +13,8 @@ from capset.errors import StoreError
 from capset.fingerprint.chain import GENESIS, verify
 from capset.fingerprint.checkpoints import CHECKPOINT_COLUMNS, Checkpoint, Unsound, checkpoint_of, signed
 from capset.fingerprint.signatures import CheckpointKey
+from capset.stores.audit_rules import check_newest, check_sound, following, no_anchor
 from capset.stores.base import Pruned
-from capset.stores.retention import check_newest, check_sound, following, no_anchor
 from capset.stores.sql.audit.records import as_they_lie, head, raw_records, raw_rows
 from capset.stores.sql.schema.tables import checkpoints, open_intents, records
 
