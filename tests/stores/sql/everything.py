@@ -27,7 +27,7 @@ from capset.stores.base import (
     TurnRow,
     VersionQuery,
 )
-from capset.testing.store_suite.lineage_rows import envelope_row, link_row
+from capset.testing.store_suite.lineage_checks import envelope_row, link_row
 from capset.testing.store_suite.support import LATER, NOW, entry, intent
 
 Filters = tuple[dict[str, Any], ...]

@@ -26,7 +26,6 @@ from capset.testing.capability_suite import (
     definition_checks,
     example_checks,
     hash_checks,
-    preset_checks,
     schema_checks,
     session_checks,
 )
@@ -79,7 +78,7 @@ def _promises(subject: CapabilitySubject) -> Iterable[Promise]:
     if of.config is not None:
         yield from definition_checks.OF_CONFIG
     if of.presets:
-        yield from preset_checks.OF_PRESETS
+        yield from definition_checks.OF_PRESETS
     if of.helpers is not None:
         yield from (*session_checks.OF_HELPERS, *definition_checks.OF_HELPERS)
     if any(part.context for part in of.parts.values()):

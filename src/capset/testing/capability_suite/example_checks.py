@@ -7,7 +7,7 @@ from typing import Final
 
 from capset.errors import InternalError, unknown
 from capset.testing.capability_suite.schema_fit import misfit
-from capset.testing.capability_suite.session_data import look
+from capset.testing.capability_suite.session_checks import look
 from capset.testing.capability_suite.subject import CapabilitySubject, Promise, expect, told
 
 
