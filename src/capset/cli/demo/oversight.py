@@ -10,8 +10,7 @@ from rich.console import Console
 from capset.cli.common.exits import missing_modules
 from capset.cli.common.output import cell
 from capset.cli.demo.doors import NEEDED
-from capset.cli.demo.press import press
-from capset.cli.demo.server import CLIENT, serving, store_of
+from capset.cli.demo.server import CLIENT, press, serving, store_of
 from capset.definitions.agents import Agent
 from capset.kernel.kernel import Kernel
 from capset.wire.agents import AgentInput

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import os
 import sys
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Generator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -29,7 +31,6 @@ from capset.cli.serve.jwt import (
     JwtOrgClaim,
     issuer_of,
 )
-from capset.cli.serve.telemetry import telemetry
 from capset.definitions.limits import Allowance
 from capset.definitions.principals import Principal
 from capset.errors import DefinitionError
@@ -38,11 +39,19 @@ from capset.kernel.registry import Registry
 from capset.net.addresses import is_loopback
 
 if TYPE_CHECKING:
+    from opentelemetry.sdk.trace.export import SpanExporter
+
     from capset.adapters.config_file import Configuration
     from capset.server.auth.callers import Identifies
     from capset.server.auth.tokens import Issuer
     from capset.server.http.middleware import AllowedHosts
     from capset.server.service import Service
+
+
+_EXPORTER: Final = "OTEL_TRACES_EXPORTER"
+_ENDPOINTS: Final = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+_PROTOCOLS: Final = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
+_PROTOCOL: Final = "http/protobuf"
 
 
 @guarded
@@ -217,3 +226,64 @@ def _who(settings: Settings, issuer: Issuer | None, *, insecure: bool, has_keys:
     if issuer is not None:
         return f" [dim]and tokens of {cell(issuer.issuer)}[/]"
     return "" if has_keys else " [yellow]no keys yet:[/] capset key create makes one"
+
+
+@contextmanager
+def telemetry() -> Generator[None]:
+    """Set up the OpenTelemetry SDK if requested; leaving flushes the remaining spans.
+
+    The SDK reads its own variables: service name, resource, sampler, batches, endpoint, headers. Raises
+    ``DefinitionError`` for an unknown exporter or protocol, and if the extra ``otel`` is missing.
+    """
+    names = exporters_of(os.environ)
+    if not names:
+        yield
+        return
+    needs_extra("otel", "opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")
+    from opentelemetry import trace
+    from opentelemetry.sdk.resources import Resource
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+    is_named = os.environ.get("OTEL_SERVICE_NAME") or "service.name=" in os.environ.get("OTEL_RESOURCE_ATTRIBUTES", "")
+    own = {} if is_named else {"service.name": "capset", "service.version": version("capset")}
+    provider = TracerProvider(resource=Resource.create(own), shutdown_on_exit=False)
+    for name in names:
+        provider.add_span_processor(BatchSpanProcessor(_exporter(name)))
+    trace.set_tracer_provider(provider)
+    try:
+        yield
+    finally:
+        provider.shutdown()
+
+
+def exporters_of(environ: Mapping[str, str]) -> list[str]:
+    """Return the requested exporters, ``otlp`` and ``console``; an endpoint alone implies ``otlp``.
+
+    Raises ``DefinitionError`` for others, and for a protocol other than ``http/protobuf``.
+    """
+    if environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
+        return []
+    has_endpoint = any(environ.get(name) for name in _ENDPOINTS)
+    asked = environ.get(_EXPORTER, "").strip() or ("otlp" if has_endpoint else "none")
+    names = [name for name in dict.fromkeys(one.strip().lower() for one in asked.split(",")) if name != "none"]
+    for name in names:
+        if name not in ("otlp", "console"):
+            raise DefinitionError(f"{_EXPORTER} is otlp, console or none; got {name!r:.80}")
+    protocol = next((environ[name] for name in _PROTOCOLS if environ.get(name)), _PROTOCOL)
+    if "otlp" in names and protocol != _PROTOCOL:
+        raise DefinitionError(
+            f"traces are sent as {_PROTOCOL}; got {protocol!r:.80}",
+            hint=f"set {_PROTOCOLS[0]}={_PROTOCOL}, and the collector's HTTP endpoint, mostly at port 4318",
+        )
+    return names
+
+
+def _exporter(name: str) -> SpanExporter:
+    if name == "console":
+        from opentelemetry.sdk.trace.export import ConsoleSpanExporter
+
+        return ConsoleSpanExporter()
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+
+    return OTLPSpanExporter()
