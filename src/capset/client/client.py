@@ -16,8 +16,7 @@ from capset.client.capabilities import CapabilityResource
 from capset.client.connection import REPEATABLE, Connection, json_bytes
 from capset.client.events import CallEvents
 from capset.client.files import FileResource
-from capset.client.fingerprints import FingerprintResource
-from capset.client.links import LinkResource
+from capset.client.links import FingerprintResource, LinkResource
 from capset.client.records import RecordResource
 from capset.client.sessions import SessionResource
 from capset.errors import DeadlineExceeded, DefinitionError

@@ -1,18 +1,18 @@
-"""The HTTP layer of the client: requests to one server, each sent once."""
+"""The HTTP layer of the client: requests to one server, each sent once, and lists, page after page."""
 
 from __future__ import annotations
 
 import ssl
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Final
+from typing import Any, Final, Protocol, TypeVar
 
 import httpx2
 from pydantic_core import to_json
 
 from capset.client.address import check_key, server_url
 from capset.client.answers import JSON, Answers, S, media_type_of
-from capset.errors import CapsetError, InvalidArguments
+from capset.errors import CapsetError, ForeignAnswer, InvalidArguments
 from capset.wire.calls import CallShape
 
 Query = Mapping[str, str | int | bool | None]
@@ -21,6 +21,11 @@ REPEATABLE: Final = "Idempotency-Key"
 """The header with which a request may be sent again, and is executed once."""
 SILENCE: Final = 60.0
 """Seconds of silence after which a stream counts as broken; a server sends something every 15."""
+
+T_co = TypeVar("T_co", covariant=True)
+T = TypeVar("T")
+LARGEST_PAGE: Final = 200
+"""Limit on the items of a page."""
 
 
 class Connection:
@@ -169,3 +174,31 @@ def json_bytes(data: Any) -> bytes:  # any JSON
 def if_match(version: int | None) -> dict[str, str]:
     """Return the header that makes a change depend on a version; ``None`` for any."""
     return {} if version is None else {"If-Match": f'"{version}"'}
+
+
+class Page(Protocol[T_co]):
+    """Some items, and the cursor of the next page, if there is one."""
+
+    @property
+    def items(self) -> Sequence[T_co]:
+        """The items."""
+        ...
+
+    @property
+    def next(self) -> str | None:
+        """The cursor."""
+        ...
+
+
+async def every(page: Callable[[str | None], Awaitable[Page[T]]]) -> AsyncGenerator[T]:
+    """Yield the items of all pages; ``page`` requests the one at a cursor, each only when it is needed."""
+    cursor: str | None = None
+    while True:
+        found = await page(cursor)
+        for item in found.items:
+            yield item
+        if found.next is None:
+            return
+        if found.next == cursor:
+            raise ForeignAnswer("the server answered one page of a list twice")
+        cursor = found.next

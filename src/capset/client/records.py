@@ -6,8 +6,7 @@ from collections.abc import AsyncGenerator
 from typing import Any
 
 from capset.client.address import path_of
-from capset.client.connection import Connection
-from capset.client.pages import LARGEST, every
+from capset.client.connection import LARGEST_PAGE, Connection, every
 from capset.definitions.records import Outcome
 from capset.wire.audit import RecordPageShape
 
@@ -84,7 +83,7 @@ class RecordResource:
                 code=code,
                 since=since,
                 until=until,
-                limit=LARGEST,
+                limit=LARGEST_PAGE,
                 cursor=cursor,
             )
         )
