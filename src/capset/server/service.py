@@ -9,8 +9,7 @@ from typing import Any, Final
 
 from pydantic_core import to_json
 
-from capset.adapters.agents.sessions import ensure_session, new_session_row
-from capset.adapters.agents.store import Loaded, StoredAgents
+from capset.adapters.agents.store import Loaded, StoredAgents, ensure_session, new_session_row
 from capset.definitions.agents import Agent
 from capset.definitions.hooks import Hooks
 from capset.errors import Conflict, InvalidArguments, NotFound, Outdated

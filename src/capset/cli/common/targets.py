@@ -12,8 +12,7 @@ from uuid import UUID
 from pydantic_core import from_json
 
 from capset.adapters.agents.files import build_agent, read_agent_file
-from capset.adapters.agents.sessions import ensure_session, new_session_row
-from capset.adapters.agents.store import Loaded, StoredAgents, agent_in_code
+from capset.adapters.agents.store import Loaded, StoredAgents, agent_in_code, ensure_session, new_session_row
 from capset.cli.common.configuration import load_configuration, make_kernel, refuse_agent
 from capset.cli.common.output import cell, err, verbatim
 from capset.cli.common.settings import Settings, existing_db
