@@ -18,8 +18,7 @@ from capset.cli.diff import find, show_lines
 from capset.definitions.principals import Principal
 from capset.errors import DefinitionError
 from capset.evaluation.compare.sides import Side, stored_side
-from capset.evaluation.replay.evaluation import Replay, principal_of, replay
-from capset.evaluation.replay.report import replay_lines
+from capset.evaluation.replay.evaluation import Replay, principal_of, replay, replay_lines
 from capset.evaluation.snapshot.envelope import SnapshotEnvelope
 from capset.kernel.registry import Registry
 from capset.wire.diffs import replay_shape
