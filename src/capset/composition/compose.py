@@ -9,11 +9,10 @@ from itertools import chain
 from types import MappingProxyType
 from typing import Final, Literal
 
-from capset.composition.context import render_context
+from capset.composition.context import render_context, render_system
 from capset.composition.explain import Explained, explain
 from capset.composition.installation import Installed, Level, ToolNames
 from capset.composition.merge import Contribution, Merged, merge
-from capset.composition.render import render_system
 from capset.composition.resolve import Chosen, Decided, resolve
 from capset.composition.routes import check_routes
 from capset.composition.sources import Contributed, ContributionSource

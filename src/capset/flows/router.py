@@ -9,7 +9,7 @@ from typing import Any, ClassVar, cast
 from pydantic import BaseModel
 from typing_extensions import TypeForm
 
-from capset.composition.kinds import check_block
+from capset.composition.merge import check_block
 from capset.definitions.blocks import Block, BlockKind, Running
 from capset.definitions.contexts import Context
 from capset.definitions.names import ROUTE, checked, checked_text

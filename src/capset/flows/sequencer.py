@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 from pydantic import BaseModel
 from typing_extensions import TypeForm
 
-from capset.composition.kinds import check_block
+from capset.composition.merge import check_block
 from capset.definitions.blocks import Block, BlockKind, Running
 from capset.definitions.names import checked_text
 from capset.definitions.parts import make_part

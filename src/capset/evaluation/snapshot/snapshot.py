@@ -9,8 +9,8 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from capset.composition.compose import Composition
+from capset.composition.context import render_system
 from capset.composition.installation import Installed
-from capset.composition.render import render_system
 from capset.composition.statics import static_parts
 from capset.definitions.hooks import NO_HOOKS, Hooks
 from capset.definitions.policies import Decision, Policy
