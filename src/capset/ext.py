@@ -12,8 +12,7 @@ from capset.definitions.secrets import Secrets
 from capset.definitions.tools.retries import Retry
 from capset.definitions.tools.schema_tools import schema_tool
 from capset.errors import FileError, StateError, TransientError, VersionMismatch
-from capset.fingerprint.checkpoints import Checkpoint
-from capset.fingerprint.signatures import CheckpointKey, PublicKey
+from capset.fingerprint.checkpoints import Checkpoint, CheckpointKey, PublicKey
 from capset.kernel.actions import ActionRegistry, ActionResult, ExecutionContext
 from capset.kernel.blocks.generation import GeneratorRunner, ModelStep, Turn
 from capset.kernel.call.concurrency import in_thread, slot

@@ -9,8 +9,7 @@ from typing import Any, Final
 from capset.definitions.records import COLUMNS, NUMBERS
 from capset.errors import Conflict, StoreError
 from capset.fingerprint.chain import Verification
-from capset.fingerprint.checkpoints import Checkpoint, Unsound, check_signature, signed
-from capset.fingerprint.signatures import CheckpointKey
+from capset.fingerprint.checkpoints import Checkpoint, CheckpointKey, Unsound, check_signature, signed
 from capset.stores.base import Entry
 
 # A record's columns by name; until it is chained, without the writer's own.

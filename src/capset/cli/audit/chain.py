@@ -24,8 +24,7 @@ from capset.definitions.limits import window_seconds
 from capset.definitions.records import COLUMNS, NUMBERS
 from capset.errors import Conflict, DefinitionError
 from capset.fingerprint.chain import Verification, verify
-from capset.fingerprint.checkpoints import Checkpoint, Unsound, checkpoints_in
-from capset.fingerprint.signatures import CheckpointKey, PublicKey
+from capset.fingerprint.checkpoints import Checkpoint, CheckpointKey, PublicKey, Unsound, checkpoints_in
 from capset.stores.base import Pruned
 from capset.wire.audit import KeyPairShape, PrunedShape, verification_shape
 

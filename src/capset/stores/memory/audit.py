@@ -13,8 +13,7 @@ from capset.clock import iso
 from capset.definitions.records import Record
 from capset.fingerprint.canonical import NotCanonical
 from capset.fingerprint.chain import GENESIS, Verification, seal, verify
-from capset.fingerprint.checkpoints import Checkpoint, signed
-from capset.fingerprint.signatures import CheckpointKey, PublicKey
+from capset.fingerprint.checkpoints import Checkpoint, CheckpointKey, PublicKey, signed
 from capset.stores.audit_rules import (
     BadEntry,
     Row,

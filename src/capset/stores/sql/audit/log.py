@@ -12,8 +12,7 @@ from sqlalchemy import ColumnElement, Connection, Select, false, func, insert, s
 from capset.definitions.records import COLUMNS, NUMBERS, Record
 from capset.errors import StoreError
 from capset.fingerprint.chain import Verification, verify
-from capset.fingerprint.checkpoints import Checkpoint
-from capset.fingerprint.signatures import CheckpointKey, PublicKey
+from capset.fingerprint.checkpoints import Checkpoint, CheckpointKey, PublicKey
 from capset.stores.base import AuditPage, AuditQuery, Entry, Pruned
 from capset.stores.base.audit import FILTERS, check_times
 from capset.stores.sql.audit.records import as_they_lie, raw_records

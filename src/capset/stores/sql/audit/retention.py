@@ -11,8 +11,7 @@ from sqlalchemy import ColumnElement, Connection, RowMapping, Select, delete, fu
 
 from capset.errors import StoreError
 from capset.fingerprint.chain import GENESIS, verify
-from capset.fingerprint.checkpoints import CHECKPOINT_COLUMNS, Checkpoint, Unsound, checkpoint_of, signed
-from capset.fingerprint.signatures import CheckpointKey
+from capset.fingerprint.checkpoints import CHECKPOINT_COLUMNS, Checkpoint, CheckpointKey, Unsound, checkpoint_of, signed
 from capset.stores.audit_rules import check_newest, check_sound, following, no_anchor
 from capset.stores.base import Pruned
 from capset.stores.sql.audit.records import as_they_lie, head, raw_records, raw_rows
