@@ -25,8 +25,7 @@ from capset.kernel.introspection import ToolView, tools_of
 from capset.kernel.streams.dispatcher import Serving
 from capset.kernel.streams.duplex import Duplex
 from capset.kernel.telemetry.observers import Observer
-from capset.net.addresses import Resolver, system_resolver
-from capset.net.allowed_hosts import AllowedHosts
+from capset.net.addresses import AllowedHosts, Resolver, system_resolver
 from capset.net.client import HttpClient
 from capset.net.media import codec_named, codec_of, decoded, every_codec, is_text, media_type_of, of_type
 from capset.net.response import HttpResponse
