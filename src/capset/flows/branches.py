@@ -1,14 +1,17 @@
-"""Functions that choose a path: quick ones, sync or async, called directly on the event loop."""
+"""Branches of routers and sequencers: the functions that choose one, and the combined schemas of their outputs."""
 
 from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Union, cast
+
+from typing_extensions import TypedDict
 
 from capset.definitions.blocks import Block
 from capset.errors import CapsetError, DefinitionError, InternalError
+from capset.schemas.schema import Schema, schema_of
 
 _log = logging.getLogger("capset.flows")
 
@@ -44,3 +47,22 @@ async def decided(block: Block, what: str, function: Callable[..., Any], *argume
         name = getattr(function, "__name__", type(function).__name__)
         _log.error("the %s %r of %r failed", what, name, block.name, exc_info=error)
         raise InternalError(f"The {what} {name!r} of {block.name!r} failed: {type(error).__name__}.") from error
+
+
+def either(owner: str, outputs: Sequence[Schema | None]) -> Schema | None:
+    """Return the schema of the output of any one of them; ``None`` unless all are known."""
+    known = [one for one in outputs if one is not None]
+    if len(known) < len(outputs) or not known:
+        return None
+    if all(one.json_schema == known[0].json_schema for one in known):
+        return known[0]
+    annotation: Any = Union[tuple(one.annotation for one in known)]  # noqa: UP007  # of types known only here
+    return schema_of(f"{owner}, its output", annotation, "serialization")
+
+
+def by_name(owner: str, outputs: Mapping[str, Schema | None]) -> Schema | None:
+    """Return the schema of an object with all outputs under their names; ``None`` unless all are known."""
+    known = {name: one.annotation for name, one in outputs.items() if one is not None}
+    if len(known) < len(outputs):
+        return None
+    return schema_of(f"{owner}, its output", cast("Any", TypedDict)("Outputs", known), "serialization")
