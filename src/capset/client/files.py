@@ -9,7 +9,7 @@ from capset.client.answers import media_type_of
 from capset.client.connection import JSON, Connection, if_match
 from capset.definitions.files import normalise_path
 from capset.errors import FileError
-from capset.wire.files import FolderShape, WrittenShape
+from capset.wire.sessions import FolderShape, WrittenShape
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,8 +29,8 @@ from capset.kernel.call.session import Session
 from capset.kernel.results import Result
 from capset.kernel.streams.messages import Messages
 from capset.server.mcp.exchanges import Exchange
+from capset.wire.calls import progress_of
 from capset.wire.errors import error_shape
-from capset.wire.messages import progress_of
 
 PREFIX: Final = "dev.capset/"
 """The prefix of every ``_meta`` key of capset's."""

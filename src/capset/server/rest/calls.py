@@ -31,8 +31,7 @@ from capset.server.http.request_context import RequestContext, caller_of, reques
 from capset.server.http.responses import answer, answer_refusal, misfit, retry_headers
 from capset.server.rest.routing import Calls, Id, Served, check_json_type, parse_json, problems, refuse_query
 from capset.server.service import Service
-from capset.wire.calls import CallInput, CallShape, approval_of, call_data
-from capset.wire.messages import message_data
+from capset.wire.calls import CallInput, CallShape, approval_of, call_data, message_data
 
 _HEADERS = ((b"content-type", b"text/event-stream; charset=utf-8"), (b"x-accel-buffering", b"no"))
 IdempotencyKey = Annotated[
