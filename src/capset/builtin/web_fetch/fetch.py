@@ -9,10 +9,9 @@ from typing import Final, Literal
 from urllib.parse import unquote, unquote_to_bytes, urlsplit
 
 from capset import Context
-from capset.builtin.web_fetch.body import BodyReading, read_body
 from capset.builtin.web_fetch.charsets import text_in
 from capset.builtin.web_fetch.conversion import CUT, markdown_of, text_of
-from capset.builtin.web_fetch.page import Format, WebPage, suffix_of
+from capset.builtin.web_fetch.page import BodyReading, Format, WebPage, read_body, suffix_of
 from capset.ext import HttpClient, HttpResponse, TransientError, codec_named, in_thread, media_type_of, of_type, slot
 
 MAX_BYTES: Final = 255
