@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from capset.cli.agents.command import archive_command, change_command, rollback_command
-from capset.cli.agents.command import create_command as create_agent_command
-from capset.cli.agents.command import list_command as list_agents_command
-from capset.cli.agents.command import show_command as show_agent_command
+from capset.cli.agents import archive_command, change_command, rollback_command
+from capset.cli.agents import create_command as create_agent_command
+from capset.cli.agents import list_command as list_agents_command
+from capset.cli.agents import show_command as show_agent_command
 from capset.cli.agents.versions import diff_command as diff_agent_command
 from capset.cli.agents.versions import preview_command, versions_command
 from capset.cli.approvals import approve_command, reject_command, show_command
@@ -39,7 +39,7 @@ from capset.cli.list import list_command
 from capset.cli.mcp import mcp_command
 from capset.cli.replay import replay_command
 from capset.cli.schema import schema_command
-from capset.cli.serve.command import serve_command
+from capset.cli.serve import serve_command
 from capset.cli.sessions import create_command as create_session_command
 from capset.cli.sessions import delete_command, events_command, move_command, state_command
 from capset.cli.sessions import list_command as list_sessions_command
