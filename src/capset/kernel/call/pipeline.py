@@ -12,7 +12,7 @@ from typing import Final
 
 from capset.definitions.hooks import NO_HOOKS, ToolExecuted, merge_hooks
 from capset.errors import Cancelled, CapsetError, DeadlineExceeded, Field, InternalError, StoreError
-from capset.evaluation.hook_dispatch import dispatch_hooks
+from capset.evaluation.containment import dispatch_hooks
 from capset.kernel.call.invocation import MISSING, Invocation
 from capset.kernel.governance.audit import Ended, outcome_of
 from capset.kernel.runtime import KernelRuntime

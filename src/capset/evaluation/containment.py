@@ -1,10 +1,38 @@
-"""A deadline that starts only when code waits, and that pauses for time that does not count."""
+"""Containment of the code of others: its errors, its time, and hooks, which affect no event (F23, K13)."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
+from asyncio import CancelledError, current_task
+from collections.abc import Awaitable, Callable, Iterable
 from types import TracebackType
-from typing import Any
+from typing import Any, Final
+
+from typing_extensions import TypeVar
+
+HOOK_SECONDS: Final = 5.0
+"""Time that one hook may take; then it is cancelled, and that is logged."""
+
+_log = logging.getLogger("capset.hooks")
+E = TypeVar("E")
+
+
+def is_contained(error: BaseException) -> bool:
+    """Whether an error belongs to the code that raised it.
+
+    A cancellation from outside and errors that end the interpreter do not. A ``CancelledError`` without a cancellation
+    request does, and so does ``SystemExit``: a function that an agent calls must not end its host.
+    """
+    match error:
+        case CancelledError():
+            task = current_task()
+            return task is not None and not task.cancelling()
+        case BaseExceptionGroup():
+            _, rest = error.split((Exception, SystemExit, CancelledError))
+            return rest is None
+        case _:
+            return isinstance(error, (Exception, SystemExit))
 
 
 class Deadline:
@@ -66,3 +94,25 @@ class Deadline:
         if self._task is not None and not self._task.done():
             self.expired = True
             self._task.cancel()
+
+
+async def dispatch_hooks(functions: Iterable[Callable[[E], Awaitable[None] | None]], event: E) -> None:
+    """Call each function with the event and wait for it. An error in one is logged by its name, and stops no other.
+
+    Raises only a cancellation from outside.
+    """
+    for function in functions:
+        try:
+            pending = function(event)
+            if pending is not None:
+                async with asyncio.timeout(HOOK_SECONDS):
+                    await pending
+        except BaseException as error:
+            if not is_contained(error):
+                raise
+            _log.exception("the hook %s failed on %s", name_of(function), type(event).__name__)
+
+
+def name_of(function: Callable[..., object]) -> str:
+    """Return the name of a function in logs."""
+    return getattr(function, "__qualname__", None) or type(function).__name__
