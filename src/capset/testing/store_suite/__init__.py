@@ -15,7 +15,6 @@ from typing import Final
 from capset.testing.store_suite import (
     admission_checks,
     agent_checks,
-    approval_checks,
     checkpoint_checks,
     document_checks,
     envelope_checks,
@@ -41,7 +40,6 @@ store_suite: Final[tuple[Check, ...]] = (
     *document_checks.CHECKS,
     *agent_checks.CHECKS,
     *service_checks.CHECKS,
-    *approval_checks.CHECKS,
     *admission_checks.CHECKS,
     *lineage_checks.CHECKS,
     *envelope_checks.CHECKS,
