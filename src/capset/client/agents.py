@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Mapping
 from typing import Any
 
-from capset.client.address import path_of
-from capset.client.connection import LARGEST_PAGE, Connection, every, if_match, json_bytes
+from capset.client.connection import LARGEST_PAGE, Connection, every, if_match, json_bytes, path_of
 from capset.stores.base import AgentStatus
 from capset.wire.agents import AgentDetail, AgentDiffShape, AgentInput, AgentPageShape, PreviewShape, VersionPageShape
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 
-from capset.client.address import path_of
-from capset.client.connection import LARGEST_PAGE, Connection, every
+from capset.client.connection import LARGEST_PAGE, Connection, every, path_of
 from capset.definitions.capabilities import Status
 from capset.wire.capabilities import CapabilityDetail, CapabilityPageShape, CapabilityShape
 

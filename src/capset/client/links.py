@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Mapping
 from typing import Any
 
-from capset.client.address import path_of
-from capset.client.connection import LARGEST_PAGE, Connection, every, json_bytes
+from capset.client.connection import LARGEST_PAGE, Connection, every, json_bytes, path_of
 from capset.wire.diffs import DiffShape
 from capset.wire.fingerprints import FingerprintShape, InstalledShape
 from capset.wire.lineage import EnvelopeShape, KeptLinkShape, LinkPageShape, LinkShape

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from typing import Any
 
-from capset.client.address import path_of
-from capset.client.connection import LARGEST_PAGE, Connection, every
+from capset.client.connection import LARGEST_PAGE, Connection, every, path_of
 from capset.definitions.records import Outcome
 from capset.wire.audit import RecordPageShape
 

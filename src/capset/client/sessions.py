@@ -8,9 +8,8 @@ from typing import Any
 
 import httpx2
 
-from capset.client.address import path_of
 from capset.client.answers import Answers
-from capset.client.connection import LARGEST_PAGE, REPEATABLE, Connection, every, if_match, json_bytes
+from capset.client.connection import LARGEST_PAGE, REPEATABLE, Connection, every, if_match, json_bytes, path_of
 from capset.client.events import LARGEST
 from capset.wire.lineage import TransitionsShape
 from capset.wire.sessions import SessionPageShape, SessionShape, StateShape
