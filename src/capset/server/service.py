@@ -20,7 +20,7 @@ from capset.kernel.kernel import Kernel
 from capset.kernel.registry import Registry
 from capset.server.auth.callers import Caller, Callers, Identifies
 from capset.server.fingerprints import FingerprintLookup
-from capset.server.http.limits import RequestLimits
+from capset.server.http.request_context import RequestLimits
 from capset.server.http.ttl_cache import TtlCache
 from capset.server.turns import TurnService
 from capset.stores.base import Begun, SessionRow

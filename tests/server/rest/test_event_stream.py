@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, MutableMapping
 from dataclasses import replace
 from typing import Any
 
-from capset.server.http.limits import RequestLimits
+from capset.server.http.request_context import RequestLimits
 from capset.server.rest.calls import EventStream
 
 

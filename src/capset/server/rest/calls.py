@@ -26,8 +26,7 @@ from capset.schemas.validation_errors import validation_fields
 from capset.server.auth.callers import Caller
 from capset.server.http.bodies import ClientLeft, DisconnectWatch
 from capset.server.http.idempotency import Idempotency, is_refused
-from capset.server.http.limits import RequestLimits
-from capset.server.http.request_context import RequestContext, caller_of, request_context
+from capset.server.http.request_context import RequestContext, RequestLimits, caller_of, request_context
 from capset.server.http.responses import answer, answer_refusal, misfit, retry_headers
 from capset.server.rest.routing import Calls, Id, Served, check_json_type, parse_json, problems, refuse_query
 from capset.server.service import Service

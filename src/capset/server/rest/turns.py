@@ -14,8 +14,7 @@ from starlette.types import Receive, Scope, Send
 
 from capset.errors import CapsetError
 from capset.server.http.idempotency import Idempotency
-from capset.server.http.limits import RequestLimits
-from capset.server.http.request_context import HttpRefusal, RequestContext, request_context
+from capset.server.http.request_context import HttpRefusal, RequestContext, RequestLimits, request_context
 from capset.server.rest.calls import EventStream, IdempotencyKey, prefers_events
 from capset.server.rest.routing import Asked, Calls, Id, Served, StrictRoute, problems
 from capset.server.service import Service
