@@ -8,7 +8,7 @@ import sys
 import uvloop
 from starlette.types import Receive, Scope, Send
 
-from capset.server.http.limits import RequestLimits
+from capset.server.http.request_context import RequestLimits
 from capset.server.http.uvicorn_server import bind, serve
 
 

@@ -12,8 +12,7 @@ from capset.definitions.secrets import Secrets
 from capset.definitions.tools.retries import Retry
 from capset.definitions.tools.schema_tools import schema_tool
 from capset.errors import FileError, StateError, TransientError, VersionMismatch
-from capset.fingerprint.checkpoints import Checkpoint
-from capset.fingerprint.signatures import CheckpointKey, PublicKey
+from capset.fingerprint.checkpoints import Checkpoint, CheckpointKey, PublicKey
 from capset.kernel.actions import ActionRegistry, ActionResult, ExecutionContext
 from capset.kernel.blocks.generation import GeneratorRunner, ModelStep, Turn
 from capset.kernel.call.concurrency import in_thread, slot
@@ -26,8 +25,7 @@ from capset.kernel.introspection import ToolView, tools_of
 from capset.kernel.streams.dispatcher import Serving
 from capset.kernel.streams.duplex import Duplex
 from capset.kernel.telemetry.observers import Observer
-from capset.net.addresses import Resolver, system_resolver
-from capset.net.allowed_hosts import AllowedHosts
+from capset.net.addresses import AllowedHosts, Resolver, system_resolver
 from capset.net.client import HttpClient
 from capset.net.media import codec_named, codec_of, decoded, every_codec, is_text, media_type_of, of_type
 from capset.net.response import HttpResponse

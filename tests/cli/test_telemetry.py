@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from capset.cli.serve.telemetry import exporters_of
+from capset.cli.serve import exporters_of
 from capset.errors import DefinitionError
 from tests.cli.support import Run
 from tests.collector import Collector, collecting

@@ -20,7 +20,7 @@ from capset import (
     policy,
     tool,
 )
-from capset.cli.common.trees import tree_of
+from capset.cli.compose import tree_of
 from capset.definitions.tools.toolkits import Member
 from capset.evaluation.evaluate import evaluate
 from capset.flows import Generator, Sequencer, as_tool

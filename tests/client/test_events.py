@@ -9,7 +9,7 @@ import pytest
 from capset.client import Client
 from capset.client import events as module
 from capset.errors import ForeignAnswer, Unreachable
-from capset.wire.messages import MessageShape
+from capset.wire.calls import MessageShape
 from tests.client.strangers import events, stranger
 
 RESULT = {"success": True, "data": "done", "record": "r", "session": "s", "runtime_hash": "h", "prompt_hash": "h"}

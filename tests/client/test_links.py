@@ -79,7 +79,7 @@ async def test_versions_are_compared_and_listed(boss: Client) -> None:
 
 
 async def test_every_page_of_links_is_asked_for(boss: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("capset.client.links.LARGEST", 2)
+    monkeypatch.setattr("capset.client.links.LARGEST_PAGE", 2)
     session = (await boss.sessions.create("foreman")).id
     made = [(await boss.links.record(session)).id for _ in range(5)]
     assert [one.id async for one in boss.links.all(session_id=session)] == made[::-1]

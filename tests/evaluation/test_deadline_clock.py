@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from capset.evaluation.deadlines import Deadline
+from capset.evaluation.containment import Deadline
 
 pytestmark = pytest.mark.spec("F17")
 

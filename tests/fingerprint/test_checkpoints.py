@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from capset.fingerprint.chain import GENESIS, seal, verify
-from capset.fingerprint.checkpoints import Checkpoint, Unsound, checkpoints_in, digest_of, signed
-from capset.fingerprint.signatures import CheckpointKey
+from capset.fingerprint.checkpoints import Checkpoint, CheckpointKey, Unsound, checkpoints_in, digest_of, signed
 from tests.fingerprint.test_chain import links
 
 KEY, OTHER = CheckpointKey.generate(), CheckpointKey.generate()

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 
 from capset.errors import DefinitionError
-from capset.fingerprint.signatures import CheckpointKey, PublicKey
+from capset.fingerprint.checkpoints import CheckpointKey, PublicKey
 
 
 @pytest.mark.spec("G21")

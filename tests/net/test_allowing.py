@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from capset import DefinitionError
-from capset.net.allowed_hosts import Allowed
+from capset.net.addresses import Allowed
 
 
 @pytest.mark.spec("G29")

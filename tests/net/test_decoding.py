@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from capset import ToolError
-from capset.net.content_coding import PIECE, codings, decoder_for
+from capset.net.response import PIECE, codings, decoder_for
 
 brotli = import_module("brotli")
 zstd = import_module("compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd")

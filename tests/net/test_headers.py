@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from capset import ToolError
-from capset.net.headers import checked_headers, for_another_origin
+from capset.net.client import checked_headers, for_another_origin
 
 
 @pytest.mark.spec("G29")

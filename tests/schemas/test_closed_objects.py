@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from capset.schemas.closed_objects import close_object
+from capset.schemas.parameters import close_object
 
 pytestmark = pytest.mark.spec("G12")
 TEXT = {"type": "string"}

@@ -12,8 +12,7 @@ import pytest
 import yaml
 
 from capset import ToolError
-from capset.builtin.files import FilesConfig, files
-from capset.builtin.files.paths import names_of, open_resolving, open_walking
+from capset.builtin.files import FilesConfig, files, names_of, open_resolving, open_walking
 from capset.testing import session_for
 from tests.security.trees import CAP, GENERATORS, SECRET, make_tree
 

@@ -22,8 +22,8 @@ from capset.kernel.registry import Registry
 from capset.server.app import open_app
 from capset.server.auth.callers import Caller, Identifies
 from capset.server.auth.keys import create_key
-from capset.server.http.limits import RequestLimits
 from capset.server.http.middleware import AllowedHosts
+from capset.server.http.request_context import RequestLimits
 from capset.server.http.uvicorn_server import bind, make_server
 from capset.server.service import Service
 from tests.kernel.support import records_of

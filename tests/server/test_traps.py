@@ -15,9 +15,8 @@ from capset import Agent, Capability, tool
 from capset.errors import StoreError
 from capset.kernel.governance.audit import CallEntry
 from capset.server.app import open_app
-from capset.server.http.limits import RequestLimits
 from capset.server.http.middleware import AllowedHosts
-from capset.server.http.request_context import RequestContext
+from capset.server.http.request_context import RequestContext, RequestLimits
 from capset.server.rest.calls import prefers_events
 from tests.server.support import Site, Sleeper, call, make_session, problem, site, until
 from tests.server.wire import line, request

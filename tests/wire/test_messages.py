@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from capset import Message, Meta, Progress
-from capset.wire.messages import MessageShape, message_data, progress_of
+from capset.wire.calls import MessageShape, message_data, progress_of
 
 
 @pytest.mark.spec("K1")

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from capset import Json, Message, Meta
-from capset.wire.messages import MessageShape
+from capset.wire.calls import MessageShape
 from capset.wire.ndjson import LIMIT, LINE, Reader, Verbatim, line_of
 
 GOOD = b'{"kind":"query","type":"echo","data":{"text":"hello"},"meta":{"id":"good"}}'

@@ -8,8 +8,8 @@ from capset.definitions.files import FileStat
 from capset.errors import CapsetError, Field, InvalidArguments, NotFound, StoreError, ToolError
 from capset.stores.base import KeyRow
 from capset.wire.errors import Problem, problem_of
-from capset.wire.files import file_shape
-from capset.wire.keys import key_shape, new_key_shape
+from capset.wire.operations import key_shape, new_key_shape
+from capset.wire.sessions import file_shape
 
 KEY = KeyRow("k", "ci", "d" * 64, None, "bot", "agent", ("a:b",), ("capset:read",), "2026-01-01T00:00:00.000000Z")
 

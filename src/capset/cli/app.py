@@ -7,25 +7,27 @@ from typing import Annotated
 
 import typer
 
-from capset.cli.agents.read import list_command as list_agents_command
-from capset.cli.agents.read import show_command as show_agent_command
+from capset.cli.agents import archive_command, change_command, rollback_command
+from capset.cli.agents import create_command as create_agent_command
+from capset.cli.agents import list_command as list_agents_command
+from capset.cli.agents import show_command as show_agent_command
 from capset.cli.agents.versions import diff_command as diff_agent_command
 from capset.cli.agents.versions import preview_command, versions_command
-from capset.cli.agents.write import archive_command, change_command, rollback_command
-from capset.cli.agents.write import create_command as create_agent_command
 from capset.cli.approvals import approve_command, reject_command, show_command
 from capset.cli.approvals import list_command as list_approvals_command
-from capset.cli.audit.checkpoints import checkpoint_command, checkpoints_command, keygen_command, prune_command
-from capset.cli.audit.export import export_command
-from capset.cli.audit.query import query_command
-from capset.cli.audit.tail import tail_command
-from capset.cli.audit.verify import verify_command
+from capset.cli.audit.chain import (
+    checkpoint_command,
+    checkpoints_command,
+    keygen_command,
+    prune_command,
+    verify_command,
+)
+from capset.cli.audit.records import export_command, query_command, tail_command
 from capset.cli.call import call_command
 from capset.cli.check import check_command
 from capset.cli.compose import compose_command
-from capset.cli.db.backup import backup_command
-from capset.cli.db.check import check_command as check_db_command
-from capset.cli.db.upgrade import upgrade_command
+from capset.cli.db import backup_command, upgrade_command
+from capset.cli.db import check_command as check_db_command
 from capset.cli.demo import demo_command
 from capset.cli.describe import describe_command
 from capset.cli.diff import diff_command
@@ -37,12 +39,11 @@ from capset.cli.list import list_command
 from capset.cli.mcp import mcp_command
 from capset.cli.replay import replay_command
 from capset.cli.schema import schema_command
-from capset.cli.serve.command import serve_command
-from capset.cli.sessions.read import events_command, state_command
-from capset.cli.sessions.read import list_command as list_sessions_command
-from capset.cli.sessions.read import show_command as show_session_command
-from capset.cli.sessions.write import create_command as create_session_command
-from capset.cli.sessions.write import delete_command, move_command
+from capset.cli.serve import serve_command
+from capset.cli.sessions import create_command as create_session_command
+from capset.cli.sessions import delete_command, events_command, move_command, state_command
+from capset.cli.sessions import list_command as list_sessions_command
+from capset.cli.sessions import show_command as show_session_command
 
 app = typer.Typer(
     name="capset",

@@ -32,8 +32,7 @@ from capset.definitions.messages import Json, Message
 from capset.errors import CapsetError, DefinitionError, PermissionDenied
 from capset.kernel.call.session import Session
 from capset.kernel.registry import Registry
-from capset.wire.calls import approval_of, call_data
-from capset.wire.messages import MessageShape, progress_of
+from capset.wire.calls import MessageShape, approval_of, call_data, progress_of
 
 if TYPE_CHECKING:
     from capset.client import Client

@@ -22,7 +22,7 @@ from capset.errors import DefinitionError, NotFound
 from capset.kernel.kernel import Kernel
 from capset.server.auth.keys import DEFAULT_SCOPES, create_key, is_valid
 from capset.stores.base import KeyRow
-from capset.wire.keys import KeyPageShape, key_shape, new_key_shape
+from capset.wire.operations import KeyPageShape, key_shape, new_key_shape
 
 _LIFETIME: Final = re.compile(r"([1-9]\d{0,4})([hd])")
 _UNITS: Final = {"h": "hours", "d": "days"}

@@ -9,19 +9,16 @@ from typing import Annotated, Any
 
 import typer
 
-from capset.cli.common.definitions import agent_of, find_definition, load
 from capset.cli.common.exits import Exit, ended, guarded
 from capset.cli.common.options import AsJson, Db
 from capset.cli.common.output import out, print_json
 from capset.cli.common.settings import existing_db, given_attributes, given_env, load_settings
-from capset.cli.common.targets import opened_store
-from capset.cli.common.versions import find
-from capset.cli.diff import show_lines
+from capset.cli.common.targets import agent_of, find_definition, load, opened_store
+from capset.cli.diff import find, show_lines
 from capset.definitions.principals import Principal
 from capset.errors import DefinitionError
 from capset.evaluation.compare.sides import Side, stored_side
-from capset.evaluation.replay.evaluation import Replay, principal_of, replay
-from capset.evaluation.replay.report import replay_lines
+from capset.evaluation.replay.evaluation import Replay, principal_of, replay, replay_lines
 from capset.evaluation.snapshot.envelope import SnapshotEnvelope
 from capset.kernel.registry import Registry
 from capset.wire.diffs import replay_shape

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Mapping
 from typing import Any
 
-from capset.client.address import path_of
-from capset.client.connection import Connection, if_match, json_bytes
-from capset.client.pages import LARGEST, every
+from capset.client.connection import LARGEST_PAGE, Connection, every, if_match, json_bytes, path_of
 from capset.stores.base import AgentStatus
 from capset.wire.agents import AgentDetail, AgentDiffShape, AgentInput, AgentPageShape, PreviewShape, VersionPageShape
 
@@ -47,7 +45,7 @@ class AgentResource:
 
     def all(self, *, status: AgentStatus | None = None, name: str | None = None) -> AsyncGenerator[AgentDetail]:
         """Iterate over all matching agents, page by page."""
-        return every(lambda cursor: self.list(status=status, name=name, limit=LARGEST, cursor=cursor))
+        return every(lambda cursor: self.list(status=status, name=name, limit=LARGEST_PAGE, cursor=cursor))
 
     async def change(
         self,

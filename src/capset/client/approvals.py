@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Mapping
 from typing import Any
 
-from capset.client.address import path_of
-from capset.client.connection import Connection, json_bytes
-from capset.client.pages import LARGEST, every
+from capset.client.connection import LARGEST_PAGE, Connection, every, json_bytes, path_of
 from capset.definitions.approvals import ApprovalScope, ApprovalStatus
 from capset.wire.approvals import ApprovalPageShape, ApprovalShape
 
@@ -43,7 +41,7 @@ class ApprovalResource:
 
     def all(self, *, status: ApprovalStatus | None = None, session: str | None = None) -> AsyncGenerator[ApprovalShape]:
         """Iterate over all matching requests, newest first, page by page."""
-        return every(lambda cursor: self.list(status=status, session=session, limit=LARGEST, cursor=cursor))
+        return every(lambda cursor: self.list(status=status, session=session, limit=LARGEST_PAGE, cursor=cursor))
 
     async def approve(
         self,

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 
-from capset.client.address import path_of
-from capset.client.connection import Connection
-from capset.client.pages import LARGEST, every
+from capset.client.connection import LARGEST_PAGE, Connection, every, path_of
 from capset.definitions.capabilities import Status
 from capset.wire.capabilities import CapabilityDetail, CapabilityPageShape, CapabilityShape
 
@@ -24,7 +22,7 @@ class CapabilityResource:
         category: str | None = None,
         permission: str | None = None,
         text: str | None = None,
-        limit: int = LARGEST,
+        limit: int = LARGEST_PAGE,
         cursor: str | None = None,
     ) -> CapabilityPageShape:
         """List the capabilities that match all filters, by id.

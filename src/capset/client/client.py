@@ -9,15 +9,13 @@ from contextlib import aclosing, asynccontextmanager
 from types import TracebackType
 from typing import Any, Final, Self
 
-from capset.client.address import path_of
 from capset.client.agents import AgentResource
 from capset.client.approvals import ApprovalResource
 from capset.client.capabilities import CapabilityResource
-from capset.client.connection import REPEATABLE, Connection, json_bytes
+from capset.client.connection import REPEATABLE, Connection, json_bytes, path_of
 from capset.client.events import CallEvents
 from capset.client.files import FileResource
-from capset.client.fingerprints import FingerprintResource
-from capset.client.links import LinkResource
+from capset.client.links import FingerprintResource, LinkResource
 from capset.client.records import RecordResource
 from capset.client.sessions import SessionResource
 from capset.errors import DeadlineExceeded, DefinitionError

@@ -1,19 +1,23 @@
-"""The HTTP layer of the client: requests to one server, each sent once."""
+"""The HTTP layer of the client: the server's address, the key, requests sent once each, and lists, page after page."""
 
 from __future__ import annotations
 
+import re
 import ssl
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Final
+from typing import Any, Final, Protocol, TypeVar
+from urllib.parse import quote
 
 import httpx2
 from pydantic_core import to_json
 
-from capset.client.address import check_key, server_url
 from capset.client.answers import JSON, Answers, S, media_type_of
-from capset.errors import CapsetError, InvalidArguments
+from capset.errors import CapsetError, DefinitionError, ForeignAnswer, InvalidArguments
+from capset.net.addresses import is_loopback
 from capset.wire.calls import CallShape
+
+_KEY: Final = re.compile(r"[\x21-\x7e]{1,200}")
 
 Query = Mapping[str, str | int | bool | None]
 EVENTS: Final = "text/event-stream"
@@ -21,6 +25,63 @@ REPEATABLE: Final = "Idempotency-Key"
 """The header with which a request may be sent again, and is executed once."""
 SILENCE: Final = 60.0
 """Seconds of silence after which a stream counts as broken; a server sends something every 15."""
+
+T_co = TypeVar("T_co", covariant=True)
+T = TypeVar("T")
+LARGEST_PAGE: Final = 200
+"""Limit on the items of a page."""
+
+
+def server_url(given: str) -> httpx2.URL:
+    """Return the address of a server, without a trailing slash; a path before ``/v1`` is retained.
+
+    Raises ``DefinitionError`` for an invalid address. A user or a password in it is refused: keys go by the header
+    only.
+    """
+    try:
+        url = httpx2.URL(given.rstrip("/"))
+    except httpx2.InvalidURL:
+        url = httpx2.URL()
+    if url.userinfo or url.query or url.fragment:
+        raise DefinitionError("a server's address has no user, password, query or fragment in it")
+    if url.scheme not in ("http", "https") or not url.host:
+        raise DefinitionError(f"a server's address is like https://capset.example.com; got {given!r}")
+    return url
+
+
+def check_key(key: str, url: httpx2.URL, *, plain_http: bool) -> str:
+    """Return a key that may be sent to ``url``.
+
+    Raises ``DefinitionError`` for an invalid key, and for an address that would expose it in transit.
+    """
+    if not _KEY.fullmatch(key):
+        raise DefinitionError("the API key is not one: it has 1 to 200 characters of ASCII, and no spaces")
+    if url.scheme == "http" and not plain_http and not is_loopback(url.host):
+        raise DefinitionError(
+            f"{url} is not encrypted: the API key would be seen by everybody on the way",
+            hint="use https://, or allow it: plain_http=True, or CAPSET_PLAIN_HTTP=1 for the command",
+        )
+    return key
+
+
+def path_of(*parts: str) -> str:
+    """Return the parts as a path of the API.
+
+    Raises ``DefinitionError`` for a part that is empty or contains a slash, by which it could name something else, and
+    for text that is not valid Unicode.
+    """
+    return "/v1/" + "/".join(map(segment, parts))
+
+
+def segment(part: str) -> str:
+    """Return one part of a path, quoted for a URL. Raises as ``path_of`` does."""
+    if not part or "/" in part:
+        raise DefinitionError(f"an id or a name must not be empty, nor hold a slash; got {part[:100]!r}")
+    try:
+        quoted = quote(part, safe="")
+    except UnicodeEncodeError:
+        raise DefinitionError(f"{part[:100]!r} is not valid Unicode text") from None
+    return quoted.replace(".", "%2E") if part in (".", "..") else quoted  # otherwise the URL would lose them
 
 
 class Connection:
@@ -169,3 +230,31 @@ def json_bytes(data: Any) -> bytes:  # any JSON
 def if_match(version: int | None) -> dict[str, str]:
     """Return the header that makes a change depend on a version; ``None`` for any."""
     return {} if version is None else {"If-Match": f'"{version}"'}
+
+
+class Page(Protocol[T_co]):
+    """Some items, and the cursor of the next page, if there is one."""
+
+    @property
+    def items(self) -> Sequence[T_co]:
+        """The items."""
+        ...
+
+    @property
+    def next(self) -> str | None:
+        """The cursor."""
+        ...
+
+
+async def every(page: Callable[[str | None], Awaitable[Page[T]]]) -> AsyncGenerator[T]:
+    """Yield the items of all pages; ``page`` requests the one at a cursor, each only when it is needed."""
+    cursor: str | None = None
+    while True:
+        found = await page(cursor)
+        for item in found.items:
+            yield item
+        if found.next is None:
+            return
+        if found.next == cursor:
+            raise ForeignAnswer("the server answered one page of a list twice")
+        cursor = found.next

@@ -8,8 +8,7 @@ from typing import Final, Self
 import httpx2
 
 from capset.client.answers import Answers
-from capset.wire.calls import CallShape
-from capset.wire.messages import MessageShape
+from capset.wire.calls import CallShape, MessageShape
 
 LARGEST: Final = 64 * 1024 * 1024
 """Size limit of one event, in bytes."""

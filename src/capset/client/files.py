@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from capset.client.address import path_of, segment
 from capset.client.answers import media_type_of
-from capset.client.connection import JSON, Connection, if_match
+from capset.client.connection import JSON, Connection, if_match, path_of, segment
 from capset.definitions.files import normalise_path
 from capset.errors import FileError
-from capset.wire.files import FolderShape, WrittenShape
+from capset.wire.sessions import FolderShape, WrittenShape
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,14 +1,13 @@
-"""The exact capabilities of each turn: links, and the envelopes stored with them."""
+"""The exact capabilities of each turn: links, the envelopes stored with them, and the payloads of hashes."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
 from typing import Any
 
-from capset.client.address import path_of
-from capset.client.connection import Connection, json_bytes
-from capset.client.pages import LARGEST, every
+from capset.client.connection import LARGEST_PAGE, Connection, every, json_bytes, path_of
 from capset.wire.diffs import DiffShape
+from capset.wire.fingerprints import FingerprintShape, InstalledShape
 from capset.wire.lineage import EnvelopeShape, KeptLinkShape, LinkPageShape, LinkShape
 
 
@@ -63,7 +62,9 @@ class LinkResource:
 
     def all(self, *, agent_id: str | None = None, session_id: str | None = None) -> AsyncGenerator[LinkShape]:
         """Iterate over all matching links, newest first, page by page."""
-        return every(lambda cursor: self.list(agent_id=agent_id, session_id=session_id, limit=LARGEST, cursor=cursor))
+        return every(
+            lambda cursor: self.list(agent_id=agent_id, session_id=session_id, limit=LARGEST_PAGE, cursor=cursor)
+        )
 
     async def envelope_of(self, id: str) -> EnvelopeShape:
         """Return the envelope of a link. Raises ``NotFound``."""
@@ -76,3 +77,21 @@ class LinkResource:
     async def diff(self, before: str, after: str) -> DiffShape:
         """Compare two versions by the ids of their links or envelopes. Raises ``NotFound``."""
         return await self._connection.get(DiffShape, path_of("links", "diff"), {"before": before, "after": after})
+
+
+class FingerprintResource:
+    """``client.fingerprints``; needs a key with the scope ``capset:read``."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def get(self, hash: str) -> FingerprintShape:
+        """Return the payload of a hash.
+
+        Raises ``NotFound`` for a hash unknown to the server, ``InvalidArguments`` for text that is no hash.
+        """
+        return await self._connection.get(FingerprintShape, path_of("fingerprints", hash))
+
+    async def installed(self) -> InstalledShape:
+        """Return the installed capabilities, with their hashes, their tools', and the code behind them."""
+        return await self._connection.get(InstalledShape, path_of("fingerprints"))

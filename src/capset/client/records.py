@@ -7,9 +7,7 @@ from typing import Any, TypedDict
 
 from typing_extensions import Unpack
 
-from capset.client.address import path_of
-from capset.client.connection import Connection
-from capset.client.pages import LARGEST, every
+from capset.client.connection import LARGEST_PAGE, Connection, every, path_of
 from capset.definitions.records import Outcome
 from capset.definitions.tools.options import refuse_unknown
 from capset.wire.audit import RecordPageShape
@@ -59,4 +57,4 @@ class RecordResource:
     ) -> AsyncGenerator[dict[str, Any]]:  # a record's values are of every JSON type
         """Iterate over all matching records, newest first, page by page."""
         refuse_unknown(self.all, filters, RecordFilters)
-        return every(lambda cursor: self.list(**filters, limit=LARGEST, cursor=cursor))
+        return every(lambda cursor: self.list(**filters, limit=LARGEST_PAGE, cursor=cursor))

@@ -1,17 +1,61 @@
-"""The sessions of the key's principal."""
+"""The sessions of the key's principal, the turns of their agents, and the events of these."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
-from capset.client.address import path_of
-from capset.client.connection import if_match, json_bytes
-from capset.client.pages import LARGEST, every
-from capset.client.turns import TurnResource
+import httpx2
+
+from capset.client.answers import Answers
+from capset.client.connection import LARGEST_PAGE, REPEATABLE, Connection, every, if_match, json_bytes, path_of
+from capset.client.events import LARGEST
 from capset.wire.lineage import TransitionsShape
 from capset.wire.sessions import SessionPageShape, SessionShape, StateShape
 from capset.wire.snapshots import SnapshotShape
+from capset.wire.turns import EventShape, GapShape, TurnShape
+
+
+class TurnResource:
+    """The methods of ``client.sessions`` for turns."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def send(self, id: str, content: Any, *, idempotency_key: str | None = None) -> TurnShape:  # any JSON
+        """Send a message to a session's agent, and return the new turn, which runs in the background.
+
+        Raises ``NotFound``; ``Conflict`` with the code ``turn_running`` while the session is in another turn; and
+        ``CapsetError`` with the code ``no_runner`` if the server runs no agents.
+        """
+        headers = {} if idempotency_key is None else {REPEATABLE: idempotency_key}
+        body, path = json_bytes({"content": content}), path_of("sessions", id, "messages")
+        return await self._connection.send(TurnShape, "POST", path, body, headers)
+
+    @asynccontextmanager
+    async def events(
+        self, id: str, *, after: int = 0, follow: bool = True
+    ) -> AsyncGenerator[AsyncGenerator[EventShape | GapShape]]:
+        """Read the events of a session's turns: ``async with client.sessions.events(id) as events``.
+
+        It begins with the one ``after`` that number, and ends with the session or the server, unless ``follow`` is
+        false: ask again, ``after`` the last one received, and ``NotFound`` means that the session ended. Events no
+        longer stored are a ``GapShape``. Raises ``NotFound``; ``Unreachable`` if the connection breaks.
+        """
+        query = {"after": after, "follow": "true" if follow else "false"}
+        async with (
+            self._connection.follow(path_of("sessions", id, "events"), query) as response,
+            aclosing(_read(self._connection.answers, response)) as events,
+        ):
+            yield events
+
+
+async def _read(answers: Answers, response: httpx2.Response) -> AsyncGenerator[EventShape | GapShape]:
+    with answers.named(safe=True):
+        async for event in httpx2.EventSource(response, LARGEST):
+            if event.data:
+                yield answers.parsed(GapShape if event.event == "gap" else EventShape, event.data)
 
 
 class SessionResource(TurnResource):
@@ -60,7 +104,7 @@ class SessionResource(TurnResource):
 
     def all(self, *, agent_id: str | None = None) -> AsyncGenerator[SessionShape]:
         """Iterate over all sessions, page by page."""
-        return every(lambda cursor: self.list(agent_id=agent_id, limit=LARGEST, cursor=cursor))
+        return every(lambda cursor: self.list(agent_id=agent_id, limit=LARGEST_PAGE, cursor=cursor))
 
     async def snapshot(self, id: str) -> SnapshotShape:
         """Return the tools in play in a session, the reasons for the others, and the hashes. Raises ``NotFound``."""

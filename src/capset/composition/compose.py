@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from types import MappingProxyType
 from typing import Final, Literal
 
-from capset.composition.context import render_context
+from pydantic import BaseModel
+
+from capset.composition.context import render_context, render_system
 from capset.composition.explain import Explained, explain
 from capset.composition.installation import Installed, Level, ToolNames
-from capset.composition.merge import Contribution, Merged, merge
-from capset.composition.render import render_system
+from capset.composition.merge import Contribution, Merged, ResourceKey, merge, merge_resources
 from capset.composition.resolve import Chosen, Decided, resolve
-from capset.composition.routes import check_routes
 from capset.composition.sources import Contributed, ContributionSource
-from capset.composition.state_collection import SessionData, collect_data
+from capset.composition.states import MergedState, merge_states
 from capset.composition.statics import static_hash
 from capset.definitions.blocks import Block
 from capset.definitions.capabilities import AnyCapability
 from capset.definitions.model_context import ContextEntry
 from capset.definitions.references import DynamicUses
-from capset.definitions.resources import Scope
-from capset.errors import ContextError, DefinitionError
+from capset.definitions.resources import SCOPES, AnyResource, Documents, Scope, ScopeState
+from capset.errors import ContextError, DefinitionError, ToolNameConflict
 from capset.fingerprint.hashes import Ref
 
 MAX_LEVELS: Final = 50
@@ -218,3 +218,78 @@ def _refuse_undeclared(composition: Composition, data: SessionData) -> None:
                     f"{source} is used dynamically and declares {new[0]!r}, which nothing declares statically",
                     hint=f"use {one.capability.name} statically too, with the presets switched off that come and go",
                 )
+
+
+def check_routes(tools: Mapping[str, Installed], chosen: Iterable[Chosen]) -> None:
+    """Raise ``ToolNameConflict``, naming both contributors, if messages of one type would have two routes.
+
+    ``tools`` are by their names here; the names and aliases of the capabilities in ``chosen`` lead to tools too.
+    """
+    routes = _names(tools, chosen)
+    for one in tools.values():
+        if one.tool.contract is None:
+            continue
+        other = routes.setdefault(one.tool.type, one)
+        if other.tool is not one.tool:
+            raise ToolNameConflict(
+                f"{one.source} brings {one.name!r} for messages of the type {one.tool.type!r}, which lead to the tool "
+                f"{other.name!r} that {other.source} brings",
+                hint="leave one of them out: a prefix or another name does not change the type of its messages",
+            )
+
+
+def _names(tools: Mapping[str, Installed], chosen: Iterable[Chosen]) -> dict[str, Installed]:
+    """Return every name that a tool can be called by."""
+    names = {name: one for one in tools.values() for name in (one.qualified, one.name)}
+    aliases: dict[str, tuple[str, ...]] = {}
+    for one in chosen:
+        owners = aliases[one.capability.name] = (one.capability.name, *one.capability.aliases)
+        for _, part in one.parts:
+            for tool in part.tools:
+                called = one.names[tool.name]
+                names |= {f"{owner}.{called}": tools[called] for owner in owners}
+    return names | {f"{owner}.{one.name}": one for one in tools.values() for owner in aliases.get(one.owner, ())}
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class SessionData:
+    """All resources and state that a run can reach, joined; ``given`` are the resources as declared.
+
+    Where a flow settles a conflict, ``resources`` has its version, and ``given`` also those that it replaces.
+    """
+
+    resources: Mapping[ResourceKey, Contributed[AnyResource | Documents]]
+    states: Mapping[Scope, MergedState]
+    given: frozenset[AnyResource | Documents]
+
+
+def collect_data(block: Block, below_first: Iterable[Merged]) -> SessionData:
+    """Join the merged resources and state of a root ``block`` and of all blocks below it, those first.
+
+    Raises ``ResourceConflict`` or ``StateConflict``, naming both contributors, unless the block has the last word.
+    """
+    merged = tuple(below_first)
+    if len(merged) == 1:
+        (alone,) = merged
+        return SessionData(alone.resources, alone.states, frozenset(one.value for one in alone.resources.values()))
+    resources = [(one.source, one.value) for part in merged for one in part.resources.values()]
+    settled = {(one.scope, one.name): one for one in block.part.resources if block.has_last_word}
+    last: ScopeState = block.part.state if block.has_last_word else {}
+    return SessionData(
+        merge_resources((source, settled.get((one.scope, one.name), one)) for source, one in resources),
+        MappingProxyType(
+            {
+                scope: merge_states(f"{scope} state", models, last_word=last.get(scope))
+                for scope in SCOPES
+                if (models := _models(scope, merged))
+            }
+        ),
+        frozenset(one for _, one in resources),
+    )
+
+
+def _models(scope: Scope, merged: Iterable[Merged]) -> list[tuple[ContributionSource, type[BaseModel]]]:
+    found: list[Contributed[type[BaseModel]]] = [
+        one for part in merged if scope in part.states for one in part.states[scope].models
+    ]
+    return [(one.source, one.value) for one in found]

@@ -1,4 +1,4 @@
-"""Context as the model reads it: contributions under one key are joined in one place (spec 1, C23–C26)."""
+"""The system text for the model, and its context, joined under each key (spec 1, C17, C21, C23–C26)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, cast
 
-from capset.composition.sources import ContributionSource
+from capset.composition.sources import Contributed, ContributionSource
 from capset.definitions.model_context import MAX_LEVELS, ContextMessage, ContextValue
 from capset.errors import ContextError, ContextShapeConflict
 
@@ -164,3 +164,28 @@ def _text_lines(texts: Iterable[str], margin: str) -> Iterator[str]:
         escaped = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
         for line in escaped.replace("\r\n", "\n").replace("\r", "\n").strip("\n").split("\n"):
             yield margin + line if line.strip() else ""
+
+
+def render_system(
+    system_prompt: str,
+    instructions: Sequence[Contributed[str]],
+    told: Sequence[str] = (),
+    context: Rendered | None = None,
+) -> str:
+    """Return the system text, with blank lines between its parts.
+
+    Each capability's instructions have a block of their own; then come the prompt, the block's own instructions, the
+    instructions of toolkits and tools (``told``), the context as XML, and the plain texts.
+    """
+    blocks: dict[str, list[str]] = {}
+    own: list[str] = []
+    for one in instructions:
+        name = one.source.capability
+        (own if name is None else blocks.setdefault(name, [])).append(one.value)
+    known = [_block(name, texts) for name, texts in blocks.items()]
+    shown = (context.xml, *(text.strip() for text in context.texts)) if context else ()
+    return "\n\n".join(text for text in (*known, system_prompt.strip(), *own, *told, *shown) if text)
+
+
+def _block(name: str, texts: Iterable[str]) -> str:
+    return "\n".join((f'<capability id="{name}">', "\n\n".join(texts), "</capability>"))

@@ -16,8 +16,7 @@ from capset.definitions.policies import Decision, Policy, Request, allow
 from capset.definitions.principals import Principal
 from capset.definitions.tools.toolkits import DynamicToolkit, ToolkitContext
 from capset.errors import ToolkitFailed
-from capset.evaluation.deadlines import Deadline
-from capset.evaluation.error_mapping import is_contained
+from capset.evaluation.containment import Deadline, is_contained
 from capset.evaluation.expansion import Expansion, with_dynamic_uses
 from capset.evaluation.plan import Plan, is_taken, plan_of
 from capset.evaluation.policies import LATE, decided, failed, tell_asked

@@ -9,15 +9,14 @@ from inspect import isawaitable
 from types import MappingProxyType
 from typing import cast
 
-from capset.composition.compose import Composition, compose
+from capset.composition.compose import Composition, check_routes, compose
 from capset.composition.installation import Installed, InstalledToolkit, Installing, PolicyBinding
-from capset.composition.routes import check_routes
 from capset.definitions.contexts import Context
 from capset.definitions.policies import Policy
 from capset.definitions.references import AnyRef, DynamicUses, as_ref
 from capset.definitions.tools.toolkits import DynamicToolkit, Member, ToolkitContext, checked_members, distinct_tools
 from capset.errors import CapsetError, ContextError, DefinitionError, PolicyConflict, ToolkitFailed, ToolNameConflict
-from capset.evaluation.error_mapping import is_contained
+from capset.evaluation.containment import is_contained
 from capset.evaluation.plan import Plan
 
 

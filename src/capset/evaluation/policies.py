@@ -9,8 +9,7 @@ from typing import Final, Literal, NamedTuple
 
 from capset.definitions.hooks import NO_HOOKS, Hooks, PolicyEvaluated
 from capset.definitions.policies import Answer, Decision, DecisionKind, Policy, Request, allow, deny
-from capset.evaluation.error_mapping import is_contained
-from capset.evaluation.hook_dispatch import dispatch_hooks
+from capset.evaluation.containment import dispatch_hooks, is_contained
 
 PolicyMode = Literal["authoritative", "hint"]
 """Behaviour of a call if a ``snapshot`` policy's result is missing: deny, or ask the policy."""

@@ -13,8 +13,7 @@ from pydantic_core import to_json
 
 from capset.definitions.records import COLUMNS, NUMBERS
 from capset.fingerprint.canonical import MAX_EXACT, NotCanonical, digest
-from capset.fingerprint.checkpoints import GENESIS, Checkpoint, Unsound, check_signature, sound
-from capset.fingerprint.signatures import PublicKey
+from capset.fingerprint.checkpoints import GENESIS, Checkpoint, PublicKey, Unsound, check_signature, sound
 
 __all__ = ["GENESIS", "Verification", "link_payload", "seal", "verify"]
 

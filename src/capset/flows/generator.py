@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Final
 from pydantic import BaseModel
 from typing_extensions import TypeForm
 
-from capset.composition.kinds import check_block
+from capset.composition.merge import check_block
 from capset.definitions.blocks import Block, BlockKind, Running
 from capset.definitions.hooks import Hooks
 from capset.definitions.model_context import ContextFunction, ContextValue

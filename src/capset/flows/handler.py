@@ -8,7 +8,7 @@ from typing import Any, ClassVar, cast
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from capset.composition.kinds import check_block
+from capset.composition.merge import check_block
 from capset.definitions.blocks import Block, BlockKind, Running
 from capset.definitions.capabilities import Capability
 from capset.definitions.names import checked_text

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, cast
 from pydantic import BaseModel
 from typing_extensions import TypeForm
 
-from capset.composition.kinds import check_block
+from capset.composition.merge import check_block
 from capset.definitions.blocks import Block, BlockKind, Running
 from capset.definitions.contexts import Context
 from capset.definitions.names import ROUTE, checked, checked_text
@@ -17,10 +17,9 @@ from capset.definitions.parts import make_part
 from capset.definitions.references import checked_uses
 from capset.definitions.resources import AnyResource, Documents, Scope
 from capset.errors import DefinitionError, InternalError, unknown
+from capset.flows.branches import checked_decider, decided, either
 from capset.flows.checks import checked_block, checked_name, distinct_children, input_schema, take
-from capset.flows.decisions import checked_decider, decided
 from capset.flows.handler import Uses
-from capset.flows.outputs import either
 
 Choose = Callable[[Any, Context], str | Awaitable[str]] | Callable[[Any], str | Awaitable[str]]
 """A function of the input, of the type that the router takes, and optionally of the context."""

@@ -18,7 +18,7 @@ from capset.errors import DefinitionError
 from capset.flows.checks import checked_block, take
 from capset.flows.handler import Handler
 from capset.kernel.blocks.runs import enter_from
-from capset.schemas.closed_objects import object_fields
+from capset.schemas.parameters import object_fields
 from capset.schemas.schema import Schema, schema_of, schema_of_fields
 
 _ANYTHING: Final = schema_of("an output", object, "serialization")

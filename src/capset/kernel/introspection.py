@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from capset.composition.installation import Installed
 from capset.definitions.contexts import Context
-from capset.definitions.tools.definition import Effect
+from capset.definitions.tools.options import Effect
 from capset.errors import DefinitionError
 from capset.kernel.call.context import CallContext
 

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from threading import BoundedSemaphore, Thread
-from typing import Final, Literal, Protocol
+from typing import Annotated, Final, Literal, Protocol
+
+from pydantic import AfterValidator, Field
+
+from capset.errors import DefinitionError, ToolError
+from capset.net.urls import read_authority
 
 Reach = Literal["public", "internal", "refused"]
 """``internal`` is this machine or a private network, which a host may allow by name; ``refused`` is never allowed."""
@@ -136,3 +142,59 @@ async def system_resolver(host: str, /) -> Sequence[str]:
         _free.release()
         raise socket.gaierror(socket.EAI_AGAIN, "no thread can be started") from None
     return await found
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """Hosts that may lead to this machine or a private network: exact names, with any port or with one.
+
+    They never lead to addresses that are neither public nor internal: link-local addresses (where clouds serve the
+    secrets of their machines), multicast and the like stay refused.
+    """
+
+    entries: frozenset[tuple[str, int | None]] = frozenset()
+
+    @classmethod
+    def read(cls, entries: Iterable[str]) -> Allowed:
+        """Parse ``host`` and ``host:port``, such as ``intranet.example:8080`` or ``[::1]:8080``.
+
+        Raises ``DefinitionError``, naming the entry, for anything else, and for an address that stays refused.
+        """
+        return cls(frozenset(map(_read, entries)))
+
+    def takes(self, host: str, port: int, address: str) -> bool:
+        """Whether a host may be connected to at this one of its addresses."""
+        reach = reach_of(address)
+        if reach == "internal":
+            return (host, None) in self.entries or (host, port) in self.entries
+        return reach == "public"
+
+
+def _read(entry: str) -> tuple[str, int | None]:
+    try:
+        host, port = read_authority(entry)
+    except ToolError as error:
+        why = error.message.replace("The URL has", "it has")
+        raise DefinitionError(f"an allowed host is host or host:port; got {entry!r}: {why}") from None
+    if (":" in host or host.replace(".", "").isdigit()) and reach_of(host) == "refused":
+        raise DefinitionError(f"an allowed host cannot be {entry!r}: its address is neither public nor of a network")
+    return host, port
+
+
+def _are_hosts(allow: tuple[str, ...]) -> tuple[str, ...]:
+    try:
+        Allowed.read(allow)
+    except DefinitionError as error:
+        raise ValueError(error.message) from None
+    return allow
+
+
+AllowedHosts = Annotated[
+    tuple[str, ...],
+    Field(
+        max_length=1_000,
+        description="Hosts of this machine or of private networks that may be asked: host, or host:port.",
+    ),
+    AfterValidator(_are_hosts),
+]
+"""The type of a config's field passed on as ``allow`` of ``HttpClient``; entries that are not hosts are refused."""

@@ -12,8 +12,7 @@ from typing import Final
 import httpcore2
 
 from capset.errors import ToolError, TransientError
-from capset.net.addresses import Resolver
-from capset.net.allowed_hosts import Allowed
+from capset.net.addresses import Allowed, Resolver
 
 _TRIED: Final = 4
 """How many addresses of one name are tried; all are checked."""

@@ -3,17 +3,32 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+import sys
+import zlib
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Final, Literal, Protocol
 
-from capset.errors import TransientError
-from capset.net.content_coding import decoder_for
+from capset.errors import ToolError, TransientError
 from capset.net.urls import Url
 
 if TYPE_CHECKING:
     import httpcore2
+
+
+PIECE: Final = 65_536
+"""The approximate maximum size of one piece, in bytes."""
+_ZSTD: Final = "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
+_WINDOW_BITS: Final = 23
+"""The largest window of zstd in HTTP, 8 MB (RFC 9659)."""
+_FRAMES: Final = 1_000
+"""The maximum number of zstd frames, plus one for each KiB in them: starting one takes time, and empty ones could
+take it without end.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,3 +96,163 @@ class HttpResponse:
                 raise
             return Body(bytes(data), "time")
         return Body(bytes(data))
+
+
+class Decoder(Protocol):
+    """Decodes one coding of a stream."""
+
+    def decode(self, data: bytes) -> Iterator[bytes]:
+        """Yield the output, lazily and in pieces; consume all of it before the next call."""
+        ...
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the stream may end here."""
+        ...
+
+
+@cache
+def codings() -> str:
+    """Return the supported codings, in the form of ``Accept-Encoding``."""
+    optional = {"br": find_spec("brotli"), "zstd": find_spec(_ZSTD.partition(".")[0]) and find_spec(_ZSTD)}
+    return ", ".join(["gzip", "deflate", *(name for name, found in optional.items() if found)])
+
+
+def decoder_for(coding: str) -> Decoder:
+    """Return the decoder for the value of a ``Content-Encoding``.
+
+    Raises ``ToolError`` (``bad_encoding``) if it is unknown, not installed, or several: each layer would multiply the
+    work that a small response causes.
+    """
+    name = coding.strip().lower()
+    if name in ("", "identity"):
+        return _Identity()
+    if name not in ("x-gzip", *codings().split(", ")):
+        raise ToolError(f"The answer is encoded as {name[:64]!r}, which cannot be undone here.", code="bad_encoding")
+    return _DECODERS[name]()
+
+
+class _Identity:
+    is_complete = True
+
+    def decode(self, data: bytes) -> Iterator[bytes]:
+        yield data
+
+
+class _Zlib:
+    """gzip, of one or several members, and deflate, with or without its header."""
+
+    def __init__(self, *bits: int) -> None:
+        self._bits = list(bits)
+        self._inner = zlib.decompressobj(self._bits[0])
+        self._repeats = len(bits) == 1
+        self._begun = False
+
+    def decode(self, data: bytes) -> Iterator[bytes]:
+        while data or not self._inner.eof:
+            if self._inner.eof:  # another member follows, or zeros as padding
+                if not self._repeats or not (data := data.lstrip(b"\0")):
+                    return
+                self._inner = zlib.decompressobj(self._bits[0])
+            piece = self._decompressed(data)
+            data = self._inner.unused_data if self._inner.eof else self._inner.unconsumed_tail
+            self._begun = True
+            if piece:
+                yield piece
+            elif not data:
+                return
+
+    def _decompressed(self, data: bytes) -> bytes:
+        try:
+            return self._inner.decompress(data, PIECE)
+        except zlib.error:
+            if self._begun or len(self._bits) == 1:
+                raise _broken() from None
+            self._inner = zlib.decompressobj(self._bits[1])  # many servers omit the header of deflate
+            self._bits = self._bits[1:]
+            return self._decompressed(data)
+
+    @property
+    def is_complete(self) -> bool:
+        return self._inner.eof or not self._begun
+
+
+class _BrotliStream(Protocol):
+    def process(self, data: bytes, *, output_buffer_limit: int) -> bytes: ...
+    def is_finished(self) -> bool: ...
+
+
+class _Brotli:
+    def __init__(self) -> None:
+        brotli = import_module("brotli")  # has no types
+        self._inner: _BrotliStream = brotli.Decompressor()
+        self._error: type[Exception] = brotli.error
+        self._begun = False
+
+    def decode(self, data: bytes) -> Iterator[bytes]:
+        try:
+            while not self._inner.is_finished():
+                self._begun = True
+                piece = self._inner.process(data, output_buffer_limit=PIECE)
+                data = b""
+                if not piece:
+                    return
+                yield piece
+        except self._error:
+            raise _broken() from None
+
+    @property
+    def is_complete(self) -> bool:
+        return self._inner.is_finished() or not self._begun
+
+
+class _Zstd:
+    """Consecutive frames of zstd."""
+
+    def __init__(self) -> None:
+        if sys.version_info >= (3, 14):
+            from compression import zstd
+        else:
+            from backports import zstd
+
+        self._new = lambda: zstd.ZstdDecompressor(options={zstd.DecompressionParameter.window_log_max: _WINDOW_BITS})
+        self._inner = self._new()
+        self._error = zstd.ZstdError
+        self._begun = False
+        self._frames = _FRAMES * 1_024
+
+    def decode(self, data: bytes) -> Iterator[bytes]:
+        try:
+            while data or not (self._inner.needs_input or self._inner.eof):
+                if self._inner.eof:
+                    self._frames -= 1_024
+                    if self._frames < 0:
+                        raise _broken()
+                    self._inner = self._new()
+                self._begun = True
+                piece = self._inner.decompress(data, PIECE)
+                data = self._inner.unused_data if self._inner.eof else b""
+                if piece:
+                    self._frames += len(piece)
+                    yield piece
+                elif not data:
+                    return
+        except self._error:
+            raise _broken() from None
+
+    @property
+    def is_complete(self) -> bool:
+        return self._inner.eof or not self._begun
+
+
+_DECODERS: Final[dict[str, Callable[[], Decoder]]] = {
+    "gzip": lambda: _Zlib(zlib.MAX_WBITS | 16),
+    "x-gzip": lambda: _Zlib(zlib.MAX_WBITS | 16),
+    "deflate": lambda: _Zlib(zlib.MAX_WBITS, -zlib.MAX_WBITS),
+    "br": _Brotli,
+    "zstd": _Zstd,
+}
+
+
+def _broken() -> ToolError:
+    return ToolError("The answer is not encoded as it says.", code="bad_encoding")

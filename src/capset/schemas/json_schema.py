@@ -9,11 +9,10 @@ from copy import deepcopy
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias, cast
 
 from capset.errors import DefinitionError, Field
-from capset.schemas.json_schema_errors import fields_of
 from capset.schemas.json_schema_graph import BASE, Data, SchemaNode, UnsoundSchema, graph
 from capset.schemas.schema import MAPS_OF_SCHEMAS, Schema, sorted_enums
 from capset.schemas.strict_json import copy_json, parse_json
-from capset.schemas.validation_errors import SchemaMismatch
+from capset.schemas.validation_errors import SchemaMismatch, fields_of
 
 if TYPE_CHECKING:
     from jsonschema_rs import Validator

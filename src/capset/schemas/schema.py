@@ -19,10 +19,9 @@ from typing_extensions import TypedDict
 
 from capset.errors import DefinitionError
 from capset.schemas.generators import ResultJsonSchema, UntitledJsonSchema
-from capset.schemas.json_schema_errors import fields_of
 from capset.schemas.own_code import runs_own_code
 from capset.schemas.plain_data import has_long_text, without_copies
-from capset.schemas.validation_errors import SchemaMismatch
+from capset.schemas.validation_errors import SchemaMismatch, fields_of
 
 if TYPE_CHECKING:
     from jsonschema_rs import Validator

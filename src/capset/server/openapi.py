@@ -72,17 +72,15 @@ def methods_by_path(document: Node) -> Callable[[str], list[str]]:
     """Return a function from a path to its methods: a router knows only those of one route."""
     paths: Node = {**document["paths"], "/openapi.json": {"get": {}}}
     patterns = {path: compile_path(path.replace("{path}", "{path:path}"))[0] for path in paths}
-    table = [(patterns[path], sorted(map(str.upper, paths[path]))) for path in sorted(paths, key=_is_templated)]
+    # OpenAPI matches paths without parameters first.
+    table = [
+        (patterns[path], sorted(map(str.upper, paths[path]))) for path in sorted(paths, key=lambda path: "{" in path)
+    ]
 
     def methods(path: str) -> list[str]:
         return next((found for pattern, found in table if pattern.match(path)), list[str]())
 
     return methods
-
-
-def _is_templated(path: str) -> bool:
-    """Return whether a path has parameters: OpenAPI matches paths without parameters first."""
-    return "{" in path
 
 
 def _patch_of(agent: Node) -> Node:

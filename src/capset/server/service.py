@@ -9,8 +9,7 @@ from typing import Any, Final
 
 from pydantic_core import to_json
 
-from capset.adapters.agents.sessions import ensure_session, new_session_row
-from capset.adapters.agents.store import Loaded, StoredAgents
+from capset.adapters.agents.store import Loaded, StoredAgents, ensure_session, new_session_row
 from capset.definitions.agents import Agent
 from capset.definitions.hooks import Hooks
 from capset.errors import Conflict, InvalidArguments, NotFound, Outdated
@@ -21,7 +20,7 @@ from capset.kernel.kernel import Kernel
 from capset.kernel.registry import Registry
 from capset.server.auth.callers import Caller, Callers, Identifies
 from capset.server.fingerprints import FingerprintLookup
-from capset.server.http.limits import RequestLimits
+from capset.server.http.request_context import RequestLimits
 from capset.server.http.ttl_cache import TtlCache
 from capset.server.turns import TurnService
 from capset.stores.base import Begun, SessionRow

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from capset.testing.capability_suite import capability_suite
-from capset.testing.clock import FakeClock
-from capset.testing.harness import Desk, session_for
+from capset.testing.harness import Desk, FakeClock, session_for
 from capset.testing.processor_suite import processor_suite
 from capset.testing.script import Call, Say, ScriptedRunner, ScriptError, Seen
 from capset.testing.store_suite import store_suite

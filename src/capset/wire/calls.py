@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections.abc import Mapping
+from typing import Annotated, Any, cast
 
 from pydantic import ConfigDict, Field
 
+from capset.definitions.messages import Kind, Message, Progress
 from capset.errors import ApprovalRequired, CapsetError
 from capset.kernel.results import Result
 from capset.wire.errors import ErrorShape, Problem, error_shape
@@ -83,3 +85,53 @@ def call_data(result: Result[Any], data: Any, session: str) -> dict[str, Any]:
 def approval_of(error: CapsetError | None) -> str | None:
     """Return the id of the approval request that a call waits for, if that is the error."""
     return error.approval if isinstance(error, ApprovalRequired) else None
+
+
+class MetaShape(Shape):
+    """What surrounds a message; ``timestamp`` is ISO 8601 UTC, ``deadline`` Unix time in seconds."""
+
+    id: str
+    timestamp: str
+    correlation: str
+    causation: str | None = None
+    deadline: float | None = None
+    traceparent: str | None = None
+
+
+class MessageShape(Shape):
+    """One envelope; its data is of the tool's own shape."""
+
+    kind: Kind
+    type: str
+    data: Any = None  # any JSON
+    meta: MetaShape | None = None
+
+
+def message_data(message: Message) -> dict[str, Any]:
+    """Return a kernel message as plain JSON data, as in ``MessageShape``."""
+    data = {"kind": message.kind, "type": message.type, "data": message.data}
+    if (meta := message.meta) is None:
+        return data
+    stamp: dict[str, Any] = {"id": meta.id, "timestamp": meta.timestamp, "correlation": meta.correlation}
+    if meta.causation is not None:
+        stamp["causation"] = meta.causation
+    if meta.deadline is not None:
+        stamp["deadline"] = meta.deadline
+    if meta.traceparent is not None:
+        stamp["traceparent"] = meta.traceparent
+    return {**data, "meta": stamp}
+
+
+def progress_of(message: Message | MessageShape) -> Progress | None:
+    """Return the progress that an event reports, or ``None``.
+
+    Processors choose the data of their events: one named ``progress`` counts if it has a fraction.
+    """
+    data: object = message.data
+    if message.kind != "event" or message.type != "progress" or not isinstance(data, Mapping):
+        return None
+    said = cast("Mapping[str, object]", data)
+    fraction, told = said.get("fraction"), said.get("message")
+    if isinstance(fraction, bool) or not isinstance(fraction, int | float) or not 0 <= fraction <= 1:
+        return None
+    return Progress(float(fraction), told if isinstance(told, str) else None)

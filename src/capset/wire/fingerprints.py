@@ -8,8 +8,7 @@ from typing import Any
 from capset.definitions.tools.definition import AnyTool
 from capset.evaluation.code import Code, CodeKind, code_of
 from capset.evaluation.compare.sides import refs_in
-from capset.evaluation.snapshot.payloads import covered_payloads
-from capset.evaluation.snapshot.snapshot import Snapshot
+from capset.evaluation.snapshot.snapshot import Snapshot, covered_payloads
 from capset.fingerprint.canonical import PROFILE, canonical
 from capset.fingerprint.hashes import Ref, tool_hash
 from capset.fingerprint.payloads import Payload

@@ -18,7 +18,7 @@ from capset.errors import Field as Misfit
 from capset.ids import Ids
 from capset.kernel.streams.emission import error_data
 from capset.schemas.validation_errors import validation_fields
-from capset.wire.messages import message_data
+from capset.wire.calls import message_data
 from capset.wire.shapes import Shape
 
 _MAX_NAME: Final = 100

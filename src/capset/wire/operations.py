@@ -1,9 +1,15 @@
-"""Shapes for operators: health, databases, the demo (spec 5, P13, P30)."""
+"""Shapes for operators: health, databases, API keys, checks of configurations, the demo (spec 5, P12–P14, P30)."""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Any, Literal
 
+from pydantic import ConfigDict, Field
+
+from capset.definitions.principals import Attributes
+from capset.definitions.tools.options import Effect
+from capset.stores.base import KeyRow
+from capset.wire.allowances import AllowanceShape
 from capset.wire.audit import AuditPageShape, VerificationShape
 from capset.wire.shapes import Shape
 
@@ -85,3 +91,101 @@ class DemoShape(Shape):
     surprises: list[str]
     doors: list[DoorShape] | None = None
     oversight: list[OversightShape] | None = None
+
+
+class ConfigInput(Shape):
+    """The text of a configuration file, at most 262,144 letters, and what it is written in."""
+
+    model_config = ConfigDict(strict=True)
+
+    content: Annotated[str, Field(max_length=262_144)]
+    format: Literal["yaml", "json", "toml"]
+
+
+class ProblemShape(Shape):
+    """What is wrong, or worth a second look: on which line, from 1, at which member, in which action."""
+
+    line: int | None
+    path: str
+    action: str | None
+    message: str
+
+
+class ActionCheck(Shape):
+    """An action as it would be served. ``source`` is its handler, or ``CAPABILITY.TOOL``."""
+
+    name: str
+    title: str | None
+    description: str
+    effect: Effect
+    permissions: list[str]
+    limits: list[str]
+    approval: str
+    source: str
+    line: int
+
+
+class ConfigCheckShape(Shape):
+    """Everything that is wrong; where that is nothing, what would be served, too. ``capset check --json`` prints it."""
+
+    valid: bool
+    problems: list[ProblemShape]
+    warnings: list[ProblemShape]
+    agent: str | None = None
+    capabilities: list[str] | None = None
+    actions: list[ActionCheck] | None = None
+    allowance: AllowanceShape | None = None
+
+    def said(self) -> dict[str, Any]:
+        """Return plain JSON data: a null is data, and unset members are omitted."""
+        return self.model_dump(mode="json", exclude_unset=True)
+
+
+class KeyShape(Shape):
+    """A key, without what must be kept secret; times are ISO 8601 UTC.
+
+    ``attributes`` are the principal's, and masked where their names are those of secrets.
+    ``allowance`` is what the principal may use by it.
+    """
+
+    id: str
+    name: str
+    org: str | None = None
+    principal: str
+    principal_kind: str
+    permissions: list[str]
+    scopes: list[str]
+    created_at: str
+    expires_at: str | None = None
+    revoked_at: str | None = None
+    agent: str | None = None
+    attributes: dict[str, str | int | float | bool | None] = Field(default_factory=dict[str, Any])
+    allowance: AllowanceShape | None = None
+
+
+class KeyPageShape(Shape):
+    """Every key, newest first."""
+
+    items: list[KeyShape]
+
+
+class NewKeyShape(KeyShape):
+    """A key that was just made, with its secret: it is shown this once, and kept hashed only."""
+
+    key: str
+
+
+def key_shape(row: KeyRow) -> KeyShape:
+    """Return the wire shape of a key."""
+    return KeyShape(**_members(row))
+
+
+def new_key_shape(row: KeyRow, key: str) -> NewKeyShape:
+    """Return the wire shape of a newly created key."""
+    return NewKeyShape(**_members(row), key=key)
+
+
+def _members(row: KeyRow) -> dict[str, Any]:  # texts and lists of texts
+    values = {name: getattr(row, name) for name in KeyShape.model_fields}
+    said = Attributes(row.attributes).masked()
+    return {**values, "permissions": list(row.permissions), "scopes": list(row.scopes), "attributes": said}

@@ -1,4 +1,4 @@
-"""Sessions on the wire (spec 5, P8, P11)."""
+"""Sessions on the wire, and their files (spec 5, P8, P11)."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from pydantic import ConfigDict, Field
 from pydantic_core import from_json
 
+from capset.definitions.files import FileStat
 from capset.definitions.resources import Scope
 from capset.errors import StoreError
 from capset.stores.base import SessionRow
@@ -84,3 +85,35 @@ def context_of(row: SessionRow) -> dict[str, Any] | None:  # JSON data
 def state_shape(shown: Mapping[Scope, Mapping[str, Any]]) -> StateShape:  # JSON data
     """Return the wire shape of a session's exposed state."""
     return StateShape.model_validate(shown)
+
+
+class FileShape(Shape):
+    """What is known of one file or directory."""
+
+    path: str
+    name: str
+    is_directory: bool
+    is_readonly: bool
+    size_bytes: int
+    version: int
+    created_at: str
+    modified_at: str
+
+
+class FolderShape(Shape):
+    """A directory: what it holds, directories first, then by name; or all below it by path."""
+
+    path: str
+    items: list[FileShape]
+
+
+class WrittenShape(Shape):
+    """A file that was written, and whether it is new."""
+
+    created: bool
+    file: FileShape
+
+
+def file_shape(stat: FileStat) -> FileShape:
+    """Return the wire shape of a file or directory."""
+    return FileShape(**{name: getattr(stat, name) for name in FileShape.model_fields})

@@ -109,7 +109,7 @@ async def test_other_languages_and_too_much_code_are_refused(arguments: dict[str
 
 @pytest.mark.spec("P18")
 async def test_without_the_extra_it_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    missing = "capset.builtin.sandbox.tools.find_spec"
+    missing = "capset.builtin.sandbox.find_spec"
     monkeypatch.setattr(missing, lambda name: None if name == "bashkit" else find_spec(name))
     async with box() as desk:
         result = await desk.session.try_call(execute_code, language="bash", code="echo hi")

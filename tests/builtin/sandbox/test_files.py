@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 import pytest
 
 from capset import Agent, Capability, Kernel, Principal, Session, ToolError
-from capset.builtin.sandbox import sandbox, tools
+from capset.builtin.sandbox import sandbox
 from tests.builtin.sandbox.support import ALL, box, execute_code, run, texts, until
 from tests.builtin.session_file_system.support import MeddledStore
 
@@ -142,7 +142,7 @@ async def test_a_call_that_is_cancelled_as_it_writes_files_back_writes_all_of_th
 
 @pytest.mark.spec("P18", "K15")
 async def test_it_does_so_for_a_while_only(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    monkeypatch.setattr(tools, "_KEEPING_SECONDS", 0.1)
+    monkeypatch.setattr("capset.builtin.sandbox._KEEPING_SECONDS", 0.1)
     async with cancelled_as_it_writes(0.5) as session:
         assert await texts(session) == {}
         await asyncio.sleep(0.6)

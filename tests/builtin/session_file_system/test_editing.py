@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from capset import Agent, Kernel, Principal
 from capset.builtin.session_file_system import session_file_system
-from capset.builtin.session_file_system.edit import edit_file, replaced
 from capset.builtin.session_file_system.read import INLINE_BYTES
+from capset.builtin.session_file_system.write import edit_file, replaced
 from capset.definitions.governance import Governance
 from capset.errors import FileError, InvalidArguments, PermissionDenied, QuotaExceeded, ToolError, VersionMismatch
 from tests.builtin.session_file_system.support import meddled

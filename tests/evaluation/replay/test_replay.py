@@ -9,8 +9,7 @@ import pytest
 from capset import Agent, Capability, Principal, allow, deny, policy
 from capset.definitions.tools.toolkits import ToolkitContext, dynamic_toolkit
 from capset.errors import DefinitionError
-from capset.evaluation.replay.evaluation import replay
-from capset.evaluation.replay.report import replay_lines
+from capset.evaluation.replay.evaluation import replay, replay_lines
 from capset.evaluation.snapshot.capture import capture
 from capset.evaluation.snapshot.envelope import SnapshotEnvelope, read_envelope
 from tests.evaluation.agents import ANYONE, NOBODY, Counted, everything, make

@@ -17,7 +17,7 @@ from capset.definitions.tools.toolkits import dynamic_toolkit
 from capset.errors import DefinitionError, InvalidArguments, ToolkitFailed
 from capset.evaluation.snapshot.capture import capture, capture_runtime, compute_link, envelope_of, json_safe, link_of
 from capset.evaluation.snapshot.envelope import read_envelope
-from capset.evaluation.snapshot.payloads import covered_payloads
+from capset.evaluation.snapshot.snapshot import covered_payloads
 from capset.fingerprint.canonical import canonical
 from capset.fingerprint.links import CapabilityLink, create_link
 from tests.evaluation.agents import ANYONE, NOBODY, Counted, everything, make

@@ -10,7 +10,7 @@ import pytest
 
 from capset import Agent, Hooks, Kernel, Policy, Principal, ToolError, tool
 from capset.definitions.hooks import PolicyEvaluated, ToolExecuted
-from capset.evaluation import hook_dispatch as telling
+from capset.evaluation import containment as telling
 from tests.evaluation.things import Trace
 from tests.kernel.support import records_of, turns
 

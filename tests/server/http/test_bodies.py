@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 import httpx2
 import pytest
 
-from capset.server.http.limits import RequestLimits
+from capset.server.http.request_context import RequestLimits
 from tests.server.support import Site, checked_problem, make_session, problem, site
 from tests.server.wire import ask, line, request
 

@@ -7,8 +7,7 @@ import asyncio
 import pytest
 from starlette.types import Message
 
-from capset.server.http.bodies import ClientLeft
-from capset.server.http.disconnects import DisconnectWatch
+from capset.server.http.bodies import ClientLeft, DisconnectWatch
 
 pytestmark = pytest.mark.spec("P9")
 

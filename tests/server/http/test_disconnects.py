@@ -12,7 +12,7 @@ import httpx2
 import pytest
 
 from capset import Record
-from capset.server.http.limits import RequestLimits
+from capset.server.http.request_context import RequestLimits
 from tests.server.support import Fountain, Site, Sleeper, call, make_session, site, until
 from tests.server.wire import line, request
 

@@ -9,8 +9,8 @@ import pytest
 from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS, METHOD_NOT_FOUND, CallToolRequestParams, EmptyResult, PingRequest
 
-from capset.server.mcp.calls import call_tool
 from capset.server.mcp.exchanges import Exchange
+from capset.server.mcp.tools import call_tool
 from tests.kernel.support import desk
 from tests.server.mcp.support import PREFIX, Era, bench, echo, text_of
 
@@ -146,7 +146,7 @@ async def test_a_defect_of_the_door_says_nothing_of_itself(era: Era, monkeypatch
     def broken(*_: object) -> None:
         raise RuntimeError("/home/ada/secret.py")
 
-    monkeypatch.setattr("capset.server.mcp.calls.answer", broken)
+    monkeypatch.setattr("capset.server.mcp.tools.answer", broken)
     async with bench(era) as here:
         with pytest.raises(MCPError) as raised:
             await here.client.call_tool("echo", {"text": "x"})

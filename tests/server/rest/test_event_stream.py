@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, MutableMapping
 from dataclasses import replace
 from typing import Any
 
-from capset.server.http.limits import RequestLimits
-from capset.server.rest.event_stream import EventStream
+from capset.server.http.request_context import RequestLimits
+from capset.server.rest.calls import EventStream
 
 
 async def test_signs_of_life_end_with_the_answer() -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from capset.definitions.approvals import ApprovalRow
-from capset.fingerprint.signatures import CheckpointKey
+from capset.fingerprint.checkpoints import CheckpointKey
 from capset.stores.base import (
     AgentQuery,
     AgentRow,
@@ -27,7 +27,7 @@ from capset.stores.base import (
     TurnRow,
     VersionQuery,
 )
-from capset.testing.store_suite.lineage_rows import envelope_row, link_row
+from capset.testing.store_suite.lineage_checks import envelope_row, link_row
 from capset.testing.store_suite.support import LATER, NOW, entry, intent
 
 Filters = tuple[dict[str, Any], ...]

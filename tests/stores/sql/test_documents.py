@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import event
 
 from capset.stores.base import DocumentRow, ScopeKey
-from capset.stores.sql.search import Fts5
+from capset.stores.sql.documents import Fts5
 from capset.stores.sql.sqlite import SqliteStore
 from capset.testing.store_suite.support import NOW, begin
 from tests.stores.sql.support import opened, raw
@@ -59,7 +59,7 @@ async def test_a_text_that_is_refused_leaves_no_words(tmp_path: Path) -> None:
 
 @pytest.mark.spec("P30")
 async def test_keys_that_share_a_token_find_only_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("capset.stores.sql.search.token", lambda _key: "00000000")
+    monkeypatch.setattr("capset.stores.sql.documents.token", lambda _key: "00000000")
     async with opened(tmp_path / "a.db") as store:
         await begin(store, "s")
         await fill(store, KEY, 5)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -18,6 +19,7 @@ from capset.adapters.agents.previews import Preview, preview_of
 from capset.adapters.agents.rows import definition_of_row, filled, patched, restored, row_of, text_of
 from capset.composition.compose import Composition
 from capset.definitions.agents import Agent
+from capset.definitions.principals import Principal
 from capset.errors import Conflict, DefinitionError, NotFound, Outdated
 from capset.kernel.agent_definition import ONLY_IN_CODE
 from capset.kernel.kernel import Kernel
@@ -288,3 +290,18 @@ def agent_in_code(row: SessionRow, kernel: Kernel, registry: Registry) -> Agent 
         f"({', '.join(unsaid)}) and which {state}",
         hint="open it where that code is: kernel.open(agent, session_id=…), or an entry point in capset.agents",
     )
+
+
+def new_session_row(kernel: Kernel, loaded: Loaded, principal: Principal) -> SessionRow:
+    """Return the row of a new session of an agent, not yet stored."""
+    row = kernel.new_session(loaded.agent, principal)
+    return replace(row, agent_id=loaded.id, agent_version=loaded.row.version if loaded.row else 1)
+
+
+async def ensure_session(kernel: Kernel, row: SessionRow, *agent: str) -> SessionRow:
+    """Return the one session of a principal with an agent, stored with the agent as in ``row``.
+
+    ``agent`` identifies the agent: its id, or the path of its file and its name.
+    """
+    door = "\0".join((*agent, row.principal_kind, row.org or "", row.principal))
+    return await kernel.store.sessions.ensure(replace(row, door=hashlib.sha256(door.encode()).hexdigest()))

@@ -14,7 +14,7 @@ from capset.adapters.config_file.handlers import Unloaded
 from capset.adapters.config_file.reader import parsed
 from capset.kernel.registry import Registry
 from capset.wire.allowances import allowance_shape
-from capset.wire.config_checks import ActionCheck, ConfigCheckShape, ProblemShape
+from capset.wire.operations import ActionCheck, ConfigCheckShape, ProblemShape
 
 Format = Literal["yaml", "json", "toml"]
 _NAME: Final = "configuration"

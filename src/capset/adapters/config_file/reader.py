@@ -27,7 +27,7 @@ from capset.definitions.names import AGENT
 from capset.definitions.references import AnyRef
 from capset.definitions.tools.definition import AnyTool
 from capset.errors import CapsetError, DefinitionError
-from capset.fingerprint.signatures import CheckpointKey
+from capset.fingerprint.checkpoints import CheckpointKey
 from capset.kernel.governance.checkpoints import Checkpoints
 from capset.kernel.governance.redaction import redactor_of
 from capset.kernel.registry import Registry

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from capset import ToolError
 from capset.builtin.database.cancellation import Halt
 from capset.builtin.database.config import DatabaseConfig
-from capset.builtin.database.functions import PURE, add_linear
 from capset.builtin.database.rows import QueryResult, Rows, too_large
 
 BUSY_SECONDS: Final = 2.0
@@ -29,6 +29,33 @@ _ASKED: Final = ("data_version", "page_size")
 """Pragmas that full-text tables read from the connection: whether others have written, and the page size."""
 _TOLD: Final = {"SQLITE_ERROR", "SQLITE_AUTH", "SQLITE_READONLY", "SQLITE_MISMATCH", "SQLITE_RANGE"}
 """The errors whose text is about the query, not about the file."""
+
+# Without printf and format: one call can run two thousand million steps, and cannot be interrupted.
+_SCALAR: Final = (
+    "abs char coalesce concat concat_ws glob hex ifnull if iif instr length like likelihood likely lower ltrim max min "
+    "nullif octet_length quote random replace round rtrim sign soundex subtype substr substring trim typeof unhex "
+    "unicode unlikely upper unistr"
+)
+_AGGREGATE: Final = (
+    "avg count group_concat median percentile percentile_cont percentile_disc string_agg sum total "
+    "cume_dist dense_rank first_value lag last_value lead nth_value ntile percent_rank rank row_number"
+)
+_TIME: Final = "current_date current_time current_timestamp date datetime julianday strftime time timediff unixepoch"
+_MATHEMATICAL: Final = (
+    "acos acosh asin asinh atan atan2 atanh ceil ceiling cos cosh degrees exp floor ln log log10 log2 mod pi pow power "
+    "radians sin sinh sqrt tan tanh trunc"
+)
+# Without json_patch, whose time is quadratic in its arguments.
+_JSON: Final = (
+    "-> ->> json json_array json_array_length json_error_position json_extract json_group_array json_group_object "
+    "json_insert json_object json_pretty json_quote json_remove json_replace json_set json_type json_valid"
+)
+_FULL_TEXT: Final = "bm25 highlight match matchinfo offsets snippet"
+PURE: Final = frozenset(f"{_SCALAR} {_AGGREGATE} {_TIME} {_MATHEMATICAL} {_JSON} {_FULL_TEXT}".split())
+"""All others are refused: ``load_extension``, ``fts3_tokenizer``, ``zeroblob`` and ``randomblob``, and new ones of
+later SQLite versions, until they have been reviewed."""
+
+Value = str | int | float | bytes | None
 
 
 def query_sqlite(
@@ -114,3 +141,50 @@ def _told(error: sqlite3.Error, config: DatabaseConfig, halt: Halt, name: str) -
         refused = "; db_query only reads, by one SELECT" if "authoriz" in str(error) else ""
         return ToolError(f"SQLite: {error}{refused}", status=403 if refused else None)
     return ToolError(f"the database {name!r} cannot be read ({kind})", code="database_unavailable", status=503)
+
+
+def add_linear(connection: sqlite3.Connection, max_bytes: int) -> None:
+    """Replace the functions whose time grows with the product of their arguments: one call cannot be interrupted."""
+    add = partial(connection.create_function, deterministic=True)
+    add("instr", 2, _instr)
+    add("replace", 3, partial(_replace, max_bytes))
+    for name, side in (("trim", str.strip), ("ltrim", str.lstrip), ("rtrim", str.rstrip)):
+        add(name, 2, partial(_strip, side))
+
+
+def _instr(value: Value, part: Value) -> int | None:
+    if value is None or part is None:
+        return None
+    if isinstance(value, bytes) and isinstance(part, bytes):
+        return value.find(part) + 1
+    return _as_text(value).find(_as_text(part)) + 1
+
+
+def _replace(max_bytes: int, value: Value, old: Value, new: Value) -> str | None:
+    if value is None or old is None or new is None:
+        return None
+    text, wanted, given = _as_text(value), _as_text(old), _as_text(new)
+    if not wanted:
+        return text
+    if len(text) + text.count(wanted) * (len(given) - len(wanted)) > max_bytes:
+        raise OverflowError  # SQLite reports this as "string or blob too big"
+    return text.replace(wanted, given)
+
+
+def _strip(side: Callable[[str, str], str], value: Value, letters: Value) -> str | None:
+    if value is None or letters is None:
+        return None
+    # Each letter once, since each is searched for.
+    return side(_as_text(value), "".join(dict.fromkeys(_as_text(letters))))
+
+
+def _as_text(value: str | int | float | bytes) -> str:
+    """Return a value as SQLite casts it to text."""
+    match value:
+        case bytes():
+            return value.decode("utf-8", "replace")
+        case float():
+            text = format(value, ".15g")
+            return text if any(letter in text for letter in ".en") else f"{text}.0"
+        case _:
+            return str(value)

@@ -2,10 +2,35 @@
 
 from __future__ import annotations
 
-from capset import Capability
-from capset.builtin.sandbox.config import SandboxConfig
-from capset.builtin.sandbox.results import ExecutionResult, FileChanges, Language, Left
-from capset.builtin.sandbox.tools import execute_tool
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from hashlib import sha256
+from importlib.util import find_spec
+from time import monotonic
+from typing import Annotated, Any, Final
+
+from pydantic import Field
+
+from capset import Capability, Context, Tool, ToolError, tool
+from capset.builtin.sandbox.child.frames import Order
+from capset.builtin.sandbox.config import MAX_SECONDS, ExecutionResult, FileChanges, Language, Left, SandboxConfig
+from capset.builtin.sandbox.contents import Contents, committed, gathered
+from capset.builtin.sandbox.process import ChildRun, Outcome
+from capset.ext import digested, in_thread, slot
+
+__all__ = ["ExecutionResult", "FileChanges", "Language", "Left", "SandboxConfig", "sandbox"]
+
+MAX_CODE: Final = 1 << 18
+"""Maximum characters of code in one run."""
+_SECONDS: Final = MAX_SECONDS + 60
+"""How long a call may take, including the wait for others that run code."""
+_PACKAGES: Final = {"python": "pydantic_monty", "bash": "bashkit"}
+_KEEPING_SECONDS: Final = 3.0
+"""How long a cancelled call may write files back; less than its cleanup time."""
+_log = logging.getLogger("capset.builtin.sandbox")
 
 _INSTRUCTIONS = """\
 `execute_code` runs Python or bash in a sandbox. Use it where computing is surer than reckoning, and for work on many \
@@ -29,6 +54,102 @@ Of the standard library there are `asyncio`, `base64`, `bisect`, `collections`, 
 waited for."""
 
 
+def execute_tool(config: Callable[[Context], SandboxConfig]) -> Tool[..., Any]:
+    """Return the tool that runs code within the limits of a call's config."""
+
+    @tool(effect="destructive", permissions={"sandbox:execute"}, timeout=_SECONDS)
+    async def execute_code(
+        ctx: Context,
+        language: Language,
+        code: Annotated[str, Field(max_length=MAX_CODE, json_schema_extra=digested())],
+    ) -> ExecutionResult:
+        """Run Python or bash over the session's files, cut off from everything else, and get what it printed.
+
+        Use it to compute, to check, and to change many files at once. Nothing but files stays from one run to the
+        next. There is no network. An exception or an exit code other than 0 is a result; so is a limit that was hit,
+        which `stopped` names, and then no file is changed.
+
+        Args:
+            language: python for a subset of Python with a part of its standard library; bash for a bash with the
+                usual commands.
+            code: All of the code. Paths are those of the session's files, and relative ones begin at /.
+        """
+        _check_installed(language)
+        known, began = config(ctx), monotonic()
+        async with slot(ctx, "sandbox", at_once=os.cpu_count() or 1):
+            contents = await gathered(ctx, known)
+            outcome = await _run(ctx, language, code, contents, known)
+        changes = await _to_its_end(ctx, committed(ctx, contents, outcome))
+        return _result(language, code, outcome, changes, round((monotonic() - began) * 1000))
+
+    return execute_code
+
+
+async def _run(ctx: Context, language: Language, code: str, contents: Contents, config: SandboxConfig) -> Outcome:
+    order = Order(
+        language=language,
+        code=code,
+        limits=config.limits,
+        files=[(path, len(content)) for path, content in contents.files.items()],
+    )
+    run = ChildRun(order, contents.files)
+    outcome = await in_thread(ctx, run.outcome, stop=run.stop)
+    if outcome.ending is None and outcome.words:
+        words = outcome.words.decode(errors="replace")
+        _log.warning("sandbox: a run ended with %s, correlation %s: %s", outcome.stopped, ctx.correlation, words)
+    return outcome
+
+
+async def _to_its_end(ctx: Context, work: Coroutine[Any, Any, FileChanges]) -> FileChanges:
+    """Return the result of ``work``. A cancelled call waits for it, bounded, so that it is not left half done."""
+    task = asyncio.create_task(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        loop = asyncio.get_running_loop()
+        end = loop.time() + _KEEPING_SECONDS
+        while not task.done() and (left := end - loop.time()) > 0:
+            with suppress(asyncio.CancelledError):  # already cancelled; the cancellation from outside propagates below
+                await asyncio.wait([task], timeout=left)
+        if task.cancel():
+            _log.warning("sandbox: not all files were written back in time, correlation %s", ctx.correlation)
+        elif (error := task.exception()) is not None:
+            _log.error("sandbox: writing files back failed, correlation %s", ctx.correlation, exc_info=error)
+        raise
+
+
+def _result(language: Language, code: str, outcome: Outcome, changes: FileChanges, duration_ms: int) -> ExecutionResult:
+    ending = outcome.ending
+    return ExecutionResult(
+        language=language,
+        code_sha256=sha256(code.encode(errors="surrogatepass")).hexdigest(),
+        stdout=outcome.stdout.decode(errors="replace"),
+        stderr=outcome.stderr.decode(errors="replace"),
+        exit_code=ending["exit_code"] if ending and ending["stopped"] is None else None,
+        value=ending["value"] if ending else None,
+        error=ending["error"] if ending else None,
+        stopped=ending["stopped"] if ending else outcome.stopped,
+        truncated=ending["truncated"] if ending else False,
+        files=changes,
+        duration_ms=duration_ms,
+    )
+
+
+def _check_installed(language: Language) -> None:
+    if os.name != "posix":
+        raise ToolError(
+            "Code runs here on POSIX systems only: elsewhere a process cannot be bounded.",
+            code="not_supported",
+            status=501,
+        )
+    if find_spec(_PACKAGES[language]) is None:
+        raise ToolError(
+            "Running code needs the extra 'sandbox', which is not installed: pip install 'capset[sandbox]'.",
+            code="not_installed",
+            status=501,
+        )
+
+
 def _sandbox() -> Capability[None, SandboxConfig]:
     capability: Capability[None, SandboxConfig] = Capability(
         "sandbox",
@@ -45,5 +166,3 @@ def _sandbox() -> Capability[None, SandboxConfig]:
 
 
 sandbox = _sandbox()
-
-__all__ = ["ExecutionResult", "FileChanges", "Language", "Left", "SandboxConfig", "sandbox"]

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
+from typing_extensions import TypedDict
 
-from capset.builtin.sandbox.child.frames import RunLimits
+from capset.builtin.sandbox.child.frames import RunLimits, Stopped
 
 _MIB: Final = 1 << 20
 MAX_SECONDS: Final = 300
+
+Language = Literal["python", "bash"]
 
 
 class SandboxConfig(BaseModel):
@@ -50,3 +53,46 @@ class SandboxConfig(BaseModel):
             max_files=self.max_files,
             max_bytes=self.max_bytes,
         )
+
+
+class Left(TypedDict):
+    path: Annotated[str, Field(description="The file's path.")]
+    reason: Annotated[str, Field(description="Why it was left out.")]
+
+
+class FileChanges(TypedDict):
+    shown: Annotated[
+        bool, Field(description="Whether the code saw the session's files; without permission to read it saw none.")
+    ]
+    kept: Annotated[
+        bool, Field(description="Whether changes were written back: not without permission, nor after a stop.")
+    ]
+    created: Annotated[list[str], Field(description="Paths that are new in the session's files.")]
+    updated: Annotated[list[str], Field(description="Paths whose content was replaced.")]
+    deleted: Annotated[list[str], Field(description="Paths that are gone.")]
+    not_kept: Annotated[list[Left], Field(description="Changes that were not written back, such as conflicts.")]
+    not_shown: Annotated[list[Left], Field(description="Session files that the code could not be shown.")]
+
+
+class ExecutionResult(TypedDict):
+    language: Annotated[Language, Field(description="The language of the code.")]
+    code_sha256: Annotated[str, Field(description="The SHA-256 of the code's UTF-8, as the record has it too.")]
+    stdout: Annotated[str, Field(description="What was printed.")]
+    stderr: Annotated[str, Field(description="What was printed as errors.")]
+    exit_code: Annotated[
+        int | None,
+        Field(description="0 is success. Bash's own status; 1 for an exception in Python. Null if it did not end."),
+    ]
+    value: Annotated[
+        str | None, Field(description="Python: the repr of the last line's expression, if it is not None.")
+    ]
+    error: Annotated[
+        str | None, Field(description="The traceback of Python, or why bash refused the script or ended it.")
+    ]
+    stopped: Annotated[
+        Stopped | None,
+        Field(description="The limit that ended the run, or crash. Null if the code ended by itself."),
+    ]
+    truncated: Annotated[bool, Field(description="Whether a text here goes on beyond what is shown.")]
+    files: Annotated[FileChanges, Field(description="What became of the session's files.")]
+    duration_ms: Annotated[int, Field(description="How long it took, the start of the process included.")]

@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from capset import Context, ToolError
-from capset.builtin.sandbox.config import SandboxConfig
+from capset.builtin.sandbox.config import FileChanges, Left, SandboxConfig
 from capset.builtin.sandbox.process import Outcome
-from capset.builtin.sandbox.results import FileChanges, Left
 from capset.ext import FileError, FileStat, normalise_path
 
 _READ: Final = "session_files:read"

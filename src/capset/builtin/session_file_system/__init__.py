@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from capset import Capability
-from capset.builtin.session_file_system.edit import edit_file
 from capset.builtin.session_file_system.read import list_directory, read_file, stat_file
 from capset.builtin.session_file_system.search import grep_files
-from capset.builtin.session_file_system.write import delete_file, move_file, write_file
+from capset.builtin.session_file_system.write import delete_file, edit_file, move_file, write_file
 
 INSTRUCTIONS = """\
 This session has files of its own, which no other session sees and which stay for as long as it does.

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import asyncio
+from typing import Annotated, Final
 
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from capset import Context, tool
-from capset.builtin.session_file_system.content import Encoding, bytes_of
-from capset.ext import normalise_path
+from capset import Context, ToolError, tool
+from capset.builtin.session_file_system.content import Encoding, bytes_of, text_of, utf8_of
+from capset.builtin.session_file_system.read import INLINE_BYTES
+from capset.ext import Files, VersionMismatch, normalise_path
+
+_ATTEMPTS: Final = 100
+"""How often an edit is retried after concurrent writes. Each retry means that another writer has succeeded."""
+_LISTED: Final = 10
+MOST_BYTES: Final = 10_000_000
+"""Maximum size of an edited file, before and after: short texts, replaced everywhere, can make it any size."""
+_HINTED: Final = 1_000_000
+"""Maximum characters in which similar text is searched for, which takes many times their memory."""
 
 
 class WrittenFile(TypedDict):
@@ -83,3 +93,139 @@ async def delete_file(ctx: Context, path: str, recursive: bool = False) -> Delet
     """
     gone = await ctx.files.delete(path, recursive=recursive)
     return Deletion(path=normalise_path(path), deleted=gone > 0)
+
+
+class EditedFile(TypedDict):
+    path: Annotated[str, Field(description="The file's normalised path.")]
+    replacements: Annotated[int, Field(description="How many places were replaced.")]
+    size_bytes: Annotated[int, Field(description="The file's size now.")]
+    version: Annotated[int, Field(description="The file's version now.")]
+
+
+# Both permissions: its errors reveal content of the file.
+@tool(effect="write", permissions={"session_files:read", "session_files:write"})
+async def edit_file(
+    ctx: Context,
+    path: str,
+    old_text: Annotated[str, Field(min_length=1)],
+    new_text: str,
+    replace_all: bool = False,
+) -> EditedFile:
+    """Replace a piece of text in a file and keep all the rest. Use it for changes, instead of writing a file anew.
+
+    Read the file first. What others write meanwhile is kept: the replacement is made in the file as it is then.
+
+    Args:
+        path: Absolute path of a text file.
+        old_text: What to replace, exactly as it stands in the file, with enough around it to be there once only.
+        new_text: What shall stand in its place; empty to delete it.
+        replace_all: Whether to replace it wherever it stands, instead of in one place only.
+    """
+    if old_text == new_text:
+        raise ToolError("old_text and new_text are the same: there is nothing to change", code="nothing_to_change")
+    utf8_of("new_text", new_text)
+    for _ in range(_ATTEMPTS - 1):
+        try:
+            return await _edit(ctx.files, path, old_text, new_text, replace_all)
+        except VersionMismatch:  # somebody wrote between the reading and the writing
+            continue
+    return await _edit(ctx.files, path, old_text, new_text, replace_all)
+
+
+async def _edit(files: Files, path: str, old: str, new: str, every: bool) -> EditedFile:
+    stat = await files.stat(path)
+    if stat is not None and stat.size_bytes > MOST_BYTES:
+        raise _too_large(stat.path, stat.size_bytes)
+    stat, data = await files.read(path)
+    if len(data) + len(new) > INLINE_BYTES or every:
+        content, count = await asyncio.to_thread(replaced, stat.path, data, old, new, every)
+    else:
+        content, count = replaced(stat.path, data, old, new, every)
+    stat, _ = await files.write(path, content, version=stat.version)
+    return EditedFile(path=stat.path, replacements=count, size_bytes=stat.size_bytes, version=stat.version)
+
+
+def replaced(path: str, data: bytes, old: str, new: str, every: bool) -> tuple[bytes, int]:
+    """Return the file's content after the replacement, and the number of replacements.
+
+    If every line ends in CRLF, both texts are converted to CRLF, unless only the old text contains CRLF: such an edit
+    makes LF of them. Raises ``ToolError`` for content that is not text, for texts that are then equal, for an old text
+    that is missing, or occurs several times without ``every`` (it says where, or where a similar one is), and, in
+    advance, for a result longer than ``MOST_BYTES``.
+    """
+    text = text_of(data)
+    if text is None:
+        raise ToolError(f"{path!r} is not UTF-8 text; write_file can replace all of it", code="not_text")
+    feeds = text.count("\n")
+    if feeds and text.count("\r\n") == feeds and not _makes_lf(old, new):
+        old, new = _crlf(old), _crlf(new)
+        if old == new:
+            raise ToolError(
+                f"old_text and new_text differ only in their line ends, and all lines of {path!r} end in CRLF: there "
+                "is nothing to change; to make LF of them, give old_text with CRLF and new_text with LF alone",
+                code="nothing_to_change",
+            )
+    first = text.find(old)
+    if first < 0:
+        raise ToolError(f"{path!r} does not hold old_text; {_hint(text, old)}", code="text_not_found")
+    if not every and text.find(old, first + 1) >= 0:
+        raise ToolError(
+            f"old_text stands in {path!r} {_where(text, old)}; add what stands around the one that you "
+            "mean, or pass replace_all",
+            code="text_ambiguous",
+        )
+    count = text.count(old)
+    size = len(data) + count * (len(new.encode()) - len(old.encode()))
+    if size > MOST_BYTES:
+        raise _too_large(path, size)
+    return text.replace(old, new).encode(), count
+
+
+def _too_large(path: str, size: int) -> ToolError:
+    return ToolError(
+        f"edit_file takes files of at most {MOST_BYTES:,} bytes, before and after; {path!r} would be one of {size:,}",
+        code="too_large",
+        status=413,
+    )
+
+
+def _makes_lf(old: str, new: str) -> bool:
+    return "\r\n" in old and "\n" in new and "\r\n" not in new
+
+
+def _crlf(text: str) -> str:
+    return text.replace("\r\n", "\n").replace("\n", "\r\n")
+
+
+def _where(text: str, old: str) -> str:
+    lines: list[int] = []
+    line, seen, at = 1, 0, text.find(old)
+    while at >= 0 and len(lines) < _LISTED:
+        line += text.count("\n", seen, at)
+        lines.append(line)
+        seen, at = at, text.find(old, at + 1)
+    many = "" if at < 0 else " and more"
+    return f"{max(text.count(old), len(lines))} times, on lines {', '.join(map(str, lines))}{many}"
+
+
+def _hint(text: str, old: str) -> str:
+    """Return a hint: the place of a text that differs only in white space or case, if there is one."""
+    if len(text) > _HINTED:
+        return "read the file, and copy the text exactly"
+    for what, fold in (("white space", _bare), ("white space and case", _folded)):
+        wanted, below = fold(old), fold(text)
+        at = below.find(wanted) if wanted else -1
+        if at >= 0:
+            for number, line in enumerate(text.split("\n"), 1):
+                at -= len(fold(line))
+                if at < 0:
+                    return f"what differs from it only in {what} begins on line {number}: copy it exactly"
+    return "read the file, and copy the text exactly"
+
+
+def _bare(text: str) -> str:
+    return "".join(text.split())
+
+
+def _folded(text: str) -> str:
+    return _bare(text).casefold()

@@ -7,7 +7,7 @@ from html import unescape
 from typing import TYPE_CHECKING, Final
 
 from capset.builtin.web_fetch.charsets import without_controls
-from capset.builtin.web_fetch.links import PageLinks
+from capset.builtin.web_fetch.markup import PageLinks
 from capset.builtin.web_fetch.tidy_html import HtmlPage, TooLargeError
 
 if TYPE_CHECKING:

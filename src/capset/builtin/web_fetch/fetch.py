@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from dataclasses import dataclass
 from typing import Final, Literal
 from urllib.parse import unquote, unquote_to_bytes, urlsplit
 
 from capset import Context
-from capset.builtin.web_fetch.body import BodyReading, read_body
-from capset.builtin.web_fetch.page import WebPage, suffix_of
-from capset.builtin.web_fetch.rendering import rendered
+from capset.builtin.web_fetch.charsets import text_in
+from capset.builtin.web_fetch.conversion import CUT, markdown_of, text_of
+from capset.builtin.web_fetch.page import BodyReading, Format, WebPage, read_body, suffix_of
 from capset.ext import HttpClient, HttpResponse, TransientError, codec_named, in_thread, media_type_of, of_type, slot
 
 MAX_BYTES: Final = 255
@@ -20,6 +21,11 @@ _EXTENDED: Final = re.compile(r"([^']{1,40})'[^']*'(.*)", re.DOTALL)
 _FILE: Final = re.compile(r".*[^.]\.(?=[A-Za-z0-9]*[A-Za-z])[A-Za-z0-9]{1,10}", re.DOTALL)
 # Control characters and invisible ones, which make a name look like another; surrogates, and line separators.
 _INVISIBLE: Final = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))
+
+_WIDE: Final = re.compile(rb"[\xf0-\xf4]")
+_MOST_WIDE: Final = 6_000_000
+"""Maximum bytes of HTML to convert if one wide character quadruples the memory of the text."""
+_MARKED_UP: Final = re.compile(r"text/html|[^/]+/(?:[^/]+\+)?xml")
 
 
 def filename_of(disposition: str, url: str) -> str | None:
@@ -175,3 +181,45 @@ def _shown(value: str | None) -> str | None:
 def _no_answer(seconds: float) -> TransientError:
     unit = "second" if seconds == 1 else "seconds"
     return TransientError(f"server did not respond within {seconds:g} {unit}", code="timeout", status=504)
+
+
+@dataclass(frozen=True, slots=True)
+class RenderedText:
+    """A text, and whether it is only the beginning of one."""
+
+    text: str
+    format: Format
+    is_cut: bool
+
+
+def rendered(
+    reading: BodyReading, content_type: str, media_type: str, base: str, wanted: Format, ending: str
+) -> RenderedText:
+    """Return the text, and its format; only HTML is converted. The bytes of ``reading`` are consumed.
+
+    Args:
+        reading: the body, which is not binary.
+        content_type: the header's value.
+        media_type: the type in it.
+        base: the final URL, after redirects, for making links absolute.
+        wanted: the target format for HTML.
+        ending: ASCII to append to a truncated text.
+    """
+    is_marked_up = reading.kind == "html" or _MARKED_UP.fullmatch(media_type) is not None
+    converts = reading.kind == "html" and wanted != "raw"
+    is_too_wide = converts and len(reading.data) > _MOST_WIDE and _WIDE.search(reading.data) is not None
+    if is_too_wide:
+        del reading.data[_MOST_WIDE:]
+    text = text_in(
+        reading.data,
+        content_type,
+        is_marked_up=is_marked_up,
+        is_cut=is_too_wide or reading.cut is not None,
+        ending="" if converts else ending,
+    )
+    if not converts:
+        return RenderedText(text, "raw", bool(ending))
+    text = markdown_of(text, base) if wanted == "markdown" else text_of(text, base)
+    if is_too_wide and not text.endswith(CUT):
+        text += CUT
+    return RenderedText(text + ending, wanted, bool(ending) or text.endswith(CUT))

@@ -10,7 +10,6 @@ import re
 from collections.abc import Generator, Iterator
 from typing import Final
 
-from capset.builtin.web_fetch.links import PageLinks
 from capset.builtin.web_fetch.markup import (
     CELLS,
     CELLS_RUN,
@@ -24,6 +23,7 @@ from capset.builtin.web_fetch.markup import (
     UNREAD,
     WRAPPERS,
     WRITTEN,
+    PageLinks,
     after_aside,
     attributes,
     code,
@@ -33,8 +33,7 @@ from capset.builtin.web_fetch.markup import (
     number_of,
     quoted,
 )
-from capset.builtin.web_fetch.stack import NOTHING, Element, Open, Piece
-from capset.builtin.web_fetch.tables import EMPTY, Columns
+from capset.builtin.web_fetch.stack import EMPTY, NOTHING, Columns, Element, Open, Piece
 
 MAX_TAGS: Final = 300_000
 """Maximum number of tags read of a page, and of parts, tags and texts, written for them."""

@@ -17,7 +17,7 @@ from capset.cli.common.exits import Exit, ended, guarded
 from capset.cli.common.options import AsJson, Attribute, Db, Env, Grant, Who, read_object
 from capset.cli.common.output import cell, err, out, print_json, short, table, verbatim
 from capset.cli.common.remote import Url
-from capset.cli.common.trees import tree_of
+from capset.cli.compose import tree_of
 from capset.errors import DefinitionError
 from capset.wire.agents import AgentDiffShape, PreviewShape, VersionPageShape, VersionShape
 from capset.wire.diffs import ChangeShape

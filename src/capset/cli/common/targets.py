@@ -1,4 +1,4 @@
-"""Targets of commands: an agent, its session, and the store."""
+"""Targets of commands: an agent, a single capability, a session, and the store."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from uuid import UUID
 from pydantic_core import from_json
 
 from capset.adapters.agents.files import build_agent, read_agent_file
-from capset.adapters.agents.sessions import ensure_session, new_session_row
-from capset.adapters.agents.store import Loaded, StoredAgents, agent_in_code
+from capset.adapters.agents.store import Loaded, StoredAgents, agent_in_code, ensure_session, new_session_row
 from capset.cli.common.configuration import load_configuration, make_kernel, refuse_agent
 from capset.cli.common.output import cell, err, verbatim
 from capset.cli.common.settings import Settings, existing_db
 from capset.definitions.agents import Agent
 from capset.definitions.limits import Allowance
 from capset.errors import DefinitionError, NotFound
+from capset.fingerprint.links import CapabilityLink
 from capset.kernel.call.session import Session
 from capset.kernel.kernel import Kernel
 from capset.kernel.registry import Registry
@@ -185,3 +185,58 @@ async def _agent_of(kernel: Kernel, registry: Registry, session: str, principal:
         raise NotFound(f"there is no session {session!r} of {principal!r}", hint=hint)
     defined = agent_in_code(row, kernel, registry)
     return defined or build_agent(from_json(row.definition), registry, f"session {session}")
+
+
+def find_definition(registry: Registry, named: str) -> Agent | UUID:
+    """Return an installed agent, one with a single installed capability, or a file's; or the id of a stored agent.
+
+    Raises ``NotFound`` for an unknown name, and the errors of ``read_agent_file``.
+    """
+    if named not in registry.agents and (alone := _alone(registry, named)) is not None:
+        return alone
+    try:
+        return find_agent(registry, named)
+    except NotFound as error:
+        known = f"; nor is a capability of that name installed: {', '.join(registry.capabilities)}"
+        raise NotFound(f"{error.message}{known}", hint="or name an agent file by its path") from None
+
+
+async def load(registry: Registry, found: Agent | UUID, db: str) -> Agent:
+    """Return an agent, loading a stored one from the database by its id. Raises ``NotFound`` if there is none."""
+    if isinstance(found, Agent):
+        return found
+    async with Kernel(store=existing_db(db)) as kernel:
+        loaded = await StoredAgents(kernel, registry).get(None, str(found))
+    for notice in loaded.notices:
+        err().print(f"[yellow]warning:[/] {verbatim(notice)}", soft_wrap=True)
+    return loaded.agent
+
+
+async def agent_of(registry: Registry, link: CapabilityLink, db: str) -> Agent:
+    """Return the agent of a link: by its id, installed or stored, or else by its name.
+
+    Raises ``NotFound`` if there is none.
+    """
+    if (defined := registry.agents.get(link.agent_id)) is not None:
+        return defined
+    try:
+        return await load(registry, UUID(link.agent_id), db)
+    except (ValueError, NotFound):
+        pass  # not an id, or of an agent that is not stored here
+    found = registry.agents.get(link.agent_name) or _alone(registry, link.agent_name)
+    if found is None:
+        raise NotFound(
+            f"there is no agent {link.agent_id!r}, and none named {link.agent_name!r}, installed or stored here",
+            hint="name today's with --agent: a file, an installed agent, or the id of a stored one",
+        )
+    return found
+
+
+def _alone(registry: Registry, named: str) -> Agent | None:
+    """Return the agent that ``capset call`` would make for one capability."""
+    ids = {name.replace(":", "-"): name for name in registry.capabilities}
+    name = named if named in registry.capabilities or named in registry.aliases else ids.get(named)
+    if name is None:
+        return None
+    capability = registry.get(name)
+    return Agent(capability.name.replace(":", "-"), uses=[capability])

@@ -14,10 +14,8 @@ from capset.cli.common.exits import Exit, guarded
 from capset.cli.common.options import AsJson
 from capset.cli.common.output import cell, err, out, print_json, verbatim
 from capset.cli.demo.display import show_records, show_session
-from capset.cli.demo.doors import DOORS, walk_doors
-from capset.cli.demo.imports import Imported, import_folders
-from capset.cli.demo.oversight import oversee, surprises_of
-from capset.cli.demo.scenario import Demo, open_demo
+from capset.cli.demo.doors import DOORS, oversee, surprises_of, walk_doors
+from capset.cli.demo.scenario import Demo, Imported, import_folders, open_demo
 from capset.cli.demo.server import store_of
 from capset.cli.demo.web import WebFindings, read_the_web
 from capset.errors import DefinitionError

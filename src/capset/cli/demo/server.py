@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections import Counter
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
-from capset.cli.demo.press import press
-from capset.cli.demo.survey import survey
+from pydantic import BaseModel
+
+from capset import Capability, Context, Progress, Reply, tool
 from capset.definitions.principals import Principal
 from capset.kernel.kernel import Kernel
 from capset.kernel.registry import Registry
@@ -17,6 +20,9 @@ from capset.server.auth.keys import create_key
 
 CLIENT = Principal("client", permissions={"session_files:read", "session_files:write"}, org="demo")
 EDITOR = Principal("editor", org="demo")
+
+STEPS: Final = 4
+"""How often the tool reports its progress."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,3 +64,43 @@ async def serving(folder: Path) -> AsyncGenerator[DemoServer]:
 def store_of(folder: Path) -> str:
     """Return the URL of the demo's database."""
     return f"sqlite:///{folder / 'capset.db'}"
+
+
+class Survey(BaseModel):
+    """What was counted: files, their words, and the most frequent of those with more than four letters."""
+
+    files: int
+    words: int
+    frequent: list[str]
+
+
+@tool(effect="read", permissions={"session_files:read"})
+async def count_words(ctx: Context, path: str = "/") -> AsyncIterator[Progress | Reply[Survey]]:
+    """Count the words of every text file below a directory."""
+    files = [one for one in await ctx.files.list(path, recursive=True) if not one.is_directory]
+    counted: Counter[str] = Counter()
+    for position, one in enumerate(files):
+        if position % (len(files) // STEPS + 1) == 0:
+            yield Progress(position / len(files), f"{position} of {len(files)} files")
+        _, content = await ctx.files.read(one.path)
+        counted.update(content.decode(errors="replace").lower().split())
+    frequent = [word for word, _ in counted.most_common() if word.isalpha() and len(word) > 4][:5]
+    yield Reply(Survey(files=len(files), words=counted.total(), frequent=frequent))
+
+
+survey: Final = Capability("survey", description="Counts words.", tools=[count_words])
+
+
+@tool(effect="external", approval="ask")
+async def publish(title: str) -> str:
+    """Publish something; somebody else has to approve it."""
+    return f"published: {title}"
+
+
+@tool(effect="write", limits="2/1m")
+async def announce(title: str) -> str:
+    """Announce something, twice a minute at most."""
+    return f"announced: {title}"
+
+
+press: Final = Capability("press", description="Publishes and announces.", tools=[publish, announce])

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import html
 import json
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -11,8 +15,7 @@ from rich.console import Console
 
 from capset.cli.common.exits import missing_modules
 from capset.cli.common.output import err
-from capset.cli.demo.calls import Calls, Stopped
-from capset.cli.demo.site import serving_page
+from capset.cli.demo.display import Calls, Stopped
 from capset.definitions.agents import Agent
 from capset.definitions.capabilities import config_from
 from capset.definitions.principals import Principal
@@ -98,3 +101,32 @@ def _configured(registry: Registry, name: str, config: dict[str, Any]) -> AnyRef
     if ref.base.config is None:
         return ref
     return ref.with_config(config_from(ref.base.config, json.dumps(config).encode()))
+
+
+@asynccontextmanager
+async def serving_page(title: str, lines: list[str]) -> AsyncGenerator[str]:
+    """Serve a page with a heading and one line per paragraph for every request; yield its ``host:port``."""
+    body = page_of(title, lines).encode()
+    head = f"HTTP/1.1 200 OK\r\nContent-Type: text/html; charset=utf-8\r\nContent-Length: {len(body)}\r\n\r\n"
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(head.encode() + body)
+            await writer.drain()
+        finally:
+            writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    async with server:
+        yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+
+
+def page_of(title: str, lines: list[str]) -> str:
+    """Return an HTML page, with a script that a conversion must leave out."""
+    said = "\n".join(f"<p>{html.escape(line)}</p>" for line in lines)
+    return f"""<!doctype html>
+<html lang="en"><head><title>{html.escape(title)}</title><script>alert("not for readers")</script></head>
+<body><h1>{html.escape(title)}</h1>
+{said}
+</body></html>"""

@@ -1,1 +1,289 @@
 """``capset serve``: the REST API and MCP over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import os
+import sys
+from collections.abc import Callable, Generator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from capset.cli.common.allowances import LimitOption, RunBudget, SessionBudget, load_allowance
+from capset.cli.common.configuration import ConfigFile, load_configuration, make_kernel
+from capset.cli.common.exits import Exit, guarded, needs_extra
+from capset.cli.common.options import Attribute, Db, Env, Grant, Who
+from capset.cli.common.output import cell, err, verbatim
+from capset.cli.common.settings import Settings, load_settings
+from capset.cli.serve.jwt import (
+    JwtAlgorithm,
+    JwtAttribute,
+    JwtAudience,
+    JwtIssuer,
+    JwtJwks,
+    JwtOrg,
+    JwtOrgClaim,
+    issuer_of,
+)
+from capset.definitions.limits import Allowance
+from capset.definitions.principals import Principal
+from capset.errors import DefinitionError
+from capset.kernel.kernel import Kernel
+from capset.kernel.registry import Registry
+from capset.net.addresses import is_loopback
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace.export import SpanExporter
+
+    from capset.adapters.config_file import Configuration
+    from capset.server.auth.callers import Identifies
+    from capset.server.auth.tokens import Issuer
+    from capset.server.http.middleware import AllowedHosts
+    from capset.server.service import Service
+
+
+_EXPORTER: Final = "OTEL_TRACES_EXPORTER"
+_ENDPOINTS: Final = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+_PROTOCOLS: Final = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
+_PROTOCOL: Final = "http/protobuf"
+
+
+@guarded
+def serve_command(
+    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port to listen on; 0 takes a free one.")] = 8000,
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="Ask nobody for a key: everybody is --principal. On loopback only.")
+    ] = False,
+    allow_host: Annotated[
+        list[str] | None, typer.Option(help="A name by which the server may be called; may be repeated.")
+    ] = None,
+    allow_origin: Annotated[
+        list[str] | None, typer.Option(help="An origin from which a browser may call it; may be repeated.")
+    ] = None,
+    drain_delay: Annotated[
+        float,
+        typer.Option(
+            min=0,
+            max=3600,
+            help="Seconds to go on after SIGTERM, while /v1/readyz says 503, before requests are refused.",
+        ),
+    ] = 0,
+    limit: LimitOption = None,
+    session_budget: SessionBudget = None,
+    run_budget: RunBudget = None,
+    config: ConfigFile = None,
+    principal: Who = None,
+    grant: Grant = None,
+    attribute: Attribute = None,
+    env: Env = None,
+    db: Db = None,
+    jwt_issuer: JwtIssuer = None,
+    jwt_audience: JwtAudience = None,
+    jwt_jwks: JwtJwks = None,
+    jwt_org_claim: JwtOrgClaim = None,
+    jwt_org: JwtOrg = None,
+    jwt_algorithm: JwtAlgorithm = None,
+    jwt_attribute: JwtAttribute = None,
+) -> Exit:
+    """Serve agents, sessions and calls over REST (/v1) and MCP (/mcp) until SIGINT or SIGTERM.
+
+    Whoever asks needs an API key (capset key create), or a token of the issuer that --jwt-issuer names.
+    With --config the file's actions are an agent of its name; SIGHUP has the file read again, and one that is not sound
+    changes nothing.
+    """
+    needs_extra("server", "fastapi", "uvicorn", "httptools", "structlog", "prometheus_client")
+    from capset.server.http.middleware import AllowedHosts
+
+    settings = load_settings(db=db, principal=principal, grant=grant, attribute=attribute, env=env)
+    if insecure and not is_loopback(host):
+        raise DefinitionError(
+            f"--insecure is for loopback only; got --host {host}", hint="make keys instead: capset key create"
+        )
+    if not insecure and (principal is not None or grant or attribute):
+        raise DefinitionError(
+            "--principal, --grant and --attribute are for --insecure: otherwise the API key says who acts"
+        )
+    issuer = issuer_of(
+        jwt_issuer,
+        jwt_audience,
+        jwt_jwks,
+        org_claim=jwt_org_claim,
+        org=jwt_org,
+        algorithms=jwt_algorithm,
+        attributes=jwt_attribute,
+    )
+    if insecure and issuer is not None:
+        raise DefinitionError("--insecure asks nobody who they are: leave it or the --jwt options out")
+    names = AllowedHosts.of(host, allow_host or (), allow_origin or ())
+    installed = Registry.installed()
+    configuration = None if config is None else load_configuration(config, installed)
+    served = _Served(installed, configuration, drain_delay, load_allowance(limit, session_budget, run_budget))
+    with telemetry(), asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        runner.run(_serve(settings, host, port, names, served, issuer, insecure=insecure))
+    return Exit.DONE
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    if sys.platform == "win32":
+        return None  # uvloop does not support Windows
+    import uvloop
+
+    return uvloop.new_event_loop
+
+
+@dataclass(frozen=True, slots=True)
+class _Served:
+    """The installed registry, the configuration served with it, if any, and the allowance."""
+
+    installed: Registry
+    configuration: Configuration | None
+    drain_delay: float
+    allowance: Allowance | None
+
+    @property
+    def registry(self) -> Registry:
+        return self.installed if self.configuration is None else self.configuration.within(self.installed)
+
+    def reloading(self, service: Service, principal: Principal) -> AbstractContextManager[None]:
+        """Return a context manager that listens to SIGHUP, if there is a configuration to read again."""
+        if self.configuration is None:
+            return contextlib.nullcontext()
+        from capset.cli.serve.reload import Reload
+
+        return Reload(service, self.installed, self.configuration, principal).listening()
+
+
+async def _serve(
+    settings: Settings,
+    host: str,
+    port: int,
+    names: AllowedHosts,
+    served: _Served,
+    issuer: Issuer | None,
+    *,
+    insecure: bool,
+) -> None:
+    from capset.server.app import open_app
+    from capset.server.auth.callers import Caller
+    from capset.server.http.uvicorn_server import bind, serve
+    from capset.server.observability import logs
+    from capset.server.service import Service
+
+    registry = served.registry
+    anyone = Caller(settings.principal, frozenset({"capset:admin"}), None) if insecure else None
+    known = None if issuer is None else _tokens_of(issuer)
+    with bind(host, port) as bound:  # first, so that a taken port creates no database
+        address = f"http://{names.written}:{bound.getsockname()[1]}"
+
+        def started() -> None:
+            told = f"capset serves {verbatim(address)} [dim](REST /v1, MCP /mcp; Ctrl-C ends it)[/]"
+            # One line: all that follow are the log's.
+            err().print(f"{told}{_who(settings, issuer, insecure=insecure, has_keys=has_keys)}", soft_wrap=True)
+
+        async with make_kernel(settings.db, served.configuration, served.allowance) as kernel:
+            has_keys = await kernel.store.keys.any()
+            tokens = None if known is None else known(kernel)
+            service = Service(kernel, registry, env=settings.env, anyone=anyone, tokens=tokens)
+            async with open_app(service, names) as app:
+                logs.configure()
+                _settle()
+                with served.reloading(service, settings.principal):
+                    delay = served.drain_delay
+                    ending = service.turns.bell.close
+                    await serve(
+                        app, bound, service.limits, started=started, draining=service.drain, delay=delay, ending=ending
+                    )
+
+
+def _tokens_of(issuer: Issuer) -> Callable[[Kernel], Identifies]:
+    """Return the authenticator of an issuer's tokens, given a kernel; its keys must already be available."""
+    from capset.server.auth.jwks import Jwks
+    from capset.server.auth.tokens import Tokens
+
+    jwks = Jwks(issuer.jwks)
+    return lambda kernel: Tokens(kernel, issuer, jwks=jwks)
+
+
+def _settle() -> None:
+    """Collect garbage less often, and exclude long-lived objects: most calls leave no garbage."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(10_000, 20, 20)
+
+
+def _who(settings: Settings, issuer: Issuer | None, *, insecure: bool, has_keys: bool) -> str:
+    """Return a note about who may call the server, if that may be unexpected."""
+    if insecure:
+        granted = " ".join(sorted(settings.principal.permissions)) or "no permissions"
+        return f" [yellow]without keys:[/] everybody is {cell(settings.principal.id)}, with {cell(granted)}"
+    if issuer is not None:
+        return f" [dim]and tokens of {cell(issuer.issuer)}[/]"
+    return "" if has_keys else " [yellow]no keys yet:[/] capset key create makes one"
+
+
+@contextmanager
+def telemetry() -> Generator[None]:
+    """Set up the OpenTelemetry SDK if requested; leaving flushes the remaining spans.
+
+    The SDK reads its own variables: service name, resource, sampler, batches, endpoint, headers. Raises
+    ``DefinitionError`` for an unknown exporter or protocol, and if the extra ``otel`` is missing.
+    """
+    names = exporters_of(os.environ)
+    if not names:
+        yield
+        return
+    needs_extra("otel", "opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")
+    from opentelemetry import trace
+    from opentelemetry.sdk.resources import Resource
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+    is_named = os.environ.get("OTEL_SERVICE_NAME") or "service.name=" in os.environ.get("OTEL_RESOURCE_ATTRIBUTES", "")
+    own = {} if is_named else {"service.name": "capset", "service.version": version("capset")}
+    provider = TracerProvider(resource=Resource.create(own), shutdown_on_exit=False)
+    for name in names:
+        provider.add_span_processor(BatchSpanProcessor(_exporter(name)))
+    trace.set_tracer_provider(provider)
+    try:
+        yield
+    finally:
+        provider.shutdown()
+
+
+def exporters_of(environ: Mapping[str, str]) -> list[str]:
+    """Return the requested exporters, ``otlp`` and ``console``; an endpoint alone implies ``otlp``.
+
+    Raises ``DefinitionError`` for others, and for a protocol other than ``http/protobuf``.
+    """
+    if environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
+        return []
+    has_endpoint = any(environ.get(name) for name in _ENDPOINTS)
+    asked = environ.get(_EXPORTER, "").strip() or ("otlp" if has_endpoint else "none")
+    names = [name for name in dict.fromkeys(one.strip().lower() for one in asked.split(",")) if name != "none"]
+    for name in names:
+        if name not in ("otlp", "console"):
+            raise DefinitionError(f"{_EXPORTER} is otlp, console or none; got {name!r:.80}")
+    protocol = next((environ[name] for name in _PROTOCOLS if environ.get(name)), _PROTOCOL)
+    if "otlp" in names and protocol != _PROTOCOL:
+        raise DefinitionError(
+            f"traces are sent as {_PROTOCOL}; got {protocol!r:.80}",
+            hint=f"set {_PROTOCOLS[0]}={_PROTOCOL}, and the collector's HTTP endpoint, mostly at port 4318",
+        )
+    return names
+
+
+def _exporter(name: str) -> SpanExporter:
+    if name == "console":
+        from opentelemetry.sdk.trace.export import ConsoleSpanExporter
+
+        return ConsoleSpanExporter()
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+
+    return OTLPSpanExporter()

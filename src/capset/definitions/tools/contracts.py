@@ -15,9 +15,8 @@ from typing_extensions import is_typeddict
 from capset.definitions.messages import Kind, Message
 from capset.definitions.names import MESSAGE
 from capset.errors import DefinitionError
-from capset.schemas.closed_objects import close_object, object_fields
 from capset.schemas.json_schema import compile_json_schema
-from capset.schemas.parameters import check_object, followed
+from capset.schemas.parameters import check_object, close_object, followed, object_fields
 from capset.schemas.schema import ResultSchema, Schema, close_objects, schema_of, schema_of_fields
 
 Shown = type[BaseModel] | Mapping[str, Any]

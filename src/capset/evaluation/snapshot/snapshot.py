@@ -9,15 +9,17 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from capset.composition.compose import Composition
+from capset.composition.context import render_system
 from capset.composition.installation import Installed
-from capset.composition.render import render_system
+from capset.composition.statics import static_parts
 from capset.definitions.hooks import NO_HOOKS, Hooks
 from capset.definitions.policies import Decision, Policy
 from capset.definitions.principals import Principal
 from capset.errors import NotFound, unknown
 from capset.evaluation.plan import Group, Plan
 from capset.evaluation.policies import PolicyMode, rule
-from capset.fingerprint.hashes import Ref
+from capset.fingerprint.hashes import Ref, tool_hash
+from capset.fingerprint.payloads import Payload, prompt_payload, runtime_payload, tool_payload
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,3 +198,15 @@ def verdict_of(gates: Sequence[Policy], answers: Mapping[Policy, Decision]) -> V
     reasons = [f"allowed by {', '.join(allowed)}"] if allowed else []
     reasons += [f"each call asks {', '.join(later)}"] if later else []
     return Verdict(True, "; ".join(reasons), tuple(policy.id for policy in gates))
+
+
+def covered_payloads(snapshot: Snapshot) -> Mapping[str, Payload]:
+    """Return the payload of every hash of a snapshot: the definition with all it names, all tools, runtime, prompt.
+
+    Includes tools that are not in play. Excludes the invocation's payload, which identifies the end user.
+    """
+    found = {one.hash: one.payload for one in static_parts(snapshot.composition)}
+    found |= {tool_hash(one.tool): tool_payload(one.tool) for one in snapshot.installed.values()}
+    found[snapshot.runtime_hash] = runtime_payload(ref.payload for ref in snapshot.tool_refs)
+    found[snapshot.prompt_hash] = prompt_payload(snapshot.composition.block.system_prompt, snapshot.instructions)
+    return found

@@ -12,7 +12,7 @@ from typing import Any, cast
 from capset.definitions.blocks import Block
 from capset.definitions.contexts import Context
 from capset.errors import CapsetError, DeadlineExceeded, InternalError
-from capset.evaluation.error_mapping import is_contained
+from capset.evaluation.containment import is_contained
 from capset.kernel.blocks.generation import Turn
 from capset.kernel.call.child_contexts import child_context, current_context
 from capset.kernel.call.context import CallContext

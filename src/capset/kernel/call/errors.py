@@ -20,7 +20,7 @@ from capset.errors import (
     ToolError,
     Unauthenticated,
 )
-from capset.evaluation.error_mapping import is_contained
+from capset.evaluation.containment import is_contained
 from capset.kernel.call.invocation import Invocation
 from capset.kernel.streams.emission import shown
 

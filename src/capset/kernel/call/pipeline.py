@@ -22,7 +22,7 @@ from capset.errors import (
     StoreError,
     TooManyRefusals,
 )
-from capset.evaluation.hook_dispatch import dispatch_hooks
+from capset.evaluation.containment import dispatch_hooks
 from capset.kernel.call.invocation import MISSING, Invocation
 from capset.kernel.governance.audit import CallEntry, new_entry, outcome_of
 from capset.kernel.runtime import KernelRuntime

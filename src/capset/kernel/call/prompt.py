@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from inspect import isawaitable
 from typing import Any
 
-from capset.composition.context import render_context
-from capset.composition.render import render_system
+from capset.composition.context import render_context, render_system
 from capset.composition.sources import Contributed
 from capset.definitions.model_context import ContextEntry, ContextMessage, ContextValue
 from capset.errors import ContextError, InternalError, ToolError

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from capset.composition.state_collection import SessionData
+from capset.composition.compose import SessionData
 from capset.definitions.blocks import Block
 from capset.definitions.principals import Principal
 from capset.errors import StateError

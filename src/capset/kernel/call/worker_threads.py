@@ -9,7 +9,7 @@ from contextvars import copy_context
 from threading import Thread
 from typing import TYPE_CHECKING, Any, Final
 
-from capset.evaluation.error_mapping import is_contained
+from capset.evaluation.containment import is_contained
 
 if TYPE_CHECKING:
     from capset.kernel.call.execution import Origin

@@ -22,7 +22,7 @@ from capset.errors import (
     PermissionDenied,
 )
 from capset.evaluation.code import code_of, known_code
-from capset.evaluation.error_mapping import is_contained
+from capset.evaluation.containment import is_contained
 from capset.evaluation.policies import Ruling
 from capset.fingerprint.canonical import PROFILE, NotCanonical, canonical
 from capset.fingerprint.payloads import tool_payload

@@ -10,7 +10,7 @@ from typing import Final
 from capset.clock import iso
 from capset.definitions.limits import window_seconds
 from capset.errors import CapsetError, DefinitionError
-from capset.fingerprint.signatures import CheckpointKey
+from capset.fingerprint.checkpoints import CheckpointKey
 from capset.kernel.runtime import KernelRuntime
 
 _logger = logging.getLogger("capset.kernel")

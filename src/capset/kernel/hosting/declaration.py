@@ -12,7 +12,7 @@ from capset.definitions.agents import Agent
 from capset.definitions.blocks import Block
 from capset.definitions.names import checked_text, listed, text_keyed
 from capset.errors import ContextError, DefinitionError
-from capset.evaluation.hook_dispatch import name_of
+from capset.evaluation.containment import name_of
 from capset.kernel.hosting.events import SessionTurn
 from capset.kernel.hosting.hooks import (
     NO_SESSION_HOOKS,

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 
 from capset.definitions.hooks import checked_functions
 from capset.errors import DefinitionError, InvalidOutput
-from capset.evaluation.hook_dispatch import name_of
+from capset.evaluation.containment import name_of
 from capset.kernel.hosting.events import ContextMerged, SessionTurn, TurnEnded, TurnFailed, TurnStarted
 
 E = TypeVar("E")

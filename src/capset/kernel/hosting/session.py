@@ -10,9 +10,8 @@ from typing import Any, Self
 
 from capset.definitions.blocks import Block
 from capset.definitions.principals import Principal
-from capset.evaluation.error_mapping import is_contained
+from capset.evaluation.containment import dispatch_hooks, is_contained
 from capset.evaluation.evaluate import Labels
-from capset.evaluation.hook_dispatch import dispatch_hooks
 from capset.kernel.call.session import Session
 from capset.kernel.hosting.declaration import Declaration, merge_context
 from capset.kernel.hosting.events import ContextMerged, SessionTurn, Stage, TurnEnded, TurnFailed, TurnStarted

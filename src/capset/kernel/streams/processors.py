@@ -14,8 +14,7 @@ from pydantic import BaseModel
 from capset.definitions.messages import Message
 from capset.definitions.tools.contracts import Contract
 from capset.errors import ToolError
-from capset.evaluation.deadlines import Deadline
-from capset.evaluation.error_mapping import is_contained
+from capset.evaluation.containment import Deadline, is_contained
 from capset.kernel.call.context import CallContext
 from capset.kernel.call.errors import is_cancelled, is_own
 from capset.kernel.call.invocation import MISSING, Invocation

@@ -1,4 +1,4 @@
-"""The state of one request, shared by everything that handles it."""
+"""The state and the limits of one request, shared by everything that handles it (spec 5, P15)."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Final
 
 from starlette.types import Scope
 
+from capset.definitions.files import FILE_BYTES
 from capset.errors import CapsetError
 from capset.server.auth.callers import Caller
 
@@ -68,3 +69,23 @@ def correlation_of(given: bytes | None) -> str | None:
     """Return the client's own correlation id, if it is 1–100 letters, digits, dots, underscores and hyphens."""
     text = given.decode("latin-1") if given else ""
     return text if _CORRELATION.fullmatch(text) else None
+
+
+@dataclass(frozen=True, slots=True)
+class RequestLimits:
+    """Sizes in bytes, times in seconds."""
+
+    head: int = 32 * 1024
+    """The request line and all headers; beyond it, 431."""
+    body: int = 16 * 1024 * 1024
+    """A body; beyond it, 413."""
+    file: int = FILE_BYTES
+    """A file's content, unless the kernel's governance sets another limit; beyond it, 413."""
+    head_seconds: float = 10.0
+    """Until the headers have arrived; beyond it, 408."""
+    body_seconds: float = 30.0
+    """Between two parts of a body; beyond it, 408."""
+    send_seconds: float = 30.0
+    """Until a client has accepted part of a stream; beyond it, the client is dropped."""
+    beat_seconds: float = 15.0
+    """Between two keep-alives of a stream."""

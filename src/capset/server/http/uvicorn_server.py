@@ -18,8 +18,7 @@ from uvicorn.server import ServerState
 
 from capset.errors import CapsetError, Unreachable
 from capset.ids import Ids
-from capset.server.http.limits import RequestLimits
-from capset.server.http.request_context import HttpRefusal
+from capset.server.http.request_context import HttpRefusal, RequestLimits
 from capset.wire.errors import MEDIA_TYPE, problem_of
 
 DRAIN_SECONDS: Final = 10

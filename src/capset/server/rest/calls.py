@@ -6,8 +6,9 @@ sees them: agents use this path constantly, and routing costs more than a call.
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterable, Awaitable, Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
@@ -20,18 +21,18 @@ from starlette.types import Receive, Scope, Send
 from capset.definitions.messages import Json, Message
 from capset.kernel.call.session import Session
 from capset.kernel.results import Result
+from capset.kernel.streams.messages import Messages
 from capset.schemas.validation_errors import validation_fields
 from capset.server.auth.callers import Caller
-from capset.server.http.disconnects import DisconnectWatch
+from capset.server.http.bodies import ClientLeft, DisconnectWatch
 from capset.server.http.idempotency import Idempotency, is_refused
-from capset.server.http.limits import RequestLimits
-from capset.server.http.request_context import RequestContext, caller_of, request_context
+from capset.server.http.request_context import RequestContext, RequestLimits, caller_of, request_context
 from capset.server.http.responses import answer, answer_refusal, misfit, retry_headers
-from capset.server.rest.event_stream import EventStream
 from capset.server.rest.routing import Calls, Id, Served, check_json_type, parse_json, problems, refuse_query
 from capset.server.service import Service
-from capset.wire.calls import CallInput, CallShape, approval_of, call_data
+from capset.wire.calls import CallInput, CallShape, approval_of, call_data, message_data
 
+_HEADERS = ((b"content-type", b"text/event-stream; charset=utf-8"), (b"x-accel-buffering", b"no"))
 IdempotencyKey = Annotated[
     str | None,
     Header(
@@ -39,12 +40,77 @@ IdempotencyKey = Annotated[
         pattern="^[!-~]{1,255}$",
     ),
 ]
-
-
 PATH: Final = "/v1/sessions/{id}/calls"
 _WEIGHT: Final = re.compile(r"[01](\.[0-9]{0,3})?")
 _REPLAYED: Final = (b"idempotent-replayed", b"true")
 router = APIRouter(prefix="/sessions", tags=["calls"])
+
+
+class EventStream:
+    """A response of server-sent events, with a timeout for each part and keep-alives in between."""
+
+    def __init__(self, send: Send, limits: RequestLimits) -> None:
+        self._send = send
+        self._limits = limits
+
+    async def start(self, *headers: tuple[bytes, bytes]) -> None:
+        """Begin the response."""
+        await self._send({"type": "http.response.start", "status": 200, "headers": [*_HEADERS, *headers]})
+
+    async def follow(self, messages: Messages, receive: Receive) -> Any:  # the reply's data, as JSON data
+        """Begin the response, run a call, and send its events; return its reply's data, if there is a reply.
+
+        The tool advances only as its client reads. Raises ``ClientLeft`` if the client disconnects, or reads nothing
+        for too long.
+        """
+        reply: Any = None
+        beat: asyncio.Task[None] | None = None
+        try:
+            with DisconnectWatch(receive):
+                async with messages:
+                    await self.start()
+                    beat = asyncio.get_running_loop().create_task(self._beat())
+                    async for message in messages:
+                        if message.kind == "event":
+                            await self._put(b"data: " + to_json(message_data(message)) + b"\n\n")
+                        elif message.kind == "reply":
+                            reply = message.data
+        finally:
+            if beat is not None:
+                beat.cancel()
+        return reply
+
+    async def tell(self, parts: AsyncIterable[bytes], receive: Receive, *headers: tuple[bytes, bytes]) -> None:
+        """Answer with parts as they come, one after the other. Raises ``ClientLeft`` as ``follow`` does."""
+        beat: asyncio.Task[None] | None = None
+        try:
+            with DisconnectWatch(receive):
+                await self.start(*headers)
+                beat = asyncio.get_running_loop().create_task(self._beat())
+                async for part in parts:
+                    await self._put(part)
+        finally:
+            if beat is not None:
+                beat.cancel()
+        await self._put(b"", more=False)
+
+    async def end(self, result: bytes) -> None:
+        """Send the result of the call, a JSON document, and end the response."""
+        await self._put(b"event: result\ndata: " + result + b"\n\n")
+        await self._put(b"", more=False)
+
+    async def _put(self, part: bytes, *, more: bool = True) -> None:
+        try:
+            async with asyncio.timeout(self._limits.send_seconds):
+                await self._send({"type": "http.response.body", "body": part, "more_body": more})
+        except TimeoutError:
+            raise ClientLeft from None
+
+    async def _beat(self) -> None:
+        """Send keep-alives, so that no intermediary closes the connection."""
+        while True:
+            await asyncio.sleep(self._limits.beat_seconds)
+            await self._send({"type": "http.response.body", "body": b":\n\n", "more_body": True})
 
 
 @router.post(

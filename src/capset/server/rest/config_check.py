@@ -8,7 +8,7 @@ from fastapi import APIRouter
 
 from capset.adapters.config_file.checks import check_text
 from capset.server.rest.routing import Reads, Served, StrictRoute, problems
-from capset.wire.config_checks import ConfigCheckShape, ConfigInput
+from capset.wire.operations import ConfigCheckShape, ConfigInput
 
 router = APIRouter(prefix="/config", tags=["configuration"], route_class=StrictRoute)
 

@@ -18,7 +18,7 @@ from capset.server.auth.callers import Caller
 from capset.server.http.etags import UNCHANGED, IfMatch, IfNoneMatch, Unless, expected, is_known, tag_of, unchanged
 from capset.server.rest.routing import Asked, Calls, Id, Served, StrictRoute, problems
 from capset.server.service import Service
-from capset.wire.files import FolderShape, WrittenShape, file_shape
+from capset.wire.sessions import FolderShape, WrittenShape, file_shape
 
 router = APIRouter(prefix="/sessions", tags=["files"], route_class=StrictRoute)
 _BYTES: Final[dict[str, Any]] = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}

@@ -14,13 +14,11 @@ from starlette.types import Receive, Scope, Send
 
 from capset.errors import CapsetError
 from capset.server.http.idempotency import Idempotency
-from capset.server.http.limits import RequestLimits
-from capset.server.http.request_context import HttpRefusal, RequestContext, request_context
-from capset.server.rest.calls import IdempotencyKey, prefers_events
-from capset.server.rest.event_stream import EventStream
+from capset.server.http.request_context import HttpRefusal, RequestContext, RequestLimits, request_context
+from capset.server.rest.calls import EventStream, IdempotencyKey, prefers_events
 from capset.server.rest.routing import Asked, Calls, Id, Served, StrictRoute, problems
 from capset.server.service import Service
-from capset.server.turn_events import Gap, follow
+from capset.server.turns import Gap, follow
 from capset.stores.base import EventRow
 from capset.wire.turns import GapShape, TurnInput, TurnShape, event_shape
 

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from capset.stores.base.admissions import (
+    STANDING,
     AdmissionStore,
+    ApprovalPage,
+    ApprovalQuery,
+    ApprovalStore,
     ApprovalTaken,
     Claim,
     Quota,
@@ -24,10 +28,7 @@ from capset.stores.base.agents import (
     VersionPage,
     VersionQuery,
 )
-from capset.stores.base.approvals import STANDING, ApprovalPage, ApprovalQuery, ApprovalStore
 from capset.stores.base.audit import AuditLog, AuditPage, AuditQuery, Entry, Pruned
-from capset.stores.base.documents import DocumentRow, DocumentStore
-from capset.stores.base.events import KEPT, Begun, EventPage, EventRow, EventStore, NewEvent, TurnRow
 from capset.stores.base.files import FileStore
 from capset.stores.base.keys import KeyRow, KeyStore
 from capset.stores.base.lineage import (
@@ -42,8 +43,21 @@ from capset.stores.base.lineage import (
     TransitionRow,
 )
 from capset.stores.base.replies import ReplyRow, ReplyStore
-from capset.stores.base.sessions import MOVED, SessionPage, SessionQuery, SessionRow, SessionStore
-from capset.stores.base.states import Change, ScopeKey, StateRow, StateStore, StoredScope
+from capset.stores.base.sessions import (
+    KEPT,
+    MOVED,
+    Begun,
+    EventPage,
+    EventRow,
+    EventStore,
+    NewEvent,
+    SessionPage,
+    SessionQuery,
+    SessionRow,
+    SessionStore,
+    TurnRow,
+)
+from capset.stores.base.states import Change, DocumentRow, DocumentStore, ScopeKey, StateRow, StateStore, StoredScope
 from capset.stores.base.store import GROUP, Store, make_store
 
 __all__ = [

@@ -10,8 +10,7 @@ from typing import Final, Protocol
 from capset.definitions.names import checked_optional
 from capset.definitions.records import Columns, Outcome, Record
 from capset.fingerprint.chain import Verification
-from capset.fingerprint.checkpoints import Checkpoint
-from capset.fingerprint.signatures import CheckpointKey, PublicKey
+from capset.fingerprint.checkpoints import Checkpoint, CheckpointKey, PublicKey
 
 FILTERS: Final = ("id", "tool", "outcome", "principal", "session", "correlation", "agent", "approval", "code")
 """The columns that a query may compare with a text; ``org`` is one more, for which ``""`` stands for none."""

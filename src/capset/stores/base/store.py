@@ -6,18 +6,15 @@ from collections.abc import Callable
 from typing import Any, Protocol, cast
 
 from capset.errors import DefinitionError, unknown
-from capset.stores.base.admissions import AdmissionStore
+from capset.stores.base.admissions import AdmissionStore, ApprovalStore
 from capset.stores.base.agents import AgentStore
-from capset.stores.base.approvals import ApprovalStore
 from capset.stores.base.audit import AuditLog
-from capset.stores.base.documents import DocumentStore
-from capset.stores.base.events import EventStore
 from capset.stores.base.files import FileStore
 from capset.stores.base.keys import KeyStore
 from capset.stores.base.lineage import LineageStore
 from capset.stores.base.replies import ReplyStore
-from capset.stores.base.sessions import SessionStore
-from capset.stores.base.states import StateStore
+from capset.stores.base.sessions import EventStore, SessionStore
+from capset.stores.base.states import DocumentStore, StateStore
 
 GROUP = "capset.stores"
 """The entry point group of stores: the name is the URL's scheme, the object a function of the URL."""

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from capset.errors import DefinitionError, StoreError
 from capset.ids import Ids
-from capset.stores.memory.admissions import MemoryAdmissions
+from capset.stores.memory.admissions import MemoryAdmissions, MemoryApprovals
 from capset.stores.memory.agents import MemoryAgents
-from capset.stores.memory.approvals import MemoryApprovals
 from capset.stores.memory.audit import MemoryAudit
-from capset.stores.memory.documents import MemoryDocuments
-from capset.stores.memory.events import MemoryEvents
 from capset.stores.memory.files import MemoryFiles
 from capset.stores.memory.keys import MemoryKeys
 from capset.stores.memory.lifecycle import Lifecycle
 from capset.stores.memory.lineage import MemoryLineage
-from capset.stores.memory.replies import MemoryReplies
-from capset.stores.memory.sessions import MemorySessions
-from capset.stores.memory.states import MemoryStates
+from capset.stores.memory.sessions import MemoryEvents, MemoryReplies, MemorySessions
+from capset.stores.memory.states import MemoryDocuments, MemoryStates
 
 
 class MemoryStore:

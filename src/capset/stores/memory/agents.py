@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from capset.errors import StoreError
-from capset.stores.agent_rows import copied
 from capset.stores.base import AgentPage, AgentQuery, AgentRow, VersionPage, VersionQuery
 from capset.stores.memory.lifecycle import Lifecycle
+from capset.stores.rows import copied
 
 
 class MemoryAgents:

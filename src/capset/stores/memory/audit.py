@@ -13,13 +13,20 @@ from capset.clock import iso
 from capset.definitions.records import Record
 from capset.fingerprint.canonical import NotCanonical
 from capset.fingerprint.chain import GENESIS, Verification, seal, verify
-from capset.fingerprint.checkpoints import Checkpoint, signed
-from capset.fingerprint.signatures import CheckpointKey, PublicKey
+from capset.fingerprint.checkpoints import Checkpoint, CheckpointKey, PublicKey, signed
+from capset.stores.audit_rules import (
+    BadEntry,
+    Row,
+    check_newest,
+    check_sound,
+    columns_of,
+    following,
+    interrupted,
+    no_anchor,
+)
 from capset.stores.base import AuditPage, AuditQuery, Entry, Pruned
 from capset.stores.base.audit import FILTERS, check_times
-from capset.stores.entries import BadEntry, Row, columns_of, interrupted
 from capset.stores.memory.lifecycle import Lifecycle
-from capset.stores.retention import check_newest, check_sound, following, no_anchor
 
 
 class MemoryCheckpoints:

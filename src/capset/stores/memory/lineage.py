@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from capset.stores.base import EnvelopeRow, LinkPage, LinkQuery, LinkRow, PayloadRow, RegistrationRow, TransitionRow
-from capset.stores.lineage_rows import TRANSITIONS, can_be, kept, no_link, taken, transition_of, turn_of
 from capset.stores.memory.lifecycle import Lifecycle
+from capset.stores.rows import TRANSITIONS, can_be, kept, no_link, taken, transition_of, turn_of
 
 Key = tuple[str, str]
 """An org, ``""`` for none, and an id within it."""

@@ -1,12 +1,123 @@
-"""Admissions: a claim and its intent go to the writer together."""
+"""Requests for approvals, and admissions: a claim and its intent go to the writer together."""
 
 from __future__ import annotations
 
-from capset.stores.base import Entry
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from typing import Any
+
+from sqlalchemy import Connection, RowMapping, func, insert, select, update
+from sqlalchemy.exc import IntegrityError
+
+from capset.definitions.approvals import ApprovalRow, ApprovalStatus, EqualCall
+from capset.errors import StoreError
+from capset.stores.base import STANDING, ApprovalPage, ApprovalQuery, Entry
 from capset.stores.base.admissions import Claim, Refused
 from capset.stores.sql.reader import ReadConnections
+from capset.stores.sql.schema.tables import approvals
 from capset.stores.sql.writer.reservations import Counting, release
 from capset.stores.sql.writer.writer import Writer
+
+_EQUAL = ("session", "digest", "principal", "tool", "tool_hash", "agent")
+
+
+class SqlApprovals:
+    """The requests, one row each."""
+
+    def __init__(self, writer: Writer, reader: ReadConnections) -> None:
+        self._writer = writer
+        self._reader = reader
+
+    async def open(self, row: ApprovalRow, *, most: int, by_code: bool = False) -> ApprovalRow | None:
+        """Store a new request and return it, or return the standing one for an equal call."""
+        equal = row.equal_in_code if by_code else row.equal
+        pending = select(func.count()).where(
+            approvals.c.org == (row.org or ""),
+            approvals.c.principal == row.principal,
+            approvals.c.on_behalf_of.is_not_distinct_from(row.on_behalf_of),
+            approvals.c.status == "pending",
+            approvals.c.expires_at > row.created_at,
+        )
+
+        def write(connection: Connection) -> ApprovalRow | None:
+            # Writers take turns, so that nothing comes between the query and the insert.
+            if (found := _standing(connection, equal, row.created_at)) is not None:
+                return found
+            if connection.execute(pending).scalar_one() >= most:
+                return None
+            try:
+                connection.execute(insert(approvals).values(_values(row)))
+            except IntegrityError as error:
+                raise StoreError(f"there is a request {row.id!r} already") from error
+            return row
+
+        return await self._writer.write(write)
+
+    async def standing(self, call: EqualCall, now: str) -> ApprovalRow | None:
+        """Return the newest standing request for an equal call."""
+        return await self._reader.read(lambda connection: _standing(connection, call, now))
+
+    async def get(self, org: str | None, id: str) -> ApprovalRow | None:
+        """Return a request of an org, or ``None``."""
+        wanted = select(approvals).where(approvals.c.org == (org or ""), approvals.c.id == id)
+
+        def read(connection: Connection) -> ApprovalRow | None:
+            found = connection.execute(wanted).mappings().one_or_none()
+            return None if found is None else _row(found)
+
+        return await self._reader.read(read)
+
+    async def list(self, query: ApprovalQuery) -> ApprovalPage:
+        """Return requests, newest first."""
+        wanted = select(approvals).where(approvals.c.org == (query.org or ""))
+        for name in ("status", "session", "tool_hash", "digest"):
+            if (value := getattr(query, name)) is not None:
+                wanted = wanted.where(approvals.c[name] == value)
+        if query.before is not None:
+            wanted = wanted.where(approvals.c.id < query.before)
+        wanted = wanted.order_by(approvals.c.id.desc()).limit(query.limit + 1)
+
+        def read(connection: Connection) -> ApprovalPage:
+            found = [_row(row) for row in connection.execute(wanted).mappings()]
+            items = tuple(found[: query.limit])
+            return ApprovalPage(items, items[-1].id if len(found) > query.limit else None)
+
+        return await self._reader.read(read)
+
+    async def move(self, row: ApprovalRow, expected: ApprovalStatus) -> bool:
+        """Replace the request of ``row``'s id and org, if it still has the expected status."""
+        own = (approvals.c.org == (row.org or "")) & (approvals.c.id == row.id) & (approvals.c.status == expected)
+        moved = update(approvals).where(own).values(_values(row))
+        return await self._writer.write(lambda connection: bool(connection.execute(moved).rowcount))
+
+    async def overdue(self, now: str, limit: int = 100) -> list[ApprovalRow]:
+        """Return open requests of every org that expire at ``now`` or before, the oldest first."""
+        is_overdue = approvals.c.status.in_(("pending", "approved")) & (approvals.c.expires_at <= now)
+        wanted = select(approvals).where(is_overdue).order_by(approvals.c.expires_at, approvals.c.id).limit(limit)
+        return await self._reader.read(lambda connection: [_row(row) for row in connection.execute(wanted).mappings()])
+
+
+def _standing(connection: Connection, call: EqualCall, now: str) -> ApprovalRow | None:
+    wanted = select(approvals).where(
+        approvals.c.org == (call.org or ""),
+        *(approvals.c[name] == getattr(call, name) for name in _EQUAL),
+        approvals.c.on_behalf_of.is_not_distinct_from(call.on_behalf_of),
+        approvals.c.status.in_(STANDING),
+        approvals.c.expires_at > now,
+    )
+    if call.code_hash is not None:
+        wanted = wanted.where(func.coalesce(approvals.c.code_hash, "") == call.code_hash)
+    found = connection.execute(wanted.order_by(approvals.c.id.desc()).limit(1)).mappings().first()
+    return None if found is None else _row(found)
+
+
+def _values(row: ApprovalRow) -> Mapping[str, Any]:  # columns of text, some of them null
+    return asdict(row) | {"org": row.org or ""}
+
+
+def _row(found: RowMapping) -> ApprovalRow:
+    row = ApprovalRow(**found)
+    return replace(row, org=row.org or None)
 
 
 class SqlAdmissions:

@@ -12,8 +12,8 @@ from sqlalchemy import ColumnElement, Connection, RowMapping, delete, func, inse
 from sqlalchemy.exc import IntegrityError
 
 from capset.errors import StoreError
-from capset.stores.agent_rows import capability_row, entry_of, version_row, version_text
 from capset.stores.base import AGENT_FIELDS, AgentPage, AgentQuery, AgentRow, CapabilityRow, VersionPage, VersionQuery
+from capset.stores.rows import capability_row, entry_of, version_row, version_text
 from capset.stores.sql.reader import ReadConnections
 from capset.stores.sql.schema.tables import agent_capabilities, agent_versions, agents
 from capset.stores.sql.writer.writer import Writer

@@ -1,22 +1,36 @@
-"""Lineage in SQL: written by ``sql.writer.lineage`` in the writer's transactions, read here."""
+"""Lineage in SQL: registrations and the rows of turns, written in the writer's transactions, and read."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import Any, Final
 
-from sqlalchemy import Connection, RowMapping, Select, Table, select
+from sqlalchemy import Connection, RowMapping, Select, Table, func, insert, select, update
+from sqlalchemy.exc import IntegrityError
 
 from capset.fingerprint.hashes import Ref
 from capset.stores.base import EnvelopeRow, LinkPage, LinkQuery, LinkRow, PayloadRow, RegistrationRow, TransitionRow
-from capset.stores.lineage_rows import TRANSITIONS, can_be, kept, turn_of
+from capset.stores.rows import (
+    TRANSITIONS,
+    LineageRow,
+    TurnRows,
+    can_be,
+    kept,
+    no_link,
+    taken,
+    transition_of,
+    turn_of,
+)
 from capset.stores.sql.reader import ReadConnections
 from capset.stores.sql.schema.lineage_tables import envelopes, links, payloads, registrations, transitions
-from capset.stores.sql.writer import lineage as turns
 from capset.stores.sql.writer.writer import Writer
 
 _NUMBER = "number"
+
+_CHUNK: Final = 500
+"""Number of hashes per statement."""
 
 
 class SqlLineage:
@@ -29,7 +43,7 @@ class SqlLineage:
     async def register(self, row: RegistrationRow) -> RegistrationRow:
         """Store a registration, or reuse that of its agent id and static hash; it becomes the latest."""
         own = kept(row)
-        return await self._writer.write(lambda connection: turns.put_registration(connection, own))
+        return await self._writer.write(lambda connection: put_registration(connection, own))
 
     async def latest_registration(self, org: str | None, agent_id: str) -> RegistrationRow | None:
         """Return an agent's last registration, or ``None``."""
@@ -46,7 +60,7 @@ class SqlLineage:
     ) -> TransitionRow | None:
         """Store a link, its envelope and payloads, and a transition if the runtime hash has changed."""
         turn = turn_of(link, envelope, reason, payloads)
-        return await self._writer.write(lambda connection: turns.put_turn(connection, turn))
+        return await self._writer.write(lambda connection: put_turn(connection, turn))
 
     async def link(self, org: str | None, id: str) -> LinkRow | None:
         """Return a link, or ``None``."""
@@ -79,7 +93,7 @@ class SqlLineage:
     async def record_envelope(self, row: EnvelopeRow) -> None:
         """Store an envelope. Raises ``StoreError`` if its id is taken, or its link is not in its org."""
         own = kept(row)
-        await self._writer.write(lambda connection: turns.put_envelope(connection, own))
+        await self._writer.write(lambda connection: put_envelope(connection, own))
 
     async def envelope(self, org: str | None, id: str) -> EnvelopeRow | None:
         """Return an envelope, or ``None``."""
@@ -94,7 +108,7 @@ class SqlLineage:
     async def record_transition(self, row: TransitionRow) -> None:
         """Store a transition. Raises ``StoreError`` unless both links exist."""
         own = kept(row)
-        await self._writer.write(lambda connection: turns.put_transition(connection, own))
+        await self._writer.write(lambda connection: put_transition(connection, own))
 
     async def transitions(self, org: str | None, session: str) -> tuple[TransitionRow, ...]:
         """Return a session's transitions in recording order, at most the last 1,000."""
@@ -104,7 +118,7 @@ class SqlLineage:
     async def record_payloads(self, payloads: Iterable[PayloadRow]) -> None:
         """Store the payloads of hashes, each once."""
         own = [kept(row) for row in payloads]
-        await self._writer.write(lambda connection: turns.put_payloads(connection, own))
+        await self._writer.write(lambda connection: put_payloads(connection, own))
 
     async def payload(self, org: str | None, hash: str) -> PayloadRow | None:
         """Return the payload of a hash, or ``None``."""
@@ -136,3 +150,93 @@ def _values(found: RowMapping) -> dict[str, Any]:
     if "tool_refs" in values:
         values["tool_refs"] = tuple([Ref(**ref) for ref in json.loads(values["tool_refs"])])
     return values
+
+
+def put_registration(connection: Connection, row: RegistrationRow) -> RegistrationRow:
+    """Insert a registration, or reuse that of its agent and hash; make it the latest, and return it."""
+    of_agent = (registrations.c.org == (row.org or "")) & (registrations.c.agent_id == row.agent_id)
+    of_hash = of_agent & (registrations.c.static_hash == row.static_hash)
+    last = connection.execute(select(func.max(registrations.c.number)).where(of_agent)).scalar() or 0
+    there = connection.execute(select(registrations).where(of_hash)).one_or_none()
+    if there is None:
+        try:
+            connection.execute(insert(registrations).values(**_columns(row), number=last + 1))
+        except IntegrityError as error:
+            raise taken("a registration", row.id) from error
+        return row
+    values = {"agent_name": row.agent_name, "number": last if there.number == last else last + 1}
+    if values != {"agent_name": there.agent_name, "number": there.number}:
+        connection.execute(update(registrations).where(of_hash).values(values))
+    return replace(row, id=there.id, profile=there.profile, created_at=there.created_at)
+
+
+def put_turn(connection: Connection, turn: TurnRows) -> TransitionRow | None:
+    """Insert the rows of one turn, and a transition if its session's runtime hash has changed; return that one."""
+    link, last = turn.link, None
+    if link.session is not None:
+        of_session = (links.c.org == (link.org or "")) & (links.c.session == link.session)
+        asked = select(links.c.id, links.c.runtime_hash).where(of_session).order_by(links.c.number.desc()).limit(1)
+        last = connection.execute(asked).one_or_none()
+    try:
+        connection.execute(insert(links).values(_columns(link)))
+    except IntegrityError as error:
+        raise taken("a link", link.id) from error
+    if turn.envelope:
+        _insert_envelope(connection, turn.envelope)
+    put_payloads(connection, turn.payloads)
+    moved = transition_of(turn, last.id, last.runtime_hash) if last else None
+    if moved:
+        connection.execute(insert(transitions).values(_columns(moved)))
+    return moved
+
+
+def put_envelope(connection: Connection, row: EnvelopeRow) -> None:
+    """Insert an envelope, whose link must exist if it names one."""
+    if row.link is not None:
+        _require_link(connection, row.org, row.link)
+    _insert_envelope(connection, row)
+
+
+def put_transition(connection: Connection, row: TransitionRow) -> None:
+    """Insert a transition, both of whose links must exist."""
+    _require_link(connection, row.org, row.from_link)
+    _require_link(connection, row.org, row.to_link)
+    connection.execute(insert(transitions).values(_columns(row)))
+
+
+def put_payloads(connection: Connection, rows: Iterable[PayloadRow]) -> None:
+    """Insert the payloads of the hashes that have none yet; of two payloads of one hash, the first."""
+    by_org: dict[str, dict[str, PayloadRow]] = {}
+    for row in rows:
+        by_org.setdefault(row.org or "", {}).setdefault(row.hash, row)
+    for org, by_hash in by_org.items():
+        for some in _chunks(list(by_hash)):
+            asked = select(payloads.c.hash).where(payloads.c.org == org, payloads.c.hash.in_(some))
+            there = set(connection.execute(asked).scalars())
+            if new := [_columns(by_hash[one]) for one in some if one not in there]:
+                connection.execute(insert(payloads), new)
+
+
+def _insert_envelope(connection: Connection, row: EnvelopeRow) -> None:
+    try:
+        connection.execute(insert(envelopes).values(_columns(row)))
+    except IntegrityError as error:
+        raise taken("an envelope", row.id) from error
+
+
+def _require_link(connection: Connection, org: str | None, id: str) -> None:
+    asked = select(links.c.id).where(links.c.org == (org or ""), links.c.id == id)
+    if connection.execute(asked).first() is None:
+        raise no_link(id)
+
+
+def _columns(row: LineageRow) -> Mapping[str, Any]:  # columns of several types
+    values = asdict(row)
+    if "tool_refs" in values:
+        values["tool_refs"] = json.dumps(values["tool_refs"])
+    return values | {"org": row.org or ""}
+
+
+def _chunks(hashes: Sequence[str]) -> Iterator[Sequence[str]]:
+    for start in range(0, len(hashes), _CHUNK):
+        yield hashes[start : start + _CHUNK]

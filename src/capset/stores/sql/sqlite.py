@@ -13,8 +13,8 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event
 from sqlalchemy.exc import DBAPIError
 
 from capset.errors import DefinitionError, StoreError
+from capset.stores.sql.documents import Fts5
 from capset.stores.sql.problems import is_locked
-from capset.stores.sql.search import Fts5
 from capset.stores.sql.store import SqlStore
 from capset.stores.sql.writer.leases import FileLeases
 from capset.stores.sql.writer.writer import BOUND, PATIENCE_SECONDS

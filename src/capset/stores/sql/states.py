@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -11,10 +11,9 @@ from sqlalchemy import Connection, bindparam, insert, select, update
 
 from capset.stores.base import Change, ScopeKey, StateRow
 from capset.stores.sql.reader import ReadConnections
-from capset.stores.sql.schema.tables import states
-from capset.stores.sql.scopes import columns_of, require_session, where
+from capset.stores.sql.schema.tables import sessions, states
 from capset.stores.sql.writer.writer import Writer
-from capset.stores.texts import storable
+from capset.stores.texts import gone, storable
 
 _NAMES: Final = 500
 """Number of names per statement."""
@@ -27,6 +26,25 @@ _SELECT_SOME: Final = select(states.c.name, states.c.value, states.c.version).wh
     *_owned, states.c.name.in_(bindparam("names", expanding=True))
 )
 _UPDATE: Final = update(states).where(*_at)
+
+
+def columns_of(key: ScopeKey) -> Mapping[str, str | None]:
+    """Return the values of a row's columns for its key."""
+    session = key.owner if key.scope == "session" else None
+    return {**where(key), "session": session}
+
+
+def where(key: ScopeKey) -> Mapping[str, str]:
+    """Return the columns that tell keys apart."""
+    return {"scope": key.scope, "owner": key.owner, "org": key.org or "", "name": key.name}
+
+
+def require_session(connection: Connection, key: ScopeKey, what: str) -> None:
+    """Raise ``StateError`` (404) for a key of a missing session; ``what`` names the value it would hold."""
+    if key.scope == "session":
+        asked = select(sessions.c.id).where(sessions.c.id == key.owner)
+        if connection.execute(asked).first() is None:
+            raise gone(what)
 
 
 class SqlStates:

@@ -24,11 +24,9 @@ from capset.definitions.references import AnyRef, as_ref
 from capset.errors import CapsetError
 from capset.testing.capability_suite import (
     definition_checks,
-    example_checks,
     hash_checks,
-    preset_checks,
-    schema_checks,
     session_checks,
+    tool_checks,
 )
 from capset.testing.capability_suite.subject import Arguments, CapabilitySubject, Check, Example, Promise
 
@@ -73,13 +71,13 @@ def _promises(subject: CapabilitySubject) -> Iterable[Promise]:
     has_examples = has_tools and subject.examples is not None
     yield from (*session_checks.FIRST, *definition_checks.ALWAYS, *hash_checks.ALWAYS)
     if has_tools:
-        yield from (*definition_checks.OF_TOOLS, *schema_checks.OF_TOOLS)
+        yield from (*definition_checks.OF_TOOLS, *tool_checks.OF_TOOLS)
     if has_examples:
-        yield from (*example_checks.OF_EXAMPLES, *session_checks.OF_EXAMPLES)
+        yield from (*tool_checks.OF_EXAMPLES, *session_checks.OF_EXAMPLES)
     if of.config is not None:
         yield from definition_checks.OF_CONFIG
     if of.presets:
-        yield from preset_checks.OF_PRESETS
+        yield from definition_checks.OF_PRESETS
     if of.helpers is not None:
         yield from (*session_checks.OF_HELPERS, *definition_checks.OF_HELPERS)
     if any(part.context for part in of.parts.values()):

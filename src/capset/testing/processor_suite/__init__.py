@@ -22,7 +22,7 @@ from capset.definitions.tools.definition import AnyTool, Tool
 from capset.errors import CapsetError, DefinitionError
 from capset.testing.capability_suite.arguments import fits
 from capset.testing.checks import Check
-from capset.testing.processor_suite import definition_checks, running_checks, stream_checks
+from capset.testing.processor_suite import definition_checks, stream_checks
 from capset.testing.processor_suite.subject import Arguments, ProcessorSubject
 
 
@@ -74,9 +74,9 @@ def processor_suite(
     subject = ProcessorSubject(
         tool, given, tuple(uses), frozenset(permissions), dict(env or {}), int(most), float(patience), float(cleanup)
     )
-    promises = [*definition_checks.ALWAYS, *running_checks.ALWAYS, *stream_checks.ALWAYS]
+    promises = [*definition_checks.ALWAYS, *stream_checks.OF_EMISSIONS, *stream_checks.ALWAYS]
     if is_repeatable:
-        promises += running_checks.OF_REPEATABLE
+        promises += stream_checks.OF_REPEATABLE
     return tuple(Check(promise, subject) for promise in promises)
 
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from capset.errors import Conflict
 from capset.fingerprint.chain import verify
-from capset.fingerprint.signatures import CheckpointKey
+from capset.fingerprint.checkpoints import CheckpointKey
 from capset.stores.base import Pruned, Store
 from capset.testing.store_suite.support import LATER, NOW, Check, Make, entry, expect, expect_error, intent, opened
 

@@ -9,7 +9,7 @@ from types import NoneType
 from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
 
 from capset.errors import StoreError
-from capset.fingerprint.signatures import CheckpointKey
+from capset.fingerprint.checkpoints import CheckpointKey
 from capset.stores.base import AuditQuery, Store
 from capset.stores.base.audit import Entry
 from capset.testing.store_suite.support import NOW, Check, Make, begin, entry, expect, expect_error, intent, opened

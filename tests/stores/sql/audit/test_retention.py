@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from capset.errors import StoreError
-from capset.fingerprint.signatures import CheckpointKey
+from capset.fingerprint.checkpoints import CheckpointKey
 from capset.stores.base import Pruned
 from capset.stores.sql.audit import log as audit
 from capset.testing.store_suite.support import LATER, NOW, entry

@@ -11,9 +11,8 @@ from sqlalchemy import make_url
 
 from capset.errors import StoreError
 from capset.stores.base import AuditQuery, ScopeKey, StateRow
-from capset.stores.sql.postgres import locks
-from capset.stores.sql.postgres.engines import locking_engine
-from capset.stores.sql.postgres.locks import SessionLeases
+from capset.stores.sql.postgres import engines
+from capset.stores.sql.postgres.engines import SessionLeases, locking_engine
 from capset.testing.store_suite.support import NOW, begin, entry, intent
 from tests.kernel.support import until
 from tests.stores.sql.postgres.support import cut_off, opened_soon, writing
@@ -35,8 +34,8 @@ def leases(url: str) -> Generator[SessionLeases]:
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Look after locks often, and take no server for one that was just started."""
-    monkeypatch.setattr(locks, "KEEP_SECONDS", 0.02)
-    monkeypatch.setattr(locks, "SETTLED_SECONDS", 0.0)
+    monkeypatch.setattr(engines, "KEEP_SECONDS", 0.02)
+    monkeypatch.setattr(engines, "SETTLED_SECONDS", 0.0)
 
 
 @pytest.mark.spec("G19")

@@ -11,9 +11,8 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from capset.stores.sql.schema.checks import check
+from capset.stores.sql.schema.maintenance import check, migrations, plan, upgrade
 from capset.stores.sql.schema.revisions import HEAD, raise_to
-from capset.stores.sql.schema.upgrades import migrations, plan, upgrade
 from capset.testing.store_suite.support import NOW, begin, entry
 from tests.databases import Server, connected
 from tests.stores.sql.support import opened_at, run_at, store_at

@@ -17,7 +17,7 @@ from sqlalchemy.exc import OperationalError
 from capset.errors import StoreError
 from capset.stores.base import DocumentRow, ScopeKey
 from capset.stores.sql.postgres.engines import reading_engine
-from capset.stores.sql.postgres.search import WordTable
+from capset.stores.sql.postgres.store import WordTable
 from capset.stores.sql.schema import tables
 from capset.stores.sql.store import SqlStore
 from capset.testing.store_suite.support import NOW, begin, entry
@@ -97,7 +97,7 @@ async def test_the_words_of_a_text_go_with_it(postgres_url: str) -> None:
 
 @pytest.mark.spec("P30")
 async def test_keys_that_share_a_token_find_only_their_own(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("capset.stores.sql.postgres.search.token", lambda _key: "00000000")
+    monkeypatch.setattr("capset.stores.sql.postgres.store.token", lambda _key: "00000000")
     async with opened_at(postgres_url) as store:
         await begin(store, "s")
         await fill(store, KEY, 5)

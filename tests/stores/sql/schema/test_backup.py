@@ -15,8 +15,7 @@ import pytest
 
 from capset.errors import DefinitionError, StoreError
 from capset.stores.base import AuditQuery, ScopeKey
-from capset.stores.sql.schema.backup import back_up
-from capset.stores.sql.schema.checks import check
+from capset.stores.sql.schema.maintenance import back_up, check
 from capset.stores.sql.sqlite import SqliteStore
 from capset.stores.sql.store import SqlStore
 from capset.testing.store_suite.support import NOW, begin, entry, intent

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from capset.errors import StoreError
-from capset.stores.sql.schema.checks import check
+from capset.stores.sql.schema.maintenance import check
 from capset.stores.sql.schema.revisions import HEAD
 from capset.testing.store_suite.support import entry, intent
 from tests.databases import Server

@@ -16,7 +16,7 @@ from sqlalchemy import inspect
 from capset.definitions.records import COLUMNS
 from capset.errors import StoreError
 from capset.stores.base import SessionRow
-from capset.stores.sql.schema import creation as making
+from capset.stores.sql.schema import revisions as making
 from capset.stores.sql.schema import tables
 from capset.stores.sql.schema.revisions import HEAD, KNOWN
 from capset.stores.sql.sqlite import SqliteStore, make_engine

@@ -18,7 +18,7 @@ from capset.stores.base import (
     SessionRow,
     StateRow,
 )
-from capset.testing.store_suite.lineage_rows import envelope_row, link_row
+from capset.testing.store_suite.lineage_checks import envelope_row, link_row
 from capset.testing.store_suite.support import NOW, begin
 from tests.stores.sql.support import make, opened, raw
 

@@ -7,7 +7,7 @@ from contextlib import closing
 import pytest
 
 from capset.stores.base import AgentQuery, ApprovalQuery, ScopeKey, SessionQuery
-from capset.stores.sql.schema.checks import check
+from capset.stores.sql.schema.maintenance import check
 from capset.stores.sql.schema.revisions import HEAD, KNOWN
 from capset.stores.sql.store import SqlStore
 from capset.testing.store_suite.support import entry

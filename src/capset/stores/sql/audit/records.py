@@ -19,7 +19,7 @@ from capset.definitions.records import COLUMNS
 from capset.errors import StoreError
 from capset.fingerprint.canonical import NotCanonical
 from capset.fingerprint.chain import GENESIS, seal
-from capset.stores.entries import BadEntry, Row
+from capset.stores.audit_rules import BadEntry, Row
 from capset.stores.sql.postgres.texts import escaped
 from capset.stores.sql.problems import is_too_long
 

@@ -2,22 +2,55 @@
 
 from __future__ import annotations
 
+import os
+import re
+import shutil
+import subprocess
 from collections.abc import Sequence
+from contextlib import closing
 from functools import cached_property
 from pathlib import Path
 from typing import Final
 
-from sqlalchemy import URL, Connection, Engine, make_url
+from sqlalchemy import (
+    URL,
+    BigInteger,
+    Connection,
+    Engine,
+    Select,
+    Text,
+    bindparam,
+    column,
+    func,
+    insert,
+    make_url,
+    select,
+    table,
+    union_all,
+)
+from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.exc import ArgumentError
 
-from capset.errors import DefinitionError
-from capset.stores.sql.postgres.backup import dump
-from capset.stores.sql.postgres.engines import locking_engine, reading_engine, writing_engine
-from capset.stores.sql.postgres.locks import SessionLeases
+from capset.errors import DefinitionError, StoreError
+from capset.stores.base import ScopeKey
+from capset.stores.sql.documents import token
+from capset.stores.sql.postgres.engines import SessionLeases, locking_engine, reading_engine, writing_engine
 from capset.stores.sql.postgres.online import IndexSpec, make_indexes
-from capset.stores.sql.postgres.search import WordTable
 from capset.stores.sql.store import SqlStore
 from capset.stores.sql.writer.writer import BOUND, PATIENCE_SECONDS
+
+_WORDS: Final = table("document_words", column("number", BigInteger), column("word", Text))
+_AFTER: Final = chr(0x10FFFF)
+"""Sorts after every letter and digit, in the order of code points."""
+_KEEP: Final = insert(_WORDS).from_select(
+    ["number", "word"],
+    select(bindparam("number", type_=BigInteger), func.unnest(bindparam("words", type_=ARRAY(Text)))),
+)
+
+_CLIENT_HINT: Final = "install PostgreSQL's client programs, of the server's version or a newer one"
+_VERSION: Final = re.compile(rb"\(PostgreSQL\) (\d+)")
+_SECRETS: Final = {"password": "PGPASSWORD"}
+"""Options that must not appear on a command line, which others can read, and libpq's variables for them."""
 
 SCHEMES: Final = ("postgresql", "postgres")
 DRIVER: Final = "psycopg"
@@ -86,3 +119,64 @@ class PostgresStore(SqlStore):
 
     def _connect(self) -> Connection:
         return self._locking.connect()
+
+
+class WordTable:
+    """A row for each different word of a document, with a token of its key in front; deleted by a foreign key."""
+
+    def keep(self, connection: Connection, number: int, key: ScopeKey, words: Sequence[str]) -> None:
+        """Index the words of a document."""
+        own = token(key)
+        connection.execute(_KEEP, {"number": number, "words": [own + word for word in words]})
+
+    def find(self, key: ScopeKey, words: Sequence[str]) -> Select[int, int]:
+        """Return a query for candidates: a range for each word."""
+        own, word = token(key), _WORDS.c.word
+        each = [select(_WORDS.c.number).where(word >= own + one, word < own + one + _AFTER).distinct() for one in words]
+        found = union_all(*each).subquery()
+        return select(found.c.number, func.count().label("hits")).group_by(found.c.number)
+
+
+def dump(url: URL, name: str, file: Path) -> None:
+    """Write a database into a file in ``pg_dump``'s custom format. Raises ``StoreError`` if that is impossible.
+
+    It contains neither owners nor grants, so that it can be restored for any user.
+    """
+    program = shutil.which("pg_dump")
+    if program is None:
+        raise StoreError("a backup of a PostgreSQL database needs pg_dump, which is not on the PATH", hint=_CLIENT_HINT)
+    _check(program, url, name)
+    given, environ = _conninfo(url)
+    command = [program, "--format=custom", "--no-owner", "--no-privileges", "--no-password", f"--file={file}"]
+    # pg_dump is the result of shutil.which; the rest are our own words and libpq's options.
+    done = subprocess.run([*command, f"--dbname={given}"], env=environ, capture_output=True, check=False)  # noqa: S603
+    if done.returncode:
+        said = done.stderr.decode(errors="replace").strip().splitlines()
+        raise StoreError(f"pg_dump could not read the database {name!r}", hint=said[0][:300] if said else None)
+
+
+def _check(program: str, url: URL, name: str) -> None:
+    """Raise ``StoreError`` unless ``pg_dump`` is as new as the server."""
+    done = subprocess.run([program, "--version"], capture_output=True, check=False)  # noqa: S603
+    found = _VERSION.search(done.stdout)
+    own = int(found[1]) if found else 0
+    engine = locking_engine(url, name)
+    with closing(engine.connect()) as connection:
+        server = connection.exec_driver_sql("SELECT current_setting('server_version_num')::int / 10000").scalar_one()
+    if own < server:
+        raise StoreError(f"pg_dump is of version {own or 'unknown'}; the server's is {server}", hint=_CLIENT_HINT)
+
+
+def _conninfo(url: URL) -> tuple[str, dict[str, str]]:
+    """Return the connection string for libpq, and the environment with the secrets."""
+    from psycopg.conninfo import make_conninfo
+
+    engine = locking_engine(url, "")
+    given = engine.dialect.create_connect_args(url)[1].items()
+    options = {key: str(value) for key, value in given if key != "context"}  # psycopg's own
+    secrets = {variable: options.pop(key) for key, variable in _SECRETS.items() if key in options}
+    if "sslpassword" in options:
+        raise StoreError(
+            "pg_dump can be told sslpassword only where others see it", hint="use a key without a password"
+        )
+    return make_conninfo("", **options), {**os.environ, **secrets}

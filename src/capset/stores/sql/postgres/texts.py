@@ -7,7 +7,8 @@ which few texts hold; where one does, it is escaped itself, so that different te
 from __future__ import annotations
 
 import re
-from typing import Final
+from functools import cache
+from typing import Any, Final
 
 SUBSTITUTE: Final = "\x1a"
 _ESCAPED: Final = {SUBSTITUTE: SUBSTITUTE + "1", "\0": SUBSTITUTE + "0"}
@@ -29,3 +30,27 @@ def given(text: str) -> str | bytes:
         return _ESCAPE.sub(lambda found: _GIVEN[found[0]], text)
     except KeyError:
         return text.encode()
+
+
+def adapt(raw: Any) -> None:
+    """Make a psycopg connection store any text, NUL included, and return it unchanged."""
+    dumper, loader = _adapters()
+    raw.adapters.register_dumper(str, dumper)
+    raw.adapters.register_loader("text", loader)
+
+
+@cache
+def _adapters() -> tuple[type, type]:
+    from psycopg.adapt import Dumper, Loader
+
+    class TextDumper(Dumper):
+        """Sends text without a type, as psycopg does by itself: the server knows the type."""
+
+        def dump(self, obj: str) -> bytes:
+            return escaped(obj).encode()
+
+    class TextLoader(Loader):
+        def load(self, data: bytes | bytearray | memoryview) -> str | bytes:
+            return given(str(data, "utf-8"))
+
+    return TextDumper, TextLoader

@@ -7,13 +7,17 @@ a server is made once, by the migrations.
 from __future__ import annotations
 
 import logging
+from functools import cache
 from importlib.resources import files
 from typing import Final
 
 from sqlalchemy import Connection, Engine, inspect
+from sqlalchemy.dialects import sqlite
+from sqlalchemy.schema import CreateIndex, CreateTable
 
 from capset.errors import StoreError
-from capset.stores.sql.schema.creation import make
+from capset.stores.sql.documents import FTS5_TABLES
+from capset.stores.sql.schema.lineage_tables import metadata  # with the tables of both modules
 
 _REVISIONS: Final = sorted(
     one.name.partition("_")[0]
@@ -34,6 +38,13 @@ LARGE: Final = 100_000
 """Number of records or files from which opening a server's database makes no indexes: that would block its writers."""
 
 _logger = logging.getLogger("capset.stores")
+
+_STAMP: Final = (
+    "CREATE TABLE alembic_version ("
+    " version_num VARCHAR(32) NOT NULL, CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num) )"
+)
+_COMPATIBLE: Final = "0006"
+"""The oldest revision whose code works with this schema; the last migration to set it writes the same."""
 
 
 def prepare(reading: Engine, writing: Engine, name: str) -> None:
@@ -113,3 +124,22 @@ def _is_compatible(connection: Connection) -> bool:
     asked = "SELECT value FROM settings WHERE name = 'compatible'"
     oldest = connection.exec_driver_sql(asked).scalar()
     return isinstance(oldest, str) and oldest <= HEAD
+
+
+def make(connection: Connection, revision: str) -> None:
+    """Create the tables of an empty SQLite database, within the current transaction, and stamp them."""
+    for statement in (*_tables(), *FTS5_TABLES, _STAMP):
+        connection.exec_driver_sql(statement)
+    connection.exec_driver_sql("INSERT INTO alembic_version VALUES (?)", (revision,))
+    connection.exec_driver_sql("INSERT INTO settings VALUES ('compatible', ?)", (_COMPATIBLE,))
+
+
+@cache
+def _tables() -> tuple[str, ...]:
+    found: list[str] = []
+    for table in metadata.sorted_tables:
+        indexes = sorted(table.indexes, key=lambda index: str(index.name))
+        found += [
+            str(one.compile(dialect=sqlite.dialect())) for one in (CreateTable(table), *map(CreateIndex, indexes))
+        ]
+    return tuple(found)

@@ -1,4 +1,4 @@
-"""The tables in SQLAlchemy Core. ``migrations`` and ``schema.creation`` make them; tests compare all three.
+"""The tables in SQLAlchemy Core. ``migrations`` and ``schema.revisions`` make them; tests compare all three.
 
 Times are text, ISO 8601 UTC of fixed width (``capset.clock.iso``), so that they are the same on every engine and sort
 by time. ``org`` is ``''`` for none, since it is part of keys.

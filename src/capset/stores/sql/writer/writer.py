@@ -23,11 +23,9 @@ from capset.errors import StoreError
 from capset.ids import Ids
 from capset.stores.base import Claim, Entry
 from capset.stores.sql.problems import is_locked, store_error
-from capset.stores.sql.writer.batch import Batch, Item
-from capset.stores.sql.writer.futures import Admission, Barrier, Durable, QueueCall, tell
+from capset.stores.sql.writer.batch import Admission, Barrier, Batch, Durable, Item, QueueCall, tell
 from capset.stores.sql.writer.leases import Leases
-from capset.stores.sql.writer.recovery_state import RecoveryState
-from capset.stores.sql.writer.transaction import Work, transact
+from capset.stores.sql.writer.transaction import RecoveryState, Work, transact
 
 BOUND: Final = 10_000
 """Limit on the entries waiting to be written."""

@@ -1,0 +1,275 @@
+"""``capset audit keygen|checkpoint|checkpoints|prune|verify``: signing, checking and pruning the log."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from itertools import chain
+from pathlib import Path
+from typing import Annotated, Any, TextIO, cast
+
+import typer
+
+from capset.cli.common.exits import Exit, ended, guarded
+from capset.cli.common.options import AsJson, Db, instant
+from capset.cli.common.output import cell, err, out, print_error, print_json, short, table, verbatim
+from capset.cli.common.settings import existing_db, load_settings
+from capset.cli.common.targets import opened_store
+from capset.clock import iso
+from capset.definitions.limits import window_seconds
+from capset.definitions.records import COLUMNS, NUMBERS
+from capset.errors import Conflict, DefinitionError
+from capset.fingerprint.chain import Verification, verify
+from capset.fingerprint.checkpoints import Checkpoint, CheckpointKey, PublicKey, Unsound, checkpoints_in
+from capset.stores.base import Pruned
+from capset.wire.audit import KeyPairShape, PrunedShape, verification_shape
+
+PrivateKey = Annotated[
+    Path, typer.Option("--key", metavar="FILE", help="The private key that signs, as capset audit keygen makes it.")
+]
+
+
+@guarded
+def keygen_command(
+    to: Annotated[Path, typer.Argument(metavar="FILE", help="A new file for the private key; FILE.pub is the other.")],
+    as_json: AsJson = False,
+) -> Exit:
+    """Make a pair of keys: the private one signs checkpoints, the public one verifies them."""
+    key = CheckpointKey.generate()
+    public = to.with_name(f"{to.name}.pub")
+    _write(to, key.pem(), 0o600)
+    _write(public, key.public.pem(), 0o644)
+    if as_json:
+        print_json(KeyPairShape(id=key.public.id, private=str(to), public=str(public)).plain())
+    else:
+        print(key.public.id, flush=True)
+        err().print(f"[dim]{cell(str(to))} signs: keep it secret; {cell(str(public))} verifies[/]", soft_wrap=True)
+    return Exit.DONE
+
+
+@guarded
+def checkpoint_command(key: PrivateKey, db: Db = None, as_json: AsJson = False) -> Exit:
+    """Sign how far the log has come, and show the checkpoint: a copy elsewhere outlives whatever is done to the log."""
+    made = asyncio.run(_checkpoint(existing_db(load_settings(db=db).db), private_key(key)))
+    if made is None:
+        raise DefinitionError("there are no records to sign for")
+    if as_json:
+        print_json(asdict(made))
+    else:
+        print(json.dumps(asdict(made)), flush=True)
+        err().print(f"[dim]checkpoint {made.number} covers records {made.since}–{made.seq}[/]")
+    return Exit.DONE
+
+
+@guarded
+def checkpoints_command(
+    after: Annotated[int, typer.Option(min=0, help="Only those that follow the one of this number.")] = 0,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="How many.")] = 1000,
+    db: Db = None,
+    as_json: AsJson = False,
+) -> Exit:
+    """Show the checkpoints, the oldest first; with --json, a JSON object a line, as verify --checkpoint takes them."""
+    found = asyncio.run(_checkpoints(existing_db(load_settings(db=db).db), after, limit))
+    if as_json:
+        for one in found:
+            print_json(asdict(one))
+        return Exit.DONE
+    rows = [
+        [
+            str(one.number),
+            *map(cell, (one.time[:19].replace("T", " "), f"{one.since}–{one.seq}")),
+            short(one.hash),
+            one.key,
+        ]
+        for one in found
+    ]
+    out().print(table("NUMBER", "TIME", "RECORDS", "HASH", "KEY", rows=rows, folds=()))
+    return Exit.DONE
+
+
+@guarded
+def prune_command(
+    key: PrivateKey,
+    before: Annotated[str | None, typer.Option(metavar="TIME", help="Cut off what is from before this time.")] = None,
+    keep: Annotated[str | None, typer.Option(metavar="90d", help="Cut off what is older than this.")] = None,
+    db: Db = None,
+    as_json: AsJson = False,
+) -> Exit:
+    """Cut off the oldest records, up to a signed checkpoint; the exit code is 3 if there is none to cut at."""
+    if (before is None) == (keep is None):
+        raise DefinitionError("how much is to be cut off is said by one of --before and --keep")
+    now = time.time_ns()
+    limit = instant("--before", before) if keep is None else iso(now - window_seconds(keep) * 1_000_000_000)
+    signer, url = private_key(key), existing_db(load_settings(db=db).db)
+    try:
+        done = asyncio.run(_prune(url, str(limit), signer, iso(now)))
+    except Conflict as refused:
+        print_error(refused, as_json=as_json)
+        return Exit.REFUSED
+    if as_json:
+        print_json(PrunedShape(removed=done.removed, since=done.since).plain())
+    else:
+        print(f"pruned: {done.removed} records; the log begins with {done.since}", flush=True)
+    return Exit.DONE
+
+
+async def _checkpoint(url: str, key: CheckpointKey) -> Checkpoint | None:
+    async with opened_store(url) as store:
+        return await store.audit.checkpoint(key, now=iso(time.time_ns()))
+
+
+async def _checkpoints(url: str, after: int, limit: int) -> Sequence[Checkpoint]:
+    async with opened_store(url) as store:
+        return await store.audit.checkpoints(after=after, limit=limit)
+
+
+async def _prune(url: str, before: str, key: CheckpointKey, now: str) -> Pruned:
+    async with opened_store(url) as store:
+        return await store.audit.prune(before, key, now=now)
+
+
+def _write(path: Path, text: str, mode: int) -> None:
+    """Write a new file that never has more permissions than ``mode``."""
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    except FileExistsError:
+        raise DefinitionError(f"there is a file {str(path)!r} already", hint="name another, or remove it") from None
+    with os.fdopen(descriptor, "w", encoding="ascii") as file:
+        file.write(text)
+
+
+@guarded
+def verify_command(
+    file: Annotated[Path | None, typer.Argument(metavar="[FILE]", help="Records that were exported, instead.")] = None,
+    key: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="PUBLIC", help="A public key of the checkpoints, in a file; may be repeated."),
+    ] = None,
+    checkpoint: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="FILE", help="Checkpoints that were kept elsewhere, in a file; may be repeated."),
+    ] = None,
+    db: Db = None,
+    as_json: AsJson = False,
+) -> Exit:
+    """Check the whole chain of records; the exit code is 3 if it does not hold."""
+    keys, kept = public_keys(key), kept_checkpoints(checkpoint)
+    if file is None:
+        found = asyncio.run(_verify(existing_db(load_settings(db=db).db), keys, kept))
+    elif db is not None:
+        raise DefinitionError("there are records to verify in a file, or in a database: leave out FILE or --db")
+    else:
+        found = _verify_file(file, keys, kept)
+    with ended():
+        if as_json:
+            print_json(verification_shape(found).plain())
+        elif found.ok:
+            _tell(found, in_file=file is not None, by_kept=bool(kept))
+        else:
+            err().print(f"[red]not verified:[/] {verbatim(found.problem or '')}", soft_wrap=True)
+            err().print(f"[dim]{found.checked} records before it hold[/]")
+    return Exit.DONE if found.ok else Exit.REFUSED
+
+
+def _tell(found: Verification, *, in_file: bool, by_kept: bool) -> None:
+    """Print the result, and the limits of the check."""
+    held = f"{found.checked} records, every hash holds" if found.checked else "there are no records"
+    out().print(f"[green]verified:[/] {held}")
+    notes: list[str] = []
+    if found.since > 1:
+        where = "what was before is not in the file" if in_file else "what was before was pruned"
+        notes.append(f"they begin with record {found.since}; {where}")
+    last = found.since + found.checked - 1
+    if found.covered is None and not by_kept:
+        notes.append("a tail that was cut off, or a chain that was computed anew, is seen with --key only")
+    elif found.covered is not None and found.covered < last:
+        notes.append(
+            f"signed checkpoints cover records up to {found.covered}; of those after it, a tail may be missing"
+        )
+    for note in notes:
+        err().print(f"[dim]{note}[/]", soft_wrap=True)
+
+
+async def _verify(url: str, keys: Sequence[PublicKey], kept: Sequence[Checkpoint]) -> Verification:
+    async with opened_store(url) as store:
+        return await store.audit.verify(keys, kept)
+
+
+def _verify_file(path: Path, keys: Sequence[PublicKey], kept: Sequence[Checkpoint]) -> Verification:
+    if keys and not kept:
+        raise DefinitionError(
+            "the checkpoints of an exported file stand in a file of their own: name it with --checkpoint",
+            hint="capset audit export --checkpoints FILE writes it beside the records",
+        )
+    if not path.is_file():
+        raise DefinitionError(f"there is no file {str(path)!r}")
+    try:
+        with path.open(encoding="utf-8") as file:
+            rows: Iterator[Mapping[str, Any]] = exported_rows(file)
+            first = next(rows, None)
+            if first is None or first["seq"] == 1 or type(first["seq"]) is not int or first["seq"] < 1:
+                return verify(chain([first] if first else [], rows), keys=keys, kept=kept)
+            # The records before a partial chain are missing, so only a checkpoint can confirm its start.
+            anchored = any(one.seq == first["seq"] - 1 for one in kept)
+            previous = None if anchored else str(first["previous"])
+            return verify(chain([first], rows), since=first["seq"], previous=previous, keys=keys, kept=kept)
+    except UnicodeDecodeError as error:
+        raise DefinitionError(f"{str(path)!r} is not UTF-8 text, at byte {error.start}") from None
+
+
+def private_key(path: Path) -> CheckpointKey:
+    """Return the key in a file. Raises ``DefinitionError`` for a file that has none, or does not exist."""
+    return CheckpointKey.read(_there(path))
+
+
+def public_keys(paths: list[Path] | None) -> list[PublicKey]:
+    """Return the keys in files. Raises ``DefinitionError`` as ``private_key`` does."""
+    return [PublicKey.read(_there(path)) for path in paths or ()]
+
+
+def kept_checkpoints(paths: list[Path] | None) -> list[Checkpoint]:
+    """Return the checkpoints in files, one JSON object per line. Raises ``DefinitionError`` for an invalid line."""
+    found: list[Checkpoint] = []
+    for path in paths or ():
+        try:
+            checkpoints = checkpoints_in(_there(path).read_text(encoding="utf-8"))
+        except (Unsound, UnicodeDecodeError) as error:
+            raise DefinitionError(f"there are no checkpoints in {str(path)!r}: {error}") from None
+        if not checkpoints:
+            raise DefinitionError(
+                f"there are no checkpoints in {str(path)!r}", hint="capset audit checkpoints gives them"
+            )
+        found += checkpoints
+    return found
+
+
+def exported_rows(file: TextIO) -> Iterator[Mapping[str, Any]]:  # an altered row can contain any value
+    """Yield the records of a file unchanged, one JSON object per line. Raises ``DefinitionError`` for other lines.
+
+    A column that is missing in a record of an earlier version becomes null.
+    """
+    for number, line in enumerate(file, 1):
+        try:
+            data: Any = json.loads(line)
+        except (ValueError, RecursionError):
+            data = None
+        if not isinstance(data, dict) or not data.keys() <= set(COLUMNS) or "seq" not in data:
+            raise DefinitionError(f"line {number} is no record", hint="capset audit export writes a file of them")
+        row = cast("dict[str, Any]", data)
+        yield {name: _plain(row.get(name), name) for name in COLUMNS}
+
+
+def _plain(value: Any, name: str) -> Any:
+    """Return a column's value; one of the wrong type becomes a form that matches no record."""
+    expected = int if name in NUMBERS else str
+    return value if value is None or type(value) is expected else {"changed": repr(value)}
+
+
+def _there(path: Path) -> Path:
+    if not path.is_file():
+        raise DefinitionError(f"there is no file {str(path)!r}")
+    return path

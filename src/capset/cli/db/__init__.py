@@ -1,1 +1,0 @@
-"""``capset db``: operation of a database."""

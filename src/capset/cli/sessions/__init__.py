@@ -1,1 +1,0 @@
-"""``capset sessions``: conversations, their state and the events of their turns."""

@@ -1,0 +1,118 @@
+"""Containment of the code of others: its errors, its time, and hooks, which affect no event (F23, K13)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from asyncio import CancelledError, current_task
+from collections.abc import Awaitable, Callable, Iterable
+from types import TracebackType
+from typing import Any, Final
+
+from typing_extensions import TypeVar
+
+HOOK_SECONDS: Final = 5.0
+"""Time that one hook may take; then it is cancelled, and that is logged."""
+
+_log = logging.getLogger("capset.hooks")
+E = TypeVar("E")
+
+
+def is_contained(error: BaseException) -> bool:
+    """Whether an error belongs to the code that raised it.
+
+    A cancellation from outside and errors that end the interpreter do not. A ``CancelledError`` without a cancellation
+    request does, and so does ``SystemExit``: a function that an agent calls must not end its host.
+    """
+    match error:
+        case CancelledError():
+            task = current_task()
+            return task is not None and not task.cancelling()
+        case BaseExceptionGroup():
+            _, rest = error.split((Exception, SystemExit, CancelledError))
+            return rest is None
+        case _:
+            return isinstance(error, (Exception, SystemExit))
+
+
+class Deadline:
+    """Cancels the task inside ``with`` when the time is up, and turns that cancellation into a ``TimeoutError``.
+
+    Like ``asyncio.timeout``, at about half its cost: it begins with ``start``, which code that never waits does not
+    call, and it can be paused in between. ``expired`` is true once the time is up, even if the code ignored its
+    cancellation.
+    """
+
+    __slots__ = ("_cancelling", "_handle", "_left", "_loop", "_task", "expired")
+
+    def __init__(self, seconds: float) -> None:
+        self.expired = False
+        self._left = seconds
+        self._handle: asyncio.TimerHandle | None = None
+        self._task: asyncio.Task[Any] | None = None
+
+    def __enter__(self) -> Deadline:
+        self._task = asyncio.current_task()
+        self._cancelling = self._task.cancelling() if self._task else 0
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.stop()
+        task, self._task = self._task, None
+        if (
+            self.expired
+            and task is not None
+            and task.uncancel() <= self._cancelling
+            and isinstance(error, asyncio.CancelledError)
+        ):
+            raise TimeoutError from error
+
+    def start(self) -> None:
+        """Begin, or go on after ``stop``; does nothing if it is running or has expired."""
+        if self._handle is None and not self.expired:
+            self._loop = asyncio.get_running_loop()
+            self._handle = self._loop.call_later(self._left, self._expire)
+
+    def start_soon(self) -> None:
+        """Begin after this step of the event loop: code that has left by then pays for no timer."""
+        asyncio.get_running_loop().call_soon(self._start_inside)
+
+    def _start_inside(self) -> None:
+        if self._task is not None:
+            self.start()
+
+    def stop(self) -> bool:
+        """Pause; return whether it was running."""
+        if self._handle is None:
+            return False
+        self._handle.cancel()
+        self._left, self._handle = self._handle.when() - self._loop.time(), None
+        return True
+
+    def _expire(self) -> None:
+        self._handle = None
+        if self._task is not None and not self._task.done():
+            self.expired = True
+            self._task.cancel()
+
+
+async def dispatch_hooks(functions: Iterable[Callable[[E], Awaitable[None] | None]], event: E) -> None:
+    """Call each function with the event and wait for it. An error in one is logged by its name, and stops no other.
+
+    Raises only a cancellation from outside.
+    """
+    for function in functions:
+        try:
+            pending = function(event)
+            if pending is not None:
+                async with asyncio.timeout(HOOK_SECONDS):
+                    await pending
+        except BaseException as error:
+            if not is_contained(error):
+                raise
+            _log.exception("the hook %s failed on %s", name_of(function), type(event).__name__)
+
+
+def name_of(function: Callable[..., object]) -> str:
+    """Return the name of a function in logs."""
+    return getattr(function, "__qualname__", None) or type(function).__name__

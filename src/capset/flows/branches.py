@@ -1,0 +1,68 @@
+"""Branches of routers and sequencers: the functions that choose one, and the combined schemas of their outputs."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Union, cast
+
+from typing_extensions import TypedDict
+
+from capset.definitions.blocks import Block
+from capset.errors import CapsetError, DefinitionError, InternalError
+from capset.schemas.schema import Schema, schema_of
+
+_log = logging.getLogger("capset.flows")
+
+
+def checked_decider(what: str, function: object, longest: str) -> int:
+    """Return how many arguments a function takes, one or two; ``longest`` shows its full signature in errors.
+
+    Raises ``DefinitionError`` for anything else.
+    """
+    if isinstance(function, type) or not callable(function):
+        raise DefinitionError(f"{what} is a function {longest}; got {function!r}")
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError) as error:
+        raise DefinitionError(f"{what}: {error}") from None
+    required = [one for one in parameters if one.default is one.empty and one.kind not in _VARIADIC]
+    if len(required) not in (1, 2) or any(one.kind is one.KEYWORD_ONLY for one in required):
+        raise DefinitionError(f"{what} must take {longest}, or the value alone; it takes {inspect.signature(function)}")
+    return len(required)
+
+
+_VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
+async def decided(block: Block, what: str, function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call the function, and return its answer, of any type. Raises ``InternalError``, naming both, if it fails."""
+    try:
+        answer = function(*arguments)
+        return await answer if inspect.isawaitable(answer) else answer
+    except CapsetError:
+        raise
+    except Exception as error:
+        name = getattr(function, "__name__", type(function).__name__)
+        _log.error("the %s %r of %r failed", what, name, block.name, exc_info=error)
+        raise InternalError(f"The {what} {name!r} of {block.name!r} failed: {type(error).__name__}.") from error
+
+
+def either(owner: str, outputs: Sequence[Schema | None]) -> Schema | None:
+    """Return the schema of the output of any one of them; ``None`` unless all are known."""
+    known = [one for one in outputs if one is not None]
+    if len(known) < len(outputs) or not known:
+        return None
+    if all(one.json_schema == known[0].json_schema for one in known):
+        return known[0]
+    annotation: Any = Union[tuple(one.annotation for one in known)]  # noqa: UP007  # of types known only here
+    return schema_of(f"{owner}, its output", annotation, "serialization")
+
+
+def by_name(owner: str, outputs: Mapping[str, Schema | None]) -> Schema | None:
+    """Return the schema of an object with all outputs under their names; ``None`` unless all are known."""
+    known = {name: one.annotation for name, one in outputs.items() if one is not None}
+    if len(known) < len(outputs):
+        return None
+    return schema_of(f"{owner}, its output", cast("Any", TypedDict)("Outputs", known), "serialization")

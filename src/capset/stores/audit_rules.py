@@ -1,0 +1,100 @@
+"""The rules of the audit log, the same in all stores: a record's columns, signing and pruning (spec 4, G21)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from operator import itemgetter
+from typing import Any, Final
+
+from capset.definitions.records import COLUMNS, NUMBERS
+from capset.errors import Conflict, StoreError
+from capset.fingerprint.chain import Verification
+from capset.fingerprint.checkpoints import Checkpoint, CheckpointKey, Unsound, check_signature, signed
+from capset.stores.base import Entry
+
+# A record's columns by name; until it is chained, without the writer's own.
+Row = dict[str, Any]
+
+GIVEN: Final = tuple(name for name in COLUMNS if name not in ("seq", "writer", "previous", "hash"))
+"""The columns that an entry gives; the others are the writer's."""
+
+_names: Final = frozenset(GIVEN)
+_texts: Final = itemgetter(*(name for name in GIVEN if name not in NUMBERS))
+_numbers: Final = itemgetter(*(name for name in GIVEN if name in NUMBERS))
+_TEXT: Final = {str, type(None)}
+
+HINT: Final = "capset audit verify --key FILE says where"
+
+
+class BadEntry(StoreError):
+    """Raised for an entry that cannot become a record; others can."""
+
+
+def columns_of(entry: Entry) -> Row:
+    """Return an entry's columns. Raises ``BadEntry`` if that fails or they are not those of a record."""
+    try:
+        columns = dict(entry.columns())
+    except Exception as error:
+        raise BadEntry("a record could not be made of its call") from error
+    return checked(columns)
+
+
+def checked(columns: Row) -> Row:
+    """Return the columns. Raises ``BadEntry`` unless they are exactly those of a record, and of its types.
+
+    A value of another type would be stored as something else than its hash covers.
+    """
+    if columns.keys() != _names or not _TEXT.issuperset(map(type, _texts(columns))):
+        raise BadEntry("a record could not be made of its call: its columns are not those of a record")
+    for number in _numbers(columns):
+        if number is not None and (type(number) is not int or abs(number) > 2**53):
+            raise BadEntry("a record could not be made of its call: one of its numbers is none, or too large")
+    return columns
+
+
+def interrupted(intent: Mapping[str, Any], now: str) -> Row:
+    """Return the outcome of an intent whose writer is gone. Raises ``BadEntry`` as ``checked`` does.
+
+    ``intent`` is a record's columns, ``now`` the time of the outcome in ISO 8601 UTC.
+    """
+    columns = {name: intent[name] for name in GIVEN}
+    return checked(columns | {"phase": "outcome", "outcome": "interrupted", "code": "interrupted", "time": now})
+
+
+def check_newest(newest: Checkpoint, key: CheckpointKey, hash_at: Callable[[int], str | None]) -> None:
+    """Raise ``StoreError`` if the log does not match its newest checkpoint.
+
+    A new signature must never contradict an earlier one. ``hash_at`` gives the hash of a record by its ``seq``.
+    """
+    if newest.key == key.public.id:
+        try:
+            check_signature(newest, [key.public])
+        except Unsound as error:
+            raise StoreError(f"no checkpoint was made: {error}", hint=HINT) from None
+    if newest.seq >= newest.since and hash_at(newest.seq) != newest.hash:
+        raise StoreError(
+            f"no checkpoint was made: record {newest.seq} is not the one of checkpoint {newest.number}", hint=HINT
+        )
+
+
+def following(newest: Checkpoint | None, head: tuple[int, str], key: CheckpointKey, now: str) -> Checkpoint | None:
+    """Return the checkpoint over a log's last record, its ``head``, or ``None`` if this key signed that already."""
+    if newest is None:
+        return signed(key, None, seq=head[0], hash=head[1], since=1, now=now) if head[0] else None
+    if head == (newest.seq, newest.hash) and newest.key == key.public.id:
+        return None
+    return signed(key, newest, seq=head[0], hash=head[1], since=newest.since, now=now)
+
+
+def no_anchor(before: str) -> Conflict:
+    """Return the error for a log with old records but no checkpoint to cut them at."""
+    return Conflict(
+        f"nothing was pruned: no checkpoint of this key covers records from before {before} and none after it",
+        hint="one that is made today serves once all that it covers is old enough: capset audit checkpoint",
+    )
+
+
+def check_sound(found: Verification) -> None:
+    """Raise ``Conflict`` if the verification of the records to cut found a problem: they are evidence, and stay."""
+    if found.problem is not None:
+        raise Conflict(f"nothing was pruned: what would be cut is not sound: {found.problem}", hint=HINT)

@@ -1,0 +1,250 @@
+"""Maintenance of a database: upgrades, checks and copies (spec 5, P30)."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, cast
+
+from sqlalchemy import Connection, Engine, create_engine
+
+from capset.errors import DefinitionError, StoreError
+from capset.fingerprint.chain import Verification
+from capset.stores.sql.audit.log import verified
+from capset.stores.sql.postgres.online import IndexSpec, invalid_indexes
+from capset.stores.sql.problems import explained
+from capset.stores.sql.schema.revisions import HEAD, KNOWN, is_large, make, prepare, raise_to, revision_of
+from capset.stores.sql.schema.tables import metadata
+from capset.stores.sql.store import SqlStore
+
+_ONLINE: Final = "INDEXES"
+"""The name of a migration's indexes, if it makes nothing else that the code depends on."""
+
+_SHOWN: Final = 20
+"""Limit on the reported damages of one kind."""
+
+
+@dataclass(frozen=True, slots=True)
+class UpgradeStep:
+    """One migration: its revision, its effect in a sentence, and whether writers continue while it runs."""
+
+    revision: str
+    does: str
+    beside_writers: bool
+
+
+@dataclass(frozen=True, slots=True)
+class UpgradePlan:
+    """The revision of a database, ``None`` for an empty one, and the steps to this version's, in order."""
+
+    before: str | None
+    steps: tuple[UpgradeStep, ...]
+
+
+def plan(store: SqlStore) -> UpgradePlan:
+    """Return the steps of ``upgrade`` without changing anything. Raises ``StoreError`` as ``Store.open`` does."""
+    _, reading = store.make_engines()
+    try:
+        with explained(store.name), reading.begin() as connection:
+            return _plan(connection, store.name)
+    finally:
+        reading.dispose()
+
+
+def upgrade(store: SqlStore) -> UpgradePlan:
+    """Upgrade a database, even an empty one, to this version's revision, and return the steps taken.
+
+    ``store`` is not open; others may have the database open, and continue to work. Raises ``StoreError`` as
+    ``Store.open`` does.
+    """
+    writing, reading = store.make_engines()
+    try:
+        with explained(store.name):
+            with writing.connect():
+                pass  # the first connection makes the file
+            with reading.begin() as connection:
+                done = _plan(connection, store.name)
+            if not done.steps or not all(step.beside_writers for step in done.steps):
+                prepare(reading, writing, store.name)
+            if any(step.beside_writers for step in done.steps):
+                _finish(store, writing)
+        return done
+    finally:
+        writing.dispose()
+        reading.dispose()
+
+
+def _plan(connection: Connection, name: str) -> UpgradePlan:
+    before = revision_of(connection, name)
+    if before == HEAD or (before is not None and before not in KNOWN):  # newer, and compatible with this version
+        return UpgradePlan(before, ())
+    large = before is not None and is_large(connection)
+    steps = [
+        UpgradeStep(revision, does, beside_writers=large and indexes is not None)
+        for revision, does, indexes in migrations()
+        if before is None or revision > before
+    ]
+    return UpgradePlan(before, tuple(steps))
+
+
+def _finish(store: SqlStore, writing: Engine) -> None:
+    """Make the indexes that opening leaves out, and then record that they exist."""
+    for _, _, indexes in migrations():
+        if indexes is not None:
+            store.make_beside_writers(indexes)
+    with writing.begin() as connection:
+        if revision_of(connection, store.name) in KNOWN - {HEAD}:  # otherwise another process was faster
+            raise_to(connection, HEAD)
+
+
+def migrations() -> list[tuple[str, str, tuple[IndexSpec, ...] | None]]:
+    """Return the revision, the first sentence and the indexes of each migration, in order."""
+    from alembic.config import Config
+    from alembic.script import ScriptDirectory
+
+    config = Config()
+    config.set_main_option("script_location", "capset.stores.sql:migrations")
+    found = reversed(list(ScriptDirectory.from_config(config).walk_revisions()))
+    return [(one.revision, " ".join(one.doc.split()), getattr(one.module, _ONLINE, None)) for one in found]
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseCheck:
+    """The findings: the revision, every problem in a sentence, and the result of ``verify`` if requested."""
+
+    revision: str | None
+    problems: tuple[str, ...]
+    verification: Verification | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Whether there are no problems."""
+        return not self.problems and (self.verification is None or self.verification.ok)
+
+
+def check(store: SqlStore, *, verify: bool = False) -> DatabaseCheck:
+    """Look for damage, and for differences from this version's schema; with ``verify``, verify the chain too.
+
+    ``store`` is not open; others may have the database open, and continue to work. Additions to a database are no
+    problem. Raises ``StoreError`` for one that is of another program, of a newer version, or cannot be read at all.
+    """
+    reading = store.make_engines()[1]
+    try:
+        with explained(store.name), reading.begin() as connection:
+            revision = revision_of(connection, store.name)
+            if revision is None:
+                return DatabaseCheck(None, ("the database is empty",))
+            problems = _damage(connection)
+            if revision == HEAD:
+                problems += _differences(connection)
+            elif revision in KNOWN:  # otherwise it is newer, and compatible with this version
+                problems.append(f"it is of revision {revision}, not {HEAD}: capset db upgrade raises it")
+            chain = verified(connection, (), ()) if verify else None
+            return DatabaseCheck(revision, tuple(problems), chain)
+    finally:
+        reading.dispose()
+
+
+def _damage(connection: Connection) -> list[str]:
+    if connection.dialect.name != "sqlite":
+        return [f"the index {name} was never finished" for name in invalid_indexes(connection)]
+    found = connection.exec_driver_sql(f"PRAGMA integrity_check({_SHOWN})").scalars()
+    problems = [f"the file is damaged: {line}" for line in found if line != "ok"]
+    orphans = connection.exec_driver_sql("PRAGMA foreign_key_check").fetchmany(_SHOWN)
+    return problems + [f"row {row[1]} of {row[0]} refers to a row of {row[2]} that is not there" for row in orphans]
+
+
+def _differences(connection: Connection) -> list[str]:
+    return _of_file(connection) if connection.dialect.name == "sqlite" else _of_server(connection)
+
+
+def _of_file(connection: Connection) -> list[str]:
+    """Compare the statements that made each object, which is all that SQLite knows of it."""
+    engine = create_engine("sqlite://")
+    try:
+        with engine.begin() as empty:
+            make(empty, HEAD)
+            expected = _statements(empty)
+    finally:
+        engine.dispose()
+    found = _statements(connection)
+    return [
+        f"the {name} is missing" if name not in found else f"the {name} is not as this version makes it"
+        for name, statement in sorted(expected.items())
+        if found.get(name) != statement
+    ]
+
+
+def _statements(connection: Connection) -> dict[str, str]:
+    rows = connection.exec_driver_sql("SELECT type || ' ' || name, sql FROM sqlite_master WHERE sql IS NOT NULL")
+    return {name: " ".join(str(sql).split()) for name, sql in rows}
+
+
+def _of_server(connection: Connection) -> list[str]:
+    """Compare the server's tables with those in the code."""
+    from alembic.autogenerate import compare_metadata
+    from alembic.migration import MigrationContext
+
+    context = MigrationContext.configure(connection, opts={"compare_type": True})
+    problems: list[str] = []
+    for change in compare_metadata(context, metadata):
+        # One change is a tuple; those of one column are a list of them.
+        ones = cast("list[tuple[object, ...]]", change if isinstance(change, list) else [change])
+        problems += [_said(one) for one in ones if not str(one[0]).startswith("remove_")]  # additions
+    return problems
+
+
+def _said(change: tuple[object, ...]) -> str:
+    """Describe one: ``("add_index", Index)``, ``("add_column", schema, table, Column)``, ``("modify_type", …)``."""
+    kind, what = str(change[0]), change[-1]
+    if kind.startswith("add_"):
+        return f"the {kind.removeprefix('add_')} {getattr(what, 'name', what)} is missing"
+    return f"the column {change[2]}.{change[3]} is not as this version makes it"
+
+
+def back_up(store: SqlStore, file: Path) -> int:
+    """Write a consistent copy of everything into a new file, and return its size in bytes.
+
+    ``store`` is not open. Only its owner can read the file: it contains the key of the arguments' digests. It appears
+    under its name once it is complete and on the disk. Raises ``DefinitionError`` for a file that exists already or a
+    missing folder, and ``StoreError`` for a database that cannot be read or holds nothing, and a full disk.
+    """
+    if file.exists():
+        raise DefinitionError(f"there is a file {str(file)!r} already", hint="name a new one")
+    if not file.parent.is_dir():
+        raise DefinitionError(f"there is no folder {str(file.parent)!r}", hint="make it first")
+    reading = store.make_engines()[1]
+    try:
+        with explained(store.name), reading.begin() as connection:
+            if revision_of(connection, store.name) is None:
+                raise StoreError(f"the database {store.name!r} is empty", hint="name the one that capset uses")
+    finally:
+        reading.dispose()
+    number, name = tempfile.mkstemp(dir=file.parent, prefix=f"{file.name}.", suffix=".part")  # for its owner alone
+    part = Path(name)
+    try:
+        with explained(store.name):
+            store.copy_into(part)
+        os.fsync(number)
+        size = part.stat().st_size
+    except BaseException:
+        os.close(number)  # first: on Windows no open file can be removed or renamed
+        part.unlink(missing_ok=True)
+        raise
+    os.close(number)
+    part.rename(file)
+    _sync(file.parent)
+    return size
+
+
+def _sync(folder: Path) -> None:
+    """Sync the name of a new file to the disk too, if a folder can be opened."""
+    with contextlib.suppress(OSError):
+        number = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(number)
+        finally:
+            os.close(number)

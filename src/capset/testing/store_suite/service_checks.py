@@ -1,0 +1,94 @@
+"""Checks of what a server stores for itself: API keys, and replies."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Final
+
+from capset.errors import StoreError
+from capset.stores.base import KeyRow, ReplyRow, SessionRow
+from capset.testing.store_suite.support import LATER, NOW, Check, Make, expect, expect_error, opened
+
+_KEY: Final = KeyRow(
+    id="id-0",
+    name="laptop",
+    digest="0" * 64,
+    org="acme",
+    principal="user-1",
+    principal_kind="user",
+    permissions=("notes:read", "notes:write"),
+    scopes=("capset:read",),
+    created_at=NOW,
+    expires_at=LATER,
+    agent="id-a",
+    attributes={"tier": "pro", "level": 3},
+    allowance={"session": {"calls": 5}},
+)
+
+_ROW: Final = ReplyRow("a", "key-1", "0" * 64, NOW)
+
+
+async def a_key_is_found_by_its_digest(make: Make) -> None:
+    """Unchanged; a second one with the same id or digest is refused."""
+    async with opened(make) as store:
+        other = replace(_KEY, id="id-1", digest="1" * 64, org=None, permissions=(), expires_at=None, agent=None)
+        other = replace(other, attributes=None, allowance=None)
+        expect(await store.keys.any(), False, "whether there is a key")
+        await store.keys.create(_KEY)
+        await store.keys.create(other)
+        expect(await store.keys.find("0" * 64), _KEY, "the key")
+        expect(await store.keys.find("1" * 64), other, "the other key")
+        expect(await store.keys.find("2" * 64), None, "a key that no one made")
+        for twin in (replace(_KEY, digest="3" * 64), replace(_KEY, id="id-3")):
+            await expect_error(StoreError, store.keys.create(twin), "a second key of an id or a digest")
+        expect(await store.keys.list(), [other, _KEY], "all keys, newest first")
+        expect(await store.keys.any(), True, "whether there is a key")
+
+
+async def a_key_is_revoked_once(make: Make) -> None:
+    """Check that the time of the first revocation stays, and so does the key itself."""
+    async with opened(make) as store:
+        await store.keys.create(_KEY)
+        revoked = replace(_KEY, revoked_at=NOW)
+        expect(await store.keys.revoke("id-0", NOW), revoked, "the revoked key")
+        expect(await store.keys.revoke("id-0", LATER), revoked, "the key that is revoked again")
+        expect(await store.keys.find("0" * 64), revoked, "the key that is found")
+        expect(await store.keys.revoke("id-9", NOW), None, "revoking a key that no one made")
+
+
+async def a_request_is_reserved_once(make: Make) -> None:
+    """Later requests get the stored row: first without, then with its reply."""
+    async with opened(make) as store:
+        tries = [store.replies.reserve(replace(_ROW, digest=str(number)), expired=NOW) for number in range(8)]
+        found = await asyncio.gather(*tries)
+        expect(len([one for one in found if one is None]), 1, "how many of eight were the first")
+        (kept,) = {one for one in found if one is not None}
+        expect((kept.status, kept.body), (None, None), "what is kept while it is under way")
+        await store.replies.fulfil("a", "key-1", 200, '{"é": 1}')
+        answered = replace(kept, status=200, body='{"é": 1}')
+        expect(await store.replies.reserve(_ROW, expired=NOW), answered, "what is kept of an answer")
+        for other in (replace(_ROW, session="b"), replace(_ROW, key="key-2")):
+            expect(await store.replies.reserve(other, expired=NOW), None, "a request of another session or key")
+
+
+async def a_request_is_forgotten_when_it_should_be(make: Make) -> None:
+    """When it failed, when it is old, and with its session."""
+    async with opened(make) as store:
+        await store.replies.reserve(_ROW, expired=NOW)
+        await store.replies.release("a", "key-1")
+        expect(await store.replies.reserve(_ROW, expired=NOW), None, "a request that came to nothing before")
+        expect(await store.replies.reserve(_ROW, expired=NOW), _ROW, "a request that is not old")
+        later = replace(_ROW, created_at=LATER)
+        expect(await store.replies.reserve(later, expired=LATER), None, "a request that was old")
+        await store.sessions.create(SessionRow("a", "scribe", "{}", "1" * 64, "user-1", "user", None, NOW))
+        await store.sessions.delete("a")
+        expect(await store.replies.reserve(later, expired=LATER), None, "a request of a session that was deleted")
+
+
+CHECKS: Final[tuple[Check, ...]] = (
+    a_key_is_found_by_its_digest,
+    a_key_is_revoked_once,
+    a_request_is_reserved_once,
+    a_request_is_forgotten_when_it_should_be,
+)
