@@ -90,6 +90,7 @@ async def test_the_size_is_capped(tmp_path: Path) -> None:
         result = await desk.session.try_message(desk.session.message("file_read", {"path": "large"}))
     assert result.error is not None
     assert result.error.message == "'large' has 101 bytes; at most 100 can be read"
+    assert (result.error.code, result.error.status) == ("too_large", 413)
 
 
 async def test_a_file_that_may_not_be_read_or_is_missing_is_told_by_its_own_path(tmp_path: Path) -> None:

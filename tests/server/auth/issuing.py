@@ -37,7 +37,7 @@ def _key(kid: str, kind: str) -> Key:
         return RSAKey.generate_key(2048, parameters)
     if kind == "OKP":
         return OKPKey.generate_key("Ed25519", parameters)
-    return ECKey.generate_key("P-256", parameters)
+    return ECKey.generate_key("P-256" if kind == "EC" else kind, parameters)
 
 
 ALG = {"EC": "ES256", "RSA": "RS256", "OKP": "Ed25519"}

@@ -43,7 +43,8 @@ from tests.server.support import call, make_session, problem
 @pytest.fixture(scope="module")
 async def door() -> AsyncGenerator[Issuing]:
     """Give a site whose issuer has a key of each kind, and one for something else."""
-    async with issuing(key("one"), key("two", "RSA"), key("three", "OKP")) as found:
+    keys = key("one"), key("two", "RSA"), key("three", "OKP"), key("four", "P-384"), key("five", "P-521")
+    async with issuing(*keys) as found:
         yield found
 
 
@@ -51,6 +52,20 @@ async def door() -> AsyncGenerator[Issuing]:
 @pytest.mark.parametrize("name", [("one", "EC"), ("two", "RSA"), ("three", "OKP")])
 async def test_a_token_of_the_issuer_opens(door: Issuing, name: tuple[str, str]) -> None:
     assert await door.status(token(key(*name))) == 200
+
+
+@pytest.mark.spec("P14")
+@pytest.mark.filterwarnings("ignore::joserfc.errors.SecurityWarning")  # of EdDSA, which issuers still write
+@pytest.mark.parametrize(
+    ("algorithm", "name", "kind"),
+    [
+        *((f"{family}{bits}", "two", "RSA") for family in ("RS", "PS") for bits in (256, 384, 512)),
+        *(("ES256", "one", "EC"), ("ES384", "four", "P-384"), ("ES512", "five", "P-521")),
+        *(("Ed25519", "three", "OKP"), ("EdDSA", "three", "OKP")),
+    ],
+)
+async def test_every_algorithm_of_a_key_pair_is_accepted(door: Issuing, algorithm: str, name: str, kind: str) -> None:
+    assert await door.status(token(key(name, kind), {"alg": algorithm})) == 200
 
 
 @pytest.mark.spec("P14", "G8")
