@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -91,6 +92,25 @@ async def test_the_size_is_capped(tmp_path: Path) -> None:
     assert result.error is not None
     assert result.error.message == "'large' has 101 bytes; at most 100 can be read"
     assert (result.error.code, result.error.status) == ("too_large", 413)
+
+
+@pytest.mark.spec("G31")
+async def test_a_file_that_does_not_say_its_size_is_capped_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "growing").write_bytes(bytes(500))
+    real = os.fstat
+
+    def empty(descriptor: int) -> os.stat_result:
+        found = real(descriptor)
+        return os.stat_result((*found[:6], 0, *found[7:]))
+
+    monkeypatch.setattr(os, "fstat", empty)
+    config = FilesConfig(max_bytes=100)
+    async with session_for(files, config=config, permissions=["file:read"], workspace=tmp_path) as desk:
+        result = await desk.session.try_message(desk.session.message("file_read", {"path": "growing"}))
+    assert result.error is not None
+    assert result.error.message == "'growing' has more than 100 bytes; at most 100 can be read"
 
 
 async def test_a_file_that_may_not_be_read_or_is_missing_is_told_by_its_own_path(tmp_path: Path) -> None:

@@ -124,7 +124,8 @@ async def the_root_is_always_there(make: Make) -> None:
     """In a session without files, and after it was emptied."""
     async with with_sessions(make, _SESSION, "session-2") as store:
         root = await store.files.stat(_SESSION, "/")
-        expect(root and (root.path, root.name, root.is_directory), ("/", "/", True), "the root of a new session")
+        shown = root and (root.path, root.name, root.is_directory, root.size_bytes, root.version)
+        expect(shown, ("/", "/", True, 0, 0), "the root of a new session")
         expect(await _paths(store), [], "the entries of a new session")
         await _write(store, "/a/b")
         expect(await store.files.delete(_SESSION, "/", recursive=True), 2, "entries deleted with the root")
