@@ -21,7 +21,8 @@ def test_a_scheme_leads_to_its_store() -> None:
     ("url", "said"),
     [
         ("sqlit:///a.db", "unknown store 'sqlit'; did you mean 'sqlite'?"),
-        ("a.db", "unknown store 'a.db'"),
+        ("a.db", "a store is named by a URL; got 'a.db'"),
+        ("memory", "a store is named by a URL; got 'memory'"),
         ("memory://x", "the store 'memory://x' has a name or options"),
     ],
 )

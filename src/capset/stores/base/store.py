@@ -98,8 +98,8 @@ class Store(Protocol):
 def make_store(url: str) -> Store:
     """Return the store that a URL names, such as ``sqlite:///capset.db`` or ``postgresql://host/db``, not yet opened.
 
-    The scheme, up to a ``+``, is looked up in the entry point group ``capset.stores``. Raises ``DefinitionError`` for a
-    scheme that no installed package provides.
+    The scheme, up to a ``+``, is looked up in the entry point group ``capset.stores``. Raises ``DefinitionError`` for
+    text that is no URL, and for a scheme that no installed package provides.
     """
     from importlib.metadata import entry_points  # slow to import
 
@@ -107,9 +107,8 @@ def make_store(url: str) -> Store:
     scheme = named.partition("+")[0]  # the rest names a driver, as in SQLAlchemy's URLs: the store's business
     found = {point.name: point for point in entry_points(group=GROUP)}
     if not separator or scheme not in found:
-        raise DefinitionError(
-            unknown("store", scheme or url, found), hint="write it as sqlite:///FILE, postgresql://… or memory://"
-        )
+        told = unknown("store", scheme, found) if separator else f"a store is named by a URL; got {url!r:.200}"
+        raise DefinitionError(told, hint="write it as sqlite:///FILE, postgresql://… or memory://")
     # An entry point is code of an unknown type; the protocol says what it must be.
     make = cast("Callable[[str], Any]", found[scheme].load())
     return cast("Store", make(url))
