@@ -80,3 +80,21 @@ async def test_a_turn_of_no_session_says_that_it_is_the_turn() -> None:
     started = NewEvent("turn.started", "{}")
     with pytest.raises(StateError, match="turn"):
         await store.events.begin(TurnRow("none", "turn-1", "me", NOW), started, now=NOW, interrupted=started)
+
+
+@pytest.mark.spec("G19")
+@pytest.mark.parametrize("reading", ["query", "read", "span", "verify"])
+async def test_every_reading_of_the_record_has_what_was_appended_before(reading: str) -> None:
+    store = MemoryStore()
+    await store.open()
+    audit = store.audit
+    audit.append(entry("a"))
+    match reading:
+        case "query":
+            assert len((await audit.query(AuditQuery())).items) == 1
+        case "read":
+            assert len(await audit.read()) == 1
+        case "span":
+            assert await audit.span() == (1, 1)
+        case _:
+            assert (await audit.verify()).checked == 1
