@@ -41,7 +41,7 @@ _ELSEWHERE: Final = (
     *("faults", "scripts", "stores/scale", "typing"),
 )
 """Folders of tests about something else, or that take long for what they add."""
-_PROCESSES: Final = {
+PROCESSES: Final = {
     "server/mcp/stdio": ("tests/cli/test_mcp.py",),
     "server/http/uvicorn_server": ("tests/server/http/test_uvicorn_server.py", "tests/cli/test_serve.py"),
     "server/standard_streams": ("tests/cli/test_kernel.py", "tests/cli/test_kernel_ends.py", "tests/cli/test_mcp.py"),
@@ -65,7 +65,7 @@ class Aim:
         """Return the files of tests, from the root."""
         left_out = tuple(f"tests/{folder}/" for folder in _ELSEWHERE)
         found = (path.relative_to(self.root).as_posix() for path in sorted((self.root / "tests").rglob("test_*.py")))
-        named = {name for files in _PROCESSES.values() for name in files}
+        named = {name for files in PROCESSES.values() for name in files}
         return [name for name in found if name in named or not name.startswith(left_out)]
 
     def equivalents(self) -> Mapping[tuple[str, ...], str]:
@@ -161,7 +161,7 @@ def choose(aim: Aim, reach: Reach, mutation: Mutation, lines: range, seconds: fl
 
 def _nearness(place: Sequence[str], file: str) -> int:
     """Return how much the path of a file of tests says that it is about a module; ``_NAMED`` if it names it."""
-    if file in _PROCESSES.get("/".join(place), ()):
+    if file in PROCESSES.get("/".join(place), ()):
         return _NAMED
     *folders, name = Path(file).with_suffix("").parts[1:]
     words = {*folders, *name.split("_")}
@@ -255,7 +255,12 @@ def main() -> int:
 
 
 def _modules(path: Path) -> list[Path]:
-    return sorted(path.rglob("*.py")) if path.is_dir() else [path]
+    """Return the modules of a folder, or the module of that name. Raises ``SystemExit`` if there is neither."""
+    alone = path.with_suffix(".py")
+    found = sorted({*path.rglob("*.py"), *([alone] if alone.is_file() else [])})
+    if not found:
+        raise SystemExit(f"mutants: there is no module {path}: MODULES of scripts/mutants/__main__.py names it")
+    return found
 
 
 def _say(line: str) -> None:

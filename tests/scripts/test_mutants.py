@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.mutants.__main__ import Aim, run, sample, show
+from scripts.mutants.__main__ import MODULES, PACKAGE, PROCESSES, ROOT, Aim, run, sample, show
 from scripts.mutants.mutations import changes_in
 from scripts.mutants.reach import Reach
 from scripts.mutants.tree import Tree
@@ -66,6 +66,17 @@ def test_what_is_noticed_what_survives_and_what_says_nothing(tiny: Aim, capsys: 
     assert said.splitlines()[-1].startswith(f"score: {report.score:.1f} %, 2 of ")
     for name, text in TINY.items():
         assert (tiny.root / name).read_text() == text, "the tree itself is left alone"
+
+
+def test_what_it_names_of_this_project_is_there(tiny: Aim) -> None:
+    here = Aim(ROOT, PACKAGE, MODULES, tiny.cache, ROOT / "scripts/mutants/equivalent.toml")
+    assert len(sample(here, 3, 1)) == 3
+    assert here.stale() == []
+    for module, tests in PROCESSES.items():
+        for file in (f"{PACKAGE}/{module}.py", *tests):
+            assert (ROOT / file).is_file(), file
+    with pytest.raises(SystemExit, match="there is no module"):
+        sample(replace(tiny, modules=["gone"]), 3, 1)
 
 
 def test_what_is_equivalent_is_not_tried(tiny: Aim) -> None:
