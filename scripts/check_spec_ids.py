@@ -40,7 +40,7 @@ def repeated_ids(root: Path) -> list[str]:
     """List the ids that the pages of docs/spec define more than once."""
     pages = sorted(path for path in (root / "docs/spec").glob("*.md") if path.name != "finished.md")
     counted = Counter(found for page in pages for found in DEFINITION.findall(page.read_text("utf-8")))
-    return [f"docs/spec defines {id} {count} times" for id, count in sorted(counted.items()) if count > 1]
+    return [f"docs/spec defines {one} {count} times" for one, count in sorted(counted.items()) if count > 1]
 
 
 def finished_ids(root: Path) -> list[Mention]:

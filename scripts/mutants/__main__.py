@@ -257,7 +257,7 @@ def main() -> int:
 def _modules(path: Path) -> list[Path]:
     """Return the modules of a folder, or the module of that name. Raises ``SystemExit`` if there is neither."""
     alone = path.with_suffix(".py")
-    found = sorted({*path.rglob("*.py"), *([alone] if alone.is_file() else [])})
+    found = [*([alone] if alone.is_file() else []), *sorted(path.rglob("*.py"))]
     if not found:
         raise SystemExit(f"mutants: there is no module {path}: MODULES of scripts/mutants/__main__.py names it")
     return found
