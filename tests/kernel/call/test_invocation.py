@@ -49,7 +49,7 @@ class Watching:
     def left(self, kept: None) -> None: ...
 
 
-@pytest.mark.spec("G20")
+@pytest.mark.spec("G20", "G21")
 @pytest.mark.parametrize(("named", "outcome"), [("collect", "succeeded"), ("fail", "failed"), ("nothing", "not_found")])
 async def test_an_entry_that_waits_for_its_writer_has_all_that_it_needs_of_its_call(
     monkeypatch: pytest.MonkeyPatch, named: str, outcome: str
