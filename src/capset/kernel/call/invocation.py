@@ -1,4 +1,4 @@
-"""One call on its way through the pipeline: what was asked, which is fixed, and parts that each one module writes."""
+"""One call on its way through the pipeline: its fixed options, and parts that are each written in one place."""
 
 from __future__ import annotations
 
@@ -65,11 +65,11 @@ class CallArguments(NamedTuple):
     values: dict[str, Any]
     """Of the tool's own types, as its handler gets them."""
     recorded: Any
-    """Plain data that no handler can reach, for the record (DESIGN §6)."""
+    """Plain data that no handler can reach, for the record (spec 4, G12)."""
     given: Mapping[str, Any] | Json
-    """What they were validated from: anything else is validated again."""
+    """The data that they were validated from: anything else is validated again."""
     inbound: Any = None
-    """What a processor is given: the message, of the type that its contract declares."""
+    """The message for a processor, of the type that its contract declares."""
 
 
 new_arguments: Final[Callable[[type[CallArguments], tuple[Any, ...]], CallArguments]] = vars(tuple)["__new__"]
@@ -77,7 +77,7 @@ new_arguments: Final[Callable[[type[CallArguments], tuple[Any, ...]], CallArgume
 
 
 class CallDecision(NamedTuple):
-    """The decision on a call so far. A stage replaces it as a whole; most use the methods of ``Invocation``."""
+    """The decision on a call so far. Each stage that decides replaces it as a whole, most by ``Invocation.deny``."""
 
     kind: Literal["allow", "deny"] | None = None
     policies: tuple[str, ...] = ()
@@ -86,7 +86,7 @@ class CallDecision(NamedTuple):
     approval: str | None = None
     """The id of the request for an approval that was opened, approved or rejected."""
     question: Ruling | None = None
-    """What policies said that asks for an approval."""
+    """The ruling of the policies that ask for an approval."""
 
 
 class Admitted(NamedTuple):
@@ -107,8 +107,8 @@ NOT_ADMITTED: Final = Admitted()
 class Invocation:
     """One call. Once ``ended`` is set, that is what its record shows.
 
-    What most calls never set stands on the class, so that starting a call costs little. All else is set as it starts:
-    Python reads an attribute faster that its class has not.
+    Defaults that most calls never change stand on the class, so that starting a call costs little. All else is set by
+    the constructor, because Python reads an attribute faster if the class has none of that name.
     """
 
     context: SessionContext
@@ -128,7 +128,7 @@ class Invocation:
     attempts: int
     """How often the handler was started."""
     value: Any
-    """What the handler gave, of the tool's own type. The run and result stages write it, and ``data``."""
+    """The result of the handler, of the tool's own type. The run and result stages write it, and ``data``."""
     data: Any = None
     """That as plain JSON data."""
     reply_type: str | None = None
@@ -138,7 +138,7 @@ class Invocation:
     ended: CallEntry | None = None
     """The entry of its outcome, for the record."""
     execution: Execution | None = None
-    """What its handler has built and read so far."""
+    """The helpers built and the data read by its handler so far."""
     span: str | None = None
     """The ``traceparent`` of its own span. An observer writes it."""
     observed: tuple[tuple[Observer, Any], ...] | None = None
