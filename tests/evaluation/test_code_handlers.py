@@ -162,7 +162,7 @@ def test_a_handler_of_a_configuration_file_is_its_file(tmp_path: Path) -> None:
     hashes: list[str | None] = []
     for text in ("def handler(params): return 1\n", "def handler(params): return 2\n"):
         file.write_text(text, encoding="utf-8")
-        code = code_of(from_json(Handlers(tmp_path).find("./handlers/act.py").value))
+        code = code_of(from_json(Handlers(tmp_path).resolve("./handlers/act.py").value))
         assert (code.kind, code.name) == ("module", "act.py")
         assert code.hash == digest(code_payload({"act.py": hashlib.sha256(text.encode()).hexdigest()}))
         hashes.append(code.hash)

@@ -113,7 +113,7 @@ class CapsetToolset(AbstractToolset[object]):
                     reply = message.data
         record = messages.record
         if (error := messages.result.error) is not None:
-            failed = await self._session.for_model(record, _said(error), after=f"\n{_named(error)}")
+            failed = await self._session.for_model(record, _error_text(error), after=f"\n{_named(error)}")
             raise ToolFailed(failed.text)
         given = await self._session.for_model(record, reply)
         metadata: dict[str, JsonValue] = {"untrusted": True, "record": record}
@@ -162,7 +162,7 @@ def _meta(ctx: RunContext[object]) -> Meta:
     )
 
 
-def _said(error: CapsetError) -> str:
+def _error_text(error: CapsetError) -> str:
     """Return an error as text for the model: its message, then the fields not mentioned in it."""
     return "\n".join([error.message, *(f"- {field}" for field in error.fields if str(field) not in error.message)])
 

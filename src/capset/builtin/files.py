@@ -61,10 +61,10 @@ def outside() -> ToolError:
 
 def not_found(path: str) -> ToolError:
     """Return the error of a path that does not exist."""
-    return ToolError(f"there is no file {shown(path)} in the workspace", code="not_found", status=404)
+    return ToolError(f"there is no file {quoted_path(path)} in the workspace", code="not_found", status=404)
 
 
-def shown(path: str) -> str:
+def quoted_path(path: str) -> str:
     """Return a path for error messages."""
     return repr(path if len(path) <= 200 else f"{path[:200]}…")
 
@@ -102,7 +102,7 @@ def open_walking(workspace: Path, names: Sequence[str], path: str) -> int:
         folders.append(os.open(workspace, _FOLDER))
         return _walk(workspace, folders, list(reversed(names)), path)
     except OSError as error:
-        _tell(error, path)
+        _raise_for_model(error, path)
     finally:
         for folder in folders:
             os.close(folder)
@@ -162,7 +162,7 @@ def open_resolving(workspace: Path, names: Sequence[str], path: str) -> int:
             raise
         return file
     except OSError as error:
-        _tell(error, path)
+        _raise_for_model(error, path)
     except RuntimeError:  # some versions of Python report circular links this way
         raise not_found(path) from None
 
@@ -190,20 +190,20 @@ def _check_regular(mode: int, path: str) -> None:
 
 
 def _no_file(path: str, what: str) -> ToolError:
-    return ToolError(f"{shown(path)} is {what}, not a file", code="no_file")
+    return ToolError(f"{quoted_path(path)} is {what}, not a file", code="no_file")
 
 
-def _tell(error: OSError, path: str) -> NoReturn:
+def _raise_for_model(error: OSError, path: str) -> NoReturn:
     """Raise the error for the model, without the location of the workspace."""
     if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.EINVAL):
         raise not_found(path) from None
     if error.errno in (errno.EACCES, errno.EPERM):
-        raise ToolError(f"{shown(path)} may not be read here", code="unreadable", status=403) from None
+        raise ToolError(f"{quoted_path(path)} may not be read here", code="unreadable", status=403) from None
     if error.errno in (errno.ELOOP, errno.EMLINK):
         why = "leads over links in a circle, or was swapped while it was opened"
-        raise ToolError(f"{shown(path)} {why}", code="not_found", status=404) from None
+        raise ToolError(f"{quoted_path(path)} {why}", code="not_found", status=404) from None
     name = errno.errorcode.get(error.errno or 0, "unknown")
-    raise ToolError(f"{shown(path)} cannot be read ({name})", code="unreadable", status=503) from None
+    raise ToolError(f"{quoted_path(path)} cannot be read ({name})", code="unreadable", status=503) from None
 
 
 class FilesConfig(BaseModel):
@@ -271,13 +271,13 @@ def _decoded(data: bytes, encoding: Encoding, path: str) -> str:
         text.encode()  # JSON cannot carry lone surrogates, which UTF-32 and others may contain
     except UnicodeError:
         raise ToolError(
-            f"{shown(path)} is no {encoding} text; try another encoding, or base64", code="not_text", status=422
+            f"{quoted_path(path)} is no {encoding} text; try another encoding, or base64", code="not_text", status=422
         ) from None
     return text
 
 
 def _too_large(path: str, size: str, cap: int) -> ToolError:
-    return ToolError(f"{shown(path)} has {size}; at most {cap:,} can be read", code="too_large", status=413)
+    return ToolError(f"{quoted_path(path)} has {size}; at most {cap:,} can be read", code="too_large", status=413)
 
 
 files: Capability[None, FilesConfig] = Capability(

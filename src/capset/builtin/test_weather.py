@@ -69,7 +69,7 @@ async def get_weather(ctx: Context, city: City, unit: Unit = "celsius") -> Weath
         unit: What the temperature is given in.
     """
     day = weather_of(city, ctx.now.date())
-    return Weather(city=_spaced(city), temperature=_in(unit, day.now), unit=unit, **_told(day))
+    return Weather(city=_spaced(city), temperature=_in(unit, day.now), unit=unit, **_day_fields(day))
 
 
 @tool(effect="read", permissions=())
@@ -88,7 +88,7 @@ async def get_forecast(
     return Forecast(
         city=_spaced(city),
         unit=unit,
-        days=[ForecastDay(low=_in(unit, day.low), high=_in(unit, day.high), **_told(day)) for day in coming],
+        days=[ForecastDay(low=_in(unit, day.low), high=_in(unit, day.high), **_day_fields(day)) for day in coming],
     )
 
 
@@ -144,7 +144,7 @@ class _Dice:
         return low + number
 
 
-def _told(day: DayOfWeather) -> _Day:
+def _day_fields(day: DayOfWeather) -> _Day:
     return _Day(
         date=day.date.isoformat(),
         condition=day.condition,

@@ -71,11 +71,11 @@ class ProgressView:
             return
         said = progress_of(message)
         if said is None:
-            self._tell(f"{message.type} {json.dumps(message.data, ensure_ascii=False)}")
+            self._print_line(f"{message.type} {json.dumps(message.data, ensure_ascii=False)}")
         elif sys.stderr.isatty() and not self._console.is_dumb_terminal:
             self._move(said.fraction, one_line(said.message or ""))
         else:
-            self._tell(f"{said.fraction:>4.0%} {said.message or ''}")
+            self._print_line(f"{said.fraction:>4.0%} {said.message or ''}")
 
     def _ask(self, request: Mapping[str, object]) -> None:
         """Report a call that waits for an approval, and the command for it."""
@@ -86,7 +86,7 @@ class ProgressView:
         console.print(f"[dim]{cell(str(request.get('reason')))}[/]", soft_wrap=True)
         console.print(f"[dim]{cell(approve)}[/]", soft_wrap=True)
 
-    def _tell(self, line: str) -> None:
+    def _print_line(self, line: str) -> None:
         if self._console is not None:
             self._console.print(f"[dim]{cell(line)}[/]", soft_wrap=True)
 

@@ -32,7 +32,7 @@ def check_command(
         _show_problems(file, error.problems, as_json=as_json)
         return Exit.BAD_INPUT
     if as_json:
-        print_json(told_of(found).said())
+        print_json(told_of(found).plain())
         return Exit.DONE
     print_warnings(file, found.warnings)
     rows = (_row(one) for one in found.actions.values())
@@ -44,7 +44,7 @@ def check_command(
 
 def _show_problems(file: Path, problems: Iterable[Problem], *, as_json: bool) -> None:
     if as_json:
-        print_json(told_of_problems(problems).said())
+        print_json(told_of_problems(problems).plain())
         return
     for one in problems:
         place = f"{file}:{one.line}" if one.line is not None else str(file)

@@ -60,7 +60,7 @@ def diff_command(
 
 
 async def _compared(before: str, after: str, db: str | None) -> Diff:
-    ours, theirs = find(before), find(after)
+    ours, theirs = resolve_side(before), resolve_side(after)
     if isinstance(ours, Side) and isinstance(theirs, Side):
         return diff_sides(ours, theirs)
     async with opened_store(existing_db(load_settings(db=db).db)) as store:
@@ -83,7 +83,7 @@ def show_lines(lines: Iterable[Line]) -> None:
         err().print("[dim]values with … are cut: --json has them whole[/]")
 
 
-def find(named: str) -> Side | UUID:
+def resolve_side(named: str) -> Side | UUID:
     """Return the version in a file, or in standard input for ``-``; or the id of a stored one.
 
     Raises ``DefinitionError`` for any other name, and a file that cannot be read, or contains no link and no envelope.

@@ -67,7 +67,7 @@ def fingerprint_command(
         _write(_payload(captured, payload))
         return Exit.DONE
     if envelope is not None:
-        _keep(captured, envelope)
+        _write_envelope(captured, envelope)
         if envelope == "-":
             return Exit.DONE
     shape = hashes_shape(captured.snapshot, with_payloads=payloads)
@@ -111,7 +111,7 @@ def _payload(captured: Captured, named: str) -> str:
     return known[found[0]]
 
 
-def _keep(captured: Captured, file: str) -> None:
+def _write_envelope(captured: Captured, file: str) -> None:
     text = captured.envelope.to_json()
     if file == "-":
         _write(f"{text}\n")

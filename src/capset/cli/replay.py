@@ -14,7 +14,7 @@ from capset.cli.common.options import AsJson, Db
 from capset.cli.common.output import out, print_json
 from capset.cli.common.settings import existing_db, given_attributes, given_env, load_settings
 from capset.cli.common.targets import agent_of, find_definition, load, opened_store
-from capset.cli.diff import find, show_lines
+from capset.cli.diff import resolve_side, show_lines
 from capset.definitions.principals import Principal
 from capset.errors import DefinitionError
 from capset.evaluation.compare.sides import Side, stored_side
@@ -88,7 +88,7 @@ async def _replayed(named: str, today: Today, db: str) -> Replay:
 
 
 async def _envelope(named: str, db: str) -> SnapshotEnvelope:
-    found = find(named)
+    found = resolve_side(named)
     if not isinstance(found, Side):
         async with opened_store(existing_db(db)) as store:
             found = await stored_side(store.lineage, None, str(found))

@@ -115,7 +115,7 @@ def events_command(
     async def there(client: Client) -> None:
         async with client.sessions.events(id, after=after, follow=follow) as events:
             async for one in events:
-                _tell(one, as_json=as_json)
+                _print_event(one, as_json=as_json)
 
     async def here(place: LocalSessions) -> None:
         from capset.server.turns import Gap
@@ -126,7 +126,7 @@ def events_command(
         async with aclosing(following(place.service.kernel, bell, id, after, waits=follow)) as events:
             async for one in events:
                 gap = isinstance(one, Gap)
-                _tell(GapShape(after=one.after, last=one.last) if gap else event_shape(one), as_json=as_json)
+                _print_event(GapShape(after=one.after, last=one.last) if gap else event_shape(one), as_json=as_json)
 
     asked(url, there, here, db=db, org=org, principal=principal)
     return Exit.DONE
@@ -147,7 +147,7 @@ def _row(one: SessionShape) -> list[str]:
     return [cell(one.id), cell(one.agent), version, short(one.static_hash), cell(one.created_at)]
 
 
-def _tell(one: EventShape | GapShape, *, as_json: bool) -> None:
+def _print_event(one: EventShape | GapShape, *, as_json: bool) -> None:
     if as_json:
         print_json(one.model_dump(mode="json"))
     elif isinstance(one, GapShape):

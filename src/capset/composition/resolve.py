@@ -287,12 +287,12 @@ class Choices:
                 if first.path == path:
                     raise PresetConflict(
                         f"{path[-1]!r} names the capability {ref.name!r} twice in its uses, and says two things of its "
-                        f"{what}: {_told(first.value)} and {_told(value)}",
+                        f"{what}: {_describe_value(first.value)} and {_describe_value(value)}",
                         hint="keep one of the two entries",
                     )
                 raise PresetConflict(
-                    f"capability {ref.name!r}, {what}: {_told(first.value)} by {' → '.join(first.path)}, "
-                    f"{_told(value)} by {' → '.join(path)}",
+                    f"capability {ref.name!r}, {what}: {_describe_value(first.value)} by {' → '.join(first.path)}, "
+                    f"{_describe_value(value)} by {' → '.join(path)}",
                     hint=f"let the root choose: it can use {ref.name} with its own choice, which wins",
                 )
 
@@ -310,5 +310,5 @@ def _equal(one: Any, other: Any) -> bool:
     return type(one) is type(other) and one == other
 
 
-def _told(value: Any) -> str:
+def _describe_value(value: Any) -> str:
     return f"a {type(value).__name__}" if isinstance(value, BaseModel) else repr(value)

@@ -44,14 +44,14 @@ def parameterised(make: Callable[P, K], /) -> Callable[P, K]:
             key = _typed(bound.args), frozenset((name, _typed(value)) for name, value in bound.kwargs.items())
             known = made.get(key)
         except TypeError:
-            told = _told(name, args, kwargs)
+            told = _call_text(name, args, kwargs)
             raise DefinitionError(f"{told}: the arguments of a parameterised capability must be hashable") from None
         if known is not None:
             return known
         with _LOCK:
             if (known := made.get(key)) is not None:  # made by another thread since
                 return known
-            told = _told(name, args, kwargs)
+            told = _call_text(name, args, kwargs)
             above = _MAKING.get()
             chain = " → ".join((*(label for _, _, label in above), told))
             if any(function is made and of == key for function, of, _ in above):
@@ -87,5 +87,5 @@ def _typed(value: object) -> object:
             return type(value), value
 
 
-def _told(name: str, args: tuple[object, ...], kwargs: Mapping[str, object]) -> str:
+def _call_text(name: str, args: tuple[object, ...], kwargs: Mapping[str, object]) -> str:
     return f"{name}({', '.join((*map(repr, args), *(f'{key}={value!r}' for key, value in kwargs.items())))})"

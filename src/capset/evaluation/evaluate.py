@@ -88,7 +88,7 @@ async def evaluate(
     plan = evaluating.plan(composition)
     answers = MappingProxyType(evaluating.answers)
     left_out = plan.left_out(principal.permissions, answers)
-    told = plan.told(left_out, answers)
+    told = plan.instructions_in_play(left_out, answers)
     return Snapshot(
         composition,
         principal,
@@ -203,7 +203,7 @@ class Evaluation:
                     elif policy.id in results:
                         answers[policy] = results[policy.id]
                     if tells and not deadline.expired:
-                        await self._tell(step, deadline)
+                        await self._notify_hooks(step, deadline)
         except TimeoutError:
             if not deadline.expired:
                 raise
@@ -219,9 +219,9 @@ class Evaluation:
                 continue
             _log.error("policy %r did not answer in time", step.policy.id)
             self.answers[step.policy] = LATE
-            await self._tell(step)
+            await self._notify_hooks(step)
 
-    async def _tell(self, step: PolicyBinding, deadline: Deadline | None = None) -> None:
+    async def _notify_hooks(self, step: PolicyBinding, deadline: Deadline | None = None) -> None:
         """Notify the hooks that a policy was asked; the deadline is paused for that time."""
         hooks = merge_hooks(step.hooks, self._hooks)
         if not hooks.on_policy_evaluated:

@@ -108,14 +108,14 @@ class Plan:
         against = [*(self._permissions - permissions), *denied_by(answers)]
         return frozenset[int]().union(*[self._groups_of.get(reason, ()) for reason in against]) if against else _NOTHING
 
-    def told(self, left_out: Set[int], answers: Mapping[Policy, Decision]) -> tuple[str, ...]:
+    def instructions_in_play(self, left_out: Set[int], answers: Mapping[Policy, Decision]) -> tuple[str, ...]:
         """Return the instructions of toolkits and tools in play, in traversal order.
 
         A toolkit contributes nothing if it is denied, or if none of its tools is in play.
         """
-        return self._told(left_out, answers) if self.speaking else ()
+        return self._collect_instructions(left_out, answers) if self.speaking else ()
 
-    def _told(self, left_out: Set[int], answers: Mapping[Policy, Decision]) -> tuple[str, ...]:
+    def _collect_instructions(self, left_out: Set[int], answers: Mapping[Policy, Decision]) -> tuple[str, ...]:
         there = {entry.ref.name for entry in self.chosen(left_out)}
         used = {
             (one.source, one.path[:depth])
@@ -163,7 +163,7 @@ class Plan:
         return hashlib.sha256(b"".join(pieces)).hexdigest()
 
     def prompt_hash(self, told: tuple[str, ...]) -> str:
-        """Return the hash of the prompt, which is much the same every time; ``told`` as from ``told``."""
+        """Return the hash of the prompt, which is much the same every time; ``told`` as by ``instructions_in_play``."""
         known = self._prompts.get(told)
         if known is None:
             if len(self._prompts) >= _KEPT:

@@ -112,7 +112,7 @@ async def system_resolver(host: str, /) -> Sequence[str]:
     loop = asyncio.get_running_loop()
     found: asyncio.Future[list[str]] = loop.create_future()
 
-    def tell(addresses: list[str], failure: OSError | None) -> None:
+    def set_outcome(addresses: list[str], failure: OSError | None) -> None:
         if found.done():
             return  # its caller has given up
         if failure is None:
@@ -132,7 +132,7 @@ async def system_resolver(host: str, /) -> Sequence[str]:
         finally:
             _free.release()
         try:
-            loop.call_soon_threadsafe(tell, addresses, failure)
+            loop.call_soon_threadsafe(set_outcome, addresses, failure)
         except RuntimeError:
             return  # the loop is closed
 

@@ -127,7 +127,7 @@ class HttpClient:
         try:
             import httpcore2
 
-            from capset.net.connections import CheckedNetwork, told, usual_tls
+            from capset.net.connections import CheckedNetwork, convert_failures, usual_tls
         except ModuleNotFoundError as missing:
             if missing.name not in ("httpcore2", "httpx2"):
                 raise
@@ -146,7 +146,7 @@ class HttpClient:
         try:
             try:
                 async with scope:
-                    with told(url.host):
+                    with convert_failures(url.host):
                         answer = await connection.handle_async_request(request)
             except TimeoutError:
                 if not scope.expired():

@@ -117,7 +117,7 @@ def _broken(host: str) -> TransientError:
 
 
 @contextmanager
-def told(host: str) -> Generator[None]:
+def convert_failures(host: str) -> Generator[None]:
     """Convert failures into a ``ToolError`` or a ``TransientError`` with a message that is safe to show."""
     try:
         yield

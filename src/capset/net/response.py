@@ -68,10 +68,10 @@ class HttpResponse:
         Raises ``ToolError`` (``bad_encoding``) if the encoding is unknown or broken, ``TransientError``
         (``unreachable``) if the connection breaks.
         """
-        from capset.net.connections import told
+        from capset.net.connections import convert_failures
 
         decoder = decoder_for(self.header("content-encoding") or "")
-        with told(self.host):
+        with convert_failures(self.host):
             async with aclosing(self._answer.aiter_stream()) as stream:
                 async for data in stream:
                     for piece in decoder.decode(data):

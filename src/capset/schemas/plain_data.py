@@ -125,13 +125,13 @@ class _Look:
         self._left -= 1
         self._above.add(id(value))
         try:
-            return self._told(value)
+            return self._to_plain(value)
         except Exception:  # an object may raise anything, even when asked for its type
             return _named(value)
         finally:
             self._above.discard(id(value))
 
-    def _told(self, value: Any) -> Any:
+    def _to_plain(self, value: Any) -> Any:
         match value:
             case None | True | False:
                 return value

@@ -191,12 +191,12 @@ def _place(location: Sequence[int | str], given: Any, *, is_named: bool) -> list
 
 def fields_of(errors: Iterable[Invalid], known: Sequence[str]) -> list[Field]:
     """List the fields that do not fit, as ``validation_fields`` does; ``known`` are the names of the top level."""
-    told = (one for error in errors for one in _told(error))
+    told = (one for error in errors for one in _field_errors(error))
     first = list(islice(told, MAX_LISTED))
     return listed(first, len(first) + sum(1 for _ in told), known)
 
 
-def _told(error: Invalid) -> Iterator[Told]:
+def _field_errors(error: Invalid) -> Iterator[Told]:
     from jsonschema_rs import ValidationErrorKind as Kind
 
     place = tuple(error.instance_path)
@@ -209,17 +209,17 @@ def _told(error: Invalid) -> Iterator[Told]:
         case Kind.FalseSchema() if place and isinstance(place[-1], str):
             yield place, UNKNOWN_FIELD
         case Kind.AnyOf(context) | Kind.OneOfNotValid(context):
-            inner = [one for errors in context for error in errors for one in _told(error)]
+            inner = [one for errors in context for error in errors for one in _field_errors(error)]
             yield from inner or [(place, "Input should fit one of several schemas")]
         case Kind.PropertyNames(inner):
             # A name is part of the path, not a value.
-            words = dict.fromkeys(words for _, words in _told(inner))
+            words = dict.fromkeys(words for _, words in _field_errors(inner))
             yield (*place, str(inner.instance)), "its name does not fit: " + " or ".join(words)
         case _:
-            yield place, _said(error)
+            yield place, _error_text(error)
 
 
-def _said(error: Invalid) -> str:
+def _error_text(error: Invalid) -> str:
     kind, keyword = type(error.kind).__name__, str(error.schema_path[-1]) if error.schema_path else ""
     values = error.kind.as_dict()
     if kind == "Type":

@@ -41,13 +41,17 @@ class FingerprintLookup:
         self._agents = agents
         self._parts = lru_cache(_MOST)(_parts_of)
 
-    async def find(self, org: str | None, hash: str) -> FingerprintShape:
+    async def resolve(self, org: str | None, hash: str) -> FingerprintShape:
         """Return the content behind a hash. Raises ``NotFound``, and ``StoreError`` for a payload that was altered."""
         row = await self._kernel.store.lineage.payload(org, hash)
         if row is not None:
             code = known_code(hash)
             return FingerprintShape(
-                hash=hash, profile=row.profile, kind=row.kind, payload=_kept(row), code=code and code_shape(code)
+                hash=hash,
+                profile=row.profile,
+                kind=row.kind,
+                payload=_stored_payload(row),
+                code=code and code_shape(code),
             )
         if (found := await self._code(hash)) is not None:
             return found
@@ -151,7 +155,7 @@ def _members(members: Iterable[Member]) -> Iterator[Fingerprinted]:
             yield from _members(one.members)
 
 
-def _kept(row: PayloadRow) -> dict[str, Any]:  # JSON
+def _stored_payload(row: PayloadRow) -> dict[str, Any]:  # JSON
     """Return the stored payload of a hash. Raises ``StoreError`` if it does not match the hash."""
     try:
         payload: Any = from_json(row.payload, allow_inf_nan=False)

@@ -198,7 +198,7 @@ class RunningTurn:
 
     async def run(self, session: Session, content: Any, redact: Callable[[Any], Any] | None) -> None:
         """Run the agent to its end, successful or not, and store the outcome."""
-        keeper = asyncio.get_running_loop().create_task(self._keep(asyncio.current_task()))
+        keeper = asyncio.get_running_loop().create_task(self._store_and_renew(asyncio.current_task()))
         try:
             last = await self._outcome(session, content, redact)
         except asyncio.CancelledError:
@@ -236,7 +236,7 @@ class RunningTurn:
         self._waiting.append(executed_event(told))
         self._told.set()
 
-    async def _keep(self, running: asyncio.Task[Any] | None) -> None:
+    async def _store_and_renew(self, running: asyncio.Task[Any] | None) -> None:
         """Store the events and renew the hold; cancel the turn if it is no longer this process's."""
         loop = asyncio.get_running_loop()
         renewed = loop.time()

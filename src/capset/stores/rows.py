@@ -104,7 +104,7 @@ class TurnRows:
     payloads: tuple[PayloadRow, ...]
 
 
-def kept(row: _Row) -> _Row:
+def stored_row(row: _Row) -> _Row:
     """Return a row in its stored form: with no org rather than an empty one, and with copies of its own.
 
     Raises ``StateError`` for text with NUL or a lone surrogate in it, ``StoreError`` for a payload of no known kind.
@@ -125,9 +125,12 @@ def kept(row: _Row) -> _Row:
 
 
 def turn_of(link: LinkRow, envelope: EnvelopeRow | None, reason: str, payloads: Iterable[PayloadRow]) -> TurnRows:
-    """Return the rows of one turn. Raises as ``kept`` does, and ``StoreError`` for rows of another link or org."""
+    """Return the rows of one turn. Raises as ``stored_row``, and ``StoreError`` for rows of another link or org."""
     turn = TurnRows(
-        kept(link), envelope and kept(envelope), storable(reason, "a reason"), tuple([kept(one) for one in payloads])
+        stored_row(link),
+        envelope and stored_row(envelope),
+        storable(reason, "a reason"),
+        tuple([stored_row(one) for one in payloads]),
     )
     if turn.envelope and turn.envelope.link != link.id:
         raise StoreError(

@@ -136,7 +136,7 @@ class ConfigCheckShape(Shape):
     actions: list[ActionCheck] | None = None
     allowance: AllowanceShape | None = None
 
-    def said(self) -> dict[str, Any]:
+    def plain(self) -> dict[str, Any]:
         """Return plain JSON data: a null is data, and unset members are omitted."""
         return self.model_dump(mode="json", exclude_unset=True)
 

@@ -26,7 +26,7 @@ async def test_signs_of_life_end_with_the_answer() -> None:
         await asyncio.sleep(0.2)
         yield b"last"
 
-    await EventStream(send, replace(RequestLimits(), beat_seconds=0.05)).tell(parts(), receive)
+    await EventStream(send, replace(RequestLimits(), beat_seconds=0.05)).send_parts(parts(), receive)
     assert sent[:2] == [b"", b"first"]
     assert b":\n\n" in sent
     assert sent[-2:] == [b"last", b""]

@@ -76,7 +76,7 @@ async def test_a_search_asks_the_index_for_one_keys_words_only(tmp_path: Path) -
         await fill(store, OTHER, 3)
         assert store._engines is not None
         with store._engines[1].begin() as connection:
-            found = connection.execute(Fts5().find(OTHER, ["common", "w"])).all()
+            found = connection.execute(Fts5().candidates_query(OTHER, ["common", "w"])).all()
     assert sorted(hits for _, hits in found) == [2, 2, 2]
     with raw(tmp_path / "a.db") as file:
         file.execute("CREATE VIRTUAL TABLE terms USING fts5vocab(document_words, row)")

@@ -88,12 +88,12 @@ def _chosen(ref: AnyRef, entry: CapabilityEntry) -> tuple[AnyRef, list[Field]]:
         try:
             ref = ref.with_names(prefix=entry.prefix)
         except DefinitionError as error:
-            wrong.append(Field("prefix", _told(ref, error)))
+            wrong.append(Field("prefix", _message_without_name(ref, error)))
     for old, new in (entry.rename or {}).items():
         try:
             ref = ref.with_names(rename={old: new})
         except DefinitionError as error:
-            wrong.append(Field(f"rename.{old}", _told(ref, error)))
+            wrong.append(Field(f"rename.{old}", _message_without_name(ref, error)))
     return ref, wrong
 
 
@@ -119,5 +119,5 @@ def _place(path: str) -> str:
     return "config" if path == "(arguments)" else f"config.{path}"
 
 
-def _told(ref: AnyRef, error: DefinitionError) -> str:
+def _message_without_name(ref: AnyRef, error: DefinitionError) -> str:
     return error.message.removeprefix(f"capability {ref.name!r}: ")

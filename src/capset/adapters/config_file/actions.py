@@ -73,7 +73,7 @@ class _Building:
         if shape.handler is None:
             self._parts(None)
             return None
-        found = self._try("handler", lambda: handlers.find(cast("str", shape.handler)))
+        found = self._try("handler", lambda: handlers.resolve(cast("str", shape.handler)))
         value: object = None if found is None else found.value
         if found is not None and isinstance(value, Tool):
             tool = cast("AnyTool", value)

@@ -37,7 +37,7 @@ class Handlers:
         self._prefix = f"_capset_configuration_{next(_LOADS)}"
         self._loaded: dict[Path, tuple[ModuleType, str] | DefinitionError] = {}
 
-    def find(self, reference: str) -> FoundHandler:
+    def resolve(self, reference: str) -> FoundHandler:
         """Load ``./handlers/weather.py``, with or without ``:function``, or ``package.module:function``.
 
         Raises ``DefinitionError`` for a handler that does not exist, is not below the folder, or cannot be loaded.
@@ -113,7 +113,7 @@ class Unloaded:
     def __init__(self) -> None:
         self.taken: set[str] = set()
 
-    def find(self, reference: str) -> FoundHandler:
+    def resolve(self, reference: str) -> FoundHandler:
         """Return a placeholder for a reference. Raises ``DefinitionError`` for one that is malformed."""
         place, _ = _parts(reference)
         if not _is_file(place):

@@ -170,7 +170,7 @@ def query_postgres(
     except TooMuch:
         raise too_large(config) from None
     except psycopg.Error as error:
-        raise _told(error, halt, name) from None
+        raise _error_for_model(error, halt, name) from None
     except UnicodeError:
         raise ToolError("a parameter, or the query, has a lone surrogate, which is no text") from None
     finally:
@@ -230,7 +230,7 @@ class _Moment(Loader):
         return f"{joined}:00" if re.search(r":\d\d(\.\d+)?[+-]\d\d$", joined) else joined
 
 
-def _told(error: psycopg.Error, halt: Halt, name: str) -> ToolError:
+def _error_for_model(error: psycopg.Error, halt: Halt, name: str) -> ToolError:
     """Return the error for the model: all details of its query, none of the server."""
     state = error.sqlstate
     message = (error.diag.message_primary or "").strip()

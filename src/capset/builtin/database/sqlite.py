@@ -67,7 +67,7 @@ def query_sqlite(
         with closing(_opened(path, config, halt)) as connection:
             return _run(connection, query, params, config)
     except sqlite3.Error as error:
-        raise _told(error, config, halt, name) from None
+        raise _error_for_model(error, config, halt, name) from None
     except (OverflowError, UnicodeError) as error:
         raise ToolError(f"a parameter, or the query, is nothing that SQLite can hold: {error}") from None
 
@@ -126,7 +126,7 @@ def _run(connection: sqlite3.Connection, query: str, params: Sequence[object], c
         return rows.result([column[0] for column in cursor.description])
 
 
-def _told(error: sqlite3.Error, config: DatabaseConfig, halt: Halt, name: str) -> ToolError:
+def _error_for_model(error: sqlite3.Error, config: DatabaseConfig, halt: Halt, name: str) -> ToolError:
     """Return the error for the model: all details of its query, none of the host's file."""
     kind = getattr(error, "sqlite_errorname", None) or ""
     if kind == "SQLITE_INTERRUPT":

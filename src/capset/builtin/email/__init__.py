@@ -85,7 +85,7 @@ class Delivery:
         except (SMTPException, OSError, ValueError) as error:
             if isinstance(error, SMTPResponseException):
                 await _leave(client)
-            raise self._told(error) from None
+            raise self._log_as_tool_error(error) from None
         finally:
             client.close()
 
@@ -100,7 +100,7 @@ class Delivery:
         self._step = "sending"
         await client.data(raw)
 
-    def _told(self, error: Exception) -> ToolError:
+    def _log_as_tool_error(self, error: Exception) -> ToolError:
         """Return the error of a failure: the step and the server's status code, but none of its text."""
         from aiosmtplib import SMTPResponseException
 

@@ -118,10 +118,10 @@ def _item(note: Note, text: str) -> str:
 
 def _listed(source: Source) -> str:
     title = "" if source.title == source.url else f"{escaped(source.title)}. "
-    answered = f", answered by {_shown(source.elsewhere)}" if source.elsewhere else ""
-    return f"- [{source.number}] {title}{_shown(source.url)}{answered}, fetched {source.fetched_at[:10]}."
+    answered = f", answered by {_autolink(source.elsewhere)}" if source.elsewhere else ""
+    return f"- [{source.number}] {title}{_autolink(source.url)}{answered}, fetched {source.fetched_at[:10]}."
 
 
-def _shown(url: str) -> str:
+def _autolink(url: str) -> str:
     safe = _UNSAFE.sub(lambda found: "".join(f"%{byte:02X}" for byte in found[0].encode()), url)
     return f"<{safe}>"

@@ -33,10 +33,10 @@ def filename_of(disposition: str, url: str) -> str | None:
 
     It is one segment of a path, without control characters, of at most 255 bytes.
     """
-    return _said(disposition) or _of_path(urlsplit(url).path)
+    return _name_in_header(disposition) or _of_path(urlsplit(url).path)
 
 
-def _said(disposition: str) -> str | None:
+def _name_in_header(disposition: str) -> str | None:
     given: dict[str, str] = {}
     for name, quoted, bare in _PARAMETER.findall(disposition):
         given.setdefault(name.lower(), re.sub(r"\\(.)", r"\1", quoted) if quoted else bare.strip())
@@ -162,19 +162,19 @@ def _about(url: str, response: HttpResponse) -> WebPage:
     page = WebPage(
         url=url,
         status_code=response.status,
-        content_type=_shown(response.header("content-type")),
+        content_type=_safe_header(response.header("content-type")),
         size=int(length) if _LENGTH.fullmatch(length) else None,
         format="raw",
         truncated=False,
     )
-    if (modified := _shown(response.header("last-modified"))) is not None:
+    if (modified := _safe_header(response.header("last-modified"))) is not None:
         page["last_modified"] = modified
     if (filename := filename_of(response.header("content-disposition") or "", response.url)) is not None:
         page["filename"] = filename
     return page
 
 
-def _shown(value: str | None) -> str | None:
+def _safe_header(value: str | None) -> str | None:
     return value if value is not None and _SHOWN.fullmatch(value) else None
 
 

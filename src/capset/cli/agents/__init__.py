@@ -165,7 +165,7 @@ def change_command(
         row = await place.agents.change(place.org, id, given, author=place.author, version=expected)
         return _detail(place, row)
 
-    return _told(asked(url, there, here, db=db, org=org, principal=principal), as_json=as_json)
+    return _print_agent(asked(url, there, here, db=db, org=org, principal=principal), as_json=as_json)
 
 
 @guarded
@@ -187,7 +187,7 @@ def archive_command(
         archived = {"status": "archived"}
         return _detail(place, await place.agents.change(place.org, id, archived, author=place.author, version=expected))
 
-    return _told(asked(url, there, here, db=db, org=org, principal=principal), as_json=as_json)
+    return _print_agent(asked(url, there, here, db=db, org=org, principal=principal), as_json=as_json)
 
 
 @guarded
@@ -210,7 +210,7 @@ def rollback_command(
         row = await place.agents.rollback(place.org, id, to, author=place.author, version=expected)
         return _detail(place, row)
 
-    return _told(asked(url, there, here, db=db, org=org, principal=principal), as_json=as_json)
+    return _print_agent(asked(url, there, here, db=db, org=org, principal=principal), as_json=as_json)
 
 
 def _patch(given: str) -> dict[str, Any]:  # JSON
@@ -221,7 +221,7 @@ def _detail(place: LocalAgents, row: AgentRow) -> AgentDetail:
     return detail_of(place.kernel, place.agents.loaded(row))
 
 
-def _told(found: AgentDetail, *, as_json: bool) -> Exit:
+def _print_agent(found: AgentDetail, *, as_json: bool) -> Exit:
     if as_json:
         show(found, as_json=True)
     else:

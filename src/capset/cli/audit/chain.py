@@ -168,14 +168,14 @@ def verify_command(
         if as_json:
             print_json(verification_shape(found).plain())
         elif found.ok:
-            _tell(found, in_file=file is not None, by_kept=bool(kept))
+            _print_verification(found, in_file=file is not None, by_kept=bool(kept))
         else:
             err().print(f"[red]not verified:[/] {verbatim(found.problem or '')}", soft_wrap=True)
             err().print(f"[dim]{found.checked} records before it hold[/]")
     return Exit.DONE if found.ok else Exit.REFUSED
 
 
-def _tell(found: Verification, *, in_file: bool, by_kept: bool) -> None:
+def _print_verification(found: Verification, *, in_file: bool, by_kept: bool) -> None:
     """Print the result, and the limits of the check."""
     held = f"{found.checked} records, every hash holds" if found.checked else "there are no records"
     out().print(f"[green]verified:[/] {held}")

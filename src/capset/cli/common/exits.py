@@ -60,8 +60,8 @@ def guarded(command: Callable[P, Exit]) -> Callable[P, None]:
             _mute()
             code = Exit.FAILED
         except Exception as error:
-            code, told = _told(error)
-            _tell(told, as_json=bool(kwargs.get("as_json")))
+            code, told = _classify_error(error)
+            _print_or_mute(told, as_json=bool(kwargs.get("as_json")))
             if isinstance(error, OSError):
                 _mute()
         raise typer.Exit(int(code))
@@ -78,7 +78,7 @@ def ended() -> Generator[None]:
         _mute()
 
 
-def _told(error: Exception) -> tuple[Exit, CapsetError]:
+def _classify_error(error: Exception) -> tuple[Exit, CapsetError]:
     """Return the exit code and the error to report. Raises an unexpected error if it is to be debugged."""
     match error:
         case StoreError() | Unreachable() | ForeignAnswer() | DeadlineExceeded() | Cancelled() | InternalError():
@@ -100,7 +100,7 @@ def _told(error: Exception) -> tuple[Exit, CapsetError]:
             return Exit.FAILED, CapsetError(message, hint="CAPSET_DEBUG=1 shows where")
 
 
-def _tell(error: CapsetError, *, as_json: bool) -> None:
+def _print_or_mute(error: CapsetError, *, as_json: bool) -> None:
     try:
         print_error(error, as_json=as_json)
     except OSError:

@@ -126,7 +126,7 @@ async def open_kernel(
     db = settings.db if isinstance(agent, Agent) else existing_db(settings.db)
     async with make_kernel(db, served.configuration, served.allowance) as kernel:
         if is_kept and agent is not None:
-            yield kernel, await _kept(kernel, served, settings)
+            yield kernel, await _enter_ensured_session(kernel, served, settings)
             return
         if isinstance(agent, UUID):
             yield kernel, await _of_stored(kernel, registry, str(agent), settings)
@@ -136,7 +136,7 @@ async def open_kernel(
             yield kernel, session
 
 
-async def _kept(kernel: Kernel, served: Served, settings: Settings) -> Session:
+async def _enter_ensured_session(kernel: Kernel, served: Served, settings: Settings) -> Session:
     """Return the one session of an agent, moved to the agent's current version.
 
     For an agent that is stored or in code, servers use the same id. An agent in a file is identified by its path.

@@ -131,7 +131,7 @@ async def _approved(console: Console, client: Client, editor: Client, session: s
     """Publish something: refused, made again, approved by another principal, and made once more unchanged."""
 
     async def publish() -> OversightShape:
-        return _shown(console, "client", "publish", await client.call(session, "publish", {"title": TITLE}))
+        return _print_call(console, "client", "publish", await client.call(session, "publish", {"title": TITLE}))
 
     calls = [await publish(), await publish()]
     if (asked := calls[-1].approval) is not None:
@@ -144,18 +144,18 @@ async def _limited(console: Console, client: Client, folder: Path, session: str)
     """Announce something through the server, then in a kernel beside it on the same database, then there again."""
 
     async def announce() -> OversightShape:
-        return _shown(console, "client", "announce", await client.call(session, "announce", {"title": TITLE}))
+        return _print_call(console, "client", "announce", await client.call(session, "announce", {"title": TITLE}))
 
     first = await announce()
     agent = Agent("announcer", uses=[press])
     async with Kernel(store=store_of(folder)) as kernel, kernel.open(agent, principal=CLIENT) as own:
         result = await own.try_message(own.message("announce", {"title": TITLE}))
         made = CallShape.model_validate(call_data(result, result.data, own.id))
-        second = _shown(console, "beside the server", "announce", made)
+        second = _print_call(console, "beside the server", "announce", made)
     return [first, second, await announce()]
 
 
-def _shown(console: Console, where: str, tool: str, call: CallShape) -> OversightShape:
+def _print_call(console: Console, where: str, tool: str, call: CallShape) -> OversightShape:
     came = f"[green]{cell(str(call.data))}[/]" if call.error is None else f"[red]✗[/] {cell(call.error.message)}"
     console.print(f"[bold]{where}[/] {tool} [dim]→[/] {came}", soft_wrap=True)
     code = None if call.error is None else call.error.code

@@ -207,7 +207,7 @@ def _static(composition: Composition) -> StaticPart:
 def _principal(who: Principal, redact: Redact | None) -> WirePrincipal:
     dropped: list[str] = []
 
-    def kept(given: Attributes, path: str) -> dict[str, Any]:
+    def drop_masked(given: Attributes, path: str) -> dict[str, Any]:
         shown = given.masked() if redact is None else redact(given.masked())
         found = {name: value for name, value in given.items() if name in shown and shown[name] == value}
         paths = [f"{path}.{name}" for name in given if name not in found]
@@ -220,9 +220,10 @@ def _principal(who: Principal, redact: Redact | None) -> WirePrincipal:
         org=who.org,
         permissions=tuple(sorted(who.permissions)),
         on_behalf_of=who.on_behalf_of,
-        attributes=kept(who.attributes, "attributes"),
+        attributes=drop_masked(who.attributes, "attributes"),
         on_behalf_of_attributes=tuple(
-            kept(one, f"on_behalf_of_attributes[{index}]") for index, one in enumerate(who.on_behalf_of_attributes)
+            drop_masked(one, f"on_behalf_of_attributes[{index}]")
+            for index, one in enumerate(who.on_behalf_of_attributes)
         ),
         dropped=tuple(dropped),
     )
@@ -267,14 +268,14 @@ class _Scan:
     def members(self, members: Mapping[Any, Any], path: str) -> dict[str, Any]:
         kept: dict[str, Any] = {}
         for name, value in members.items():
-            here = f"{path}.{_shown(name)}" if path else _shown(name)
+            here = f"{path}.{_printable_name(name)}" if path else _printable_name(name)
             is_kept = isinstance(name, str) and _is_text(name) and (value is None or not is_secret_name(name))
-            safe = self._kept(value, here) if is_kept else self._drop(here)
+            safe = self._filter_value(value, here) if is_kept else self._drop(here)
             if safe is not _DROPPED:
                 kept[name] = safe
         return kept
 
-    def _kept(self, value: Any, path: str) -> Any:
+    def _filter_value(self, value: Any, path: str) -> Any:
         if _is_leaf(value):
             return value
         itself = id(cast("object", value))
@@ -283,7 +284,7 @@ class _Scan:
         self._above.add(itself)
         try:
             if type(value) in (list, tuple):
-                items = [self._kept(one, f"{path}[{index}]") for index, one in enumerate(value)]
+                items = [self._filter_value(one, f"{path}[{index}]") for index, one in enumerate(value)]
                 return [one for one in items if one is not _DROPPED]
             if isinstance(value, Mapping):
                 return self.members(cast("Mapping[Any, Any]", value), path)
@@ -311,5 +312,5 @@ def _is_text(text: str) -> bool:
     return True
 
 
-def _shown(name: object) -> str:
+def _printable_name(name: object) -> str:
     return str(name).encode(errors="backslashreplace").decode()

@@ -73,7 +73,7 @@ async def hydrate(
     fixed = replace(today.composition, dynamic=()) if today.composition.dynamic else today.composition
     plan = Plan(fixed, today.plan.members, tools)
     left_out = plan.left_out(principal.permissions, today.answers)
-    told = plan.told(left_out, today.answers) if is_agent(bind) else ()  # else the agent has its own
+    told = plan.instructions_in_play(left_out, today.answers) if is_agent(bind) else ()  # else the agent has its own
     return replace(
         today,
         composition=fixed,

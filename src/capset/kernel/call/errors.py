@@ -22,7 +22,7 @@ from capset.errors import (
 )
 from capset.evaluation.containment import is_contained
 from capset.kernel.call.invocation import Invocation
-from capset.kernel.streams.emission import shown
+from capset.kernel.streams.emission import hide_store_details
 
 _SAFE = (
     *(ApprovalVoid, Cancelled, DeadlineExceeded, InvalidArguments, LimitExceeded, NotFound, PermissionDenied),
@@ -41,7 +41,7 @@ def error_for(call: Invocation, error: BaseException) -> BaseException:
     if isinstance(error, ToolError | InternalError) or (call.stream is not None and error is call.stream.stalled):
         return error
     if isinstance(error, CapsetError) and isinstance(error, _SAFE):
-        return _told(call, error)
+        return _convert_refusal(call, error)
     if not is_own(call, error):
         is_plain = isinstance(error, asyncio.CancelledError) or not _holds_cancellation(error)
         return error if is_plain else _cancelled(call, error)
@@ -81,9 +81,9 @@ def _cancelled(call: Invocation, group: BaseException) -> BaseException:
     return cancelled
 
 
-def _told(call: Invocation, error: CapsetError) -> ToolError:
+def _convert_refusal(call: Invocation, error: CapsetError) -> ToolError:
     """Return the refusal of a nested call as the ``ToolError`` of this one, which was not refused; its text is safe."""
-    safe = shown(error, call)
+    safe = hide_store_details(error, call)
     told = ToolError(safe.message, code=error.code, status=error.status, hint=error.hint, fields=error.fields)
     told.retryable, told.retry_after = error.retryable, error.retry_after
     return told
@@ -94,7 +94,7 @@ def _first(call: Invocation, errors: list[BaseException]) -> ToolError | None:
     refusals = [one for one in errors if isinstance(one, _SAFE)]
     if len(meant) + len(refusals) < len(errors):
         return None
-    return meant[0] if meant else _told(call, refusals[0])
+    return meant[0] if meant else _convert_refusal(call, refusals[0])
 
 
 def _leaves(error: BaseException) -> list[BaseException]:

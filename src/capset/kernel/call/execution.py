@@ -149,7 +149,7 @@ class Execution:
         ]
         rows = await context.runtime.store.states.read([context.key(scope, _STATE) for scope in declared])
         for scope, row in zip(declared, rows, strict=True):
-            self._keep(scope, row)
+            self._remember_row(scope, row)
 
     def view(self, scope: Scope) -> BaseModel:
         """Return a scope's state as last read or written. Raises ``StateError`` if there is none."""
@@ -250,10 +250,10 @@ class Execution:
     def _wrote(self, scope: Scope, row: StateRow) -> None:
         around: Execution | None = self
         while around is not None:
-            around._keep(scope, row)
+            around._remember_row(scope, row)
             around = around.above
 
-    def _keep(self, scope: Scope, row: StateRow) -> None:
+    def _remember_row(self, scope: Scope, row: StateRow) -> None:
         known = self._rows.get(scope)
         if known is None or row.version >= known.version:  # concurrent writes may be reported out of order
             self._rows[scope] = row

@@ -26,7 +26,7 @@ from capset.evaluation.containment import dispatch_hooks
 from capset.kernel.call.invocation import MISSING, Invocation
 from capset.kernel.governance.audit import CallEntry, new_entry, outcome_of
 from capset.kernel.runtime import KernelRuntime
-from capset.kernel.streams.emission import shown
+from capset.kernel.streams.emission import hide_store_details
 from capset.kernel.telemetry.observers import begin, leave, observe, tell_ended
 from capset.schemas.plain_data import plain_unvalidated
 from capset.stores.base import Claim
@@ -88,7 +88,7 @@ def _public_error(call: Invocation, error: Exception) -> CapsetError:
         told = InternalError("The call failed unexpectedly; the log has the details.")
         told.__cause__ = error
         return told
-    told, redactor = shown(error, call), call.context.runtime.redactor
+    told, redactor = hide_store_details(error, call), call.context.runtime.redactor
     if told.correlation is not None or redactor is not None:
         told = copy(told)  # one error, raised by two calls
     if redactor is not None:
@@ -196,7 +196,7 @@ async def _commit(call: Invocation, entry: CallEntry, *, is_durable: bool) -> No
     try:
         await call.context.runtime.audit.commit(entry)
     except StoreError as failure:
-        call.error = _unrecorded(failure, call) if is_durable else shown(failure, call)
+        call.error = _unrecorded(failure, call) if is_durable else hide_store_details(failure, call)
     if call.error is not None:
         if is_durable:
             call.error.retryable = False  # it may have had its effects
@@ -227,7 +227,7 @@ async def _dispatch_hooks(call: Invocation) -> None:
 def _unrecorded(failure: StoreError, call: Invocation) -> StoreError:
     """Say that a call ran and nothing vouches for its outcome; its intent stays open until the next start."""
     told = StoreError("The call ran, but its outcome could not be put on record; the log has the details.")
-    told.__cause__ = shown(failure, call)
+    told.__cause__ = hide_store_details(failure, call)
     return told
 
 

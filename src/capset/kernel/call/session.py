@@ -224,13 +224,13 @@ class Session:
         message = asked if isinstance(asked, Message) else message_of(asked)
         meta, named = message.meta, resolve_name(message.type)
 
-        def find(context: SessionContext) -> CompiledTool:
+        def resolve_checked(context: SessionContext) -> CompiledTool:
             compiled = named(context)
             is_added = message.type not in self._context.compiled.by_name
             wrong = compiled.tool and _misfit(compiled.tool, message, is_added=is_added)
             return refusing_tool(compiled, InvalidArguments(f"Invalid message: {wrong}")) if wrong else compiled
 
-        compiled = self._found(find, message.type)
+        compiled = self._found(resolve_checked, message.type)
         options = self._options_now()
         if meta is not None:
             options = options._replace(cause=(str(meta.correlation), str(meta.id)), traceparent=meta.traceparent)

@@ -98,13 +98,13 @@ class _Work:
             # A future cannot carry a StopIteration: the call would never end.
             failure = RuntimeError("the handler raised StopIteration")
             failure.__cause__ = error
-            self._tell(None, failure)
+            self._post_outcome(None, failure)
         except BaseException as error:
-            self._tell(None, error)
+            self._post_outcome(None, error)
         else:
-            self._tell(result, None)
+            self._post_outcome(result, None)
 
-    def _tell(self, result: Any, error: BaseException | None) -> None:
+    def _post_outcome(self, result: Any, error: BaseException | None) -> None:
         try:
             self._loop.call_soon_threadsafe(self._resolve, result, error)
         except RuntimeError:

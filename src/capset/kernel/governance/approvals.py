@@ -154,7 +154,7 @@ class ApprovalService:
         Readers of the call's messages are notified by an event. The request outlives the call.
         """
         decided = self._decided.setdefault(row.id, asyncio.Event())
-        await emit_event(call, "approval.requested", shown(row))
+        await emit_event(call, "approval.requested", to_event_data(row))
         while row.status == "pending":
             row = await self._look(row, decided)
             if row.status == "pending":  # the call that asked the host's approver has left
@@ -284,7 +284,7 @@ def rejection(row: ApprovalRow) -> str:
     return f"rejected by {row.decided_by}" + (f": {row.note}" if row.note else "")
 
 
-def shown(row: ApprovalRow) -> Mapping[str, Any]:
+def to_event_data(row: ApprovalRow) -> Mapping[str, Any]:
     """Return a request as the data of the event ``approval.requested``: everything an approver has to know."""
     code = known_code(row.code_hash)
     return {

@@ -110,7 +110,9 @@ class CallEntry(NamedTuple):
             # The name of an unknown tool is the caller's text.
             "tool": _storable(compiled.name if tool else _redacted_text(compiled.name, runtime.redactor)),
             "effect": tool.effect if tool else None,
-            "arguments": _kept(plain_arguments, tool, whole if covered is plain_arguments else None, runtime.redactor),
+            "arguments": _stored_arguments(
+                plain_arguments, tool, whole if covered is plain_arguments else None, runtime.redactor
+            ),
             "arguments_digest": runtime.digest(whole),
             "decision": "allow" if is_intent else kind,
             "policies": _listed(self.decision.policies),
@@ -194,7 +196,7 @@ def _whole(recorded: Any, arguments: Any) -> Any:
     return arguments if bare == recorded else plain(bare)
 
 
-def _kept(arguments: Any, tool: AnyTool | None, whole: bytes | None, redactor: Redactor | None) -> str:
+def _stored_arguments(arguments: Any, tool: AnyTool | None, whole: bytes | None, redactor: Redactor | None) -> str:
     """Return the arguments as stored in a record: redacted, and bounded.
 
     ``whole`` is their canonical form, if known; it is used if there is nothing to redact.

@@ -113,7 +113,8 @@ class SessionHost:
         owner = f"create_session {agent_id!r}"
         if session_id is not None:
             checked_id(f"{owner}: session_id", session_id)
-        declared = self._find(agent_id, getattr(principal, "org", None))  # its type is checked in the next line
+        org = getattr(principal, "org", None)  # its type is checked by check_opening
+        declared = self._resolve_declaration(agent_id, org)
         check_opening(declared.agent, principal, env)
         declared = declared.overridden(owner, hooks, context, run)
         labels = Labels(
@@ -126,7 +127,7 @@ class SessionHost:
         occasion = Occasion(principal, MappingProxyType(dict(env or {})), labels)
         return HostedSession(self._kernel, declared, occasion, session_id)
 
-    def _find(self, agent_id: str, org: str | None) -> Declaration:
+    def _resolve_declaration(self, agent_id: str, org: str | None) -> Declaration:
         found = self._declared.get((org, agent_id)) or self._declared.get((None, agent_id))
         if found is None:
             known = [name for owner, name in self._declared if owner in (None, org)]

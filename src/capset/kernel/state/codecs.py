@@ -254,7 +254,7 @@ def _plain(what: str, value: Any, write: Callable[[], Data]) -> Data:
 def misfit(what: str, error: ValidationError | SchemaMismatch) -> StoredValueMisfit:
     """Return the error of a stored value that no longer fits its type; it does not reveal the value (C35)."""
     return StoredValueMisfit(
-        f"what is stored of {what} does not fit its type any more: {_told(error)}",
+        f"what is stored of {what} does not fit its type any more: {_misfit_text(error)}",
         hint="it is kept as it is: let the type take the old form too, or write a new value with set() or delete()",
     )
 
@@ -262,10 +262,10 @@ def misfit(what: str, error: ValidationError | SchemaMismatch) -> StoredValueMis
 def refused(what: str, error: ValidationError | SchemaMismatch) -> StateError:
     """Return the error of a new value that does not fit; nothing was written."""
     fields = validation_fields(error, (), None)
-    return StateError(f"{what} cannot take this: {_told(error)}", fields=fields)
+    return StateError(f"{what} cannot take this: {_misfit_text(error)}", fields=fields)
 
 
-def _told(error: ValidationError | SchemaMismatch) -> str:
+def _misfit_text(error: ValidationError | SchemaMismatch) -> str:
     told = "; ".join(map(str, validation_fields(error, (), None)))
     return told.replace("(arguments)", "the value").replace("no such parameter", "no such field")
 

@@ -35,29 +35,29 @@ class Texts:
         runtime = self._runtime
         row = DocumentRow(runtime.ids.new(), text, iso(runtime.clock.time_ns()))
         await runtime.store.documents.add(self._key, row)
-        return _shown(row)
+        return _to_document(row)
 
     async def get(self, id: str) -> Document | None:
         """Return a text, or ``None``."""
         row = await self._runtime.store.documents.get(self._key, id) if _is_id(id) else None
-        return row and _shown(row)
+        return row and _to_document(row)
 
     async def recent(self, limit: int = 10, *, before: str | None = None) -> list[Document]:
         """Return the newest texts first, at most ``limit`` (1–1,000); ``before`` is the id to stop before."""
         found = await self._runtime.store.documents.recent(self._key, limit=_checked(limit), before=before)
-        return [_shown(row) for row in found]
+        return [_to_document(row) for row in found]
 
     async def search(self, query: str, limit: int = 10) -> list[Document]:
         """Return the texts with a word that equals or begins with a word of the query: best first, then newer."""
         found = await self._runtime.store.documents.search(self._key, query, limit=_checked(limit))
-        return [_shown(row) for row in found]
+        return [_to_document(row) for row in found]
 
     async def delete(self, id: str) -> bool:
         """Delete a text, and return whether there was one."""
         return _is_id(id) and await self._runtime.store.documents.delete(self._key, id)
 
 
-def _shown(row: DocumentRow) -> Document:
+def _to_document(row: DocumentRow) -> Document:
     return Document(row.id, row.text, row.created_at)
 
 

@@ -176,7 +176,7 @@ async def _patiently(call: Invocation, stream: CallStream, turn: Turn, seconds: 
         turn.cancel()
 
 
-def shown(error: CapsetError, call: Invocation) -> CapsetError:
+def hide_store_details(error: CapsetError, call: Invocation) -> CapsetError:
     """Return an error as shown to the caller: a store's own message may contain its path, so it is only logged."""
     if not isinstance(error, StoreError) or error.message == _UNAVAILABLE:
         return error
@@ -290,7 +290,7 @@ class Emitter:
         elif kind == "reply" and isinstance(named, str) and named in self._replies:
             self._answer(named, data)
         elif kind == "error":
-            self.error = self._told(data)
+            self.error = self._to_tool_error(data)
             self._end()
         elif kind:
             has = ", ".join([f"event {one!r}" for one in self._events] + [f"reply {one!r}" for one in self._replies])
@@ -354,7 +354,7 @@ class Emitter:
         """Return the error of an emission without a call; no call ends with it."""
         return InvalidOutput(f"The tool {self._name!r} emitted something after its call had ended.")
 
-    def _told(self, data: Any) -> CapsetError:
+    def _to_tool_error(self, data: Any) -> CapsetError:
         """Return an error that the processor emitted, as the ``ToolError`` that it could have raised (K2)."""
         said: Mapping[str, Any] = cast("Mapping[str, Any]", data) if isinstance(data, Mapping) else {}
         message = said.get("message")

@@ -86,7 +86,7 @@ class Callers:
         if len(key) > _MAX_KEY:
             raise Unauthenticated(REFUSED)
         digest = digest_of(key)
-        found = await self._known.get(digest, lambda: self._find(digest))
+        found = await self._known.get(digest, lambda: self._resolve_key(digest))
         if found is None or not is_valid(found[0], self._kernel.now()):
             raise Unauthenticated(REFUSED)
         return found[1]
@@ -105,7 +105,7 @@ class Callers:
             return False
         return True
 
-    async def _find(self, digest: str) -> tuple[KeyRow, Caller] | None:
+    async def _resolve_key(self, digest: str) -> tuple[KeyRow, Caller] | None:
         row = await self._kernel.store.keys.find(digest)
         if row is None:
             return None

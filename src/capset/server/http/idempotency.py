@@ -67,11 +67,11 @@ class Idempotency:
         """
         error = result.error
         if not is_refused(error):
-            await self.keep(200, body)
+            await self.store_reply(200, body)
         elif error is None or error.refusal or error.retryable:
             await self.release()
 
-    async def keep(self, status: int, body: bytes) -> None:
+    async def store_reply(self, status: int, body: bytes) -> None:
         """Store an answer."""
         await self.service.kernel.store.replies.fulfil(self.session, self.key, status, body.decode())
 

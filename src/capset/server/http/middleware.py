@@ -109,7 +109,7 @@ class ServerMiddleware:
             await self._fail(sent, request_info, failure)
         finally:
             try:
-                self._tell(scope, request_info, started)
+                self._log_request(scope, request_info, started)
             finally:
                 self._telemetry.end(scope, request_info, started, told)
         return None
@@ -138,7 +138,7 @@ class ServerMiddleware:
         if not request_info.status:
             await answer_problem(send, error, request_info.correlation)
 
-    def _tell(self, scope: Scope, request_info: RequestContext, started: float) -> None:
+    def _log_request(self, scope: Scope, request_info: RequestContext, started: float) -> None:
         caller = request_info.caller
         self._access.put(
             {

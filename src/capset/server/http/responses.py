@@ -19,7 +19,7 @@ _log = logging.getLogger("capset.server")
 
 async def answer_problem(send: Send, error: CapsetError, correlation: str, *more: tuple[bytes, bytes]) -> None:
     """Answer with problem details (RFC 9457), and ``more`` headers."""
-    status, body, headers = _problem(shown(error, correlation), correlation)
+    status, body, headers = _problem(hide_store_details(error, correlation), correlation)
     await answer(send, status, MEDIA_TYPE.encode(), body, *headers, *more)
 
 
@@ -36,7 +36,7 @@ async def answer_refusal(
 
 def problem_response(error: CapsetError, correlation: str) -> Response:
     """Return problem details as a Starlette response."""
-    status, body, headers = _problem(shown(error, correlation), correlation)
+    status, body, headers = _problem(hide_store_details(error, correlation), correlation)
     response = Response(body, status, media_type=MEDIA_TYPE)
     response.raw_headers.extend(headers)
     return response
@@ -77,7 +77,7 @@ def misfit(what: str, fields: Sequence[Field]) -> InvalidArguments:
     return InvalidArguments(f"Invalid {what}: {'; '.join(map(str, fields))}", fields=fields)
 
 
-def shown(error: CapsetError, correlation: str) -> CapsetError:
+def hide_store_details(error: CapsetError, correlation: str) -> CapsetError:
     """Return an error fit for clients: details of the store, such as its path, are only logged."""
     if not isinstance(error, StoreError):
         return error

@@ -31,16 +31,16 @@ class Routes:
 
     def of(self, path: str) -> str | None:
         """Return the template of a path, ``None`` for none; literal segments precede parameters."""
-        return _find(self._root, path.split("/")[1:], 0)
+        return _match(self._root, path.split("/")[1:], 0)
 
 
-def _find(node: dict[str, Any], segments: list[str], at: int) -> str | None:
+def _match(node: dict[str, Any], segments: list[str], at: int) -> str | None:
     if at == len(segments):
         return node.get(_HERE)
     segment = segments[at]
     if segment:
         for key in (segment, _ANY):
-            if (child := node.get(key)) is not None and (found := _find(child, segments, at + 1)) is not None:
+            if (child := node.get(key)) is not None and (found := _match(child, segments, at + 1)) is not None:
                 return found
     rest = node.get(_REST)
     return None if rest is None else rest[_HERE]

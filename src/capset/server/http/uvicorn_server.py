@@ -88,7 +88,7 @@ async def serve(
     loop = asyncio.get_running_loop()
     waiting: list[asyncio.TimerHandle] = []
 
-    def told(number: int) -> None:
+    def handle_signal(number: int) -> None:
         if draining is not None:
             draining()
         if number == signal.SIGTERM and delay > 0 and not waiting:
@@ -99,7 +99,7 @@ async def serve(
     with contextlib.ExitStack() as handlers:
         for number in (signal.SIGINT, signal.SIGTERM):
             with contextlib.suppress(NotImplementedError):  # on Windows, where Ctrl-C ends it with 130
-                loop.add_signal_handler(number, told, number)
+                loop.add_signal_handler(number, handle_signal, number)
                 handlers.callback(loop.remove_signal_handler, number)
         await server.serve(sockets=[bound])
 

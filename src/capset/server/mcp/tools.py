@@ -54,7 +54,7 @@ APPROVAL: Final = f"{PREFIX}approval"
 
 def list_tools(snapshot: Snapshot) -> ListToolsResult:
     """Return the tools in play, by name, all on one page."""
-    tools = [_shown(installed) for _, installed in sorted(snapshot.tools.items())]
+    tools = [_to_mcp_tool(installed) for _, installed in sorted(snapshot.tools.items())]
     return ListToolsResult(tools=tools, _meta=hashes(snapshot))
 
 
@@ -91,7 +91,7 @@ def _hints(tool: AnyTool) -> ToolAnnotations:
     return hints.model_copy(update={"idempotent_hint": True}) if tool.idempotent else hints
 
 
-def _shown(installed: Installed) -> McpTool:
+def _to_mcp_tool(installed: Installed) -> McpTool:
     tool = installed.tool
     return McpTool(
         name=installed.name,
@@ -174,7 +174,7 @@ async def answer(session: Session, ended: Messages, reply: Message | None) -> Ca
     }
     if (error := result.error) is not None:
         meta[f"{PREFIX}error"] = shape = error_shape(error).plain()
-        told = await session.for_model(ended.record, _said(error), after=f"\n{_named(error)}")
+        told = await session.for_model(ended.record, _error_text(error), after=f"\n{_named(error)}")
         if told.is_cut:
             shape["message"] = told.text
             shape.pop("fields", None)
@@ -192,7 +192,7 @@ async def answer(session: Session, ended: Messages, reply: Message | None) -> Ca
     return CallToolResult(content=[TextContent(text=told.text)], structured_content=structure, _meta=meta)
 
 
-def _said(error: CapsetError) -> str:
+def _error_text(error: CapsetError) -> str:
     """Return the text of an error for a model: the message, the fields, and suggestions."""
     # The kernel's own messages already name the fields.
     return "\n".join([error.message, *(f"- {field}" for field in error.fields if str(field) not in error.message)])

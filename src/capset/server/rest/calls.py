@@ -80,7 +80,7 @@ class EventStream:
                 beat.cancel()
         return reply
 
-    async def tell(self, parts: AsyncIterable[bytes], receive: Receive, *headers: tuple[bytes, bytes]) -> None:
+    async def send_parts(self, parts: AsyncIterable[bytes], receive: Receive, *headers: tuple[bytes, bytes]) -> None:
         """Answer with parts as they come, one after the other. Raises ``ClientLeft`` as ``follow`` does."""
         beat: asyncio.Task[None] | None = None
         try:

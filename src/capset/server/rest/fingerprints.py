@@ -30,4 +30,4 @@ async def get_fingerprint(service: Served, caller: Reads, hash: Hash) -> Fingerp
 
     The hash of code covers the files of a distribution, each with the SHA-256 of its bytes.
     """
-    return await service.fingerprints.find(caller.principal.org, hash)
+    return await service.fingerprints.resolve(caller.principal.org, hash)

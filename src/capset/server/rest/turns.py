@@ -84,7 +84,7 @@ async def send_message(
         path = f"{request.scope['root_path']}/v1/sessions/{id}/events?after={after}"
         body = to_json(TurnShape(turn=begun.turn, session=id, after=after, events=path))
         if once is not None:
-            await once.keep(202, body)
+            await once.store_reply(202, body)
     headers: list[tuple[bytes, bytes]] = [_REPLAYED] if kept is not None else []
     if prefers_events(request.headers.get("accept", "")):
         turn = TurnShape.model_validate(from_json(body))
@@ -152,7 +152,7 @@ class Events(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer, at the client's pace. Raises ``ClientLeft`` when it disconnects."""
         async with aclosing(_parts(self._rows)) as parts:
-            await EventStream(send, self._limits).tell(parts, receive, *self._more)
+            await EventStream(send, self._limits).send_parts(parts, receive, *self._more)
 
 
 async def _parts(rows: AsyncGenerator[EventRow | Gap]) -> AsyncGenerator[bytes]:

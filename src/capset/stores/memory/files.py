@@ -55,7 +55,7 @@ class MemoryFiles:
         tree = self._tree(session)
         digest = hashlib.sha256(content).hexdigest()
         stat, old = filetree.write(tree, path, digest=digest, size=len(content), now=now, version=version, quota=quota)
-        self._blobs.keep(org, digest, bytes(content))
+        self._blobs.store(org, digest, bytes(content))
         if old and old.digest:
             self._blobs.let_go(tree.orgs[path], old.digest)
         tree.orgs[path] = org
@@ -197,7 +197,7 @@ class Blobs:
         """Return stored content."""
         return self._content[org, digest]
 
-    def keep(self, org: str | None, digest: str, content: bytes) -> None:
+    def store(self, org: str | None, digest: str, content: bytes) -> None:
         """Store content for one more file."""
         self._content.setdefault((org, digest), content)
         self._uses[org, digest] += 1

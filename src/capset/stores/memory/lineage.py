@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from capset.stores.base import EnvelopeRow, LinkPage, LinkQuery, LinkRow, PayloadRow, RegistrationRow, TransitionRow
 from capset.stores.memory.lifecycle import Lifecycle
-from capset.stores.rows import TRANSITIONS, can_be, kept, no_link, taken, transition_of, turn_of
+from capset.stores.rows import TRANSITIONS, can_be, no_link, stored_row, taken, transition_of, turn_of
 
 Key = tuple[str, str]
 """An org, ``""`` for none, and an id within it."""
@@ -32,7 +32,7 @@ class MemoryLineage:
     async def register(self, row: RegistrationRow) -> RegistrationRow:
         """Store a registration, or reuse that of its agent id and static hash; it becomes the latest."""
         self._door.check()
-        row = kept(row)
+        row = stored_row(row)
         of_agent = self._registrations[_key(row.org, row.agent_id)]
         if (there := of_agent.pop(row.static_hash, None)) is not None:
             row = replace(there, agent_name=row.agent_name)
@@ -105,7 +105,7 @@ class MemoryLineage:
     async def record_envelope(self, row: EnvelopeRow) -> None:
         """Store an envelope. Raises ``StoreError`` if its id is taken, or its link is not in its org."""
         self._door.check()
-        row = kept(row)
+        row = stored_row(row)
         if row.link is not None:
             self._require_link(row.org, row.link)
         if _key(row.org, row.id) in self._envelopes:
@@ -125,7 +125,7 @@ class MemoryLineage:
     async def record_transition(self, row: TransitionRow) -> None:
         """Store a transition. Raises ``StoreError`` unless both links exist."""
         self._door.check()
-        row = kept(row)
+        row = stored_row(row)
         self._require_link(row.org, row.from_link)
         self._require_link(row.org, row.to_link)
         self._transitions[_key(row.org, row.session)].append(row)
@@ -138,7 +138,7 @@ class MemoryLineage:
     async def record_payloads(self, payloads: Iterable[PayloadRow]) -> None:
         """Store the payloads of hashes, each once."""
         self._door.check()
-        self._keep_payloads([kept(row) for row in payloads])
+        self._keep_payloads([stored_row(row) for row in payloads])
 
     async def payload(self, org: str | None, hash: str) -> PayloadRow | None:
         """Return the payload of a hash, or ``None``."""

@@ -40,11 +40,11 @@ _ROW: Final = (documents.c.id, documents.c.text, documents.c.created_at)
 class Search(Protocol):
     """An engine's index. Words come from ``stores.texts`` only."""
 
-    def keep(self, connection: Connection, number: int, key: ScopeKey, words: Sequence[str]) -> None:
+    def index_words(self, connection: Connection, number: int, key: ScopeKey, words: Sequence[str]) -> None:
         """Index the words of the document with this number."""
         ...
 
-    def find(self, key: ScopeKey, words: Sequence[str]) -> Select[int, int]:
+    def candidates_query(self, key: ScopeKey, words: Sequence[str]) -> Select[int, int]:
         """Return a query for the numbers of candidate documents, with the count of matching words of each.
 
         ``words`` are distinct and at least one; one matches a document if any of its words begins with it. Documents of
@@ -70,13 +70,13 @@ class Fts5:
     A column for the key would not do: FTS5 gathers all matches of a prefix before it looks at another column.
     """
 
-    def keep(self, connection: Connection, number: int, key: ScopeKey, words: Sequence[str]) -> None:
+    def index_words(self, connection: Connection, number: int, key: ScopeKey, words: Sequence[str]) -> None:
         """Index the words of a document."""
         own = token(key)
         text = " ".join([own + word for word in words])
         connection.execute(_INDEX.insert(), {"rowid": number, "words": text})
 
-    def find(self, key: ScopeKey, words: Sequence[str]) -> Select[int, int]:
+    def candidates_query(self, key: ScopeKey, words: Sequence[str]) -> Select[int, int]:
         """Return a query for candidates: a union of prefix queries, one for each word."""
         own, match = token(key), literal_column("document_words").op("MATCH")
         # A word has letters and digits only, so that no query can be anything but one quoted prefix.
@@ -110,7 +110,7 @@ class SqlDocuments:
                 number = connection.execute(insert(documents).returning(documents.c.number), values).scalar_one()
             except IntegrityError as error:
                 raise StoreError(f"there is a text {row.id!r} already") from error
-            self._search.keep(connection, number, key, found)
+            self._search.index_words(connection, number, key, found)
 
         await self._writer.write(write)
 
@@ -136,7 +136,7 @@ class SqlDocuments:
         wanted = asked(query)
         if not wanted:
             return await self.recent(key, limit=0)
-        found = self._search.find(key, wanted).subquery()
+        found = self._search.candidates_query(key, wanted).subquery()
         best = (
             select(*_ROW)
             .join(found, found.c.number == documents.c.number)

@@ -57,7 +57,7 @@ class FileRows:
             "digest": node.digest,
         }
         if node.digest is not None:
-            self._keep(node.digest)
+            self._store_blob(node.digest)
         at = files.c.path == stat.path
         there = self._free(at)
         change = update(files).where(self._session, at) if there else insert(files)
@@ -154,7 +154,7 @@ class FileRows:
                 self._connection.execute(delete(blobs).where(blobs.c.org == org, named, ~referring))
         self._freed.clear()
 
-    def _keep(self, digest: str) -> None:
+    def _store_blob(self, digest: str) -> None:
         key = {"org": self._own["org"], "digest": digest}
         there = select(blobs.c.digest).filter_by(**key)
         if self._connection.execute(there).first() is None:

@@ -17,8 +17,8 @@ from capset.stores.rows import (
     LineageRow,
     TurnRows,
     can_be,
-    kept,
     no_link,
+    stored_row,
     taken,
     transition_of,
     turn_of,
@@ -42,7 +42,7 @@ class SqlLineage:
 
     async def register(self, row: RegistrationRow) -> RegistrationRow:
         """Store a registration, or reuse that of its agent id and static hash; it becomes the latest."""
-        own = kept(row)
+        own = stored_row(row)
         return await self._writer.write(lambda connection: put_registration(connection, own))
 
     async def latest_registration(self, org: str | None, agent_id: str) -> RegistrationRow | None:
@@ -92,7 +92,7 @@ class SqlLineage:
 
     async def record_envelope(self, row: EnvelopeRow) -> None:
         """Store an envelope. Raises ``StoreError`` if its id is taken, or its link is not in its org."""
-        own = kept(row)
+        own = stored_row(row)
         await self._writer.write(lambda connection: put_envelope(connection, own))
 
     async def envelope(self, org: str | None, id: str) -> EnvelopeRow | None:
@@ -107,7 +107,7 @@ class SqlLineage:
 
     async def record_transition(self, row: TransitionRow) -> None:
         """Store a transition. Raises ``StoreError`` unless both links exist."""
-        own = kept(row)
+        own = stored_row(row)
         await self._writer.write(lambda connection: put_transition(connection, own))
 
     async def transitions(self, org: str | None, session: str) -> tuple[TransitionRow, ...]:
@@ -117,7 +117,7 @@ class SqlLineage:
 
     async def record_payloads(self, payloads: Iterable[PayloadRow]) -> None:
         """Store the payloads of hashes, each once."""
-        own = [kept(row) for row in payloads]
+        own = [stored_row(row) for row in payloads]
         await self._writer.write(lambda connection: put_payloads(connection, own))
 
     async def payload(self, org: str | None, hash: str) -> PayloadRow | None:

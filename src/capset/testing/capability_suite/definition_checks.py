@@ -16,7 +16,7 @@ from capset.composition.installation import ToolNames
 from capset.definitions.parts import Part
 from capset.errors import CapsetError, NotFound
 from capset.testing.capability_suite.schema_fit import objects, resolved
-from capset.testing.capability_suite.subject import CapabilitySubject, Promise, expect, told
+from capset.testing.capability_suite.subject import CapabilitySubject, Promise, expect, outcome_text
 
 _READING: Final = re.compile(r"LOAD_(FAST|DEREF|CLASSDEREF|FROM_DICT_OR_DEREF)|STORE_FAST_LOAD_FAST")
 _QUOTED: Final = re.compile(r"`([^`\n]+)`")
@@ -153,7 +153,7 @@ async def each_setting_of_the_presets_works(subject: CapabilitySubject) -> None:
                     result = await bench.send(tool, arguments)
                     expect(
                         result.success,
-                        f"with {what}, tool {tool.name!r} with {json.dumps(arguments)} fails: {told(result)}",
+                        f"with {what}, tool {tool.name!r} with {json.dumps(arguments)} fails: {outcome_text(result)}",
                     )
                     await bench.session.system_text()
 

@@ -39,19 +39,19 @@ def misfit(schema: JsonSchema, value: Data, root: JsonSchema | None = None) -> s
     if (target := resolved(schema, root)) is not schema:
         return misfit(target, value, root)
     if "const" in schema and not _same(schema["const"], value):
-        return f"{_shown(value)} is not {schema['const']!r}"
+        return f"{_excerpt(value)} is not {schema['const']!r}"
     if "enum" in schema and not any(_same(one, value) for one in schema["enum"]):
-        return f"{_shown(value)} is none of {schema['enum']}"
+        return f"{_excerpt(value)} is none of {schema['enum']}"
     for word in ("anyOf", "oneOf"):
         if word in schema and all(misfit(one, value, root) for one in schema[word]):
-            return f"{_shown(value)} fits no alternative"
+            return f"{_excerpt(value)} fits no alternative"
     for one in schema.get("allOf", ()):
         if (problem := misfit(one, value, root)) is not None:
             return problem
     kinds = schema.get("type", ())
     named = [kinds] if isinstance(kinds, str) else kinds
     if named and not any(_is(kind, value) for kind in named):
-        return f"{_shown(value)} is no {' or '.join(named)}"
+        return f"{_excerpt(value)} is no {' or '.join(named)}"
     return _bounds(schema, value) or _members(schema, value, root)
 
 
@@ -133,5 +133,5 @@ def _members(schema: JsonSchema, value: Data, root: JsonSchema) -> str | None:
     return None
 
 
-def _shown(value: Data) -> str:
+def _excerpt(value: Data) -> str:
     return json.dumps(value)[:60]

@@ -9,7 +9,7 @@ from typing import Any, Final
 from capset.definitions.contexts import Context
 from capset.definitions.resources import Documents, Resource
 from capset.errors import CapsetError, StateError
-from capset.testing.capability_suite.subject import BOB, Bench, CapabilitySubject, Promise, expect, told
+from capset.testing.capability_suite.subject import BOB, Bench, CapabilitySubject, Promise, expect, outcome_text
 
 _MOST = 1_000
 
@@ -148,7 +148,7 @@ async def _seen(bench: Bench) -> dict[str, Any]:
         for number, example in enumerate(subject.examples_of(tool)):
             if not tool.has_side_effects and not callable(example):
                 result = await bench.send(tool, example)
-                found[f"what {tool.name!r} gives (example {number})"] = told(result)
+                found[f"what {tool.name!r} gives (example {number})"] = outcome_text(result)
     return found
 
 

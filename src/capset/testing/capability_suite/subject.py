@@ -27,7 +27,7 @@ Arguments = Mapping[str, Any]
 Example = Arguments | Callable[[Session], Awaitable[Arguments]]
 """Arguments of a tool, or a function that prepares a session for them and returns them."""
 T = TypeVar("T")
-__all__ = ["Arguments", "Bench", "CapabilitySubject", "Check", "Example", "Promise", "expect", "told"]
+__all__ = ["Arguments", "Bench", "CapabilitySubject", "Check", "Example", "Promise", "expect", "outcome_text"]
 
 ADA: Final = "ada"
 BOB: Final = "bob"
@@ -175,6 +175,6 @@ Promise = Callable[[CapabilitySubject], Awaitable[None]]
 """A promise of a capability. Raises ``AssertionError`` if it is broken."""
 
 
-def told(result: Result[Any]) -> str:
+def outcome_text(result: Result[Any]) -> str:
     """Return the outcome of a call, in words."""
     return f"{result.error.code} ({result.error.message})" if result.error else repr(result.data)

@@ -12,7 +12,7 @@ from capset.errors import InternalError, InvalidArguments, unknown
 from capset.testing.capability_suite.arguments import each, valid
 from capset.testing.capability_suite.schema_fit import misfit
 from capset.testing.capability_suite.session_checks import look
-from capset.testing.capability_suite.subject import Arguments, Bench, CapabilitySubject, Promise, expect, told
+from capset.testing.capability_suite.subject import Arguments, Bench, CapabilitySubject, Promise, expect, outcome_text
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
@@ -53,7 +53,8 @@ async def _refused(bench: Bench, tool: AnyTool, made: Arguments) -> None:
         return  # raised by nothing behind the validation
     why = misfit(tool.arguments.json_schema, made)
     raise AssertionError(
-        f"tool {tool.name!r} takes {json.dumps(made)}, though {why}: expected InvalidArguments, got {told(result)}"
+        f"tool {tool.name!r} takes {json.dumps(made)}, though {why}: "
+        f"expected InvalidArguments, got {outcome_text(result)}"
     )
 
 
@@ -102,7 +103,7 @@ async def every_example_runs(subject: CapabilitySubject) -> None:
                 arguments = await bench.prepared(example)
                 result = await bench.send(tool, arguments)
             what = f"tool {tool.name!r} with {json.dumps(arguments)}"
-            expect(result.success, f"{what} fails: {told(result)}")
+            expect(result.success, f"{what} fails: {outcome_text(result)}")
             text = json.dumps(result.data, allow_nan=False)
             problem = misfit(tool.output.json_schema, json.loads(text))
             expect(problem is None, f"{what} gives {text}, which does not fit its output schema: {problem}")
@@ -120,7 +121,7 @@ async def what_is_optional_can_be_left_out(subject: CapabilitySubject) -> None:
                         continue
                     result = await bench.send(tool, {key: arguments[key] for key in arguments if key != name})
                 broken = result.error is not None and (result.error.refusal or isinstance(result.error, InternalError))
-                expect(not broken, f"tool {tool.name!r} without its optional {name!r} breaks: {told(result)}")
+                expect(not broken, f"tool {tool.name!r} without its optional {name!r} breaks: {outcome_text(result)}")
 
 
 async def a_tool_that_reads_writes_nothing(subject: CapabilitySubject) -> None:

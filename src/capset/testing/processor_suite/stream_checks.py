@@ -24,7 +24,7 @@ async def it_fails_in_words(subject: ProcessorSubject) -> None:
         is_thrown = isinstance(error, InternalError) and not isinstance(error, InvalidOutput)
         expect(
             not is_thrown,
-            f"{subject.told(arguments)}: expected a reply, or an error in its own words; it raised "
+            f"{subject.describe_call(arguments)}: expected a reply, or an error in its own words; it raised "
             f"{error and error.__cause__!r:.200}; raise ToolError, or emit a message of the kind error",
         )
 
@@ -36,16 +36,16 @@ async def every_emission_fits_its_outbound(subject: ProcessorSubject) -> None:
     there = [f"event {name!r}" for name in contract.events] + [f"reply {name!r}" for name in contract.replies]
     for arguments in await subject.data():
         run = await subject.run(arguments)
-        what = f"{subject.told(arguments)}: expected only what its outbound has ({', '.join(there)})"
+        what = f"{subject.describe_call(arguments)}: expected only what its outbound has ({', '.join(there)})"
         expect(
             not isinstance(run.error, InvalidOutput),
-            f"{what}; got {_shown(run.watch.last)}, so: {run.error and run.error.message} "
+            f"{what}; got {_describe_emission(run.watch.last)}, so: {run.error and run.error.message} "
             "Emit instances of the outbound's models, nothing after the reply, or add what is missing to outbound=",
         )
         for message in run.messages:
             if message.kind != "error":
                 problem = misfit(schema, _envelope(message)) and misfit(schema, {**_envelope(message), "data": None})
-                expect(problem is None, f"{what}; got {_shown(message)}: {problem}; make the two agree")
+                expect(problem is None, f"{what}; got {_describe_emission(message)}: {problem}; make the two agree")
 
 
 async def calls_leave_no_state_behind(subject: ProcessorSubject) -> None:
@@ -56,8 +56,8 @@ async def calls_leave_no_state_behind(subject: ProcessorSubject) -> None:
             continue  # the point where it was cut is random
         expect(
             first.shape == second.shape,
-            f"{subject.told(arguments)}: expected the same messages of two calls in two new sessions; got first "
-            f"{_listed(first.shape)}, then {_listed(second.shape)}; keep what lasts in ctx.state or a resource, "
+            f"{subject.describe_call(arguments)}: expected the same messages of two calls in two new sessions; got "
+            f"first {_listed(first.shape)}, then {_listed(second.shape)}; keep what lasts in ctx.state or a resource, "
             "or say is_repeatable=False if it depends on time or chance",
         )
 
@@ -67,7 +67,7 @@ def _envelope(message: Message) -> dict[str, Any]:
     return told if message.data is None else {**told, "data": message.data}
 
 
-def _shown(emission: Message | BaseModel | None) -> str:
+def _describe_emission(emission: Message | BaseModel | None) -> str:
     kind, named = getattr(emission, "kind", None), getattr(emission, "type", None)
     data = getattr(emission, "data", None)
     return f"{type(emission).__name__}(kind={kind!r}, type={named!r}, data={data!r:.200})"
@@ -91,7 +91,7 @@ async def it_waits_for_its_consumer(subject: ProcessorSubject) -> None:
             async with stream:
                 for taken in range(_TAKEN):
                     await settle()
-                    what = f"{subject.told(arguments)}: expected it to wait for its consumer"
+                    what = f"{subject.describe_call(arguments)}: expected it to wait for its consumer"
                     expect(
                         not watch.dropped,
                         f"{what}; it called emit and never awaited that ({len(watch.dropped)} times), so that nothing "
@@ -129,7 +129,7 @@ async def _leaves_after(subject: ProcessorSubject, arguments: Arguments, wanted:
         took = clock() - left_at
         await settle()
         left = [one for one in asyncio.all_tasks() - before if not one.done()]
-    what = f"{subject.told(arguments)}, left after {taken} messages"
+    what = f"{subject.describe_call(arguments)}, left after {taken} messages"
     expect(
         took <= subject.cleanup,
         f"{what}: expected it to end within {subject.cleanup:g} s; it took {took:.1f} s; let CancelledError through, "

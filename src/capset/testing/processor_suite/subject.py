@@ -170,7 +170,7 @@ class ProcessorSubject:
             raise DefinitionError(f"the tool {self.tool.name!r} is no processor")
         return self.tool.contract
 
-    def told(self, arguments: Arguments) -> str:
+    def describe_call(self, arguments: Arguments) -> str:
         """Return a description of the call, for error messages."""
         return f"processor {self.tool.type!r} with {json.dumps(arguments, ensure_ascii=False)[:200]}"
 
@@ -222,7 +222,7 @@ class ProcessorSubject:
             error = None if is_cut else stream.result.error
         if error is not None and not watch.has_started:
             raise AssertionError(
-                f"{self.told(arguments)} is refused before it starts: {error.code} ({error.message}); "
+                f"{self.describe_call(arguments)} is refused before it starts: {error.code} ({error.message}); "
                 "give permissions=, env= or examples= with which it can be called"
             )
         return ProcessorRun(tuple(found), error, watch, is_cut)
@@ -241,10 +241,10 @@ class ProcessorSubject:
     def _made_up(self) -> Sequence[Arguments]:
         found: dict[str, Arguments] = {json.dumps(dict(one)): dict(one) for one in self.tool.examples}
 
-        def keep(made: Arguments) -> None:
+        def add_arguments(made: Arguments) -> None:
             found.setdefault(json.dumps(made), made)
 
-        each(valid(self.tool), keep, cases=CASES)
+        each(valid(self.tool), add_arguments, cases=CASES)
         return tuple(found.values())
 
 

@@ -108,31 +108,31 @@ async def a_session_takes_its_texts_with_it(make: Make) -> None:
             expect(error.status, 404, "its status")
 
 
-class _Find(Protocol):
+class _Search(Protocol):
     async def __call__(self, query: str, limit: int = 99) -> list[str]:
         """Return the texts that a query finds, in order."""
         ...
 
 
 @asynccontextmanager
-async def _shelf(make: Make, *texts: str) -> AsyncGenerator[_Find]:
+async def _shelf(make: Make, *texts: str) -> AsyncGenerator[_Search]:
     """Open a new store with texts, the last one the newest."""
     async with opened(make) as store:
         for number, text in enumerate(texts):
             await store.documents.add(_KEY, DocumentRow(f"id-{number:03}", text, NOW))
 
-        async def find(query: str, limit: int = 99) -> list[str]:
+        async def search(query: str, limit: int = 99) -> list[str]:
             return [row.text for row in await store.documents.search(_KEY, query, limit=limit)]
 
-        yield find
+        yield search
 
 
 async def a_word_finds_what_begins_with_it(make: Make) -> None:
     """Not a text whose word ends with it or contains it."""
-    async with _shelf(make, "storm", "brainstorm", "a stormy night", "store", "the STORM-proof door") as find:
-        expect(await find("storm"), ["the STORM-proof door", "a stormy night", "storm"], "what is found")
-        expect(await find("sto"), ["the STORM-proof door", "store", "a stormy night", "storm"], "by a beginning")
-        expect(await find("stormier"), [], "by a longer word")
+    async with _shelf(make, "storm", "brainstorm", "a stormy night", "store", "the STORM-proof door") as search:
+        expect(await search("storm"), ["the STORM-proof door", "a stormy night", "storm"], "what is found")
+        expect(await search("sto"), ["the STORM-proof door", "store", "a stormy night", "storm"], "by a beginning")
+        expect(await search("stormier"), [], "by a longer word")
 
 
 async def case_marks_and_width_do_not_matter(make: Make) -> None:
@@ -148,16 +148,16 @@ async def case_marks_and_width_do_not_matter(make: Make) -> None:
         ("नमस्ते", ("नमस्ते",)),
         ("한국어를", ("한국어",)),
     )
-    async with _shelf(make, *[text for text, _ in groups]) as find:
+    async with _shelf(make, *[text for text, _ in groups]) as search:
         for text, queries in groups:
             for query in queries:
-                expect(await find(query), [text], f"what {query!r} finds")
+                expect(await search(query), [text], f"what {query!r} finds")
 
 
 async def what_has_no_spaces_is_found_by_any_part(make: Make) -> None:
     """Chinese, Japanese and Thai; also beside Latin letters."""
     texts = ("我喜歡喝綠茶", "東京でラーメンを食べた", "ﾗｰﾒﾝ", "用Python編程", "ฉันชอบชาเขียว", "〇と々")
-    async with _shelf(make, *texts) as find:
+    async with _shelf(make, *texts) as search:
         for query, found in (
             ("綠茶", texts[:1]),
             ("食", (texts[1],)),
@@ -167,25 +167,25 @@ async def what_has_no_spaces_is_found_by_any_part(make: Make) -> None:
             ("ข", (texts[4],)),
             ("〇", (texts[5],)),
         ):
-            expect(await find(query), list(found), f"what {query!r} finds")
+            expect(await search(query), list(found), f"what {query!r} finds")
 
 
 async def more_words_come_first_then_newer_texts(make: Make) -> None:
     """Check that the number of a word's occurrences in a text, or in the query, does not matter."""
     texts = ("red green blue", "red red red red", "green blue", "redder", "blue", "none of them")
-    async with _shelf(make, *texts) as find:
+    async with _shelf(make, *texts) as search:
         best = ["red green blue", "green blue", "blue", "redder", "red red red red"]
-        expect(await find("red green blue"), best, "by three words")
-        expect(await find("blue, green; red! RED red"), best, "by the same in another order")
+        expect(await search("red green blue"), best, "by three words")
+        expect(await search("blue, green; red! RED red"), best, "by the same in another order")
         for limit in (0, 1, 2, 4):
-            expect(await find("red green blue", limit), best[:limit], f"the best {limit}")
-        expect(await find("r re red redd"), ["redder", "red red red red", "red green blue"], "by words within words")
+            expect(await search("red green blue", limit), best[:limit], f"the best {limit}")
+        expect(await search("r re red redd"), ["redder", "red red red red", "red green blue"], "by words within words")
 
 
 async def nothing_in_a_query_is_syntax(make: Make) -> None:
     """Any query consists of words and separators only."""
     texts = ("alpha", "beta", "near", "not or and", "words", "rowid 5", "drop documents", "100")
-    async with _shelf(make, *texts) as find:
+    async with _shelf(make, *texts) as search:
         for query, found in (
             ('"alpha', ["alpha"]),
             ('"alpha" "beta"', ["beta", "alpha"]),
@@ -208,20 +208,20 @@ async def nothing_in_a_query_is_syntax(make: Make) -> None:
             ("\ud800 alpha", ["alpha"]),
             ("\\alpha\\", ["alpha"]),
         ):
-            expect(await find(query), found, f"what {query!r} finds")
+            expect(await search(query), found, f"what {query!r} finds")
 
 
 async def a_query_without_words_finds_nothing(make: Make) -> None:
     """Not even a text without words."""
-    async with _shelf(make, "", "!?", "a", "🌍") as find:
+    async with _shelf(make, "", "!?", "a", "🌍") as search:
         for query in ("", " ", "!?", "🌍", "\n\t", "_", "\u0301"):
-            expect(await find(query), [], f"what {query!r} finds")
+            expect(await search(query), [], f"what {query!r} finds")
 
 
 async def long_words_texts_and_queries_are_bounded_alike(make: Make) -> None:
     """By the bounds of ``stores.texts``: 64 characters, 20,000 words of a text, 32 of a query."""
     long, many = "a" * 100, " ".join([f"w{number}" for number in range(20_001)])
-    async with _shelf(make, long, many) as find:
+    async with _shelf(make, long, many) as search:
         for query, found in (
             ("a" * 64, [long]),
             ("a" * 64 + "b", [long]),
@@ -231,7 +231,9 @@ async def long_words_texts_and_queries_are_bounded_alike(make: Make) -> None:
             (" ".join([f"x{number}" for number in range(31)]) + " w1", [many]),
             (" ".join([f"x{number}" for number in range(32)]) + " w1", []),
         ):
-            expect([text[:9] for text in await find(query)], [text[:9] for text in found], f"what {query[:99]!r} finds")
+            expect(
+                [text[:9] for text in await search(query)], [text[:9] for text in found], f"what {query[:99]!r} finds"
+            )
 
 
 CHECKS: Final[tuple[Check, ...]] = (

@@ -114,7 +114,7 @@ async def test_a_search_asks_for_one_keys_words_only(postgres_url: str) -> None:
         await fill(store, OTHER, 3)
         assert store._engines is not None
         with store._engines[1].begin() as connection:
-            found = connection.execute(WordTable().find(OTHER, ["common", "w"])).all()
+            found = connection.execute(WordTable().candidates_query(OTHER, ["common", "w"])).all()
     assert sorted(hits for _, hits in found) == [2, 2, 2]
 
 

@@ -61,7 +61,7 @@ def _python(order: Order, contents: dict[str, bytes], printer: Printer, send: Ca
     tree = FileTree(contents, max_files=limits["max_files"], max_bytes=limits["max_bytes"])
     ended = run_python(order["code"], tree, limits, printer)
     now = {str(path): bytes(content) for path, content in tree.files.items()} if ended.stopped is None else {}
-    return _told(ended, contents, now, set(map(str, tree.folders)), printer, send)
+    return _send_changes(ended, contents, now, set(map(str, tree.folders)), printer, send)
 
 
 def _bash(order: Order, contents: dict[str, bytes], printer: Printer, send: Callable[[bytes, bytes], None]) -> Ending:
@@ -79,13 +79,13 @@ def _bash(order: Order, contents: dict[str, bytes], printer: Printer, send: Call
             ended = RunEnded(ended.exit_code, error=ended.error, stopped="files")
     for path in left.not_kept.keys() & shown.keys():
         left.files[path] = shown[path]  # a path that is no longer a regular file is not deleted either
-    ending = _told(ended, shown, left.files, left.folders, printer, send)
+    ending = _send_changes(ended, shown, left.files, left.folders, printer, send)
     ending["not_shown"] = shell.not_shown
     ending["not_kept"] = {path: why for path, why in left.not_kept.items() if not is_scratch(path)}
     return ending
 
 
-def _told(
+def _send_changes(
     ended: RunEnded,
     before: dict[str, bytes],
     now: dict[str, bytes],

@@ -170,7 +170,7 @@ def run_python(code: str, tree: FileTree, limits: RunLimits, printer: Printer) -
     except MontyCrashedError as error:
         stopped = _limit(access, printer) or ("time" if error.timed_out else "crash")
         return RunEnded(None, stopped=stopped)
-    return RunEnded(0, value=None if value is None else _shown(value), stopped=_limit(access, printer))
+    return RunEnded(0, value=None if value is None else _safe_repr(value), stopped=_limit(access, printer))
 
 
 def _limit(access: TreeAccess, printer: Printer, named: Stopped | None = None) -> Stopped | None:
@@ -192,7 +192,7 @@ def _named(words: str, *, is_late: bool, is_gone: bool) -> Stopped | None:
     return "memory" if words.startswith(_MEMORY) or (is_gone and words.startswith(_GONE)) else None
 
 
-def _shown(value: object) -> str:
+def _safe_repr(value: object) -> str:
     try:
         return repr(value)
     except (RecursionError, ValueError):  # nested too deeply; more digits than Python writes

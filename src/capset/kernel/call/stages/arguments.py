@@ -96,7 +96,7 @@ def policy(installed: Installed) -> Step | None:
             answers += [(one, held)] if held is not None else await ask_each((one,), request_of(call, tool))
         return answers
 
-    async def tell(call: Invocation, answers: list[_Answer]) -> None:
+    async def notify_hooks(call: Invocation, answers: list[_Answer]) -> None:
         snapshot = call.context.snapshot
         for one, decision in answers:
             if one.is_live or held_answer(one, snapshot.answers, snapshot.policy_mode) is None:
@@ -121,7 +121,7 @@ def policy(installed: Installed) -> Step | None:
     async def judge(call: Invocation, asking: Awaitable[list[_Answer]]) -> None:
         answers = await asking
         if has_hooks or call.context.snapshot.hooks.on_policy_evaluated:
-            await tell(call, answers)
+            await notify_hooks(call, answers)
         for _, decision in answers:
             if decision.kind != "allow":
                 break

@@ -157,7 +157,7 @@ class SessionLeases:
             self._ensure(writer)
             if self._ended is None:
                 self._ended = threading.Event()
-                keep = threading.Thread(target=self._keep, args=(writer, self._ended), name="capset-lease", daemon=True)
+                keep = threading.Thread(target=self._hold, args=(writer, self._ended), name="capset-lease", daemon=True)
                 keep.start()
 
     def release(self) -> None:
@@ -189,7 +189,7 @@ class SessionLeases:
     def sweep(self) -> None:
         """Do nothing: a free lock leaves no trace."""
 
-    def _keep(self, writer: str, ended: threading.Event) -> None:
+    def _hold(self, writer: str, ended: threading.Event) -> None:
         while not ended.wait(KEEP_SECONDS):
             with self._guard, contextlib.suppress(DBAPIError):  # the server is still away
                 if not ended.is_set():

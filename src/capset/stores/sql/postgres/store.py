@@ -124,12 +124,12 @@ class PostgresStore(SqlStore):
 class WordTable:
     """A row for each different word of a document, with a token of its key in front; deleted by a foreign key."""
 
-    def keep(self, connection: Connection, number: int, key: ScopeKey, words: Sequence[str]) -> None:
+    def index_words(self, connection: Connection, number: int, key: ScopeKey, words: Sequence[str]) -> None:
         """Index the words of a document."""
         own = token(key)
         connection.execute(_KEEP, {"number": number, "words": [own + word for word in words]})
 
-    def find(self, key: ScopeKey, words: Sequence[str]) -> Select[int, int]:
+    def candidates_query(self, key: ScopeKey, words: Sequence[str]) -> Select[int, int]:
         """Return a query for candidates: a range for each word."""
         own, word = token(key), _WORDS.c.word
         each = [select(_WORDS.c.number).where(word >= own + one, word < own + one + _AFTER).distinct() for one in words]

@@ -193,11 +193,11 @@ def _of_server(connection: Connection) -> list[str]:
     for change in compare_metadata(context, metadata):
         # One change is a tuple; those of one column are a list of them.
         ones = cast("list[tuple[object, ...]]", change if isinstance(change, list) else [change])
-        problems += [_said(one) for one in ones if not str(one[0]).startswith("remove_")]  # additions
+        problems += [_describe_change(one) for one in ones if not str(one[0]).startswith("remove_")]  # additions
     return problems
 
 
-def _said(change: tuple[object, ...]) -> str:
+def _describe_change(change: tuple[object, ...]) -> str:
     """Describe one: ``("add_index", Index)``, ``("add_column", schema, table, Column)``, ``("modify_type", …)``."""
     kind, what = str(change[0]), change[-1]
     if kind.startswith("add_"):

@@ -71,7 +71,7 @@ class QueueAnswer:
     error: Exception | None = None
 
 
-def tell(answers: Iterable[QueueAnswer]) -> None:
+def deliver_answers(answers: Iterable[QueueAnswer]) -> None:
     """Deliver answers, from any thread: one wake-up for each loop, regardless of its number of waiters."""
     loops: dict[Loop, list[QueueAnswer]] = {}
     for answer in answers:

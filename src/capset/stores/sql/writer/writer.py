@@ -23,7 +23,7 @@ from capset.errors import StoreError
 from capset.ids import Ids
 from capset.stores.base import Claim, Entry
 from capset.stores.sql.problems import is_locked, store_error
-from capset.stores.sql.writer.batch import Admission, Barrier, Batch, Durable, Item, QueueCall, tell
+from capset.stores.sql.writer.batch import Admission, Barrier, Batch, Durable, Item, QueueCall, deliver_answers
 from capset.stores.sql.writer.leases import Leases
 from capset.stores.sql.writer.transaction import RecoveryState, Work, transact
 
@@ -210,7 +210,7 @@ class Writer:
         if passed and failure is None:
             self._bad = 0
         self._held = 0  # first, so that there is room for the callers answered
-        tell(answers + passed)
+        deliver_answers(answers + passed)
         return failure is None
 
     def _lasting(self) -> StoreError | None:
