@@ -108,14 +108,14 @@ async def a_session_takes_its_texts_with_it(make: Make) -> None:
             expect(error.status, 404, "its status")
 
 
-class _Search(Protocol):
+class _SearchDocuments(Protocol):
     async def __call__(self, query: str, limit: int = 99) -> list[str]:
         """Return the texts that a query finds, in order."""
         ...
 
 
 @asynccontextmanager
-async def _shelf(make: Make, *texts: str) -> AsyncGenerator[_Search]:
+async def _shelf(make: Make, *texts: str) -> AsyncGenerator[_SearchDocuments]:
     """Open a new store with texts, the last one the newest."""
     async with opened(make) as store:
         for number, text in enumerate(texts):
