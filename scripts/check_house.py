@@ -120,13 +120,18 @@ def commands(house: House) -> Iterator[str]:
     """Yield the commands that ``cli/app.py`` does not list, or that no test names."""
     app = house.text("src/capset/cli/app.py")
     tests = "".join(path.read_text("utf-8") for path in (house.root / "tests/cli").rglob("*.py"))
+    rows = [line for line in house.text("docs/guide/command-line.md").splitlines() if line.startswith("| `")]
+    guide = "\n".join(line.split(" | ")[0] for line in rows)
     for path, tree in house.below("cli"):
         for one in tree.body:
             if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef) and one.name.endswith("_command"):
                 dotted = ".".join(path.with_suffix("").parts[1:]).removesuffix(".__init__")
                 if f"from {dotted} import" not in app or not re.search(rf"\b{one.name}\b", app):
                     yield f"{path}: the command {one.name} is not listed in src/capset/cli/app.py"
-                if f'"{one.name.removesuffix("_command")}"' not in tests:
+                name = one.name.removesuffix("_command")
+                if not re.search(rf"\b{name.replace('_', '[-_ ]')}\b", guide):
+                    yield f"{path}: docs/guide/command-line.md has no row of the command {name!r}"
+                if f'"{name}"' not in tests:
                     yield f"{path}: no test below tests/cli/ runs {one.name.removesuffix('_command')!r}"
 
 
@@ -151,10 +156,23 @@ def built_ins(house: House) -> Iterator[str]:
             yield f"builtin {name}: mkdocs.yml does not list capabilities/{name}.md"
 
 
+def _words(path: Path) -> Iterator[str]:
+    """Yield the words of a module's name, of its functions' names, and of the names in its code: not of its prose."""
+    yield from path.stem.split("_")
+    for one in ast.walk(ast.parse(path.read_text("utf-8"))):
+        match one:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                yield from name.split("_")
+            case ast.Name(id=name) | ast.Attribute(attr=name):
+                yield name
+            case _:
+                pass
+
+
 def stages(house: House) -> Iterator[str]:
     """Yield the stages that belong to no phase, or that no test names."""
     table = house.text("src/capset/kernel/call/stages/phases.py").partition("STAGES: Final")[2]
-    tests = "".join(path.read_text("utf-8") for path in (house.root / "tests/kernel/call").rglob("*.py"))
+    named = {name for path in (house.root / "tests/kernel").rglob("*.py") for name in _words(path)}
     for path, tree in house.below("kernel/call/stages"):
         for one in tree.body:
             if not isinstance(one, ast.FunctionDef) or one.name.startswith("_"):
@@ -163,8 +181,18 @@ def stages(house: House) -> Iterator[str]:
                 continue
             if not re.search(rf"\b{one.name}\b", table):
                 yield f"{path}: the stage {one.name} stands in no phase of STAGES in kernel/call/stages/phases.py"
-            if not re.search(rf"\b{one.name}\b", tests):
-                yield f"{path}: no test below tests/kernel/call/ names the stage {one.name}"
+            if not set(one.name.split("_")) <= named:
+                yield f"{path}: no test below tests/kernel/ has the stage {one.name} in its name or its code"
+
+
+def migrations(house: House) -> Iterator[str]:
+    """Yield that ``ENOUGH`` is not the last migration that changes the shape of the tables."""
+    path = "src/capset/stores/sql/schema/revisions.py"
+    found = re.search(r'^ENOUGH: Final = "(\d+)"$', house.text(path), re.MULTILINE)
+    versions = sorted((house.root / PACKAGE / "stores/sql/migrations/versions").glob("[0-9]*.py"))
+    shaping = [one.name.partition("_")[0] for one in versions if "\nINDEXES" not in one.read_text("utf-8")]
+    if found is not None and shaping and found[1] != shaping[-1]:
+        yield f"{path}: ENOUGH is {found[1]}, and the last migration without INDEXES is {shaping[-1]}"
 
 
 def rest_modules(house: House) -> Iterator[str]:
@@ -187,6 +215,7 @@ RULES: Final[tuple[Callable[[House], Iterator[str]], ...]] = (
     commands,
     built_ins,
     stages,
+    migrations,
     rest_modules,
 )
 

@@ -12,6 +12,7 @@ import pytest
 from capset import Agent, Capability, Registry
 from capset.definitions.references import CapabilityRef
 from capset.errors import CapabilityConflict, DefinitionError, NotFound
+from scripts.capability_pages import capabilities
 
 Install = Callable[[str, str], None]
 
@@ -35,11 +36,7 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Instal
             del sys.modules[name]
 
 
-BUILT_IN = {
-    *("noop", "current_time", "test_math", "session_file_system", "stateless_todo_list"),
-    *("memory", "memory:user", "syscall", "http", "web_fetch", "database", "files", "email"),
-    *("research", "sandbox", "test_weather"),
-}
+BUILT_IN = set(capabilities())
 
 
 @pytest.mark.spec("P1")

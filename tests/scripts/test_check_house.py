@@ -55,12 +55,13 @@ def test_a_folder_has_at_most_20_entries(tmp_path: Path) -> None:
         ("src/capset/a.py", "# Nobody reads it\n", "says 'Nobody'"),
         ("src/capset/cli/shout.py", "def shout_command() -> None: ...\n", "not listed in src/capset/cli/app.py"),
         ("src/capset/cli/shout.py", "def shout_command() -> None: ...\n", "no test below tests/cli/ runs 'shout'"),
+        ("src/capset/cli/shout.py", "def shout_command() -> None: ...\n", "no row of the command 'shout'"),
         ("src/capset/builtin/shout.py", "", "no entry point"),
         ("src/capset/builtin/shout.py", "", "no page docs/capabilities/shout.md"),
         ("src/capset/builtin/shout.py", "", "neither tests/builtin/test_shout.py"),
         ("src/capset/builtin/shout.py", "", "mkdocs.yml does not list"),
         ("src/capset/kernel/call/stages/extra.py", "def check(installed): ...\n", "stands in no phase"),
-        ("src/capset/kernel/call/stages/extra.py", "def check(installed): ...\n", "names the stage check"),
+        ("src/capset/kernel/call/stages/extra.py", "def check(installed): ...\n", "has the stage check"),
         ("src/capset/server/rest/shouts.py", "router = 1\n", "its router is not in _NOUNS"),
     ],
 )
@@ -69,6 +70,27 @@ def test_a_step_that_was_left_out_is_named(tmp_path: Path, name: str, text: str,
     found = problems(tmp_path, {})
     assert any(said in one for one in found), found
     assert all(Path(name).stem in one or "making" in one for one in found)
+
+
+def test_the_revision_that_is_enough_is_the_last_that_changes_the_tables(tmp_path: Path) -> None:
+    folder = "src/capset/stores/sql"
+    write(tmp_path, f"{folder}/schema/revisions.py", 'ENOUGH: Final = "0001"\n')
+    write(tmp_path, f"{folder}/migrations/versions/0001_tables.py", "")
+    write(tmp_path, f"{folder}/migrations/versions/0002_indexes.py", "\nINDEXES = ()\n")
+    assert problems(tmp_path, {}) == []
+    write(tmp_path, f"{folder}/migrations/versions/0003_columns.py", "")
+    (found,) = problems(tmp_path, {})
+    assert found.endswith("ENOUGH is 0001, and the last migration without INDEXES is 0003")
+
+
+def test_a_stage_that_only_prose_names_has_no_test(tmp_path: Path) -> None:
+    write(tmp_path, "src/capset/kernel/call/stages/phases.py", 'STAGES: Final = {"run": (check,)}\n')
+    write(tmp_path, "src/capset/kernel/call/stages/extra.py", "def check(installed): ...\n")
+    write(tmp_path, "tests/kernel/call/test_extra.py", '"""Of check."""\n')
+    (found,) = problems(tmp_path, {})
+    assert "has the stage check in its name or its code" in found
+    write(tmp_path, "tests/kernel/call/test_extra.py", "def test_check_refuses(): ...\n")
+    assert problems(tmp_path, {}) == []
 
 
 def test_a_class_name_stands_once(tmp_path: Path) -> None:

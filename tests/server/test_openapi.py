@@ -264,4 +264,4 @@ async def explore(here: Site, folder: Path, config: str, *more: str, key: str = 
 @pytest.mark.spec("P7")
 def test_the_document_is_the_one_that_is_written_down() -> None:
     """Clients are generated from it: see ``tests.golden.regenerate`` for a change that is meant."""
-    assert openapi() == OPENAPI.read_text("utf-8")
+    assert openapi() == OPENAPI.read_text("utf-8"), "write it again: python -m tests.golden.regenerate"

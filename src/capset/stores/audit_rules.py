@@ -44,8 +44,11 @@ def checked(columns: Row) -> Row:
 
     A value of another type would be stored as something else than its hash covers.
     """
-    if columns.keys() != _names or not _TEXT.issuperset(map(type, _texts(columns))):
-        raise BadEntry("a record could not be made of its call: its columns are not those of a record")
+    if columns.keys() != _names:
+        named = ", ".join(sorted(map(str, columns.keys() ^ _names)))
+        raise BadEntry(f"a record could not be made of its call: its columns are not those of a record: {named:.200}")
+    if not _TEXT.issuperset(map(type, _texts(columns))):
+        raise BadEntry("a record could not be made of its call: one of its texts is none")
     for number in _numbers(columns):
         if number is not None and (type(number) is not int or abs(number) > 2**53):
             raise BadEntry("a record could not be made of its call: one of its numbers is none, or too large")

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from capset.definitions.records import Columns
+from capset.definitions.records import NULLABLE, Columns
 from capset.stores.base import ScopeKey, SessionRow, Store
 
 Make = Callable[[], Store]
@@ -43,14 +43,13 @@ class BrokenEntry:
 def entry(id: str, **changes: str | int | None) -> SampleEntry:
     """Return an entry with every column filled, some of them by ``changes``."""
     values: dict[str, str | int | None] = {
+        **dict.fromkeys(NULLABLE),
         "id": id,
         "phase": "outcome",
         "time": NOW,
         "correlation": "correlation-1",
-        "causation": None,
         "principal": "user-1",
         "principal_kind": "user",
-        "org": None,
         "session": "session-1",
         "agent": "scribe",
         "capability": "notes",
@@ -60,9 +59,7 @@ def entry(id: str, **changes: str | int | None) -> SampleEntry:
         "arguments_digest": "0" * 64,
         "decision": "allow",
         "policies": "[]",
-        "reason": None,
         "outcome": "succeeded",
-        "code": None,
         "duration_us": 12,
         "tool_hash": "1" * 64,
         "static_hash": "2" * 64,
@@ -70,9 +67,7 @@ def entry(id: str, **changes: str | int | None) -> SampleEntry:
         "prompt_hash": "4" * 64,
         "profile": "jcs-1",
         "on_behalf_of": "user:ada",
-        "approval": None,
         "attempts": 1,
-        "repeats": None,
         "attributes_digest": "5" * 64,
         "code_hash": "6" * 64,
     }

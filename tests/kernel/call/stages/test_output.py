@@ -232,7 +232,7 @@ async def test_a_member_of_an_enumeration_leaves_as_its_value() -> None:
     ],
     ids=["NaN", "an infinity", "inside anything", "in a model", "too long", "too long below zero"],
 )
-async def test_what_json_has_not_is_a_failure_and_never_null(kind: Any, value: object) -> None:
+async def test_serialize_fails_for_what_json_has_not_and_never_gives_null(kind: Any, value: object) -> None:
     give = giving(value, kind)
     async with desk(give) as opened:
         with pytest.raises(InvalidOutput):

@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from importlib import import_module
 
 import psycopg
 import pytest
 from psycopg import sql
 
 from capset.stores.sql.schema.maintenance import check, migrations, plan, upgrade
-from capset.stores.sql.schema.revisions import HEAD, raise_to
+from capset.stores.sql.schema.revisions import ENOUGH, HEAD, raise_to
 from capset.testing.store_suite.support import NOW, begin, entry
 from tests.databases import Server, connected
 from tests.stores.sql.support import opened_at, run_at, store_at
@@ -21,8 +20,7 @@ from tests.stores.sql.upgrades.eras import engine_at
 REVISION = "SELECT version_num FROM alembic_version"
 MAKING = "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND query LIKE 'CREATE INDEX CONCURRENTLY%'"
 INDEXES = dict.fromkeys(name for _, _, found in migrations() for name, *_ in found or ())
-SHAPE: dict[str, tuple[str, ...]] = import_module("capset.stores.sql.migrations.versions.0010_shared_limits")._NEW
-TABLES = ("reservations", "spendings")
+COLUMNS = "SELECT table_name, column_name FROM information_schema.columns WHERE table_schema = current_schema()"
 INVALID = "UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'ix_records_time'::regclass"
 
 
@@ -52,14 +50,23 @@ async def filled(url: str, revision: str = "0007") -> None:
 
 
 def unshape(url: str) -> None:
-    """Take the tables and columns away that revision 0010 brought."""
+    """Take the tables and columns away that revisions after 0009 brought."""
     with connected(url) as connection:
-        for table in TABLES:
-            connection.execute(sql.SQL("DROP TABLE {}").format(sql.Identifier(table)))
-        for table, columns in SHAPE.items():
-            for column in columns:
-                named = sql.Identifier(table), sql.Identifier(column)
-                connection.execute(sql.SQL("ALTER TABLE {} DROP COLUMN {}").format(*named))
+        name, old = connection.info.dbname, f"old_{connection.info.dbname}"
+        connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(old)))
+    engine = engine_at(url.replace(name, old))
+    with engine.begin() as connection:
+        raise_to(connection, "0009")
+        before = {tuple(row) for row in connection.exec_driver_sql(COLUMNS)}
+    engine.dispose()
+    with connected(url) as connection:
+        added = {*connection.execute(COLUMNS).fetchall()} - before
+        tables = {table for table, _ in added} - {table for table, _ in before}
+        for table in tables:
+            connection.execute(sql.SQL("DROP TABLE {} CASCADE").format(sql.Identifier(table)))
+        for table, column in sorted(one for one in added if one[0] not in tables):
+            named = sql.Identifier(table), sql.Identifier(column)
+            connection.execute(sql.SQL("ALTER TABLE {} DROP COLUMN {} CASCADE").format(*named))
 
 
 def until_it_makes(url: str) -> None:
@@ -76,10 +83,10 @@ async def test_opening_leaves_the_indexes_out_and_says_so(url: str, caplog: pyte
         async with opened_at(url) as store:
             await store.audit.commit(entry("new"))
     assert "lacks indexes: capset db upgrade makes them" in caplog.text
-    assert run_at(url, REVISION) == [("0010",)], "with the tables that the code needs"
+    assert run_at(url, REVISION) == [(ENOUGH,)], "with the tables that the code needs"
     assert run_at(url, "SELECT count(*) FROM reservations") == [(0,)]
     assert run_at(url, "SELECT count(*) FROM pg_indexes WHERE indexname = 'ix_records_agent'") == [(0,)]
-    assert check(store_at(url)).problems == (f"it is of revision 0010, not {HEAD}: capset db upgrade raises it",)
+    assert check(store_at(url)).problems == (f"it is of revision {ENOUGH}, not {HEAD}: capset db upgrade raises it",)
     assert [(step.revision, step.beside_writers) for step in plan(store_at(url)).steps] == [("0011", True)]
     upgrade(store_at(url))
     assert check(store_at(url)).problems == (), "with those of the revisions that were passed over, too"
@@ -92,7 +99,7 @@ async def test_a_database_that_has_some_of_them_is_left_with_these(url: str, cap
         async with opened_at(url):
             pass
     assert "lacks indexes: capset db upgrade makes them" in caplog.text
-    assert run_at(url, REVISION) == [("0010",)]
+    assert run_at(url, REVISION) == [(ENOUGH,)]
     assert [(step.revision, step.beside_writers) for step in plan(store_at(url)).steps] == [("0011", True)]
     upgrade(store_at(url))
     assert run_at(url, REVISION) == [(HEAD,)]
@@ -112,7 +119,7 @@ async def test_many_files_make_a_database_large_too(postgres: Server, monkeypatc
     for name in ("DROP INDEX ix_approvals_equal", "DROP INDEX ix_approvals_whose"):
         run_at(url, name)
     run_at(url, "UPDATE alembic_version SET version_num = '0008'")
-    for few, revision in ((3, "0010"), (100, HEAD)):
+    for few, revision in ((3, ENOUGH), (100, HEAD)):
         monkeypatch.setattr("capset.stores.sql.schema.revisions.LARGE", few)
         async with opened_at(url):
             assert run_at(url, REVISION) == [(revision,)]
