@@ -117,6 +117,26 @@ async def test_one_of_several_replies_has_the_shape_of_its_own_type(stage: Stage
         assert (reply.type, reply.data) == ("Work.Plain", {"to": 3})
 
 
+@pytest.mark.spec("K9")
+async def test_one_of_several_replies_that_does_not_fit_is_refused_where_it_is_emitted(stage: Stage) -> None:
+    said: list[str] = []
+
+    async def handle(message: Any, emit: Any, ctx: object) -> None:
+        try:
+            await emit(Message("reply", "Work.Plain", {"to": "three"}))
+        except InvalidOutput as error:
+            said.append(error.message)
+            raise
+
+    called = Tool.from_processor(
+        inbound=Stop, outbound=Widened | Plain, factory=handles(handle), description="Reply in one of two ways."
+    )
+    async with stage(called) as opened, opened.session.stream(called) as messages:
+        (error,) = [one async for one in messages]
+        assert (error.kind, error.data["code"]) == ("error", "invalid_output")
+    assert said == [f"The tool {called.name!r} emitted a 'Work.Plain' that does not fit its schema."]
+
+
 @pytest.mark.spec("K2", "K10")
 @pytest.mark.parametrize("door", DOORS)
 async def test_an_emitted_error_is_told_whole(stage: Stage, door: str) -> None:
