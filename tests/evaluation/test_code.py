@@ -192,6 +192,18 @@ def test_a_checkout_is_its_outermost_package(tmp_path: Path, monkeypatch: pytest
     assert code.hash == digest(code_payload(sums(files, *CODE, "tinybox/deep/x.py")))
 
 
+@pytest.mark.parametrize("text", ["no JSON", "[]", '{"dir_info": {"editable": true}}', '{"dir_info": 5}'])
+def test_an_install_that_is_described_otherwise_than_in_pep_610_is_none(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _lay(tmp_path / "project" / "src", FILES)
+    info = {"METADATA": "Metadata-Version: 2.1\nName: other\nVersion: 1\n", "direct_url.json": text}
+    _lay(tmp_path / "site", {f"other-1.dist-info/{path}": content for path, content in info.items()})
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "site"), *sys.path])
+    code = code_of(add_of(tmp_path / "project" / "src", monkeypatch))
+    assert (code.kind, code.name, code.version) == ("package", "tinybox", None)
+
+
 def test_an_editable_install_has_the_distributions_name_and_the_same_hash(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
