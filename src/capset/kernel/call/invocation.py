@@ -89,6 +89,10 @@ class CallDecision(NamedTuple):
     """The ruling of the policies that ask for an approval."""
 
 
+new_decision: Final[Callable[[type[CallDecision], tuple[Any, ...]], CallDecision]] = vars(tuple)["__new__"]
+"""Makes one from all fields, in order, as ``new_arguments`` does."""
+
+
 class Admitted(NamedTuple):
     """The capacity that a call has taken, and gives back unless its handler starts. The admission stage writes it."""
 
@@ -98,6 +102,8 @@ class Admitted(NamedTuple):
     """Of what the store counts, and the approval that it uses up."""
 
 
+new_admitted: Final[Callable[[type[Admitted], tuple[Any, ...]], Admitted]] = vars(tuple)["__new__"]
+"""Makes one from all fields, in order, as ``new_arguments`` does."""
 _NOT_VALIDATED: Final = CallArguments({}, None, Json(b""))
 UNDECIDED: Final = CallDecision()
 ALLOWED: Final = CallDecision("allow")

@@ -254,7 +254,9 @@ class Session:
         if compiled is None:
             compiled = self._found(resolve_tool(tool), tool.name)
         given = bind_arguments(tool, args, kwargs) if args else kwargs
-        return Invocation(self._context, compiled, given, self._options_now())
+        return Invocation(
+            self._context, compiled, given, self._options if self._timeout is None else self._options_now()
+        )
 
     def _found(self, find: Resolve, name: str) -> CompiledTool:
         context = self._context

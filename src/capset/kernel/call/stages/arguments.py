@@ -111,12 +111,8 @@ def policy(installed: Installed) -> Step | None:
         pending = ask_at_once(policies, request_of(call, tool))
         if pending is not None:
             return judge(call, pending)
-        passes(call)
+        call.decided = passed if call.decided is UNDECIDED else call.decided._replace(policies=ids)
         return None
-
-    def passes(call: Invocation) -> None:
-        so_far = call.decided
-        call.decided = passed if so_far is UNDECIDED else so_far._replace(policies=ids)
 
     async def judge(call: Invocation, asking: Awaitable[list[_Answer]]) -> None:
         answers = await asking
@@ -126,7 +122,7 @@ def policy(installed: Installed) -> Step | None:
             if decision.kind != "allow":
                 break
         else:
-            passes(call)
+            call.decided = passed if call.decided is UNDECIDED else call.decided._replace(policies=ids)
             return
         ruling = rule(answers)
         if ruling.kind == "ask":

@@ -19,7 +19,7 @@ from capset.kernel.call.compiled_tools import Step
 from capset.kernel.call.context import CallContext
 from capset.kernel.call.errors import error_for, is_cancelled
 from capset.kernel.call.execution import execution_of
-from capset.kernel.call.invocation import ALLOWED, MISSING, CallArguments, Invocation
+from capset.kernel.call.invocation import ALLOWED, MISSING, CallArguments, CallDecision, Invocation, new_decision
 from capset.kernel.call.pipeline import record_given_up
 from capset.kernel.call.worker_threads import run_for
 from capset.kernel.runtime import CLEANUP_SECONDS
@@ -53,7 +53,11 @@ def invoke(installed: Installed) -> Step:
     timeout, is_undecided = tool.timeout, not installed.gates and tool.approval == "auto"
 
     def step(call: Invocation) -> Awaitable[None]:
-        call.decided = ALLOWED if is_undecided else call.decided._replace(kind="allow", question=None)
+        if is_undecided:
+            call.decided = ALLOWED
+        else:
+            _, policies, reason, approval, _ = call.decided
+            call.decided = new_decision(CallDecision, ("allow", policies, reason, approval, None))
         if timeout is None and call.options.deadline is None:
             return _contained(call, start)
         return _timed(call, start, timeout)
