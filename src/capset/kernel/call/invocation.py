@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from asyncio import Timeout
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from capset.definitions.messages import Json
@@ -72,10 +72,6 @@ class CallArguments(NamedTuple):
     """The message for a processor, of the type that its contract declares."""
 
 
-new_arguments: Final[Callable[[type[CallArguments], tuple[Any, ...]], CallArguments]] = vars(tuple)["__new__"]
-"""Makes them from all fields, in order; the constructor takes twice as long, and every call makes one."""
-
-
 class CallDecision(NamedTuple):
     """The decision on a call so far. Each stage that decides replaces it as a whole, most by ``Invocation.deny``."""
 
@@ -89,10 +85,6 @@ class CallDecision(NamedTuple):
     """The ruling of the policies that ask for an approval."""
 
 
-new_decision: Final[Callable[[type[CallDecision], tuple[Any, ...]], CallDecision]] = vars(tuple)["__new__"]
-"""Makes one from all fields, in order, as ``new_arguments`` does."""
-
-
 class Admitted(NamedTuple):
     """The capacity that a call has taken, and gives back unless its handler starts. The admission stage writes it."""
 
@@ -102,8 +94,6 @@ class Admitted(NamedTuple):
     """Of what the store counts, and the approval that it uses up."""
 
 
-new_admitted: Final[Callable[[type[Admitted], tuple[Any, ...]], Admitted]] = vars(tuple)["__new__"]
-"""Makes one from all fields, in order, as ``new_arguments`` does."""
 _NOT_VALIDATED: Final = CallArguments({}, None, Json(b""))
 UNDECIDED: Final = CallDecision()
 ALLOWED: Final = CallDecision("allow")

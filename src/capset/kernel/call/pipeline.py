@@ -24,7 +24,8 @@ from capset.errors import (
 )
 from capset.evaluation.containment import dispatch_hooks
 from capset.kernel.call.invocation import MISSING, Invocation
-from capset.kernel.governance.audit import CallEntry, new_entry, outcome_of
+from capset.kernel.governance.audit import CallEntry, outcome_of
+from capset.kernel.named_tuples import new_tuple
 from capset.kernel.runtime import KernelRuntime
 from capset.kernel.streams.emission import hide_store_details
 from capset.kernel.telemetry.observers import begin, leave, observe, tell_ended
@@ -142,7 +143,7 @@ def _end(call: Invocation, outcome: Outcome, error: CapsetError | None = None) -
     if error is not None:
         call.error, code = error, error.code
     duration_us = (runtime.monotonic_ns() - call.started_ns) // 1000
-    entry = call.ended = new_entry(
+    entry = call.ended = new_tuple(
         CallEntry,
         (
             "outcome",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from hashlib import sha256
 from json import dumps
@@ -132,10 +132,6 @@ class CallEntry(NamedTuple):
             "attributes_digest": _attributes_digest(context),
             "code_hash": None if tool is None else code_of(tool).hash,
         }
-
-
-new_entry: Final[Callable[[type[CallEntry], tuple[Any, ...]], CallEntry]] = vars(tuple)["__new__"]
-"""Makes an entry from all of its fields, in order; the constructor takes twice as long, and every call makes one."""
 
 
 def intent_of(call: Invocation) -> CallEntry:

@@ -11,7 +11,8 @@ from capset.definitions.approvals import ApprovalRow
 from capset.definitions.limits import Limit, LimitScope
 from capset.errors import BudgetExceeded, LimitExceeded
 from capset.kernel.call.invocation import Invocation
-from capset.kernel.governance.quotas import Counted, Reserved, Whose, counted_for, new_reserved, seconds_left
+from capset.kernel.governance.quotas import Counted, Reserved, Whose, counted_for, seconds_left
+from capset.kernel.named_tuples import new_tuple
 from capset.stores.base import Claim, QuotaSpent, WindowFull
 
 
@@ -51,7 +52,7 @@ class CallLimits:
         for window in windows:
             window.append(now)
         call.context.runtime.quotas.tidy(now)
-        return new_reserved(Reserved, (tuple(windows), now))
+        return new_tuple(Reserved, (tuple(windows), now))
 
     def claim(self, call: Invocation, approval: ApprovalRow | None) -> tuple[Claim | None, Sequence[Counted]]:
         """Return a call's claim on the store (``None``: there is nothing to count) and the limits of its windows."""

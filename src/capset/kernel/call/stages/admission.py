@@ -8,11 +8,12 @@ from capset.composition.installation import Installed
 from capset.definitions.messages import Json
 from capset.errors import ApprovalVoid
 from capset.kernel.call.compiled_tools import Step
-from capset.kernel.call.invocation import NOT_ADMITTED, Admitted, Invocation, new_admitted
+from capset.kernel.call.invocation import NOT_ADMITTED, Admitted, Invocation
 from capset.kernel.call.stages.approval import approval
 from capset.kernel.call.stages.arguments import record_again
 from capset.kernel.governance.audit import digest_of, intent_of
 from capset.kernel.governance.limits import CallLimits, exceeded
+from capset.kernel.named_tuples import new_tuple
 from capset.stores.base import QuotaSpent, Refused, WindowFull
 
 
@@ -35,7 +36,7 @@ def admission(installed: Installed) -> Step | None:
         ):
             return admit(call)
         if limits.is_limited:
-            call.admitted = new_admitted(Admitted, (limits.reserve(call), None))
+            call.admitted = new_tuple(Admitted, (limits.reserve(call), None))
         return intend(call) if has_intent else None
 
     def check_unchanged(call: Invocation) -> None:
@@ -54,7 +55,7 @@ def admission(installed: Installed) -> Step | None:
 
     async def admit(call: Invocation) -> None:
         while True:
-            call.admitted = new_admitted(Admitted, (limits.reserve(call), None))
+            call.admitted = new_tuple(Admitted, (limits.reserve(call), None))
             ticket = call.ticket
             claim, counted = limits.claim(call, ticket if ticket is not None and ticket.scope == "once" else None)
             if claim is None:

@@ -18,7 +18,8 @@ from capset.definitions.tools.definition import AnyTool
 from capset.errors import DeadlineExceeded, InvalidArguments, PermissionDenied
 from capset.evaluation.policies import ask_at_once, ask_each, held_answer, rule, tell_asked
 from capset.kernel.call.compiled_tools import Step
-from capset.kernel.call.invocation import UNDECIDED, CallArguments, CallDecision, Invocation, new_arguments
+from capset.kernel.call.invocation import UNDECIDED, CallArguments, CallDecision, Invocation
+from capset.kernel.named_tuples import new_tuple
 from capset.schemas.plain_data import plain, plain_json
 from capset.schemas.schema import Schema, is_finite
 from capset.schemas.validation_errors import VALIDATION_ERRORS, validation_fields
@@ -48,7 +49,7 @@ def validation(installed: Installed) -> Step:
             raise InvalidArguments(f"Invalid arguments for {name!r}: JSON has no NaN and no infinities")
         # Scalars cannot be changed by a handler, so the validated mapping itself serves as the record's snapshot.
         recorded = values if only_scalars else recordable(schema, validated)
-        call.arguments = new_arguments(CallArguments, (values, recorded, given, inbound))
+        call.arguments = new_tuple(CallArguments, (values, recorded, given, inbound))
 
     return step
 

@@ -19,9 +19,10 @@ from capset.kernel.call.compiled_tools import Step
 from capset.kernel.call.context import CallContext
 from capset.kernel.call.errors import error_for, is_cancelled
 from capset.kernel.call.execution import execution_of
-from capset.kernel.call.invocation import ALLOWED, MISSING, CallArguments, CallDecision, Invocation, new_decision
+from capset.kernel.call.invocation import ALLOWED, MISSING, CallArguments, CallDecision, Invocation
 from capset.kernel.call.pipeline import record_given_up
 from capset.kernel.call.worker_threads import run_for
+from capset.kernel.named_tuples import new_tuple
 from capset.kernel.runtime import CLEANUP_SECONDS
 from capset.kernel.streams.emission import emit_event
 from capset.kernel.streams.processors import process_one
@@ -57,7 +58,7 @@ def invoke(installed: Installed) -> Step:
             call.decided = ALLOWED
         else:
             _, policies, reason, approval, _ = call.decided
-            call.decided = new_decision(CallDecision, ("allow", policies, reason, approval, None))
+            call.decided = new_tuple(CallDecision, ("allow", policies, reason, approval, None))
         if timeout is None and call.options.deadline is None:
             return _contained(call, start)
         return _timed(call, start, timeout)
