@@ -13,6 +13,7 @@ MAX_LEVELS: Final = 100
 """Levels of lists and objects; deeper data would have to be walked with care everywhere."""
 MAX_INTEGER: Final = 10**4000
 """Python writes no integer of more than 4,300 decimal digits."""
+_PIECE: Final = 131_072
 MAX_SIZE: Final = 1_048_576
 """The maximum number of values and characters in a definition's data. YAML can repeat one value very often."""
 
@@ -35,6 +36,31 @@ def parse_json(text: bytes | str) -> Any:  # JSON has many types
         raise _mismatch((), f"Invalid JSON at line {error.lineno}, column {error.colno}") from None
     except ValueError:  # Python reads no integer of more than 4,300 digits
         raise _mismatch((), "Input should have no integer of more than 4,000 digits") from None
+
+
+def has_more_values(text: bytes, most: int) -> bool:
+    """Whether JSON text has more values than that: lists, objects, and all that is in them; names are not counted.
+
+    Nothing is parsed, and the time is linear. An empty list or object counts as two. For text that is not JSON the
+    answer means nothing.
+    """
+    if len(text) <= most:
+        return False
+    found, at, is_inside = 0, 0, False
+    while at < len(text):
+        piece = text[at : at + _PIECE]
+        if piece.endswith(b"\\") and (len(piece) - len(piece.rstrip(b"\\"))) % 2:
+            piece = text[at : at + _PIECE + 1]  # what the backslash escapes belongs to it
+        at += len(piece)
+        if b"\\" in piece:
+            piece = piece.replace(b"\\\\", b"").replace(b'\\"', b"")
+        parts = piece.split(b'"')
+        outside = b"".join(parts[is_inside::2])
+        is_inside ^= len(parts) % 2 == 0
+        found += outside.count(b",") + outside.count(b"[") + outside.count(b"{")
+        if found >= most:
+            return True
+    return False
 
 
 def copy_json(value: Any, place: tuple[int | str, ...] = (), most: int = MAX_LEVELS) -> Any:

@@ -22,10 +22,11 @@ from starlette.types import ASGIApp
 from capset.errors import CapsetError, InternalError
 from capset.kernel.governance.redaction import redactor_of
 from capset.schemas.validation_errors import fields_at
+from capset.server.http.fair_shares import timed_tasks
 from capset.server.http.middleware import AllowedHosts, ServerMiddleware
 from capset.server.http.request_context import HttpRefusal, path_of, request_context
 from capset.server.http.responses import misfit, problem_response
-from capset.server.http.routes import MCP_PATHS, DirectRoutes, Routes
+from capset.server.http.routes import CALLS_PATH, MCP_PATHS, DirectRoutes, Routes
 from capset.server.mcp.mounts import mcp_endpoints
 from capset.server.observability.logs import AccessLog
 from capset.server.observability.metrics import Exposition, Metrics
@@ -81,11 +82,12 @@ async def open_app(service: Service, names: AllowedHosts, *, log: BinaryIO | Non
     app.state.exposition = Exposition(tally)
     telemetry = _telemetry(app, service, tally)
     try:
-        with service.kernel.observe(tally):
+        with timed_tasks(), service.kernel.observe(tally):
             async with mcp_endpoints(service) as endpoints:
-                routes = DirectRoutes(app, {("POST", calls.PATH): partial(calls.answer_call, service), **endpoints})
+                routes = DirectRoutes(app, {("POST", CALLS_PATH): partial(calls.answer_call, service), **endpoints})
                 yield ServerMiddleware(routes, service, names, access, telemetry)
     finally:
+        await service.checker.close()
         access.flush()
 
 

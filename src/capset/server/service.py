@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
@@ -19,6 +18,7 @@ from capset.kernel.call.session import Session
 from capset.kernel.kernel import Kernel
 from capset.kernel.registry import Registry
 from capset.server.auth.callers import Caller, Callers, Identifies
+from capset.server.config_checker import ConfigChecker
 from capset.server.fingerprints import FingerprintLookup
 from capset.server.http.request_context import RequestLimits
 from capset.server.http.ttl_cache import TtlCache
@@ -27,7 +27,6 @@ from capset.stores.base import Begun, SessionRow
 
 _MAX_CONTEXT: Final = 64 * 1024
 """The maximum size of a session's context as JSON, in bytes: it is read with every access to the session."""
-_CHECKS: Final = 2
 _TRIES: Final = 20
 """How often a move is retried when others move the same session; each time, one of them has succeeded."""
 
@@ -57,8 +56,7 @@ class Service:
         self.is_draining = False
         """True once the server has been told to shut down; ``/v1/readyz`` reports it."""
         self.turns = TurnService(kernel)
-        self.checks = asyncio.Semaphore(_CHECKS)
-        """Bounds the checks of configurations, each of which occupies a thread."""
+        self.checker = ConfigChecker(self.limits.share_seconds)
         self._env = env or {}
         self._sessions: TtlCache[tuple[Caller, str], Session] = TtlCache()
         self._agent_sessions: TtlCache[tuple[Caller, str], Session] = TtlCache()

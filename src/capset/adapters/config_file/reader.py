@@ -36,6 +36,8 @@ from capset.wire.agents import CapabilityEntry
 from capset.wire.allowances import AllowanceShape
 
 T = TypeVar("T")
+MAX_PROBLEMS: Final = 100
+"""Problems that are listed; reading stops there."""
 _OF_MODELS: Final = re.compile(r" or instance of \w+")
 """Pydantic's addition to messages about objects, which mentions classes of the code."""
 _UNFOLLOWED: Final = {
@@ -85,7 +87,7 @@ class Reading:
         self._governed: dict[str, str] = {}
 
     def read(self, registry: Registry) -> Configuration:
-        """Return the configuration. Raises ``InvalidConfiguration`` with all problems."""
+        """Return the configuration. Raises ``InvalidConfiguration`` with all problems, or the first ``MAX_PROBLEMS``."""
         try:
             return self._read(registry)
         except BaseException:
@@ -258,12 +260,17 @@ class Reading:
     def _try(self, path: str, make: Callable[[], T]) -> T | None:
         try:
             return make()
+        except InvalidConfiguration:
+            raise
         except CapsetError as error:
             self._report(path, error.message + (f"; {error.hint}" if error.hint else ""))
             return None
 
     def _report(self, path: str, told: str, action: str | None = None) -> None:
         self._problems.append(Problem(self._lines.of(path), path, told, action))
+        if len(self._problems) == MAX_PROBLEMS:
+            more = Problem(None, "", f"only the first {MAX_PROBLEMS} problems are listed: the rest was not looked at")
+            raise InvalidConfiguration(self._path, [*self._problems, more])
 
 
 def _governing(name: str, value: Any) -> Any:  # of the type that the member has

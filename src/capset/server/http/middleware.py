@@ -14,15 +14,21 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from capset.errors import Cancelled, CapsetError, InternalError, PermissionDenied
 from capset.net.addresses import is_loopback
-from capset.server.http.bodies import ClientLeft, read_body, replaying, size_of
+from capset.schemas.strict_json import has_more_values
+from capset.server.http.bodies import LARGE, Body, BodyMemory, ClientLeft, replaying, size_of
+from capset.server.http.fair_shares import LARGE_SECONDS, FairShares, Turns
 from capset.server.http.request_context import CLIENT_LEFT, KEY, HttpRefusal, RequestContext, correlation_of, path_of
 from capset.server.http.responses import answer_problem
+from capset.server.http.routes import CALLS_PATH, MCP_PATHS
 from capset.server.observability.logs import AccessLog
 from capset.server.observability.requests import Telemetry
 from capset.server.service import Service
 
 PUBLIC: Final = frozenset({"/v1/healthz", "/v1/readyz"})
 """The paths that need no key."""
+FILE: Final = "/v1/sessions/{id}/files/{path}"
+LARGE_BODIES: Final = frozenset({CALLS_PATH, "/v1/sessions/{id}/messages", *MCP_PATHS})
+"""The paths that take larger bodies than others: a tool may allow large arguments, and a message contain media."""
 _SAFE: Final = ((b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store"))
 _log = logging.getLogger("capset.server")
 
@@ -65,7 +71,10 @@ class ServerMiddleware:
         self._telemetry = telemetry
         self._service = service
         self._names = names
-        self._limits = service.limits
+        self._limits = limits = service.limits
+        self._shares = FairShares(limits)
+        self._turns = Turns(limits.share_seconds)
+        self._bodies = BodyMemory(limits.bodies, limits.own_bodies, limits.share_seconds)
         self._access = access
         self._addressed: tuple[bytes | None, bytes | None] | None = None
         """The last accepted Host and Origin: most requests repeat them."""
@@ -128,11 +137,38 @@ class ServerMiddleware:
             request_info.caller = await self._service.callers.identify(request_info.header(b"authorization"))
         if not is_utf8(scope["raw_path"]):
             raise HttpRefusal(400, "invalid_path", "A path is UTF-8, percent-encoded")
-        bound = 0 if path in PUBLIC else limits.file if is_file(scope["method"], request_info.route) else limits.body
-        body = await read_body(receive, request_info.headers.get(b"content-length"), bound, limits.body_seconds)
+        body = Body(receive, request_info.headers, self._bound(scope, request_info), limits.body_seconds)
         if scope["method"] == "HEAD":
             scope = {**scope, "method": "GET"}  # the server omits the body (RFC 9110 §9.3.2)
-        await self._app(scope, replaying(body, receive), send)
+        if request_info.caller is None:
+            return await self._app(scope, replaying(await body.read(), receive), send)
+        principal = request_info.caller.principal
+        share = self._shares.enter(principal)
+        await self._shares.admit(share)
+        if body.size <= LARGE:
+            content = self._checked(await body.read(), request_info)
+            return await self._app(scope, replaying(content, receive), send)
+        async with self._bodies.hold(share, body.size):
+            content = await body.read()
+            if len(content) <= LARGE:
+                return await self._app(scope, replaying(self._checked(content, request_info), receive), send)
+            async with self._turns.take(principal, most=LARGE_SECONDS):
+                await self._app(scope, replaying(self._checked(content, request_info), receive), send)
+        return None
+
+    def _bound(self, scope: Scope, request_info: RequestContext) -> int:
+        """Return the maximum size of a request's body."""
+        if request_info.caller is None:
+            return 0
+        if is_file(scope["method"], request_info.route):
+            return self._limits.file
+        return self._limits.large_body if request_info.route in LARGE_BODIES else self._limits.body
+
+    def _checked(self, body: bytes, request_info: RequestContext) -> bytes:
+        most = self._limits.json_values
+        if request_info.route != FILE and has_more_values(body, most):
+            raise HttpRefusal(413, "too_many_values", f"A JSON body has at most {most} values here")
+        return body
 
     async def _fail(self, send: Send, request_info: RequestContext, error: CapsetError) -> None:
         if not request_info.status:
@@ -159,7 +195,7 @@ class ServerMiddleware:
 
 def is_file(method: str, route: str | None) -> bool:
     """Return whether a request uploads the content of a file."""
-    return method == "PUT" and route == "/v1/sessions/{id}/files/{path}"
+    return method == "PUT" and route == FILE
 
 
 def is_utf8(raw_path: bytes) -> bool:

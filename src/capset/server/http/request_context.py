@@ -28,6 +28,13 @@ class HttpRefusal(CapsetError):
         self.code = code
 
 
+def overloaded(message: str) -> HttpRefusal:
+    """Return the refusal of a request that found no room, and may come again."""
+    error = HttpRefusal(503, "overloaded", message)
+    error.retryable = True
+    return error
+
+
 @dataclass(eq=False, slots=True)
 class RequestContext:
     """A request's caller, correlation and headers; ``headers`` has the last value of each, by lower-case name."""
@@ -77,15 +84,25 @@ class RequestLimits:
 
     head: int = 32 * 1024
     """The request line and all headers; beyond it, 431."""
-    body: int = 16 * 1024 * 1024
-    """A body; beyond it, 413."""
+    body: int = 1024 * 1024
+    """A body, where the path or the tool that is called allows no more; beyond it, 413."""
+    large_body: int = 16 * 1024 * 1024
+    """A body of a call, of MCP and of a message to an agent; beyond it, 413."""
+    json_values: int = 20_000
+    """The values in a JSON body, counting lists, objects and what is in them; beyond it, 413."""
+    bodies: int = 128 * 1024 * 1024
+    """All bodies above 64 KiB that are held at once; the next ones wait, and are not read."""
+    own_bodies: int = 104 * 1024 * 1024
+    """Those of one principal."""
     file: int = FILE_BYTES
     """A file's content, unless the kernel's governance sets another limit; beyond it, 413."""
     head_seconds: float = 10.0
     """Until the headers have arrived; beyond it, 408."""
     body_seconds: float = 30.0
-    """Between two parts of a body; beyond it, 408."""
+    """Between two parts of a body, and for each MiB of it in all; beyond it, 408."""
     send_seconds: float = 30.0
     """Until a client has accepted part of a stream; beyond it, the client is dropped."""
     beat_seconds: float = 15.0
     """Between two keep-alives of a stream."""
+    share_seconds: float = 10.0
+    """Until a request comes to its turn while others have had less of the server; beyond it, 503."""

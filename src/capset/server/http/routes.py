@@ -14,6 +14,7 @@ _REST: Final = "{path}"
 _ID: Final = "{id}"
 _HERE: Final = ""
 """The key of a node's own template: path segments are never empty."""
+CALLS_PATH: Final = "/v1/sessions/{id}/calls"
 MCP_PATHS: Final = ("/mcp", "/mcp/agents/{id}", "/mcp/sessions/{id}")
 
 

@@ -40,7 +40,6 @@ IdempotencyKey = Annotated[
         pattern="^[!-~]{1,255}$",
     ),
 ]
-PATH: Final = "/v1/sessions/{id}/calls"
 _WEIGHT: Final = re.compile(r"[01](\.[0-9]{0,3})?")
 _REPLAYED: Final = (b"idempotent-replayed", b"true")
 router = APIRouter(prefix="/sessions", tags=["calls"])

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
+from fastapi import APIRouter, Request
 
-from fastapi import APIRouter
-
-from capset.adapters.config_file.checks import check_text
+from capset.server.http.bodies import DisconnectWatch
 from capset.server.rest.routing import Reads, Served, StrictRoute, problems
 from capset.wire.operations import ConfigCheckShape, ConfigInput
 
@@ -19,11 +17,11 @@ router = APIRouter(prefix="/config", tags=["configuration"], route_class=StrictR
     operation_id="check_config",
     response_model_exclude_unset=True,  # a null is data
 )
-async def check_config(service: Served, caller: Reads, given: ConfigInput) -> ConfigCheckShape:
+async def check_config(service: Served, caller: Reads, given: ConfigInput, request: Request) -> ConfigCheckShape:
     """Check the text of a configuration file, as `capset check` does, but without loading its handlers.
 
     Nothing is kept, no code is imported and no path is followed; a sound one has a warning for each handler, for
     `workspace` and for `audit.key`.
     """
-    async with service.checks:
-        return await asyncio.to_thread(check_text, given.content, given.format, service.registry)
+    with DisconnectWatch(request.receive):
+        return await service.checker.check(caller.principal, given.content, given.format, service.registry)

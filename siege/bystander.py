@@ -1,0 +1,103 @@
+"""The bystander: reads of another organisation, health checks, and the size of the servers, while others attack."""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from siege.connection import Connection, in_time, request
+from siege.site import Site
+
+READERS = 4
+"""Connections that read at once, each its next read when the one before is answered."""
+PROBE_SECONDS = 0.01
+SAMPLE_SECONDS = 0.05
+PATIENCE_SECONDS = 20.0
+"""Seconds after which an answer counts as failed."""
+
+
+@dataclass
+class Seen:
+    """What the bystander saw: times in seconds, sizes in bytes."""
+
+    seconds: float = 0.0
+    reads: list[float] = field(default_factory=list[float])
+    failed: int = 0
+    health: list[float] = field(default_factory=list[float])
+    rss: int = 0
+    threads: int = 0
+
+    @property
+    def rate(self) -> float:
+        """Reads a second that were answered with 200."""
+        return len(self.reads) / self.seconds if self.seconds else 0.0
+
+
+def p99(times: list[float]) -> float:
+    """Return the 99th percentile, and the largest of fewer than a hundred."""
+    if len(times) < 2:
+        return max(times, default=float("inf"))
+    return statistics.quantiles(times, n=100, method="inclusive")[98] if len(times) >= 100 else max(times)
+
+
+async def watch(site: Site, ended: asyncio.Event, *, server: int = 0) -> Seen:
+    """Read, probe and sample until ``ended`` is set; a request that is then under way counts for as long as it took."""
+    seen = Seen()
+    port, started = site.ports[server], time.perf_counter()
+    work = [_read(site, port, seen, ended) for _ in range(READERS)]
+    await asyncio.gather(*work, _probe(port, seen, ended), _sample(site, seen, ended))
+    seen.seconds = time.perf_counter() - started
+    return seen
+
+
+async def _read(site: Site, port: int, seen: Seen, ended: asyncio.Event) -> None:
+    asked = request("GET", f"/v1/agents/{site.bystander.agent}", site.bystander.key)
+    async with Connection(port) as connection:
+        while not ended.is_set():
+            started = time.perf_counter()
+            if await in_time(connection, asked, PATIENCE_SECONDS) == "200":
+                seen.reads.append(time.perf_counter() - started)
+            else:
+                seen.failed += 1
+                await asyncio.sleep(0.01)
+
+
+async def _probe(port: int, seen: Seen, ended: asyncio.Event) -> None:
+    asked = request("GET", "/v1/healthz")
+    async with Connection(port) as connection:
+        while not ended.is_set():
+            started = time.perf_counter()
+            if await in_time(connection, asked, PATIENCE_SECONDS) != "200":
+                seen.failed += 1
+            seen.health.append(time.perf_counter() - started)
+            await asyncio.sleep(PROBE_SECONDS)
+
+
+async def _sample(site: Site, seen: Seen, ended: asyncio.Event) -> None:
+    while not ended.is_set():
+        for pid in site.pids:
+            rss, threads = measured(pid)
+            seen.rss, seen.threads = max(seen.rss, rss), max(seen.threads, threads)
+        await asyncio.sleep(SAMPLE_SECONDS)
+
+
+def measured(pid: int) -> tuple[int, int]:
+    """Return a server's memory with that of its children, in bytes, and its threads; on Linux."""
+    rss, threads = _status(pid)
+    children = Path(f"/proc/{pid}/task/{pid}/children")
+    if children.exists():
+        for child in children.read_text().split():
+            rss += _status(int(child))[0]
+    return rss, threads
+
+
+def _status(pid: int) -> tuple[int, int]:
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except (FileNotFoundError, ProcessLookupError):
+        return 0, 0
+    found = dict(line.split(":", 1) for line in lines if ":" in line)
+    return int(found.get("VmRSS", "0 kB").split()[0]) * 1024, int(found.get("Threads", "0"))

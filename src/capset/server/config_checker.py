@@ -1,0 +1,128 @@
+"""Checks of configurations in a process of their own: bounded in time and memory, and behind everything else.
+
+The process is started with the first check and kept; whatever goes on for too long ends with it. It knows only what is
+installed, as the server does unless its host gave it capabilities of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from pydantic_core import from_json, to_json
+
+from capset.adapters.config_file.checks import Format, check_text
+from capset.definitions.principals import Principal
+from capset.errors import InvalidArguments
+from capset.kernel.registry import Registry
+from capset.server.http.fair_shares import Turns
+from capset.wire.operations import ConfigCheckShape
+
+CHECK_SECONDS: Final = 5.0
+"""The time that one check may take."""
+MEMORY: Final = 512 * 1024 * 1024
+"""The address space of the process, in bytes, beyond what it has when it starts."""
+_SIZE: Final = 8
+_NICE: Final = 10
+
+
+class ConfigChecker:
+    """The process, and the queue for it."""
+
+    def __init__(self, seconds: float) -> None:
+        self._turns = Turns(seconds)
+        self._process: asyncio.subprocess.Process | None = None
+
+    async def check(self, principal: Principal, text: str, format: Format, registry: Registry) -> ConfigCheckShape:
+        """Check a configuration by its text alone, as ``check_text`` does.
+
+        Raises ``InvalidArguments`` for a check that takes too long or too much memory, ``HttpRefusal`` if the turn of
+        this one does not come in time. Cancellation ends the process.
+        """
+        names = sorted(registry.capabilities)
+        async with self._turns.take(principal):
+            answer = await self._ask(to_json({"text": text, "format": format, "names": names}))
+            if answer == b"null":  # the host's own capabilities are known to this process alone
+                return await asyncio.to_thread(check_text, text, format, registry)
+        return ConfigCheckShape.model_validate_json(answer)
+
+    async def _ask(self, request: bytes) -> bytes:
+        process = self._process
+        if process is None or process.returncode is not None:
+            process = self._process = await asyncio.create_subprocess_exec(
+                sys.executable, "-P", "-m", __name__, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
+            )
+            await _receive(process)  # it has loaded what is installed
+        try:
+            async with asyncio.timeout(CHECK_SECONDS):
+                await _send(process, request)
+                return await _receive(process)
+        except (TimeoutError, EOFError, OSError):
+            self._process = None
+            await self.close(process)
+            raise InvalidArguments(
+                f"The check took more than {CHECK_SECONDS:g} seconds, or {MEMORY // 2**20} MiB of memory: check parts "
+                "of the configuration, or use capset check, which has no such limits"
+            ) from None
+        except BaseException:
+            self._process = None
+            process.kill()
+            raise
+
+    async def close(self, process: asyncio.subprocess.Process | None = None) -> None:
+        """End the process."""
+        process = process or self._process
+        if process is not None and process.returncode is None:
+            with suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+
+
+async def _send(process: asyncio.subprocess.Process, message: bytes) -> None:
+    assert process.stdin is not None
+    process.stdin.write(len(message).to_bytes(_SIZE) + message)
+    await process.stdin.drain()
+
+
+async def _receive(process: asyncio.subprocess.Process) -> bytes:
+    assert process.stdout is not None
+    size = int.from_bytes(await process.stdout.readexactly(_SIZE))
+    return await process.stdout.readexactly(size)
+
+
+def _work() -> None:
+    """Answer checks until stdin ends: the main function of the process."""
+    os.nice(_NICE)
+    registry = Registry.installed()
+    _bound_memory()
+    stdin, stdout = sys.stdin.buffer, sys.stdout.buffer
+    answer = b"ready"
+    while True:
+        stdout.write(len(answer).to_bytes(_SIZE) + answer)
+        stdout.flush()
+        head = stdin.read(_SIZE)
+        if not head:
+            return
+        asked = from_json(stdin.read(int.from_bytes(head)))
+        is_known = asked["names"] == sorted(registry.capabilities)
+        found = check_text(asked["text"], asked["format"], registry) if is_known else None
+        answer = b"null" if found is None else found.model_dump_json(exclude_unset=True).encode()
+
+
+def _bound_memory() -> None:
+    if sys.platform == "win32":
+        return
+    import resource
+
+    with suppress(OSError):
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+        size = pages * resource.getpagesize() + MEMORY
+        resource.setrlimit(resource.RLIMIT_AS, (size, size))
+
+
+if __name__ == "__main__":
+    _work()

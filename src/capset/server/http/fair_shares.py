@@ -1,0 +1,205 @@
+"""Fair shares of the event loop: between organisations, then between an organisation's principals (spec 5, P35).
+
+Every step of a request's tasks is timed and charged to its caller. While the loop is saturated, requests of whoever has
+had most of it wait until others have had as much. Requests with large bodies also take turns.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Coroutine, Generator, Hashable
+from contextlib import ExitStack, asynccontextmanager, contextmanager
+from contextvars import Context, ContextVar
+from math import exp
+from time import perf_counter
+from types import TracebackType
+from typing import Any, Final
+from weakref import WeakValueDictionary
+
+from capset.definitions.principals import Principal
+from capset.server.http.request_context import RequestLimits, overloaded
+
+MEMORY_SECONDS: Final = 0.5
+"""The time after which a charge has faded to about a third."""
+SATURATED: Final = 0.6
+"""The part of the loop's time from which on requests may have to wait."""
+ACTIVE_SECONDS: Final = 0.25
+"""How long after its last charge a caller still counts as one that others must leave time to."""
+SWIFT_SECONDS: Final = 0.005
+"""Time in one step beyond this is charged three times, since nobody else is served during it."""
+LARGE_SECONDS: Final = 0.25
+"""How long a request with a large body keeps others of its kind waiting at most."""
+_TICK_SECONDS: Final = 0.005
+_SETTLED_SECONDS: Final = 0.001
+_KNOWN: Final = 1_000
+"""Shares beyond this number are forgotten once they have faded."""
+
+
+class Share:
+    """The recent time of a principal, an organisation or everybody, in seconds that fade; a tree of these three."""
+
+    __slots__ = ("_at", "_children", "_parent", "_pending", "_seconds")
+
+    def __init__(self, parent: Share | None = None) -> None:
+        self._parent = parent
+        self._children: dict[Hashable, Share] = {}
+        self._seconds = self._at = self._pending = 0.0
+
+    def child(self, key: Hashable) -> Share:
+        """Return a share within this one, made if there is none."""
+        found = self._children.get(key)
+        if found is None:
+            if len(self._children) > _KNOWN:
+                until = perf_counter() - 10 * MEMORY_SECONDS
+                self._children = {name: one for name, one in self._children.items() if one._at > until}
+            found = self._children[key] = Share(self)
+        return found
+
+    def charge(self, seconds: float, now: float) -> None:
+        """Charge one step that ended at ``now``, by ``perf_counter``; short ones are added up first."""
+        self._pending += seconds
+        if self._pending >= _SETTLED_SECONDS:
+            self._add(self._pending + 2 * max(0.0, seconds - SWIFT_SECONDS), now)
+            self._pending = 0.0
+
+    def _add(self, seconds: float, now: float) -> None:
+        self._seconds = self.load(now) + seconds
+        self._at = now
+        if self._parent is not None:
+            self._parent._add(seconds, now)
+
+    def load(self, now: float) -> float:
+        """Return what has not faded yet."""
+        return self._seconds * exp((self._at - now) / MEMORY_SECONDS)
+
+    def must_wait(self, now: float) -> bool:
+        """Return whether this share, or one that it is part of, is the largest of several that are in use."""
+        parent = self._parent
+        if parent is None:
+            return False
+        own = self.load(now)
+        others = [one.load(now) for one in parent._children.values() if one is not self and one.is_active(now)]
+        return (bool(others) and own > max(others)) or parent.must_wait(now)
+
+    def is_active(self, now: float) -> bool:
+        """Return whether it was charged a moment ago."""
+        return now - self._at < ACTIVE_SECONDS
+
+
+_current: ContextVar[Share | None] = ContextVar("capset_share", default=None)
+
+
+class FairShares:
+    """The shares of a server's callers."""
+
+    def __init__(self, limits: RequestLimits) -> None:
+        self._seconds = limits.share_seconds
+        self._all = Share()
+
+    def enter(self, principal: Principal) -> Share:
+        """Return the share that this task, and those that it starts, are charged to from now on."""
+        share = self._all.child(principal.org).child((principal.kind, principal.id))
+        _current.set(share)
+        return share
+
+    async def admit(self, share: Share) -> None:
+        """Wait while the loop is saturated and this share is the largest. Raises ``HttpRefusal`` after too long."""
+        if not self._is_saturated(perf_counter()):
+            return
+        until = perf_counter() + self._seconds
+        while (now := perf_counter()) < until:
+            if not (self._is_saturated(now) and share.must_wait(now)):
+                return
+            await asyncio.sleep(_TICK_SECONDS)
+        raise overloaded(f"Others had had less of the server for {self._seconds:g} seconds: retry")
+
+    def _is_saturated(self, now: float) -> bool:
+        return self._all.load(now) > SATURATED * MEMORY_SECONDS
+
+
+class Turns:
+    """Work that is done one at a time: organisations take turns, and so do the principals of each."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._locks: WeakValueDictionary[tuple[object, ...], asyncio.Lock] = WeakValueDictionary()
+
+    @asynccontextmanager
+    async def take(self, principal: Principal, *, most: float | None = None) -> AsyncGenerator[None]:
+        """Wait for a turn, and keep it while inside, or for at most as many seconds.
+
+        Raises ``HttpRefusal`` if it does not come in time.
+        """
+        with ExitStack() as taken:
+            try:
+                async with asyncio.timeout(self._seconds):
+                    # Each principal has at most one in its organisation's queue, and each of those one in the last.
+                    for key in ((principal.org, principal.kind, principal.id), (principal.org,), ()):
+                        lock = self._locks.setdefault(key, asyncio.Lock())
+                        await lock.acquire()
+                        taken.callback(lock.release)
+            except TimeoutError:
+                raise overloaded(f"The turn of this request did not come in {self._seconds:g} seconds: retry") from None
+            timer = None if most is None else asyncio.get_running_loop().call_later(most, taken.close)
+            try:
+                yield
+            finally:
+                if timer is not None:
+                    timer.cancel()
+
+
+class TimedCoroutine(Coroutine[Any, Any, Any]):
+    """A task's coroutine whose steps are charged to the share of its context."""
+
+    __slots__ = ("__qualname__", "_coroutine")
+
+    def __init__(self, coroutine: Coroutine[Any, Any, Any]) -> None:
+        self._coroutine = coroutine
+        self.__qualname__ = getattr(coroutine, "__qualname__", "coroutine")
+
+    def __getattr__(self, name: str) -> Any:  # any attribute of the coroutine, such as cr_frame
+        return getattr(self._coroutine, name)
+
+    def __await__(self) -> Any:
+        return self._coroutine.__await__()
+
+    def send(self, value: Any) -> Any:
+        started = perf_counter()
+        try:
+            return self._coroutine.send(value)
+        finally:
+            if (share := _current.get()) is not None:
+                now = perf_counter()
+                share.charge(now - started, now)
+
+    def throw(self, typ: Any, val: BaseException | object = None, tb: TracebackType | None = None) -> Any:
+        started = perf_counter()
+        try:
+            return self._coroutine.throw(typ) if val is None else self._coroutine.throw(typ, val, tb)
+        finally:
+            if (share := _current.get()) is not None:
+                now = perf_counter()
+                share.charge(now - started, now)
+
+    def close(self) -> None:
+        self._coroutine.close()
+
+
+@contextmanager
+def timed_tasks() -> Generator[None]:
+    """Time the steps of tasks that are made while inside, unless the loop has a task factory already."""
+    loop = asyncio.get_running_loop()
+    if loop.get_task_factory() is not None:
+        yield
+        return
+    loop.set_task_factory(_timed_task)
+    try:
+        yield
+    finally:
+        loop.set_task_factory(None)
+
+
+def _timed_task(
+    loop: asyncio.AbstractEventLoop, coroutine: Any, *, context: Context | None = None, **options: Any
+) -> asyncio.Task[Any]:
+    return asyncio.Task(TimedCoroutine(coroutine), loop=loop, context=context, **options)
