@@ -53,7 +53,7 @@ def test_every_error_has_a_code_and_a_status(error: type[CapsetError]) -> None:
 @pytest.mark.spec("G4")
 def test_a_refusal_is_told_apart_from_a_failure() -> None:
     refusals = {
-        *("Unauthenticated", "NotFound", "PermissionDenied", "InvalidArguments"),
+        *("Unauthenticated", "NotFound", "PermissionDenied", "InvalidArguments", "ArgumentsTooLarge"),
         *("ApprovalRequired", "ApprovalRejected", "ApprovalExpired", "ApprovalVoid"),
         *("LimitExceeded", "BudgetExceeded", "TooManyRefusals"),
     }

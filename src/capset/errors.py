@@ -29,6 +29,7 @@
     │   ├── BudgetExceeded         429  the budget of a session, or of a run, is used up
     │   └── TooManyRefusals        429  so many calls were refused that further ones are ignored for a while
     ├── InvalidArguments           422  the arguments do not fit the tool's schema; every field is listed
+    │   └── ArgumentsTooLarge      413  the arguments have more bytes than the tool takes
     ├── ToolError                  400  raised by handlers: the model reads the message word for word
     │   ├── TransientError         503  a retry may succeed
     │   ├── FileError              400  an impossible file operation; 404 if the file does not exist
@@ -237,6 +238,11 @@ class InvalidArguments(CapsetError):
     code = "invalid_arguments"
     status = 422
     refusal = True
+
+
+class ArgumentsTooLarge(InvalidArguments):
+    code = "arguments_too_large"
+    status = 413
 
 
 class ToolError(CapsetError):

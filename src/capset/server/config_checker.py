@@ -83,13 +83,13 @@ class ConfigChecker:
 
 
 async def _send(process: asyncio.subprocess.Process, message: bytes) -> None:
-    assert process.stdin is not None
+    assert process.stdin is not None  # noqa: S101  # it is a pipe
     process.stdin.write(len(message).to_bytes(_SIZE) + message)
     await process.stdin.drain()
 
 
 async def _receive(process: asyncio.subprocess.Process) -> bytes:
-    assert process.stdout is not None
+    assert process.stdout is not None  # noqa: S101  # it is a pipe
     size = int.from_bytes(await process.stdout.readexactly(_SIZE))
     return await process.stdout.readexactly(size)
 

@@ -25,6 +25,7 @@ GIVEN: dict[str, Any] = {
     "permissions": ["a:read"],
     "policies": [],
     "timeout": 5,
+    "argument_bytes": 2_000_000,
     "instructions": "Be brief.",
     "examples": [],
     "version": "2",

@@ -87,7 +87,7 @@ class Reading:
         self._governed: dict[str, str] = {}
 
     def read(self, registry: Registry) -> Configuration:
-        """Return the configuration. Raises ``InvalidConfiguration`` with all problems, or the first ``MAX_PROBLEMS``."""
+        """Return the configuration. Raises ``InvalidConfiguration`` with its problems, ``MAX_PROBLEMS`` at most."""
         try:
             return self._read(registry)
         except BaseException:

@@ -41,7 +41,7 @@ class Deletion(TypedDict):
     deleted: Annotated[bool, Field(description="Whether anything went; false if there was nothing.")]
 
 
-@tool(effect="write", permissions={"session_files:write"})
+@tool(effect="write", permissions={"session_files:write"}, argument_bytes=16 * 1024 * 1024)
 async def write_file(
     ctx: Context,
     path: str,

@@ -20,7 +20,14 @@ from capset.definitions.messages import Progress, Reply, message_schema, progres
 from capset.definitions.names import TOOL, checked, checked_text, listed, mapped
 from capset.definitions.policies import Policy
 from capset.definitions.tools.handlers import Shape, read_docstring, read_signature
-from capset.definitions.tools.options import Effect, ProcessorOptions, ToolOptions, checked_options, refuse_unknown
+from capset.definitions.tools.options import (
+    ARGUMENT_BYTES,
+    Effect,
+    ProcessorOptions,
+    ToolOptions,
+    checked_options,
+    refuse_unknown,
+)
 from capset.definitions.tools.retries import Retry
 from capset.errors import DefinitionError
 from capset.schemas.schema import Schema, schema_of, schema_of_fields
@@ -71,6 +78,8 @@ class Tool(Generic[P, R]):
     approval: ApprovalRule = "auto"
     retry: Retry | None = None
     """How it is retried; like the timeout, not part of the hash."""
+    argument_bytes: int = ARGUMENT_BYTES
+    """The maximum size of its arguments as JSON text; like the timeout, not part of the hash."""
     title: str | None = None
     """The display name; not part of the hash."""
 

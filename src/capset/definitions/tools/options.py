@@ -17,6 +17,10 @@ from capset.definitions.tools.retries import Retry, checked_retry
 from capset.errors import closest
 
 Effect = Literal["read", "write", "external", "destructive"]
+ARGUMENT_BYTES: Final = 1024 * 1024
+"""The maximum size of the arguments of a tool that says nothing else, as JSON text in bytes."""
+MAX_ARGUMENT_BYTES: Final = 16 * 1024 * 1024
+"""The maximum that a tool may allow."""
 Limits = str | Limit | Mapping[str, int | str] | Sequence[str | Limit | Mapping[str, int | str]]
 """The written forms of limits: ``"100/1h"``, ``Limit(100, "1h", per="org")``, or a list of them."""
 
@@ -30,6 +34,8 @@ class CommonOptions(TypedDict, total=False):
     """Policies of this tool, asked at every call."""
     timeout: float | None
     """Seconds that a call may take; the time that a stream processor waits for its consumer is not counted."""
+    argument_bytes: int
+    """The maximum size of its arguments as JSON text, in bytes: 1 MiB if left out, 16 MiB at most."""
 
 
 class BlockToolOptions(CommonOptions, total=False):
@@ -100,5 +106,9 @@ _CHECKS: Final[Mapping[str, Check]] = {
     "cost": requiring("{}: cost must be a number, 0 or more", within(REAL, 0, float_info.max), optional=True),
     "limits": checked_limits,
     "approval": checked_approval,
+    "argument_bytes": requiring(
+        f"{{}}: argument_bytes must be a number of bytes from 1 to {MAX_ARGUMENT_BYTES:,}",
+        within(int, 1, MAX_ARGUMENT_BYTES),
+    ),
 }
 """The checks of options in the order of their errors; ``retry`` depends on another, and ``examples`` on the schema."""

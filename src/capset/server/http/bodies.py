@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Generator, Iterable, Mapping
+from contextlib import contextmanager
 from io import BytesIO
 from time import monotonic
 from types import TracebackType
@@ -40,27 +40,48 @@ class BodyMemory:
         self._held: dict[object, int] = {}
         self._freed = asyncio.Event()
 
-    @asynccontextmanager
-    async def hold(self, caller: object, size: int) -> AsyncGenerator[None]:
-        """Hold memory for a body while inside. Raises ``HttpRefusal`` if none becomes free in time."""
+    @contextmanager
+    def hold(self, caller: object) -> Generator[Reservation]:
+        """Yield a reservation of this caller, which is given back at the end."""
+        held = Reservation(self, caller)
+        try:
+            yield held
+        finally:
+            self._add(caller, -held.size)
+            self._freed.set()
+
+    async def wait(self, caller: object, size: int) -> None:
+        """Wait for more memory for a caller. Raises ``HttpRefusal`` if none becomes free in time."""
         try:
             async with asyncio.timeout(self._seconds):
                 while size > self._free or size + self._held.get(caller, 0) > self._share:
                     self._freed.clear()
                     await self._freed.wait()
         except TimeoutError:
-            told = f"There was no room for this body in {self._seconds:g} seconds: all bodies together fill the memory"
+            told = f"Bodies that came before fill the memory for them, for more than {self._seconds:g} seconds: retry"
             raise overloaded(told) from None
+        self._add(caller, size)
+
+    def _add(self, caller: object, size: int) -> None:
         self._free -= size
-        self._held[caller] = self._held.get(caller, 0) + size
-        try:
-            yield
-        finally:
-            self._free += size
-            self._held[caller] -= size
-            if not self._held[caller]:
-                del self._held[caller]
-            self._freed.set()
+        held = self._held.pop(caller, 0) + size
+        if held:
+            self._held[caller] = held
+
+
+class Reservation:
+    """Memory for one body, more of it as it grows."""
+
+    def __init__(self, memory: BodyMemory, caller: object) -> None:
+        self._memory = memory
+        self._caller = caller
+        self.size = 0
+
+    async def grow(self, size: int) -> None:
+        """Make it at least this size. Raises ``HttpRefusal`` if no memory becomes free in time."""
+        if size > self.size:
+            await self._memory.wait(self._caller, size - self.size)
+            self.size = size
 
 
 class Body:
@@ -73,33 +94,39 @@ class Body:
         self._receive = receive
         self._limit = limit
         self._seconds = seconds
+        self.size: int | None = None
+        """The size in bytes, where it is declared."""
         declared = headers.get(b"content-length", b"0")
-        self.size = limit
-        """The size in bytes, or the largest that it can have."""
         if b"transfer-encoding" not in headers and declared.isdigit():
             if len(declared) > 18 or int(declared) > limit:
                 raise _too_large(limit)
             self.size = int(declared)
 
-    async def read(self) -> bytes:
-        """Return the whole body.
+    async def read(self, reservation: Reservation | None = None) -> bytes:
+        """Return the whole body; above ``LARGE``, it grows within a ``reservation``.
 
-        Raises ``HttpRefusal`` for a body that is too large or too slow, ``ClientLeft`` if the client disconnected.
+        Raises ``HttpRefusal`` for a body that is too large or too slow, or for which there is no memory, and
+        ``ClientLeft`` if the client disconnected.
         """
+        if reservation is not None and self.size is not None:
+            await reservation.grow(self.size)
         message = await _next(self._receive, self._seconds)
         first: bytes = message.get("body", b"")
         if not message.get("more_body"):
             if len(first) > self._limit:
                 raise _too_large(self._limit)
             return first
-        until = monotonic() + self._seconds * (2 + self.size / 2**20)
+        until = monotonic() + self._seconds * (2 + (self.size or self._limit) / 2**20)
         body = BytesIO()  # its value is the body itself: joined parts would be a second copy
         body.write(first)
         while message.get("more_body"):
             message = await _next(self._receive, min(self._seconds, until - monotonic()))
             body.write(message.get("body", b""))
-            if body.tell() > self._limit:
+            size = body.tell()
+            if size > self._limit:
                 raise _too_large(self._limit)
+            if reservation is not None and size > max(reservation.size, LARGE):
+                await reservation.grow(min(self._limit, 2 * size))
         return body.getvalue()
 
 

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Iterable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import unquote_to_bytes
@@ -145,15 +146,15 @@ class ServerMiddleware:
         principal = request_info.caller.principal
         share = self._shares.enter(principal)
         await self._shares.admit(share)
-        if body.size <= LARGE:
-            content = self._checked(await body.read(), request_info)
+        if body.size is not None and body.size <= LARGE:
+            content = await self._checked(await body.read(), request_info)
             return await self._app(scope, replaying(content, receive), send)
-        async with self._bodies.hold(share, body.size):
-            content = await body.read()
-            if len(content) <= LARGE:
-                return await self._app(scope, replaying(self._checked(content, request_info), receive), send)
-            async with self._turns.take(principal, most=LARGE_SECONDS):
-                await self._app(scope, replaying(self._checked(content, request_info), receive), send)
+        with self._bodies.hold(share) as reservation:
+            content = await body.read(reservation)
+            is_large = len(content) > LARGE
+            async with self._turns.take(principal, most=LARGE_SECONDS) if is_large else nullcontext():
+                content = await self._checked(content, request_info)
+                await self._app(scope, replaying(content, receive), send)
         return None
 
     def _bound(self, scope: Scope, request_info: RequestContext) -> int:
@@ -164,9 +165,13 @@ class ServerMiddleware:
             return self._limits.file
         return self._limits.large_body if request_info.route in LARGE_BODIES else self._limits.body
 
-    def _checked(self, body: bytes, request_info: RequestContext) -> bytes:
+    async def _checked(self, body: bytes, request_info: RequestContext) -> bytes:
+        """Return a body, or raise ``HttpRefusal`` if it has too many values."""
         most = self._limits.json_values
-        if request_info.route != FILE and has_more_values(body, most):
+        if len(body) <= most or request_info.route == FILE:
+            return body
+        is_long = len(body) > self._limits.body
+        if await asyncio.to_thread(has_more_values, body, most) if is_long else has_more_values(body, most):
             raise HttpRefusal(413, "too_many_values", f"A JSON body has at most {most} values here")
         return body
 

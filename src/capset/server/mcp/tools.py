@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
@@ -154,9 +154,16 @@ def _arguments(params: CallToolRequestParams) -> Json:
     Python's encoder writes NaN and lone surrogates in a form that the session refuses and records.
     """
     try:
-        return Json(json.dumps(params.arguments or {}).encode())
+        return Json(_utf8(params.arguments or {}))
     except RecursionError:
         return Json(b"[" * 1000)
+
+
+def _utf8(arguments: Mapping[str, Any]) -> bytes:  # JSON data
+    try:
+        return json.dumps(arguments, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return json.dumps(arguments).encode()
 
 
 async def answer(session: Session, ended: Messages, reply: Message | None) -> CallToolResult:

@@ -15,7 +15,7 @@ from capset.definitions.hooks import merge_hooks
 from capset.definitions.messages import Json
 from capset.definitions.policies import Decision, Policy, Request
 from capset.definitions.tools.definition import AnyTool
-from capset.errors import DeadlineExceeded, InvalidArguments, PermissionDenied
+from capset.errors import ArgumentsTooLarge, DeadlineExceeded, InvalidArguments, PermissionDenied
 from capset.evaluation.policies import ask_at_once, ask_each, held_answer, rule, tell_asked
 from capset.kernel.call.compiled_tools import Step
 from capset.kernel.call.invocation import UNDECIDED, CallArguments, CallDecision, Invocation
@@ -29,12 +29,15 @@ def validation(installed: Installed) -> Step:
     """Validate strictly: as JSON what came as JSON, as Python what came in process."""
     name, schema = installed.name, installed.tool.arguments
     check, check_json, only_scalars = schema.check, schema.check_json, schema.only_scalars
+    most = installed.tool.argument_bytes
     may_be_infinite, contract = schema.may_be_infinite, installed.tool.contract
 
     def step(call: Invocation) -> None:
         given = call.given
         if given is call.arguments.given:  # this call has waited, and its arguments are the same
             return
+        if type(given) is Json and len(given.text) > most:
+            raise ArgumentsTooLarge(f"Invalid arguments for {name!r}: they have at most {most} bytes as JSON")
         try:
             values = validated = check_json(given.text) if type(given) is Json else check(given)
             inbound = None

@@ -1,0 +1,217 @@
+"""Shares of the loop between organisations and principals, and turns of large requests (spec 5, P35)."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+import time
+from collections import Counter
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+
+from capset import Capability, Principal, tool
+from capset.server.http.fair_shares import (
+    ACTIVE_SECONDS,
+    MEMORY_SECONDS,
+    FairShares,
+    Share,
+    TimedCoroutine,
+    Turns,
+    timed_tasks,
+)
+from capset.server.http.request_context import HttpRefusal, RequestLimits
+from tests.server.support import make_session, site
+
+pytestmark = [pytest.mark.anyio, pytest.mark.spec("P35")]
+
+
+def burn(seconds: float) -> None:
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        pass
+
+
+def shares_of(*loads: float) -> list[Share]:
+    """Return siblings with these loads, all of them charged now."""
+    parent, now = Share(), time.perf_counter()
+    found = [parent.child(number) for number in range(len(loads))]
+    for share, load in zip(found, loads, strict=True):
+        share.charge(load, now)
+    return found
+
+
+async def test_the_largest_share_waits_while_others_are_in_use() -> None:
+    small, large, idle = shares_of(0.01, 0.3, 0.2)
+    now = time.perf_counter()
+    assert [one.must_wait(now) for one in (small, large, idle)] == [False, True, False]
+    later = now + 2 * ACTIVE_SECONDS
+    assert not large.must_wait(later), "nobody else is in use any more"
+
+
+async def test_a_principal_answers_for_its_organisation_too() -> None:
+    everybody, now = Share(), time.perf_counter()
+    busy, other = everybody.child("busy"), everybody.child("other")
+    quiet, loud = busy.child("quiet"), busy.child("loud")
+    alone = other.child("alone")
+    loud.charge(0.3, now)
+    quiet.charge(0.01, now)
+    alone.charge(0.02, now)
+    assert [one.must_wait(now) for one in (quiet, loud, alone)] == [True, True, False]
+    assert alone.load(now + 10 * MEMORY_SECONDS) < 1e-5, "charges fade"
+
+
+async def test_long_steps_cost_more_than_many_short_ones() -> None:
+    one, many = shares_of(0.0, 0.0)
+    now = time.perf_counter()
+    one.charge(0.1, now)
+    for _ in range(100):
+        many.charge(0.001, now)
+    assert one.load(now) > 2 * many.load(now)
+
+
+async def test_every_task_of_a_request_is_charged_to_its_caller() -> None:
+    shares = FairShares(RequestLimits())
+
+    async def request(name: str, seconds: float) -> Share:
+        share = shares.enter(Principal(name, org=name))
+
+        async def part() -> None:
+            await asyncio.sleep(0)
+            burn(seconds)
+
+        await asyncio.gather(asyncio.create_task(part()), part())
+        return share
+
+    with timed_tasks():
+        dear, cheap = await asyncio.gather(
+            asyncio.create_task(request("dear", 0.05)), asyncio.create_task(request("cheap", 0.002))
+        )
+    now = time.perf_counter()
+    assert dear.load(now) > 0.08
+    assert cheap.load(now) < dear.load(now)
+    assert asyncio.get_running_loop().get_task_factory() is None
+
+
+async def test_who_has_had_most_waits_until_others_have_had_as_much() -> None:
+    limits = RequestLimits(share_seconds=0.2)
+    shares, now = FairShares(limits), time.perf_counter()
+    hog, other = shares.enter(Principal("hog", org="a")), shares.enter(Principal("other", org="b"))
+    await shares.admit(hog)  # the loop is idle
+    for _ in range(20):
+        hog.charge(0.1, now)
+    await shares.admit(hog)  # nobody else is there
+    other.charge(0.01, time.perf_counter())
+    await shares.admit(other)
+
+    async def stay() -> None:
+        while True:
+            other.charge(0.002, time.perf_counter())
+            await asyncio.sleep(0.01)
+
+    staying = asyncio.create_task(stay())
+    started = time.perf_counter()
+    with pytest.raises(HttpRefusal, match="less of the server") as raised:
+        await shares.admit(hog)
+    staying.cancel()
+    assert raised.value.status == 503
+    assert raised.value.retryable
+    assert time.perf_counter() - started >= 0.2
+
+
+async def test_turns_go_round() -> None:
+    turns, order = Turns(5), list[str]()
+    who = {name: Principal(name, org=name[0]) for name in ("a1", "a2", "b1")}
+
+    async def work(name: str) -> None:
+        async with turns.take(who[name]):
+            order.append(name)
+            await asyncio.sleep(0.001)
+
+    await asyncio.gather(
+        *(work("a1") for _ in range(20)), *(work("a2") for _ in range(3)), *(work("b1") for _ in range(3))
+    )
+    assert order.index("b1") <= 2
+    assert [name for name in order[:12]].count("b1") == 3, "every other turn is the other organisation's"
+    assert [name for name in order if name != "b1"][:7].count("a2") == 3
+    assert Counter(order) == {"a1": 20, "a2": 3, "b1": 3}
+
+
+async def test_a_turn_that_does_not_come_is_given_up_and_taken_from_nobody() -> None:
+    turns, who = Turns(0.05), Principal("a", org="a")
+    async with turns.take(who):
+        with pytest.raises(HttpRefusal, match="turn"):
+            async with turns.take(Principal("b", org="a")):
+                raise AssertionError("it is not free")
+    async with turns.take(Principal("b", org="a")), asyncio.timeout(1):
+        pass
+
+
+async def test_a_turn_ends_after_its_time_though_its_work_goes_on() -> None:
+    turns, who = Turns(5), Principal("a", org="a")
+    async with turns.take(who, most=0.01), asyncio.timeout(2), turns.take(who):
+        pass
+
+
+async def test_a_timed_coroutine_is_like_its_own() -> None:
+    async def work(fails: bool) -> int:
+        try:
+            await asyncio.sleep(0.001)
+        except asyncio.CancelledError:
+            return 2
+        if fails:
+            raise KeyError("no")
+        return 1
+
+    def timed(coroutine: Coroutine[Any, Any, Any]) -> TimedCoroutine:
+        return TimedCoroutine(coroutine)
+
+    assert await timed(work(False)) == 1
+    with timed_tasks():
+        with pytest.raises(KeyError):
+            await asyncio.create_task(work(True))
+        task = asyncio.create_task(work(False), name="named")
+        assert (task.get_name(), task.get_coro().__qualname__) == ("named", work.__qualname__)  # pyright: ignore[reportOptionalMemberAccess]
+        assert inspect.getcoroutinestate(task.get_coro()) == inspect.CORO_CREATED  # pyright: ignore[reportArgumentType]
+        await asyncio.sleep(0)
+        task.cancel()
+        assert await task == 2
+    never = timed(work(False))
+    never.close()
+
+
+@tool(effect="read")
+async def spin(times: int) -> int:
+    """Hold the loop, again and again."""
+    for _ in range(times):
+        burn(0.01)
+        await asyncio.sleep(0)
+    return times
+
+
+async def test_another_organisation_is_served_beside_one_that_takes_all_it_can() -> None:
+    async with site(Capability("spin", description="Spins.", tools=[spin])) as here:
+        await here.key("mallory", org="mallory")
+        async with here.client("mallory") as mallory, here.client("ada") as ada:
+            session = await make_session(mallory, "spin")
+            agent = (await ada.post("/v1/agents", json={"name": "mine"})).json()["id"]
+            ended = asyncio.Event()
+
+            async def attack() -> None:
+                body = json.dumps({"tool": "spin", "arguments": {"times": 3}})
+                headers = {"Content-Type": "application/json"}
+                while not ended.is_set():
+                    await mallory.post(f"/v1/sessions/{session}/calls", content=body, headers=headers)
+
+            attacking = [asyncio.create_task(attack()) for _ in range(8)]
+            await asyncio.sleep(0.5)
+            reads, until = 0, time.perf_counter() + 2
+            while time.perf_counter() < until:
+                assert (await ada.get(f"/v1/agents/{agent}")).status_code == 200
+                reads += 1
+            ended.set()
+            await asyncio.gather(*attacking)
+    # In turn with eight callers that hold the loop for 30 ms each, there would be about eight.
+    assert reads > 25
