@@ -1,6 +1,6 @@
 """The attacks, one module a kind."""
 
 from siege.attack import Attack
-from siege.attacks import bodies
+from siege.attacks import bodies, clients
 
-ATTACKS: tuple[Attack, ...] = (*bodies.ATTACKS,)
+ATTACKS: tuple[Attack, ...] = (*bodies.ATTACKS, *clients.ATTACKS)

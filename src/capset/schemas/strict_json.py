@@ -13,7 +13,6 @@ MAX_LEVELS: Final = 100
 """Levels of lists and objects; deeper data would have to be walked with care everywhere."""
 MAX_INTEGER: Final = 10**4000
 """Python writes no integer of more than 4,300 decimal digits."""
-_PIECE: Final = 131_072
 MAX_SIZE: Final = 1_048_576
 """The maximum number of values and characters in a definition's data. YAML can repeat one value very often."""
 
@@ -38,29 +37,31 @@ def parse_json(text: bytes | str) -> Any:  # JSON has many types
         raise _mismatch((), "Input should have no integer of more than 4,000 digits") from None
 
 
-def has_more_values(text: bytes, most: int) -> bool:
-    """Whether JSON text has more values than that: lists, objects, and all that is in them; names are not counted.
+class ValueCounter:
+    """The number of values in JSON text that comes in pieces: lists, objects, and all that is in them, but not names.
 
     Nothing is parsed, and the time is linear. An empty list or object counts as two. For text that is not JSON the
-    answer means nothing.
+    number means nothing.
     """
-    if len(text) <= most:
-        return False
-    found, at, is_inside = 0, 0, False
-    while at < len(text):
-        piece = text[at : at + _PIECE]
-        if piece.endswith(b"\\") and (len(piece) - len(piece.rstrip(b"\\"))) % 2:
-            piece = text[at : at + _PIECE + 1]  # what the backslash escapes belongs to it
-        at += len(piece)
+
+    __slots__ = ("_cut", "_is_inside", "found")
+
+    def __init__(self) -> None:
+        self.found = 1
+        self._is_inside = False
+        self._cut = b""  # a backslash whose partner is in the next piece
+
+    def feed(self, piece: bytes) -> int:
+        """Count what is in the next piece, and return the number so far."""
+        piece = self._cut + piece
+        self._cut = b"\\" if (len(piece) - len(piece.rstrip(b"\\"))) % 2 else b""
         if b"\\" in piece:
             piece = piece.replace(b"\\\\", b"").replace(b'\\"', b"")
         parts = piece.split(b'"')
-        outside = b"".join(parts[is_inside::2])
-        is_inside ^= len(parts) % 2 == 0
-        found += outside.count(b",") + outside.count(b"[") + outside.count(b"{")
-        if found >= most:
-            return True
-    return False
+        outside = b"".join(parts[self._is_inside :: 2])
+        self._is_inside ^= len(parts) % 2 == 0
+        self.found += outside.count(b",") + outside.count(b"[") + outside.count(b"{")
+        return self.found
 
 
 def copy_json(value: Any, place: tuple[int | str, ...] = (), most: int = MAX_LEVELS) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from collections.abc import AsyncIterator
 
@@ -10,7 +11,7 @@ import httpx2
 import pytest
 
 from capset.server.http.request_context import RequestLimits
-from tests.server.support import Site, checked_problem, make_session, problem, site
+from tests.server.support import Site, call, checked_problem, make_session, problem, site
 from tests.server.wire import ask, line, request
 
 JSON = "application/json"
@@ -224,3 +225,108 @@ async def test_mcp_says_which_method_it_takes(asker: httpx2.AsyncClient) -> None
 )
 async def test_a_path_that_there_is_not_is_told_so(asker: httpx2.AsyncClient, path: str) -> None:
     problem(await asker.get(path), 404, "not_found")
+
+
+@pytest.mark.spec("P34")
+async def test_a_body_of_a_megabyte_is_for_tools_that_say_so(ada: httpx2.AsyncClient, here: Site) -> None:
+    session = await make_session(ada)
+    text = "é" * 600_000  # 1.2 MB in UTF-8
+    written = await call(ada, session, "session_file_system.write_file", path="/a.txt", content=text)
+    assert written.json()["success"], written.text
+    refused = await call(ada, session, "echo", text=text)
+    assert "at most 1048576 bytes" in problem(refused, 413, "arguments_too_large")["detail"]
+    (record,) = [one for one in await here.records() if one.tool == "echo"]
+    assert (record.outcome, record.code) == ("invalid", "arguments_too_large")
+    url = f"/v1/sessions/{session}/calls"
+    problem(await ada.post(url, content=b" " * (16 * 2**20 + 1), headers={"Content-Type": JSON}), 413, "body_too_large")
+    big = {"name": "a", "description": "d" * 2**20}
+    problem(await ada.post("/v1/agents", json=big), 413, "body_too_large")
+
+
+@pytest.mark.spec("P34")
+@pytest.mark.parametrize(
+    "path", ["/v1/agents", "/v1/sessions/ID/calls", "/mcp/sessions/ID", "/v1/sessions/ID/messages"]
+)
+async def test_a_body_of_too_many_values_is_refused_unread(shared: Site, asker: httpx2.AsyncClient, path: str) -> None:
+    path = path.replace("ID", await make_session(asker))
+    few = b'{"a":[' + b"1," * 19_000 + b"1]}"
+    assert "too_many" not in (await asker.post(path, content=few, headers={"Content-Type": JSON})).text
+    async with line(shared) as there:
+        head = request(shared, "POST", path, content_type=JSON).replace(b"length: 0", b"length: 1000000")
+        await there.send(head + b'{"a":[' + b"[]," * 10_000)
+        answer = await there.answer()  # though most of the body is still to come
+        told = json.loads(answer.body)
+        assert (answer.status, told["code"]) == (413, "too_many_values")
+        assert "at most 20000 values" in told["detail"]
+
+
+@pytest.mark.spec("P36")
+async def test_bodies_that_do_not_come_hold_no_more_than_their_share_of_the_memory() -> None:
+    limits = RequestLimits(memory=1_000_000, own_memory=700_000, share_seconds=0.3, body_seconds=3.0)
+    async with site(limits=limits) as here, here.client() as ada:
+        await here.key("bob", org="other")
+        session = await make_session(ada)
+        path, long = f"/v1/sessions/{session}/calls", b"length: 300000"
+        waiting = request(here, "POST", path, content_type=JSON).replace(b"length: 0", long) + b" " * 1000
+        async with line(here) as one, line(here) as two, line(here) as three, here.client("bob") as bob:
+            await one.send(waiting)
+            await two.send(waiting)
+            await asyncio.sleep(0.1)
+            await three.send(waiting)
+            refused = await three.answer()
+            assert (refused.status, json.loads(refused.body)["code"]) == (503, "overloaded")
+            own = await make_session(bob)
+            assert (await call(bob, own, "echo", text="a" * 200_000)).status_code == 200
+            assert (await call(ada, session, "echo", text="a" * 60_000)).status_code == 200, "small ones need none"
+        await asyncio.sleep(0.1)
+        assert (await call(ada, session, "echo", text="a" * 500_000)).status_code == 200, "all of it is free again"
+
+
+@pytest.mark.spec("P36")
+async def test_a_body_that_trickles_ends_though_each_part_is_in_time() -> None:
+    async with site(limits=RequestLimits(body_seconds=0.4)) as here, here.client() as ada, line(here) as there:
+        path = f"/v1/sessions/{await make_session(ada)}/calls"
+        await there.send(request(here, "POST", path, content_type=JSON).replace(b"length: 0", b"length: 70000"))
+        for _ in range(20):
+            await there.send(b" ")
+            await asyncio.sleep(0.1)
+        assert (await there.answer()).status == 408
+
+
+@pytest.mark.spec("P36")
+async def test_a_download_that_nobody_reads_is_cut_off() -> None:
+    limits = RequestLimits(send_seconds=0.3, memory=50_000_000, share_seconds=0.2)
+    async with site(limits=limits) as here, here.client() as ada, line(here) as there:
+        url = f"/v1/sessions/{await make_session(ada)}/files/a.bin"
+        size = 40_000_000  # more than sockets on the way take
+        assert (await ada.put(url, content=b"a" * size)).status_code == 200
+        await there.send(request(here, "GET", url))
+        await asyncio.sleep(0.1)
+        refused = await ada.get(url)
+        assert refused.status_code == 503
+        assert refused.json()["code"] == "overloaded"
+        async with asyncio.timeout(5):
+            while (await ada.get(url)).status_code != 200:
+                await asyncio.sleep(0.05)  # noqa: ASYNC110  # there is no event to wait for
+        with contextlib.suppress(ConnectionError):
+            assert len(await there.rest()) < size
+
+
+@pytest.mark.spec("P36")
+async def test_connections_are_bounded() -> None:
+    async with site(limits=RequestLimits(connections=3)) as here:
+        async with line(here) as one, line(here) as two, line(here) as three:
+            for there in (one, two, three):
+                await there.send(request(here, "GET", "/v1/healthz", key=None))
+                assert (await there.answer()).status == 200
+            async with line(here) as four:
+                with contextlib.suppress(ConnectionError):
+                    await four.send(request(here, "GET", "/v1/healthz", key=None))
+                    assert await four.rest() == b""
+        async with asyncio.timeout(5):
+            while True:
+                async with line(here) as again:
+                    with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
+                        await again.send(request(here, "GET", "/v1/healthz", key=None))
+                        if (await again.answer()).status == 200:
+                            break

@@ -76,13 +76,12 @@ async def test_every_task_of_a_request_is_charged_to_its_caller() -> None:
     shares = FairShares(RequestLimits())
 
     async def request(name: str, seconds: float) -> Share:
-        share = shares.enter(Principal(name, org=name))
-
         async def part() -> None:
             await asyncio.sleep(0)
             burn(seconds)
 
-        await asyncio.gather(asyncio.create_task(part()), part())
+        with shares.enter(Principal(name, org=name)) as share:
+            await asyncio.gather(asyncio.create_task(part()), part())
         return share
 
     with timed_tasks():
@@ -98,7 +97,8 @@ async def test_every_task_of_a_request_is_charged_to_its_caller() -> None:
 async def test_who_has_had_most_waits_until_others_have_had_as_much() -> None:
     limits = RequestLimits(share_seconds=0.2)
     shares, now = FairShares(limits), time.perf_counter()
-    hog, other = shares.enter(Principal("hog", org="a")), shares.enter(Principal("other", org="b"))
+    with shares.enter(Principal("hog", org="a")) as hog, shares.enter(Principal("other", org="b")) as other:
+        pass
     await shares.admit(hog)  # the loop is idle
     for _ in range(20):
         hog.charge(0.1, now)
@@ -121,6 +121,18 @@ async def test_who_has_had_most_waits_until_others_have_had_as_much() -> None:
     assert time.perf_counter() - started >= 0.2
 
 
+async def test_the_requests_of_a_principal_are_counted_while_they_are_under_way() -> None:
+    shares, who = FairShares(RequestLimits(requests=2)), Principal("a", org="a")
+    with shares.enter(who), shares.enter(who):
+        with pytest.raises(HttpRefusal, match="at most 2 requests") as raised, shares.enter(who):
+            raise AssertionError("it is one too many")
+        with shares.enter(Principal("b", org="a")):
+            pass
+    assert (raised.value.status, raised.value.retry_after) == (429, 1.0)
+    with shares.enter(who):
+        pass
+
+
 async def test_turns_go_round() -> None:
     turns, order = Turns(5), list[str]()
     who = {name: Principal(name, org=name[0]) for name in ("a1", "a2", "b1")}
@@ -134,7 +146,7 @@ async def test_turns_go_round() -> None:
         *(work("a1") for _ in range(20)), *(work("a2") for _ in range(3)), *(work("b1") for _ in range(3))
     )
     assert order.index("b1") <= 2
-    assert [name for name in order[:12]].count("b1") == 3, "every other turn is the other organisation's"
+    assert order[:12].count("b1") == 3, "every other turn is the other organisation's"
     assert [name for name in order if name != "b1"][:7].count("a2") == 3
     assert Counter(order) == {"a1": 20, "a2": 3, "b1": 3}
 
@@ -145,8 +157,9 @@ async def test_a_turn_that_does_not_come_is_given_up_and_taken_from_nobody() -> 
         with pytest.raises(HttpRefusal, match="turn"):
             async with turns.take(Principal("b", org="a")):
                 raise AssertionError("it is not free")
-    async with turns.take(Principal("b", org="a")), asyncio.timeout(1):
-        pass
+    async with asyncio.timeout(1):
+        async with turns.take(Principal("b", org="a")):
+            pass
 
 
 async def test_a_turn_ends_after_its_time_though_its_work_goes_on() -> None:

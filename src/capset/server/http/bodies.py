@@ -10,8 +10,9 @@ from time import monotonic
 from types import TracebackType
 from typing import Final, Self
 
-from starlette.types import Message, Receive
+from starlette.types import Message, Receive, Send
 
+from capset.schemas.strict_json import ValueCounter
 from capset.server.http.request_context import HttpRefusal, overloaded
 
 PATIENCE_SECONDS: Final = 0.05
@@ -28,10 +29,12 @@ def size_of(headers: Iterable[tuple[bytes, bytes]]) -> int:
 
 LARGE: Final = 64 * 1024
 """Bodies above this size are counted against the memory for bodies, and take turns."""
+PART: Final = 256 * 1024
+"""The size of the parts in which a longer answer is sent, each when its client has taken the one before."""
 
 
 class BodyMemory:
-    """The memory for large bodies: ``size`` bytes for all callers together, and ``share`` for each of them."""
+    """The memory for large bodies and downloads: ``size`` bytes for all callers together, ``share`` for each."""
 
     def __init__(self, size: int, share: int, seconds: float) -> None:
         self._free = size
@@ -87,13 +90,18 @@ class Reservation:
 class Body:
     """A request's body that is still to be read, of at most ``limit`` bytes.
 
-    ``seconds`` are those between two parts, and for each MiB in all.
+    ``values`` is the maximum number of values in it, if it is JSON; ``seconds`` are those between two parts, and for
+    each MiB in all.
     """
 
-    def __init__(self, receive: Receive, headers: Mapping[bytes, bytes], limit: int, seconds: float) -> None:
+    def __init__(
+        self, receive: Receive, headers: Mapping[bytes, bytes], limit: int, seconds: float, values: int | None
+    ) -> None:
         self._receive = receive
         self._limit = limit
         self._seconds = seconds
+        self._values = values
+        self._counter = ValueCounter()
         self.size: int | None = None
         """The size in bytes, where it is declared."""
         declared = headers.get(b"content-length", b"0")
@@ -102,32 +110,54 @@ class Body:
                 raise _too_large(limit)
             self.size = int(declared)
 
-    async def read(self, reservation: Reservation | None = None) -> bytes:
-        """Return the whole body; above ``LARGE``, it grows within a ``reservation``.
+    async def read(self, reservation: Reservation | None) -> bytes:
+        """Return the whole body; above ``LARGE``, it grows within the ``reservation`` of its caller, if there is one.
 
-        Raises ``HttpRefusal`` for a body that is too large or too slow, or for which there is no memory, and
+        Raises ``HttpRefusal`` for a body that is too large or too slow, has too many values, or finds no memory, and
         ``ClientLeft`` if the client disconnected.
         """
-        if reservation is not None and self.size is not None:
+        if reservation is not None and self.size is not None and self.size > LARGE:
             await reservation.grow(self.size)
         message = await _next(self._receive, self._seconds)
         first: bytes = message.get("body", b"")
         if not message.get("more_body"):
             if len(first) > self._limit:
                 raise _too_large(self._limit)
+            if self._values is not None and len(first) > self._values:
+                self._count(first)
             return first
+        self._count(first)
         until = monotonic() + self._seconds * (2 + (self.size or self._limit) / 2**20)
         body = BytesIO()  # its value is the body itself: joined parts would be a second copy
         body.write(first)
         while message.get("more_body"):
             message = await _next(self._receive, min(self._seconds, until - monotonic()))
-            body.write(message.get("body", b""))
+            part: bytes = message.get("body", b"")
+            body.write(part)
             size = body.tell()
+            self._count(part)
             if size > self._limit:
                 raise _too_large(self._limit)
             if reservation is not None and size > max(reservation.size, LARGE):
                 await reservation.grow(min(self._limit, 2 * size))
         return body.getvalue()
+
+    def _count(self, part: bytes) -> None:
+        """Raise ``HttpRefusal`` if what came so far has too many values."""
+        if self._values is not None and self._counter.feed(part) > self._values:
+            raise HttpRefusal(413, "too_many_values", f"A JSON body has at most {self._values} values here")
+
+
+async def send_in_parts(send: Send, message: Message, seconds: float) -> None:
+    """Send a long body in parts. Raises ``ClientLeft`` if the client takes none for so many seconds."""
+    body = memoryview(message["body"])
+    try:
+        for at in range(0, len(body), PART):
+            more = message.get("more_body", False) or at + PART < len(body)
+            async with asyncio.timeout(seconds):
+                await send({**message, "body": bytes(body[at : at + PART]), "more_body": more})
+    except TimeoutError:
+        raise ClientLeft from None
 
 
 class ClientLeft(Exception):

@@ -17,7 +17,7 @@ from typing import Any, Final
 from weakref import WeakValueDictionary
 
 from capset.definitions.principals import Principal
-from capset.server.http.request_context import RequestLimits, overloaded
+from capset.server.http.request_context import HttpRefusal, RequestLimits, overloaded
 
 MEMORY_SECONDS: Final = 0.5
 """The time after which a charge has faded to about a third."""
@@ -38,12 +38,14 @@ _KNOWN: Final = 1_000
 class Share:
     """The recent time of a principal, an organisation or everybody, in seconds that fade; a tree of these three."""
 
-    __slots__ = ("_at", "_children", "_parent", "_pending", "_seconds")
+    __slots__ = ("_at", "_children", "_parent", "_pending", "_seconds", "requests")
 
     def __init__(self, parent: Share | None = None) -> None:
         self._parent = parent
         self._children: dict[Hashable, Share] = {}
         self._seconds = self._at = self._pending = 0.0
+        self.requests = 0
+        """Requests that are under way."""
 
     def child(self, key: Hashable) -> Share:
         """Return a share within this one, made if there is none."""
@@ -51,7 +53,7 @@ class Share:
         if found is None:
             if len(self._children) > _KNOWN:
                 until = perf_counter() - 10 * MEMORY_SECONDS
-                self._children = {name: one for name, one in self._children.items() if one._at > until}
+                self._children = {name: one for name, one in self._children.items() if one.requests or one._at > until}
             found = self._children[key] = Share(self)
         return found
 
@@ -93,14 +95,28 @@ class FairShares:
     """The shares of a server's callers."""
 
     def __init__(self, limits: RequestLimits) -> None:
-        self._seconds = limits.share_seconds
+        self._seconds, self._requests = limits.share_seconds, limits.requests
         self._all = Share()
 
-    def enter(self, principal: Principal) -> Share:
-        """Return the share that this task, and those that it starts, are charged to from now on."""
+    @contextmanager
+    def enter(self, principal: Principal) -> Generator[Share]:
+        """Yield the share that this task, and those that it starts, are charged to from now on.
+
+        Raises ``HttpRefusal`` for one request too many of this principal at once.
+        """
         share = self._all.child(principal.org).child((principal.kind, principal.id))
         _current.set(share)
-        return share
+        if share.requests >= self._requests:
+            refused = HttpRefusal(
+                429, "too_many_requests", f"One principal has at most {self._requests} requests under way at once"
+            )
+            refused.retryable, refused.retry_after = True, 1.0
+            raise refused
+        share.requests += 1
+        try:
+            yield share
+        finally:
+            share.requests -= 1
 
     async def admit(self, share: Share) -> None:
         """Wait while the loop is saturated and this share is the largest. Raises ``HttpRefusal`` after too long."""

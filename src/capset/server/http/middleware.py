@@ -15,8 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from capset.errors import Cancelled, CapsetError, InternalError, PermissionDenied
 from capset.net.addresses import is_loopback
-from capset.schemas.strict_json import has_more_values
-from capset.server.http.bodies import LARGE, Body, BodyMemory, ClientLeft, replaying, size_of
+from capset.server.http.bodies import LARGE, PART, Body, BodyMemory, ClientLeft, replaying, send_in_parts, size_of
 from capset.server.http.fair_shares import LARGE_SECONDS, FairShares, Turns
 from capset.server.http.request_context import CLIENT_LEFT, KEY, HttpRefusal, RequestContext, correlation_of, path_of
 from capset.server.http.responses import answer_problem
@@ -75,7 +74,7 @@ class ServerMiddleware:
         self._limits = limits = service.limits
         self._shares = FairShares(limits)
         self._turns = Turns(limits.share_seconds)
-        self._bodies = BodyMemory(limits.bodies, limits.own_bodies, limits.share_seconds)
+        self._memory = BodyMemory(limits.memory, limits.own_memory, limits.share_seconds)
         self._access = access
         self._addressed: tuple[bytes | None, bytes | None] | None = None
         """The last accepted Host and Origin: most requests repeat them."""
@@ -99,7 +98,10 @@ class ServerMiddleware:
             if message["type"] == "http.response.start":
                 request_info.status = message["status"]
                 message["headers"] = [*message["headers"], stamp, *_SAFE]
-            await send(message)
+            if len(message.get("body", b"")) > PART:
+                await send_in_parts(send, message, self._limits.send_seconds)
+            else:
+                await send(message)
 
         try:
             await self._enter(scope, receive, sent, request_info)
@@ -138,42 +140,40 @@ class ServerMiddleware:
             request_info.caller = await self._service.callers.identify(request_info.header(b"authorization"))
         if not is_utf8(scope["raw_path"]):
             raise HttpRefusal(400, "invalid_path", "A path is UTF-8, percent-encoded")
-        body = Body(receive, request_info.headers, self._bound(scope, request_info), limits.body_seconds)
+        body = self._body(scope, receive, request_info)
         if scope["method"] == "HEAD":
             scope = {**scope, "method": "GET"}  # the server omits the body (RFC 9110 §9.3.2)
         if request_info.caller is None:
-            return await self._app(scope, replaying(await body.read(), receive), send)
-        principal = request_info.caller.principal
-        share = self._shares.enter(principal)
-        await self._shares.admit(share)
-        if body.size is not None and body.size <= LARGE:
-            content = await self._checked(await body.read(), request_info)
-            return await self._app(scope, replaying(content, receive), send)
-        with self._bodies.hold(share) as reservation:
-            content = await body.read(reservation)
-            is_large = len(content) > LARGE
-            async with self._turns.take(principal, most=LARGE_SECONDS) if is_large else nullcontext():
-                content = await self._checked(content, request_info)
-                await self._app(scope, replaying(content, receive), send)
+            return await self._answer(scope, receive, send, request_info, body)
+        with (
+            self._shares.enter(request_info.caller.principal) as share,
+            self._memory.hold(share) as request_info.memory,
+        ):
+            await self._shares.admit(share)
+            await self._answer(scope, receive, send, request_info, body)
         return None
 
-    def _bound(self, scope: Scope, request_info: RequestContext) -> int:
-        """Return the maximum size of a request's body."""
-        if request_info.caller is None:
-            return 0
-        if is_file(scope["method"], request_info.route):
-            return self._limits.file
-        return self._limits.large_body if request_info.route in LARGE_BODIES else self._limits.body
+    async def _answer(
+        self, scope: Scope, receive: Receive, send: Send, request_info: RequestContext, body: Body
+    ) -> None:
+        """Read the body, and answer: with a large body, when its turn has come."""
+        content = await body.read(request_info.memory)
+        turn = nullcontext()
+        if len(content) > LARGE and request_info.caller is not None:
+            turn = self._turns.take(request_info.caller.principal, most=LARGE_SECONDS)
+        async with turn:
+            await self._app(scope, replaying(content, receive), send)
 
-    async def _checked(self, body: bytes, request_info: RequestContext) -> bytes:
-        """Return a body, or raise ``HttpRefusal`` if it has too many values."""
-        most = self._limits.json_values
-        if len(body) <= most or request_info.route == FILE:
-            return body
-        is_long = len(body) > self._limits.body
-        if await asyncio.to_thread(has_more_values, body, most) if is_long else has_more_values(body, most):
-            raise HttpRefusal(413, "too_many_values", f"A JSON body has at most {most} values here")
-        return body
+    def _body(self, scope: Scope, receive: Receive, request_info: RequestContext) -> Body:
+        """Return the body of a request, within the bounds of its path. Raises ``HttpRefusal`` if it declares more."""
+        limits, values = self._limits, self._limits.json_values
+        if request_info.caller is None:
+            size = 0
+        elif is_file(scope["method"], request_info.route):
+            size, values = limits.file, None
+        else:
+            size = limits.large_body if request_info.route in LARGE_BODIES else limits.body
+        return Body(receive, request_info.headers, size, limits.body_seconds, values)
 
     async def _fail(self, send: Send, request_info: RequestContext, error: CapsetError) -> None:
         if not request_info.status:

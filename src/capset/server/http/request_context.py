@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from starlette.types import Scope
 
 from capset.definitions.files import FILE_BYTES
 from capset.errors import CapsetError
 from capset.server.auth.callers import Caller
+
+if TYPE_CHECKING:
+    from capset.server.http.bodies import Reservation
 
 _CORRELATION: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
 CLIENT_LEFT: Final = 499
@@ -45,6 +48,8 @@ class RequestContext:
     status: int = 0
     route: str | None = None
     """The path template, if the path exists."""
+    memory: Reservation | None = None
+    """The memory for the body, and for what is downloaded; ``None`` on paths without authentication."""
     notes: dict[str, str] = field(default_factory=dict[str, str])
     """Further fields of the access log line."""
 
@@ -90,10 +95,14 @@ class RequestLimits:
     """A body of a call, of MCP and of a message to an agent; beyond it, 413."""
     json_values: int = 20_000
     """The values in a JSON body, counting lists, objects and what is in them; beyond it, 413."""
-    bodies: int = 128 * 1024 * 1024
-    """All bodies above 64 KiB that are held at once; the next ones wait, and are not read."""
-    own_bodies: int = 104 * 1024 * 1024
+    memory: int = 128 * 1024 * 1024
+    """All bodies above 64 KiB, and all downloads, that are held at once; the next ones wait, and are not read."""
+    own_memory: int = 104 * 1024 * 1024
     """Those of one principal."""
+    requests: int = 1_000
+    """Requests of one principal that are under way at once; beyond it, 429."""
+    connections: int = 5_000
+    """Connections; the next ones are closed at once."""
     file: int = FILE_BYTES
     """A file's content, unless the kernel's governance sets another limit; beyond it, 413."""
     head_seconds: float = 10.0
@@ -101,7 +110,7 @@ class RequestLimits:
     body_seconds: float = 30.0
     """Between two parts of a body, and for each MiB of it in all; beyond it, 408."""
     send_seconds: float = 30.0
-    """Until a client has accepted part of a stream; beyond it, the client is dropped."""
+    """Until a client has accepted part of an answer; beyond it, the client is dropped."""
     beat_seconds: float = 15.0
     """Between two keep-alives of a stream."""
     share_seconds: float = 10.0

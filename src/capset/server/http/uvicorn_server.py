@@ -164,7 +164,11 @@ def protocol_with(limits: RequestLimits) -> type[HttpToolsProtocol]:
         def connection_made(self, transport: asyncio.Transport) -> None:
             super().connection_made(cast("asyncio.Transport", _Closing(transport, self._close)))
             self._raw = transport
-            self._expect_head()
+            if len(self.connections) > limits.connections:
+                self._refused = True
+                transport.abort()
+            else:
+                self._expect_head()
 
         def connection_lost(self, exc: Exception | None) -> None:
             self._refused = True

@@ -15,7 +15,9 @@ from capset.definitions.files import normalise_path
 from capset.errors import FileError, PermissionDenied
 from capset.kernel.call.session import Session
 from capset.server.auth.callers import Caller
+from capset.server.http.bodies import LARGE
 from capset.server.http.etags import UNCHANGED, IfMatch, IfNoneMatch, Unless, expected, is_known, tag_of, unchanged
+from capset.server.http.request_context import request_context
 from capset.server.rest.routing import Asked, Calls, Id, Served, StrictRoute, problems
 from capset.server.service import Service
 from capset.wire.sessions import FolderShape, WrittenShape, file_shape
@@ -56,6 +58,7 @@ async def read_file(
     id: Id,
     path: FilePath,
     wanted: Annotated[Recursive, Query()],
+    request: Request,
     unless: Unless = None,
 ) -> FolderShape | Response:
     """Return a file's bytes, or what a folder holds."""
@@ -70,6 +73,8 @@ async def read_file(
     # A mounted file may differ between versions of the agent, and was never written: it has no version.
     if stat.version and is_known(stat.version, unless):
         return unchanged(stat.version)
+    if (memory := request_context(request.scope).memory) is not None and stat.size_bytes > LARGE:
+        await memory.grow(stat.size_bytes)
     stat, content = await files.read(place)
     headers = {"ETag": tag_of(stat.version), "Content-Disposition": "attachment"}
     return Response(content, media_type="application/octet-stream", headers=headers)
