@@ -16,7 +16,7 @@ unexport VIRTUAL_ENV
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve test long check format bench examples docs conformance clients mcpclients faults mutants scale clean
+.PHONY: help setup demo serve test long check format bench examples docs conformance clients mcpclients siege faults mutants scale clean
 
 help: ## show this list
 	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 22
@@ -74,6 +74,10 @@ clients: $(SETUP) ## generate clients from the OpenAPI document, and use them ag
 
 mcpclients: $(SETUP) ## have other people's MCP clients wait for an approval, by HTTP and standard streams
 	@$(BIN)/pytest -n 2 --dist loadgroup -m clients $(ARGS) tests/mcp_clients
+
+siege: $(SETUP) ## attack two servers on SQLite and PostgreSQL, and measure what a bystander sees (ARGS="NAME --seconds 6")
+	@scripts/install_for_tests.sh
+	@$(BIN)/python -m siege $(ARGS)
 
 faults: $(SETUP) ## kill processes at random moments, and check what they left (KILLS=200 SEED=1)
 	@scripts/install_for_tests.sh

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-FOLDERS: Final = ("src", "tests", "examples", "benchmarks", "scripts")
+FOLDERS: Final = ("src", "tests", "examples", "benchmarks", "scripts", "siege")
 PACKAGE: Final = Path("src/capset")
 MOST_LINES: Final = 400
 MOST_ENTRIES: Final = 20

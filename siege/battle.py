@@ -74,7 +74,7 @@ def fight(site: Site, attack: Attack, seconds: float) -> Row:
     before = asyncio.run(_quiet(site, 1.5))
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
         during, answers = asyncio.run(_attacked(site, attack, seconds, pool))
-    return Row(attack, before, during, answers, asyncio.run(_recovery(site)))
+    return Row(attack, before, during, answers, asyncio.run(recovery(site)))
 
 
 async def _quiet(site: Site, seconds: float) -> Seen:
@@ -108,7 +108,7 @@ def _attack(name: str, site: Site, seconds: float) -> Counter[str]:
     return asyncio.run(work())
 
 
-async def _recovery(site: Site) -> float:
+async def recovery(site: Site) -> float:
     """Return the seconds until three health checks in a row were answered in time."""
     started, swift = time.perf_counter(), 0
     asked = request("GET", "/v1/healthz")

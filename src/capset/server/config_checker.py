@@ -1,7 +1,7 @@
 """Checks of configurations in a process of their own: bounded in time and memory, and behind everything else.
 
-The process is started with the first check and kept; whatever goes on for too long ends with it. It knows only what is
-installed, as the server does unless its host gave it capabilities of its own.
+The process is started with the first check and kept; a check that goes on for too long ends with it. It knows only what
+is installed, as the server does unless its host gave it capabilities of its own.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class ConfigChecker:
 
     def __init__(self, seconds: float) -> None:
         self._turns = Turns(seconds)
-        self._process: asyncio.subprocess.Process | None = None
+        self.process: asyncio.subprocess.Process | None = None
 
     async def check(self, principal: Principal, text: str, format: Format, registry: Registry) -> ConfigCheckShape:
         """Check a configuration by its text alone, as ``check_text`` does.
@@ -51,9 +51,9 @@ class ConfigChecker:
         return ConfigCheckShape.model_validate_json(answer)
 
     async def _ask(self, request: bytes) -> bytes:
-        process = self._process
+        process = self.process
         if process is None or process.returncode is not None:
-            process = self._process = await asyncio.create_subprocess_exec(
+            process = self.process = await asyncio.create_subprocess_exec(
                 sys.executable, "-P", "-m", __name__, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
             )
             await _receive(process)  # it has loaded what is installed
@@ -62,20 +62,20 @@ class ConfigChecker:
                 await _send(process, request)
                 return await _receive(process)
         except (TimeoutError, EOFError, OSError):
-            self._process = None
+            self.process = None
             await self.close(process)
             raise InvalidArguments(
                 f"The check took more than {CHECK_SECONDS:g} seconds, or {MEMORY // 2**20} MiB of memory: check parts "
                 "of the configuration, or use capset check, which has no such limits"
             ) from None
         except BaseException:
-            self._process = None
+            self.process = None
             process.kill()
             raise
 
     async def close(self, process: asyncio.subprocess.Process | None = None) -> None:
         """End the process."""
-        process = process or self._process
+        process = process or self.process
         if process is not None and process.returncode is None:
             with suppress(ProcessLookupError):
                 process.kill()

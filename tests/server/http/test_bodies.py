@@ -260,7 +260,7 @@ async def test_a_body_of_too_many_values_is_refused_unread(shared: Site, asker: 
         assert "at most 20000 values" in told["detail"]
 
 
-@pytest.mark.spec("P36")
+@pytest.mark.spec("P46", "T32")
 async def test_bodies_that_do_not_come_hold_no_more_than_their_share_of_the_memory() -> None:
     limits = RequestLimits(memory=1_000_000, own_memory=700_000, share_seconds=0.3, body_seconds=3.0)
     async with site(limits=limits) as here, here.client() as ada:
@@ -282,7 +282,7 @@ async def test_bodies_that_do_not_come_hold_no_more_than_their_share_of_the_memo
         assert (await call(ada, session, "echo", text="a" * 500_000)).status_code == 200, "all of it is free again"
 
 
-@pytest.mark.spec("P36")
+@pytest.mark.spec("P46", "T32")
 async def test_a_body_that_trickles_ends_though_each_part_is_in_time() -> None:
     async with site(limits=RequestLimits(body_seconds=0.4)) as here, here.client() as ada, line(here) as there:
         path = f"/v1/sessions/{await make_session(ada)}/calls"
@@ -293,7 +293,7 @@ async def test_a_body_that_trickles_ends_though_each_part_is_in_time() -> None:
         assert (await there.answer()).status == 408
 
 
-@pytest.mark.spec("P36")
+@pytest.mark.spec("P46", "T32")
 async def test_a_download_that_nobody_reads_is_cut_off() -> None:
     limits = RequestLimits(send_seconds=0.3, memory=50_000_000, share_seconds=0.2)
     async with site(limits=limits) as here, here.client() as ada, line(here) as there:
@@ -306,13 +306,13 @@ async def test_a_download_that_nobody_reads_is_cut_off() -> None:
         assert refused.status_code == 503
         assert refused.json()["code"] == "overloaded"
         async with asyncio.timeout(5):
-            while (await ada.get(url)).status_code != 200:
-                await asyncio.sleep(0.05)  # noqa: ASYNC110  # there is no event to wait for
+            while (await ada.get(url)).status_code != 200:  # noqa: ASYNC110  # there is no event for it
+                await asyncio.sleep(0.05)
         with contextlib.suppress(ConnectionError):
             assert len(await there.rest()) < size
 
 
-@pytest.mark.spec("P36")
+@pytest.mark.spec("P46", "T32")
 async def test_connections_are_bounded() -> None:
     async with site(limits=RequestLimits(connections=3)) as here:
         async with line(here) as one, line(here) as two, line(here) as three:

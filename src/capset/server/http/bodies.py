@@ -87,7 +87,7 @@ class Reservation:
             self.size = size
 
 
-class Body:
+class RequestBody:
     """A request's body that is still to be read, of at most ``limit`` bytes.
 
     ``values`` is the maximum number of values in it, if it is JSON; ``seconds`` are those between two parts, and for

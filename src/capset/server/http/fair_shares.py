@@ -1,7 +1,7 @@
 """Fair shares of the event loop: between organisations, then between an organisation's principals (spec 5, P35).
 
-Every step of a request's tasks is timed and charged to its caller. While the loop is saturated, requests of whoever has
-had most of it wait until others have had as much. Requests with large bodies also take turns.
+Every step of a request's tasks is timed and charged to its caller. While the loop is saturated, requests of the
+caller that has had most of it wait until others have had as much. Requests with large bodies also take turns.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SATURATED: Final = 0.6
 ACTIVE_SECONDS: Final = 0.25
 """How long after its last charge a caller still counts as one that others must leave time to."""
 SWIFT_SECONDS: Final = 0.005
-"""Time in one step beyond this is charged three times, since nobody else is served during it."""
+"""Time in one step beyond this is charged three times, since no other request is served during it."""
 LARGE_SECONDS: Final = 0.25
 """How long a request with a large body keeps others of its kind waiting at most."""
 _TICK_SECONDS: Final = 0.005

@@ -15,7 +15,16 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from capset.errors import Cancelled, CapsetError, InternalError, PermissionDenied
 from capset.net.addresses import is_loopback
-from capset.server.http.bodies import LARGE, PART, Body, BodyMemory, ClientLeft, replaying, send_in_parts, size_of
+from capset.server.http.bodies import (
+    LARGE,
+    PART,
+    BodyMemory,
+    ClientLeft,
+    RequestBody,
+    replaying,
+    send_in_parts,
+    size_of,
+)
 from capset.server.http.fair_shares import LARGE_SECONDS, FairShares, Turns
 from capset.server.http.request_context import CLIENT_LEFT, KEY, HttpRefusal, RequestContext, correlation_of, path_of
 from capset.server.http.responses import answer_problem
@@ -154,7 +163,7 @@ class ServerMiddleware:
         return None
 
     async def _answer(
-        self, scope: Scope, receive: Receive, send: Send, request_info: RequestContext, body: Body
+        self, scope: Scope, receive: Receive, send: Send, request_info: RequestContext, body: RequestBody
     ) -> None:
         """Read the body, and answer: with a large body, when its turn has come."""
         content = await body.read(request_info.memory)
@@ -164,7 +173,7 @@ class ServerMiddleware:
         async with turn:
             await self._app(scope, replaying(content, receive), send)
 
-    def _body(self, scope: Scope, receive: Receive, request_info: RequestContext) -> Body:
+    def _body(self, scope: Scope, receive: Receive, request_info: RequestContext) -> RequestBody:
         """Return the body of a request, within the bounds of its path. Raises ``HttpRefusal`` if it declares more."""
         limits, values = self._limits, self._limits.json_values
         if request_info.caller is None:
@@ -173,7 +182,7 @@ class ServerMiddleware:
             size, values = limits.file, None
         else:
             size = limits.large_body if request_info.route in LARGE_BODIES else limits.body
-        return Body(receive, request_info.headers, size, limits.body_seconds, values)
+        return RequestBody(receive, request_info.headers, size, limits.body_seconds, values)
 
     async def _fail(self, send: Send, request_info: RequestContext, error: CapsetError) -> None:
         if not request_info.status:

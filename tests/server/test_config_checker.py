@@ -1,0 +1,97 @@
+"""Checks of configurations in a process of their own (spec 5, P34)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+from collections.abc import AsyncGenerator
+
+import pytest
+
+from capset import Capability, Principal, tool
+from capset.adapters.config_file.checks import check_text
+from capset.adapters.config_file.reader import MAX_PROBLEMS
+from capset.errors import InvalidArguments
+from capset.kernel.registry import Registry
+from capset.server.config_checker import ConfigChecker
+
+pytestmark = [pytest.mark.anyio, pytest.mark.spec("P34")]
+ADA = Principal("ada", org="acme")
+SOUND = "actions: [{name: a, description: d, permissions: [], handler: ./a.py}]"
+
+
+@pytest.fixture
+async def checker() -> AsyncGenerator[ConfigChecker]:
+    """Give a checker, and end its process."""
+    made = ConfigChecker(seconds=20)
+    yield made
+    await made.close()
+
+
+@pytest.fixture(scope="module")
+def installed() -> Registry:
+    """Give what is installed."""
+    return Registry.installed()
+
+
+async def test_the_process_says_what_the_function_says(checker: ConfigChecker, installed: Registry) -> None:
+    for text in (SOUND, "actions: [{name: a}]", "[", "capabilities: {actions: [test_math]}"):
+        assert await checker.check(ADA, text, "yaml", installed) == check_text(text, "yaml", installed)
+
+
+async def test_a_check_that_takes_too_long_ends_and_the_next_one_works(
+    checker: ConfigChecker, installed: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await checker.check(ADA, SOUND, "yaml", installed)  # the process is there
+    monkeypatch.setattr("capset.server.config_checker.CHECK_SECONDS", 0.2)
+    actions = [{"name": f"a{n}", "description": "d", "permissions": [], "handler": "./a.py"} for n in range(3_000)]
+    with pytest.raises(InvalidArguments, match=r"more than 0\.2 seconds"):
+        await checker.check(ADA, json.dumps({"actions": actions}), "json", installed)
+    monkeypatch.undo()
+    assert (await checker.check(ADA, SOUND, "yaml", installed)).valid
+
+
+async def test_a_client_that_leaves_ends_its_check(checker: ConfigChecker, installed: Registry) -> None:
+    await checker.check(ADA, SOUND, "yaml", installed)
+    process = checker.process
+    assert process is not None
+    actions = [{"name": f"a{n}", "description": "d", "permissions": [], "handler": "./a.py"} for n in range(3_000)]
+    checking = asyncio.create_task(checker.check(ADA, json.dumps({"actions": actions}), "json", installed))
+    await asyncio.sleep(0.1)
+    checking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await checking
+    async with asyncio.timeout(5):
+        assert await process.wait() == -signal.SIGKILL
+    assert (await checker.check(ADA, SOUND, "yaml", installed)).valid
+
+
+async def test_a_process_that_dies_is_replaced(checker: ConfigChecker, installed: Registry) -> None:
+    await checker.check(ADA, SOUND, "yaml", installed)
+    assert checker.process is not None
+    os.kill(checker.process.pid, signal.SIGKILL)
+    await checker.process.wait()
+    assert (await checker.check(ADA, SOUND, "yaml", installed)).valid
+
+
+async def test_capabilities_of_the_host_are_known(checker: ConfigChecker, installed: Registry) -> None:
+    @tool(effect="read")
+    async def own() -> str:
+        """Do something of the host's own."""
+        return ""
+
+    ours = Capability("ours", description="Ours.", tools=[own])
+    registry = Registry.of([*installed.capabilities.values(), ours], installed.agents.values())
+    text = "actions: [{tool: ours.own}]"
+    found = await checker.check(ADA, text, "yaml", registry)
+    assert found == check_text(text, "yaml", registry)
+
+
+async def test_problems_beyond_the_first_hundred_are_not_looked_for(
+    checker: ConfigChecker, installed: Registry
+) -> None:
+    found = await checker.check(ADA, json.dumps({"actions": [{"wrong": 1}] * 5_000}), "json", installed)
+    assert len(found.problems) == MAX_PROBLEMS + 1
+    assert "first 100 problems" in found.problems[0].message

@@ -1,0 +1,44 @@
+"""The short form of ``make siege``: answers, bounds of memory, and recovery; times are measured by the long one."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from siege.attack import Attack
+from siege.attacks import ATTACKS
+from siege.battle import recovery
+from siege.bystander import watch
+from siege.site import Site, besieged
+
+pytestmark = [pytest.mark.long, pytest.mark.anyio, pytest.mark.xdist_group("siege")]
+SECONDS = 1.0
+
+
+@pytest.fixture(scope="module")
+def besieged_site(tmp_path_factory: pytest.TempPathFactory) -> Generator[Site]:
+    """Give two servers on one SQLite database."""
+    folder: Path = tmp_path_factory.mktemp("siege")
+    with besieged(folder, f"sqlite:///{folder / 'siege.db'}") as site:
+        yield site
+
+
+@pytest.mark.spec("P35", "P46", "T31", "T32")
+@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name)
+async def test_a_server_survives(besieged_site: Site, attack: Attack) -> None:
+    ended = asyncio.Event()
+    watching = asyncio.create_task(watch(besieged_site, ended))
+    try:
+        answers = await attack.work(besieged_site, time.monotonic() + SECONDS)
+    finally:
+        ended.set()
+        seen = await watching
+    assert answers, "it was answered, or knows that it was not"
+    assert set(answers) <= attack.answers
+    assert seen.failed == 0, "a bystander is served meanwhile, however slowly"
+    assert seen.rss <= attack.bounds.rss
+    assert await recovery(besieged_site) < 10
