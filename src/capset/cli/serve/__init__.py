@@ -31,6 +31,8 @@ from capset.cli.serve.jwt import (
     JwtOrgClaim,
     issuer_of,
 )
+from capset.cli.serve.limits import HttpLimit, request_limits
+from capset.definitions.governance import Governance
 from capset.definitions.limits import Allowance
 from capset.definitions.principals import Principal
 from capset.errors import DefinitionError
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
     from capset.server.auth.callers import Identifies
     from capset.server.auth.tokens import Issuer
     from capset.server.http.middleware import AllowedHosts
+    from capset.server.http.request_context import RequestLimits
     from capset.server.service import Service
 
 
@@ -78,6 +81,7 @@ def serve_command(
     limit: LimitOption = None,
     session_budget: SessionBudget = None,
     run_budget: RunBudget = None,
+    http_limit: HttpLimit = None,
     config: ConfigFile = None,
     principal: Who = None,
     grant: Grant = None,
@@ -124,7 +128,14 @@ def serve_command(
     names = AllowedHosts.of(host, allow_host or (), allow_origin or ())
     installed = Registry.installed()
     configuration = None if config is None else load_configuration(config, installed)
-    served = _Served(installed, configuration, drain_delay, load_allowance(limit, session_budget, run_budget))
+    governance = Governance() if configuration is None else configuration.governance
+    served = _Served(
+        installed,
+        configuration,
+        drain_delay,
+        load_allowance(limit, session_budget, run_budget),
+        request_limits(http_limit or (), file=governance.file_bytes),
+    )
     with telemetry(), asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(_serve(settings, host, port, names, served, issuer, insecure=insecure))
     return Exit.DONE
@@ -140,12 +151,13 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 @dataclass(frozen=True, slots=True)
 class _Served:
-    """The installed registry, the configuration served with it, if any, and the allowance."""
+    """The installed registry, the configuration served with it, if any, the allowance, and the limits of requests."""
 
     installed: Registry
     configuration: Configuration | None
     drain_delay: float
     allowance: Allowance | None
+    limits: RequestLimits
 
     @property
     def registry(self) -> Registry:
@@ -190,7 +202,7 @@ async def _serve(
         async with make_kernel(settings.db, served.configuration, served.allowance) as kernel:
             has_keys = await kernel.store.keys.any()
             tokens = None if known is None else known(kernel)
-            service = Service(kernel, registry, env=settings.env, anyone=anyone, tokens=tokens)
+            service = Service(kernel, registry, env=settings.env, anyone=anyone, limits=served.limits, tokens=tokens)
             async with open_app(service, names) as app:
                 logs.configure()
                 _settle()
