@@ -27,6 +27,7 @@
     │       └── ApprovalExpired    403  no answer came in time
     ├── LimitExceeded              429  a limit is used up; ``retry_after`` says for how long
     │   ├── BudgetExceeded         429  the budget of a session, or of a run, is used up
+    │   ├── NoFreeSlot             429  no thread became free in time for a sync handler to start
     │   └── TooManyRefusals        429  so many calls were refused that further ones are ignored for a while
     ├── InvalidArguments           422  the arguments do not fit the tool's schema; every field is listed
     ├── ToolError                  400  raised by handlers: the model reads the message word for word
@@ -227,6 +228,10 @@ class LimitExceeded(CapsetError):
 class BudgetExceeded(LimitExceeded):
     code = "budget_exceeded"
     retryable = False
+
+
+class NoFreeSlot(LimitExceeded):
+    code = "no_free_slot"
 
 
 class TooManyRefusals(LimitExceeded):

@@ -148,6 +148,7 @@ class _Collected(Collector):
         yield CounterMetricFamily(
             "capset_abandoned", "Tasks and threads that did not end when they were cancelled.", service.kernel.abandoned
         )
+        yield from self._threads()
         yield from self._requests()
         yield GaugeMetricFamily(
             "capset_registry_problems", "What is installed and could not be loaded.", len(service.registry.problems)
@@ -155,6 +156,16 @@ class _Collected(Collector):
         built = GaugeMetricFamily("capset_build_info", "Which capset this is.", labels=["version"])
         built.add_metric([self._version], 1)
         yield built
+
+    def _threads(self) -> Iterator[Metric]:
+        threads = self._metrics.service.kernel.threads
+        yield GaugeMetricFamily("capset_threads_running", "Threads of sync handlers.", threads.running)
+        yield GaugeMetricFamily("capset_threads_waiting", "Sync handlers that wait for a thread.", threads.waiting)
+        yield GaugeMetricFamily(
+            "capset_threads_abandoned",
+            "Threads that outlive their calls, and keep their slots.",
+            threads.abandoned_running,
+        )
 
     def _requests(self) -> Iterator[Metric]:
         found = self._metrics
