@@ -16,7 +16,7 @@ from starlette.types import Scope as HttpScope
 from capset.errors import InvalidArguments
 from capset.server.auth.callers import Caller
 from capset.server.auth.keys import Scope
-from capset.server.http.request_context import HttpRefusal, caller_of
+from capset.server.http.request_context import MAX_ID, HttpRefusal, caller_of
 from capset.server.service import Service
 from capset.wire.errors import MEDIA_TYPE, Problem
 from capset.wire.shapes import Shape
@@ -74,7 +74,7 @@ Measures = Annotated[Caller, Depends(needs("capset:metrics"))]
 """A caller that monitors the server, across all organisations."""
 Asks = Annotated[Caller, Depends(needs("capset:call", "capset:approve"))]
 """A caller that may see the requests of its own sessions, or of the whole organisation."""
-Id = Annotated[str, Path(min_length=1, max_length=200)]
+Id = Annotated[str, Path(min_length=1, max_length=MAX_ID)]
 
 
 class Asked(Shape):
