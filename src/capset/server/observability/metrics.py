@@ -21,6 +21,7 @@ from prometheus_client.registry import Collector
 from capset.errors import CapsetError
 from capset.kernel.call.invocation import Invocation
 from capset.kernel.registry import Registry
+from capset.server.observability.log_writer import LogWriter
 from capset.server.service import Service
 
 BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
@@ -48,8 +49,9 @@ class Durations:
 class Metrics:
     """An observer of a kernel's calls that also counts requests."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: Service, log: LogWriter) -> None:
         self.service = service
+        self.log = log
         self.calls: defaultdict[tuple[str, str, str], int] = defaultdict(int)
         """By tool, effect and outcome."""
         self.call_durations: defaultdict[str, Durations] = defaultdict(Durations)
@@ -150,6 +152,9 @@ class _Collected(Collector):
         )
         yield from self._threads()
         yield from self._requests()
+        yield CounterMetricFamily(
+            "capset_log_lines_lost", "Lines of the log that were not read in time, and dropped.", found.log.lost
+        )
         yield GaugeMetricFamily(
             "capset_registry_problems", "What is installed and could not be loaded.", len(service.registry.problems)
         )
