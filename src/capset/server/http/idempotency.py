@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from capset.clock import iso
-from capset.errors import CapsetError, Conflict, InvalidArguments, StoreError
+from capset.errors import Conflict, InvalidArguments, StoreError
 from capset.kernel.results import Result
 from capset.server.auth.callers import Caller
 from capset.server.http.request_context import HttpRefusal
@@ -66,9 +66,11 @@ class Idempotency:
         If a call ran but its outcome was not recorded, the key stays taken: its effects are unknown.
         """
         error = result.error
-        if not is_refused(error):
+        if result.refused:
+            await self.release()
+        elif not isinstance(error, StoreError):
             await self.store_reply(200, body)
-        elif error is None or error.refusal or error.retryable:
+        elif error.retryable:
             await self.release()
 
     async def store_reply(self, status: int, body: bytes) -> None:
@@ -78,8 +80,3 @@ class Idempotency:
     async def release(self) -> None:
         """Discard the request, which had no effect, so that it can be made later."""
         await self.service.kernel.store.replies.release(self.session, self.key)
-
-
-def is_refused(error: CapsetError | None) -> bool:
-    """Return whether a call was refused by governance, or by a store that could not take it."""
-    return error is not None and (error.refusal or isinstance(error, StoreError))
