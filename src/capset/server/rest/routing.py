@@ -71,7 +71,7 @@ Looks = Annotated[Caller, Depends(needs("capset:call", "capset:audit"))]
 """A caller that may read its own sessions, or those of the whole organisation."""
 Approves = Annotated[Caller, Depends(needs("capset:approve"))]
 Measures = Annotated[Caller, Depends(needs("capset:metrics"))]
-"""A caller that monitors the server, across all organisations."""
+"""A caller that reads metrics: of its own organisation, or of the server if it has none."""
 Asks = Annotated[Caller, Depends(needs("capset:call", "capset:approve"))]
 """A caller that may see the requests of its own sessions, or of the whole organisation."""
 Id = Annotated[str, Path(min_length=1, max_length=MAX_ID)]
