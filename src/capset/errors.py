@@ -90,12 +90,7 @@ class CapsetError(Exception):
     """Seconds after which the same call may pass, if known."""
 
     def __init__(
-        self,
-        message: str,
-        *,
-        hint: str | None = None,
-        fields: Iterable[Field] = (),
-        correlation: str | None = None,
+        self, message: str, *, hint: str | None = None, fields: Iterable[Field] = (), correlation: str | None = None
     ) -> None:
         super().__init__(message)
         self.message = str(message)

@@ -28,7 +28,7 @@ class FairSlots:
     """A fixed number of slots. None is ever given to a principal that occupies as many as are free, or more.
 
     So one principal has at most half of them, rounded up, one organisation about three quarters, and each further one
-    a part of what they leave: whoever comes after one that takes all it can finds a slot, unless there is only one.
+    a part of what they leave: the next caller after one that takes all it can finds a slot, unless there is only one.
     Those who wait take turns: the organisations first, then the principals of each, in the order in which they came.
     """
 
@@ -52,7 +52,7 @@ class FairSlots:
     def take(self, owner: Owner) -> bool:
         """Occupy a slot if there is one for this owner now; return whether there was.
 
-        Nobody who waits is passed by it: whoever could have a slot was given one when it became free.
+        It passes by none of those who wait: any that could have a slot was given one when it became free.
         """
         if not self._admits(owner):
             return False

@@ -30,6 +30,8 @@ class Idempotency:
     session: str
     key: str
     body: bytes
+    correlation: str | None = None
+    """That of its call, if it makes one: by it, a key is free again after a crash that came before any effect."""
 
     def __post_init__(self) -> None:
         """Raise ``HttpRefusal`` unless the key is 1–255 printable ASCII characters."""
@@ -45,7 +47,7 @@ class Idempotency:
         kernel = self.service.kernel
         now = kernel.now()
         expired = datetime.fromisoformat(now) - KEPT
-        row = ReplyRow(self.session, self.key, self._digest(), now)
+        row = ReplyRow(self.session, self.key, self._digest(), now, correlation=self.correlation)
         kept = await kernel.store.replies.reserve(row, expired=iso(int(expired.timestamp()) * 1_000_000_000))
         if kept is None:
             return None

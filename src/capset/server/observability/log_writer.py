@@ -1,4 +1,4 @@
-"""The writer of the server's log: a thread of its own, so that a log that nobody reads holds up nothing else."""
+"""The writer of the server's log: a thread of its own, so that an unread log holds up nothing else."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ class Durations:
 
 
 class Tally:
-    """What is counted of one organisation's callers."""
+    """Counts of one organisation's callers."""
 
     __slots__ = ("call_durations", "calls", "calls_running", "request_durations", "requests")
 
@@ -173,16 +173,16 @@ class Exposition:
         They are those of one organisation's callers, or everything for ``None``.
         """
         registry = CollectorRegistry()
-        registry.register(_Callers(self._metrics.of(org)))
+        registry.register(_OfCallers(self._metrics.of(org)))
         if org is None:
-            registry.register(_Server(self._metrics))
+            registry.register(_WholeServer(self._metrics))
             registry.register(self._process)
         encode, media_type = choose_encoder(accept)
         return encode(registry), media_type
 
 
-class _Callers(Collector):
-    """Families of what callers did."""
+class _OfCallers(Collector):
+    """Metric families of calls and requests."""
 
     def __init__(self, tally: Tally) -> None:
         self._tally = tally
@@ -217,8 +217,8 @@ class _Callers(Collector):
         yield took
 
 
-class _Server(Collector):
-    """Families of the server as a whole."""
+class _WholeServer(Collector):
+    """Metric families of the server as a whole."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics

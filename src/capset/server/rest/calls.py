@@ -167,7 +167,7 @@ async def prepare_call(
     """Return the response that makes a call as it is sent; ``body`` is what an idempotency ``key`` stands for."""
     request_info = request_context(scope)
     session = await service.session(caller, session_id)
-    once = Idempotency(service, caller, session_id, key, body) if key else None
+    once = Idempotency(service, caller, session_id, key, body, request_info.correlation) if key else None
     kept = await once.begin() if once is not None else None
     message = session.message(given.tool, Json(to_json(given.arguments)), correlation=request_info.correlation)
     if prefers_events(request_info.header(b"accept")):
