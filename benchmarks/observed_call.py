@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack
+from io import BytesIO
 from typing import Final
 
 from opentelemetry.sdk.trace import TracerProvider
@@ -15,6 +16,7 @@ from benchmarks.turns import Job, in_turns
 from capset import Agent, Capability, Kernel, Principal, Registry
 from capset.kernel.telemetry.observers import Observer
 from capset.kernel.telemetry.tracing import Tracing
+from capset.server.observability.log_writer import LogWriter
 from capset.server.observability.metrics import Metrics
 from capset.server.service import Service
 
@@ -38,7 +40,9 @@ async def _measure(*, rounds: int) -> list[Row]:
     async with AsyncExitStack() as stack:
         kernels = {name: await _opened(stack, observer) for name, observer in observers.items()}
         counting = await _opened(stack, None)
-        stack.enter_context(counting.observe(Metrics(Service(counting, Registry.of([], [AGENT])))))
+        stack.enter_context(
+            counting.observe(Metrics(Service(counting, Registry.of([], [AGENT])), LogWriter(BytesIO())))
+        )
         jobs = {name: await _job(stack, kernel) for name, kernel in {**kernels, COUNTED: counting}.items()}
 
         async def flush() -> None:

@@ -55,7 +55,7 @@ def test_a_refusal_is_told_apart_from_a_failure() -> None:
     refusals = {
         *("Unauthenticated", "NotFound", "PermissionDenied", "InvalidArguments", "ArgumentsTooLarge"),
         *("ApprovalRequired", "ApprovalRejected", "ApprovalExpired", "ApprovalVoid"),
-        *("LimitExceeded", "BudgetExceeded", "TooManyRefusals"),
+        *("LimitExceeded", "BudgetExceeded", "NoFreeSlot", "TooManyRefusals"),
     }
     assert {one.__name__ for one in TREE if one.refusal} == refusals
     retryable = {
@@ -64,6 +64,7 @@ def test_a_refusal_is_told_apart_from_a_failure() -> None:
         "ConsumerTimeout",
         "DeadlineExceeded",
         "LimitExceeded",
+        "NoFreeSlot",
         "StoreError",
         "TooManyRefusals",
         "TransientError",

@@ -27,6 +27,7 @@
     │       └── ApprovalExpired    403  no answer came in time
     ├── LimitExceeded              429  a limit is used up; ``retry_after`` says for how long
     │   ├── BudgetExceeded         429  the budget of a session, or of a run, is used up
+    │   ├── NoFreeSlot             429  no thread became free in time for a sync handler to start
     │   └── TooManyRefusals        429  so many calls were refused that further ones are ignored for a while
     ├── InvalidArguments           422  the arguments do not fit the tool's schema; every field is listed
     │   └── ArgumentsTooLarge      413  the arguments have more bytes than the tool takes
@@ -90,12 +91,7 @@ class CapsetError(Exception):
     """Seconds after which the same call may pass, if known."""
 
     def __init__(
-        self,
-        message: str,
-        *,
-        hint: str | None = None,
-        fields: Iterable[Field] = (),
-        correlation: str | None = None,
+        self, message: str, *, hint: str | None = None, fields: Iterable[Field] = (), correlation: str | None = None
     ) -> None:
         super().__init__(message)
         self.message = str(message)
@@ -228,6 +224,10 @@ class LimitExceeded(CapsetError):
 class BudgetExceeded(LimitExceeded):
     code = "budget_exceeded"
     retryable = False
+
+
+class NoFreeSlot(LimitExceeded):
+    code = "no_free_slot"
 
 
 class TooManyRefusals(LimitExceeded):

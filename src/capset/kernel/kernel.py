@@ -35,6 +35,7 @@ from capset.kernel.call.compiled_tools import CompiledTools
 from capset.kernel.call.session import Session
 from capset.kernel.call.session_context import SessionContext
 from capset.kernel.call.stages.access import ANONYMOUS
+from capset.kernel.call.worker_threads import Threads
 from capset.kernel.governance.approvals import ApprovalService
 from capset.kernel.governance.checkpoints import Checkpoints, keep_checkpoints, make_checkpoint
 from capset.kernel.governance.quotas import SessionLimits, session_limits
@@ -154,6 +155,11 @@ class Kernel:
     def generator(self) -> GeneratorRunner | None:
         """The runner for the model steps of blocks, or ``None``."""
         return self._generator
+
+    @property
+    def threads(self) -> Threads:
+        """The threads of sync handlers."""
+        return self._entered().threads
 
     @property
     def abandoned(self) -> int:

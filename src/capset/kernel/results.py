@@ -16,7 +16,8 @@ R = TypeVar("R")
 class Result(Generic[R]):
     """The outcome of a call: ``data`` if ``success``, else ``error``.
 
-    ``record`` is the id of the call's record; the hashes are those of its snapshot.
+    ``record`` is the id of the call's record; the hashes are those of its snapshot. ``refused`` is whether the call
+    failed before its handler was started.
     """
 
     success: bool
@@ -25,6 +26,7 @@ class Result(Generic[R]):
     record: str
     runtime_hash: str
     prompt_hash: str
+    refused: bool = False
 
 
 def formatted_result(result: Result[Any]) -> dict[str, Any]:  # the data is of the tool's own type

@@ -15,6 +15,7 @@ from capset.clock import Clock
 from capset.definitions.governance import Governance
 from capset.definitions.secrets import Secrets
 from capset.ids import Ids
+from capset.kernel.call.fair_slots import FairSlots
 from capset.kernel.call.worker_threads import Threads
 from capset.kernel.governance.quotas import Quotas
 from capset.kernel.governance.redaction import redactor_of
@@ -93,8 +94,8 @@ class KernelRuntime:
         self.redactor = redactor_of(governance.redact)
         self._hmac = hmac.new(digest_key, digestmod="sha256")
         self.threads = Threads()
-        self.slots: dict[str, tuple[int, asyncio.Semaphore]] = {}
-        """The limit and the semaphore of each named resource that few calls may use at a time (``kernel.slots``)."""
+        self.slots: dict[str, FairSlots] = {}
+        """The slots of each named resource that few calls may use at a time (``capset.ext.slot``)."""
         self.observers = observers
         """The observers of every call."""
         self.calls = 0

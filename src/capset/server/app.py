@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -28,6 +29,7 @@ from capset.server.http.request_context import HttpRefusal, path_of, request_con
 from capset.server.http.responses import misfit, problem_response
 from capset.server.http.routes import CALLS_PATH, MCP_PATHS, DirectRoutes, Routes
 from capset.server.mcp.mounts import mcp_endpoints
+from capset.server.observability.log_writer import LogWriter
 from capset.server.observability.logs import AccessLog
 from capset.server.observability.metrics import Exposition, Metrics
 from capset.server.observability.requests import Telemetry
@@ -70,15 +72,18 @@ _NO_TELEMETRY: Final[TelemetryConfig] = {"tracing": False, "metrics": False, "lo
 
 
 @asynccontextmanager
-async def open_app(service: Service, names: AllowedHosts, *, log: BinaryIO | None = None) -> AsyncGenerator[ASGIApp]:
+async def open_app(
+    service: Service, names: AllowedHosts, *, log: BinaryIO | LogWriter | None = None
+) -> AsyncGenerator[ASGIApp]:
     """Yield the application. Its host keeps the service's kernel open while it runs.
 
     ``log`` receives one line of JSON per request; it defaults to stderr.
     """
     app = make_api()
     app.state.service = service
-    access = AccessLog(log or sys.stderr.buffer)
-    tally = Metrics(service)
+    writer = log if isinstance(log, LogWriter) else LogWriter(log or sys.stderr.buffer)
+    access = AccessLog(writer)
+    tally = Metrics(service, writer)
     app.state.exposition = Exposition(tally)
     telemetry = _telemetry(app, service, tally)
     try:
@@ -89,6 +94,7 @@ async def open_app(service: Service, names: AllowedHosts, *, log: BinaryIO | Non
     finally:
         await service.checker.close()
         access.flush()
+        await asyncio.to_thread(writer.drain)
 
 
 def _telemetry(app: FastAPI, service: Service, tally: Metrics) -> Telemetry:

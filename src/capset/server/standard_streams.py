@@ -12,9 +12,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
+from capset.kernel.call.fair_slots import Owner
 from capset.kernel.call.worker_threads import Threads
 
 _CHUNK: Final = 65536
+_OWNER: Final = Owner(None, "")
+"""Both streams are of one owner: they have threads of their own."""
 
 
 class Streams:
@@ -37,14 +40,14 @@ class Streams:
 
     async def read(self) -> bytes:
         """Return the next available bytes, empty at the end."""
-        return await self._threads.run(partial(_read, self._reading))
+        return await self._threads.run(_OWNER, partial(_read, self._reading))
 
     async def write(self, data: bytes) -> None:
         """Write all of ``data``; return once the reader or the pipe has taken it. Raises ``OSError``."""
         async with self._turn:
             left = data[self._give(data) :]
             if left:
-                await self._threads.run(partial(_write_all, self._writing, left))
+                await self._threads.run(_OWNER, partial(_write_all, self._writing, left))
 
     async def gone(self) -> None:
         """Return once the reader has disconnected; only pipes report that before a write."""

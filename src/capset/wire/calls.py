@@ -28,7 +28,7 @@ class CallInput(Shape):
 
 
 class CallShape(Shape):
-    """``data`` if ``success``, else ``error``, and whether the call was ``refused``, not let through to fail.
+    """``data`` if ``success``, else ``error``, and whether the call was ``refused``: its handler was never started.
 
     ``record`` is the id of the call's record, ``approval`` that of the request that somebody has to decide first.
     """
@@ -79,7 +79,7 @@ def call_data(result: Result[Any], data: Any, session: str) -> dict[str, Any]:
         return {"success": True, "data": data, **ending}
     error = result.error
     asked = {} if (approval := approval_of(error)) is None else {"approval": approval}
-    return {"success": False, "error": error_shape(error).plain(), "refused": error.refusal, **asked, **ending}
+    return {"success": False, "error": error_shape(error).plain(), "refused": result.refused, **asked, **ending}
 
 
 def approval_of(error: CapsetError | None) -> str | None:

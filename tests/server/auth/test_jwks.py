@@ -14,6 +14,7 @@ from joserfc.jwk import OctKey
 
 from capset.errors import DefinitionError
 from capset.server.auth.jwks import APART_SECONDS, FRESH_SECONDS, MAX_BYTES, STALE_SECONDS, Jwks, read_keys
+from capset.server.auth.tokens import MAX_TRIED
 from tests.net.support import Asked, answer, redirect, server
 from tests.server.auth.issuing import Clock, claims, issuing, key, key_set, token, write
 from tests.server.support import until
@@ -147,10 +148,35 @@ def test_secrets_and_short_keys_are_none_of_a_set() -> None:
     assert [one.kid for one in read_keys(key_set(secret, weak, key("one")))] == ["one"]
 
 
-@pytest.mark.spec("P14")
+@pytest.mark.spec("P14", "P45")
 async def test_one_key_needs_no_name() -> None:
     async with issuing() as here:
         assert await here.status(token(header={"kid": None})) == 200
+
+
+@pytest.mark.spec("P45")
+async def test_of_several_keys_those_that_fit_are_tried_for_a_token_without_a_name() -> None:
+    nameless = {name: value for name, value in key("two").as_dict(private=False).items() if name != "kid"}
+    encrypting = {**key("enc").as_dict(private=False), "use": "enc"}
+    other = {**key("rs512", "RSA").as_dict(private=False), "alg": "RS512"}
+    keys = [key("rsa", "RSA"), key("one"), key("wide", "P-521"), key("okp", "OKP"), nameless, encrypting, other]
+    async with issuing(*keys) as here:
+        good = [key("one"), key("two"), key("rsa", "RSA"), key("okp", "OKP")]
+        for by in good:
+            assert await here.status(token(by, {"kid": None})) == 200, by.kid
+        assert await here.status(token(key("enc"), {"kid": None})) == 401, "it is for encryption"
+        assert await here.status(token(key("rs512", "RSA"), {"kid": None})) == 401, "it is for another algorithm"
+        assert await here.status(token(key("mallory"), {"kid": None})) == 401
+
+
+@pytest.mark.spec("P45")
+async def test_only_a_few_keys_are_tried() -> None:
+    several = [key(f"number{number}") for number in range(MAX_TRIED + 1)]
+    async with issuing(*several[:MAX_TRIED]) as here:
+        assert {await here.status(token(one, {"kid": None})) for one in several[:MAX_TRIED]} == {200}
+    async with issuing(*several) as here:
+        assert await here.status(token(several[0], {"kid": None})) == 401
+        assert await here.status(token(several[0])) == 200
 
 
 @pytest.mark.spec("P14")

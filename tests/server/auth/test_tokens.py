@@ -148,7 +148,12 @@ def forged() -> dict[str, str]:
         "another kind of key under its name": token(key("three", "OKP"), {"kid": "one"}),
         "its own key in the header": token(key("mallory"), {"jwk": key("mallory").as_dict(private=False)}),
         "its own address of keys": token(key("mallory"), {"kid": "one", "jku": "https://evil.example/jwks"}),
-        "no name of a key, of several": token(header={"kid": None}),
+        "no name of a key, and signed by none": token(key("mallory"), {"kid": None}),
+        "no name of a key, and another kind of key": token(key("three", "OKP"), {"kid": None}),
+        "no name of a key, and the public key as a secret": write(
+            {"alg": "HS256"}, claims(), OctKey.import_key(public)
+        ),
+        "an empty name of a key": token(header={"kid": ""}),
         "another issuer": token(iss="https://login.example.com"),
         "no issuer": token(iss=None),
         "issuers": token(iss=[ISSUER]),

@@ -149,7 +149,8 @@ async def wait_for_record(here: Site) -> Record:
 @pytest.mark.parametrize("when", ["in its body", "in its call"])
 async def test_a_client_that_left_unanswered_is_499_in_the_log_and_the_metrics(when: str) -> None:
     sleeper, log = Sleeper(), io.BytesIO()
-    async with site(sleeper.capability(), log=log) as here, here.client() as client:
+    async with site(sleeper.capability(), log=log) as here:
+        await here.key("operator", org=None)
         asked = await sleeping(here, stream=False)
         async with line(here) as there:
             if when == "in its body":
@@ -166,7 +167,8 @@ async def test_a_client_that_left_unanswered_is_499_in_the_log_and_the_metrics(w
 
         await until(is_told)
         assert (told["status"], told["method"], told["principal"]) == (499, "POST", "ada")
-        metrics = (await client.get("/v1/metrics")).text
+        async with here.client("operator") as client:
+            metrics = (await client.get("/v1/metrics")).text
         route = 'method="POST",route="/v1/sessions/{id}/calls"'
         assert f'capset_http_requests_total{{{route},status="499"}} 1.0' in metrics.splitlines()
         assert not [one for one in metrics.splitlines() if route in one and 'status="' in one and "499" not in one]

@@ -1,14 +1,23 @@
-"""The address that a server listens on."""
+"""The address that a server listens on, and the parts of uvicorn that it is made of."""
 
 from __future__ import annotations
 
+import inspect
 import socket
+import tomllib
+from importlib.metadata import version
+from pathlib import Path
 
 import pytest
+import uvicorn
+from packaging.requirements import Requirement
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from capset.errors import Unreachable
 from capset.server.http.uvicorn_server import bind
 from tests.server.support import Site
+
+PROJECT = Path(__file__).parents[3] / "pyproject.toml"
 
 
 def test_a_free_port_is_taken_and_listened_on() -> None:
@@ -32,3 +41,20 @@ async def test_answers_are_sent_without_delay(shared: Site) -> None:
         (connection,) = shared.server.server_state.connections
         sent = connection.transport.get_extra_info("socket")
         assert sent.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
+@pytest.mark.spec("P42")
+def test_the_parts_of_uvicorn_that_are_extended_are_those_that_were_tested() -> None:
+    advice = "read what has changed in uvicorn/protocols/http/httptools_impl.py, run tests/server/http, then move this"
+    extra: list[str] = tomllib.loads(PROJECT.read_text())["project"]["optional-dependencies"]["server"]
+    (pinned,) = [one for one in map(Requirement, extra) if one.name == "uvicorn"]
+    assert {one.operator for one in pinned.specifier} == {">=", "<"}, "a version that was not tested is not installed"
+    assert version("uvicorn") in pinned.specifier, advice
+    # What the protocol overrides or reads, beside the callbacks of httptools, which are public.
+    protocol, cycle, server = map(vars, (HttpToolsProtocol, RequestResponseCycle, uvicorn.Server))
+    assert {"on_response_complete", "send_400_response", "_start_asgi_task"} <= {*protocol}
+    for name in ("self.scope", "self.headers", "self.pipeline", "self.flow", "self.cycle", "self.transport"):
+        assert f"{name}:" in inspect.getsource(protocol["__init__"]), advice
+    for name in ("disconnected", "message_event", "keep_alive", "response_started", "response_complete"):
+        assert f"self.{name} =" in inspect.getsource(cycle["__init__"]), advice
+    assert {"capture_signals", "startup", "shutdown", "handle_exit"} <= {*server}, advice

@@ -12,7 +12,7 @@ import pytest
 from tests.server.support import ALL_SCOPES, call, make_agent, make_session, problem
 from tests.server.town import NOT_THERE, SECRET, Town, a_town, belongings
 
-# Metrics count what everybody does, for those whose key says so: no scope of an organisation's own.
+# Metrics of one who belongs to no organisation count what everybody does.
 SCOPES = [one for one in ALL_SCOPES if one != "capset:metrics"]
 
 

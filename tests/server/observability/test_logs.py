@@ -1,13 +1,25 @@
-"""The access log: lines are gathered for a moment, and none is lost."""
+"""The log: lines are gathered for a moment; none is lost that is read, and none that is not holds up the server."""
 
 from __future__ import annotations
 
 import asyncio
 import io
 import json
+import os
+import re
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
 
 from capset.server.observability import logs
+from capset.server.observability.log_writer import MAX_PENDING, LogWriter
 from capset.server.observability.logs import AccessLog
+from tests.cli.support import CAPSET, Command, clean_environment
 
 
 class Writes(io.BytesIO):
@@ -24,7 +36,7 @@ class Writes(io.BytesIO):
 
 async def test_lines_of_one_moment_are_one_write() -> None:
     stream = Writes()
-    log = AccessLog(stream)
+    log = AccessLog(LogWriter(stream))
     for number in range(3):
         log.put({"number": number})
     assert stream.parts == []
@@ -33,3 +45,76 @@ async def test_lines_of_one_moment_are_one_write() -> None:
     await asyncio.sleep(2 * logs.FLUSH_SECONDS)
     written = [[json.loads(line)["number"] for line in part.splitlines()] for part in stream.parts]
     assert written == [[0, 1, 2], [3]]
+
+
+@pytest.mark.spec("P43")
+def test_what_is_not_read_is_lost_and_counted_and_a_later_line_says_so() -> None:
+    reading, writing = os.pipe()
+    with os.fdopen(writing, "wb") as stream, os.fdopen(reading, "rb") as reader:
+        log = LogWriter(stream)
+        line = json.dumps({"filler": "a" * 10_000}).encode()
+        count = 3 * MAX_PENDING // len(line)
+        for _ in range(count):
+            log.put([line])
+        assert 0 < log.lost < count
+        log.drain(0.05)  # it gives up
+        found = list[dict[str, Any]]()
+        while not found or "lost" not in found[-1]:
+            found.append(json.loads(reader.readline()))
+        assert found[-1] == {"event": "log_lines_lost", "time": found[-1]["time"], "lost": log.lost}
+        assert len(found) - 1 == count - log.lost
+        log.put([b"{}"])
+        assert reader.readline() == b"{}\n"
+        log.drain()
+
+
+@pytest.mark.spec("P43")
+def test_a_log_that_is_closed_is_no_error() -> None:
+    reading, writing = os.pipe()
+    with os.fdopen(writing, "wb") as stream:
+        log = LogWriter(stream)
+        os.close(reading)
+        log.put([b"{}"])
+        log.drain()
+        log.put([b"{}"])
+        log.drain()
+        assert log.lost == 0
+
+
+@pytest.mark.spec("P43")
+def test_a_server_whose_log_nobody_reads_answers_all_the_same(tmp_path: Path) -> None:
+    key = Command(tmp_path, clean_environment(tmp_path))(
+        *("key", "create", "scraper", "--principal", "scraper", "--scope", "metrics", "--json")
+    ).json["key"]
+    process = subprocess.Popen(
+        [CAPSET, "serve", "--port", "0"],
+        cwd=tmp_path,
+        env=clean_environment(tmp_path),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    )
+    try:
+        assert process.stderr is not None
+        address = re.search(rb"http://\S+", process.stderr.readline())
+        assert address is not None
+        with httpx2.Client(base_url=address[0].decode(), timeout=10, trust_env=False) as client:
+            long = "/v1/none/" + "a" * 25_000
+            count = 2 * MAX_PENDING // len(long)
+            assert {client.get(long).status_code for _ in range(count)} == {401}
+            time.sleep(4 * logs.FLUSH_SECONDS)  # until all lines have come to the log
+            metrics = client.get("/v1/metrics", headers={"Authorization": f"Bearer {key}"}).text
+            lost = re.search(r"^capset_log_lines_lost_total (\S+)$", metrics, re.MULTILINE)
+            assert lost is not None
+            assert 0 < float(lost[1]) < count
+            lines = list[dict[str, Any]]()
+            while not lines or lines[-1]["event"] != "log_lines_lost":
+                lines.append(json.loads(process.stderr.readline()))
+            assert lines[-1]["lost"] - float(lost[1]) in (0, 1)  # the line of the last request may be lost too
+            assert len(lines) - 1 + lines[-1]["lost"] - count in (0, 1)
+            assert {client.get(long).status_code for _ in range(count)} == {401}  # nobody reads again
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+    finally:
+        process.kill()
+        process.communicate()

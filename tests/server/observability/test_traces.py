@@ -21,6 +21,7 @@ from capset.definitions.capabilities import Capability
 from capset.ext import Governance
 from capset.server.mcp.protocol import make_server
 from capset.server.observability import logs
+from capset.server.observability.log_writer import LogWriter
 from tests.server.mcp.support import Era
 from tests.server.support import Site, call, make_agent, make_session, site, until
 from tests.traces import Traces, context_of, said
@@ -254,16 +255,17 @@ async def test_a_line_of_the_log_names_its_trace() -> None:
     assert line["span_id"] == f"{context_of(span).span_id:016x}"
 
 
-def test_a_line_that_a_library_logs_names_its_trace(monkeypatch: pytest.MonkeyPatch) -> None:
-    traces, written = Traces(), io.StringIO()
-    monkeypatch.setattr("sys.stderr", written)
+def test_a_line_that_a_library_logs_names_its_trace() -> None:
+    traces, written = Traces(), io.BytesIO()
+    log = LogWriter(written)
     root, known = logging.getLogger(), logging.getLogger("capset").level
     before = root.handlers[:], root.level
     try:
-        logs.configure()
+        logs.configure(log)
         with traces.provider.get_tracer("host").start_as_current_span("a request"):
             logging.getLogger("capset.kernel").warning("something")
         logging.getLogger("capset.kernel").warning("something else")
+        log.drain()
     finally:
         root.handlers[:], root.level = before
         logging.getLogger("capset").setLevel(known)

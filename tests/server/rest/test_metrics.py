@@ -14,6 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from capset import Agent, Capability
 from capset.errors import CapsetError
 from capset.kernel.registry import Registry
+from capset.server.observability import metrics
 from capset.server.observability.metrics import BUCKETS, Durations
 from tests.server.support import (
     ALL_SCOPES,
@@ -58,13 +59,20 @@ async def scrape(client: httpx2.AsyncClient) -> Scraped:
     return Scraped(response.text)
 
 
+async def scrape_all(here: Site) -> Scraped:
+    """Return what an operator reads."""
+    await here.key("operator", org=None, scopes=["capset:metrics"])
+    async with here.client("operator") as operator:
+        return await scrape(operator)
+
+
 async def test_calls_and_requests_are_counted_and_timed(here: Site, ada: httpx2.AsyncClient) -> None:
     session = await make_session(ada)
     for _ in range(3):
         await call(ada, session, "echo")
     await call(ada, session, "unlock")
     await call(ada, session, "crash")
-    found = await scrape(ada)
+    found = await scrape_all(here)
     assert found.value("capset_calls_total", tool="echo", effect="read", outcome="succeeded") == 3
     assert found.value("capset_calls_total", tool="unlock", effect="write", outcome="denied") == 1
     assert found.value("capset_calls_total", tool="crash", effect="read", outcome="failed") == 1
@@ -87,7 +95,7 @@ async def test_it_says_what_runs() -> None:
         session = await make_session(ada, "bed")
         asking = asyncio.ensure_future(call(ada, session, "sleep"))
         await sleeper.started.wait()
-        found = await scrape(ada)
+        found = await scrape_all(here)
         assert found.value("capset_calls_running") == 1
         assert found.value("capset_http_requests_running") == 2
         sleeper.woken.set()
@@ -129,6 +137,50 @@ async def test_it_names_nobody(here: Site, ada: httpx2.AsyncClient) -> None:
     text = (await scrape(ada)).text
     for word in ("ada", "acme", session, "hunter2", here.keys["ada"]):
         assert word not in text
+
+
+@pytest.mark.spec("P45", "T20")
+async def test_an_administrator_of_an_organisation_reads_its_own_counts_alone(here: Site) -> None:
+    await here.key("eve", org="globex", scopes=["capset:admin"])
+    async with here.client() as ada, here.client("eve") as eve:
+        await call(ada, await make_session(ada), "echo")
+        session = await make_session(eve)
+        await call(eve, session, "unlock")
+        await call(eve, session, "unlock")
+        for_ada, for_eve, for_all = await scrape(ada), await scrape(eve), await scrape_all(here)
+    echo = {"tool": "echo", "effect": "read", "outcome": "succeeded"}
+    unlock = {"tool": "unlock", "effect": "write", "outcome": "denied"}
+    route = {"method": "POST", "route": "/v1/sessions/{id}/calls"}
+    counts = [
+        (
+            found.value("capset_calls_total", **echo),
+            found.value("capset_calls_total", **unlock),
+            found.value("capset_call_duration_seconds_count", tool="unlock"),
+            found.value("capset_http_request_duration_seconds_count", **route),
+        )
+        for found in (for_ada, for_eve, for_all)
+    ]
+    assert counts == [(1, None, None, 1), (None, 2, 2, 2), (1, 2, 2, 3)]
+    assert for_ada.value("capset_calls_running") == 0
+    servers = set(for_all.families) - set(for_eve.families)
+    assert servers >= {"capset_abandoned", "capset_threads_running", "capset_log_lines_lost", "capset_build_info"}
+    assert "capset_http_requests_running" in servers
+    assert any(name.startswith("process_") for name in servers)
+
+
+@pytest.mark.spec("P45", "T25")
+async def test_organisations_beyond_a_number_are_counted_together(
+    here: Site, ada: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(metrics, "MAX_ORGS", 1)
+    await ada.get("/v1/agents")
+    await here.key("eve", org="globex")
+    async with here.client("eve") as eve:
+        await eve.get("/v1/agents")
+        route = {"method": "GET", "route": "/v1/agents", "status": "200"}
+        assert (await scrape(ada)).value("capset_http_requests_total", **route) == 1
+        assert (await scrape(eve)).value("capset_http_requests_total", **route) is None
+        assert (await scrape_all(here)).value("capset_http_requests_total", **route) == 2
 
 
 async def test_it_needs_a_scope_of_its_own(here: Site) -> None:

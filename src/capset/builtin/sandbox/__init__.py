@@ -76,7 +76,7 @@ def execute_tool(config: Callable[[Context], SandboxConfig]) -> Tool[..., Any]:
         """
         _check_installed(language)
         known, began = config(ctx), monotonic()
-        async with slot(ctx, "sandbox", at_once=os.cpu_count() or 1):
+        async with slot(ctx, "sandbox", at_once=2 * (os.cpu_count() or 1)):
             contents = await gathered(ctx, known)
             outcome = await _run(ctx, language, code, contents, known)
         changes = await _to_its_end(ctx, committed(ctx, contents, outcome))

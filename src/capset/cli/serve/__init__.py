@@ -186,6 +186,7 @@ async def _serve(
     from capset.server.auth.callers import Caller
     from capset.server.http.uvicorn_server import bind, serve
     from capset.server.observability import logs
+    from capset.server.observability.log_writer import LogWriter
     from capset.server.service import Service
 
     registry = served.registry
@@ -203,8 +204,9 @@ async def _serve(
             has_keys = await kernel.store.keys.any()
             tokens = None if known is None else known(kernel)
             service = Service(kernel, registry, env=settings.env, anyone=anyone, limits=served.limits, tokens=tokens)
-            async with open_app(service, names) as app:
-                logs.configure()
+            log = LogWriter(sys.stderr.buffer)
+            async with open_app(service, names, log=log) as app:
+                logs.configure(log)
                 _settle()
                 with served.reloading(service, settings.principal):
                     delay = served.drain_delay

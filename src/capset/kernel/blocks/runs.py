@@ -99,7 +99,7 @@ class BlockRun:
         work = partial(function, *arguments)
         if iscoroutinefunction(function):
             return await self._contained(work())
-        return await self._contained(run_for(self.base.runtime.threads, self, self.base.block.name, work))
+        return await self._contained(run_for(self, self.base.block.name, work))
 
     async def generate(self, input: Any, output: Schema | None) -> Any:
         """Run the model steps by the kernel's generator runner, and return the output."""

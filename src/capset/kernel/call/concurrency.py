@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from asyncio import Semaphore
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 
@@ -11,6 +10,7 @@ from typing_extensions import TypeVar
 from capset.definitions.contexts import Context
 from capset.errors import DefinitionError
 from capset.kernel.call.context import CallContext
+from capset.kernel.call.fair_slots import FairSlots, owner_of
 
 T = TypeVar("T")
 
@@ -19,20 +19,21 @@ async def in_thread(ctx: Context, function: Callable[[], T], *, stop: Callable[[
     """Run a function in a thread, like a sync handler, and return its result or raise its exception.
 
     When the call is cancelled or times out, ``stop`` is called in the event loop, and should make the function end
-    soon; the wait for it is bounded. Without ``stop`` the thread is abandoned at once. Raises ``DefinitionError`` for a
-    context that is not the kernel's.
+    soon; the wait for it is bounded. Without ``stop`` the thread is abandoned at once. Raises ``NoFreeSlot`` if it has
+    to wait for a thread for too long, and ``DefinitionError`` for a context that is not the kernel's.
     """
     if not isinstance(ctx, CallContext):
         raise DefinitionError(f"in_thread takes the Context that a handler is given; got {ctx!r:.80}")
-    return await ctx.origin.context.runtime.threads.run(function, stop)
+    return await ctx.origin.context.in_thread(function, stop)
 
 
 @asynccontextmanager
 async def slot(ctx: Context, what: str, *, at_once: int) -> AsyncGenerator[None]:
     """Wait until fewer than ``at_once`` calls of this kernel are inside such a block, and occupy a slot until its end.
 
-    ``what`` is the name of the resource, and ``at_once`` its limit, both the same for all calls that share it. The wait
-    counts as the call's own time. Definitions hold no state, so the kernel does the counting. Raises
+    ``what`` is the name of the resource, and ``at_once`` its limit, both the same for all calls that share it. One
+    principal occupies at most half of them, and one at least; those who wait take turns. The wait counts as the call's
+    own time. Definitions hold no state, so the kernel does the counting. Raises
     ``DefinitionError`` for a context that is not the kernel's, and for an ``at_once`` below 1 or different from an
     earlier one in this kernel.
     """
@@ -40,9 +41,14 @@ async def slot(ctx: Context, what: str, *, at_once: int) -> AsyncGenerator[None]
         raise DefinitionError(f"slot takes the Context that a handler is given; got {ctx!r:.80}")
     if at_once < 1:
         raise DefinitionError(f"at_once must be 1 or more; got {at_once!r}")
-    slots = ctx.origin.context.runtime.slots
-    told, turns = slots.setdefault(what, (at_once, Semaphore(at_once)))
-    if told != at_once:
-        raise DefinitionError(f"at_once of {what!r} is {told} for all who share it; got {at_once}")
-    async with turns:
+    context = ctx.origin.context
+    slots = context.runtime.slots.setdefault(what, FairSlots(at_once))
+    if slots.total != at_once:
+        raise DefinitionError(f"at_once of {what!r} is {slots.total} for all who share it; got {at_once}")
+    owner = owner_of(context.principal)
+    if not slots.take(owner):
+        await slots.wait(owner)
+    try:
         yield
+    finally:
+        slots.release(owner)

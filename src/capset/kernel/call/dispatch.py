@@ -69,4 +69,5 @@ def to_result(call: Invocation, given: Any) -> Result[Any]:
     """Return what came of a call that has ended; ``given`` is its data, if it gave any."""
     data = None if call.value is MISSING or call.error else given
     snapshot = call.context.snapshot
-    return Result(call.error is None, data, call.error, call.id, snapshot.runtime_hash, snapshot.prompt_hash)
+    error, refused = call.error, call.error is not None and not call.attempts
+    return Result(error is None, data, error, call.id, snapshot.runtime_hash, snapshot.prompt_hash, refused)

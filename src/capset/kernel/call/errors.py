@@ -14,6 +14,7 @@ from capset.errors import (
     InternalError,
     InvalidArguments,
     LimitExceeded,
+    NoFreeSlot,
     NotFound,
     PermissionDenied,
     StoreError,
@@ -38,6 +39,8 @@ def error_for(call: Invocation, error: BaseException) -> BaseException:
     For a group that holds only reportable errors that is its first ``ToolError``; for any other exception, an error
     that the tool failed. An exception that is not the handler's own is returned unchanged.
     """
+    if isinstance(error, NoFreeSlot) and not call.attempts:
+        return error  # the handler has not even started
     if isinstance(error, ToolError | InternalError) or (call.stream is not None and error is call.stream.stalled):
         return error
     if isinstance(error, CapsetError) and isinstance(error, _SAFE):

@@ -180,7 +180,7 @@ class Execution:
         return FieldHandle(
             self._cell(where, _STATE),
             codec,
-            self.context.runtime.threads,
+            self.context.in_thread,
             deadline=self.origin.options.deadline,
             written=lambda row: self._wrote(where, row),
         )
@@ -191,7 +191,7 @@ class Execution:
         if not isinstance(known, Resource):
             raise StateError(f"{resource!r} is a Resource; here {known.name!r} are Documents")
         cell = self._cell(known.scope, f"resource:{known.name}")
-        return Handle(cell, ResourceCodec(known), self.context.runtime.threads, deadline=self.origin.options.deadline)
+        return Handle(cell, ResourceCodec(known), self.context.in_thread, deadline=self.origin.options.deadline)
 
     def documents(self, documents: Documents) -> Texts:
         """Return the operations on a collection of texts. Raises ``StateError`` unless it is declared."""
@@ -229,10 +229,8 @@ class Execution:
         state = self.context.snapshot.composition.merged.sequencer_state
         assert state is not None  # noqa: S101  # only called for those that have one
         codec = StateCodec("sequencer", state.model if issubclass(state.model, model) else model, model)
-        threads = self.context.runtime.threads
-        return FieldHandle(
-            self.run.cell(f"block:{self.origin.id}"), codec, threads, deadline=self.origin.options.deadline
-        )
+        cell, deadline = self.run.cell(f"block:{self.origin.id}"), self.origin.options.deadline
+        return FieldHandle(cell, codec, self.context.in_thread, deadline=deadline)
 
     def _declared(self, wanted: AnyResource | Documents) -> AnyResource | Documents:
         data = self.context.data

@@ -199,7 +199,7 @@ async def _commit(call: Invocation, entry: CallEntry, *, is_durable: bool) -> No
     except StoreError as failure:
         call.error = _unrecorded(failure, call) if is_durable else hide_store_details(failure, call)
     if call.error is not None:
-        if is_durable:
+        if is_durable and call.attempts:
             call.error.retryable = False  # it may have had its effects
         call.error.correlation = call.correlation
 

@@ -11,6 +11,7 @@ from capset.definitions.blocks import Block
 from capset.definitions.principals import Principal
 from capset.errors import StateError
 from capset.evaluation.snapshot.snapshot import Snapshot
+from capset.kernel.call.fair_slots import owner_of
 from capset.kernel.governance.quotas import SessionLimits
 from capset.kernel.runtime import KernelRuntime
 from capset.kernel.state.files import SessionFiles
@@ -55,6 +56,15 @@ class SessionContext:
     def env(self) -> Mapping[str, Any]:
         """The host's own values for this environment."""
         return self.snapshot.env
+
+    def in_thread(
+        self,
+        function: Callable[[], Any],
+        stop: Callable[[], object] | None = None,
+        begin: Callable[[], object] | None = None,
+    ) -> Awaitable[Any]:
+        """Run a function as ``Threads.run`` does, in a thread that counts as one of its principal's."""
+        return self.runtime.threads.run(owner_of(self.principal), function, stop, begin)
 
     def key(self, scope: StoredScope, name: str) -> ScopeKey:
         """Return the key of a scope's value. Raises ``StateError`` if the scope does not exist here."""

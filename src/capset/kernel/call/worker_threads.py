@@ -9,72 +9,123 @@ from contextvars import copy_context
 from threading import Thread
 from typing import TYPE_CHECKING, Any, Final
 
+from capset.errors import NoFreeSlot
 from capset.evaluation.containment import is_contained
+from capset.kernel.call.fair_slots import FairSlots, Owner
 
 if TYPE_CHECKING:
     from capset.kernel.call.execution import Origin
 
 _log = logging.getLogger("capset.kernel")
-AT_ONCE: Final = 32
-"""Maximum number of concurrent sync handlers; others wait for their turn."""
+AT_ONCE: Final = 64
+"""Maximum number of threads; further sync handlers wait for their turn (``FairSlots``)."""
+START_SECONDS: Final = 60.0
+"""How long a function waits for its thread, before it is refused."""
 STOP_SECONDS: Final = 3.0
 """How long to wait for a thread that was asked to stop; less than the cleanup time of a cancelled call."""
 
 
 class Threads:
-    """Runs each function in a daemon thread of its own. A pool would be blocked by threads that never end."""
+    """Runs each function in a daemon thread of its own. A pool would be blocked by threads that never end.
 
-    __slots__ = ("_turns", "abandoned")
+    A thread occupies its slot until it ends, even if its caller was cancelled and has abandoned it.
+    """
+
+    __slots__ = ("_slots", "abandoned", "abandoned_running")
 
     def __init__(self) -> None:
-        self._turns = asyncio.Semaphore(AT_ONCE)
+        self._slots = FairSlots(AT_ONCE)
         self.abandoned = 0
-        """Number of abandoned threads."""
+        """Number of abandoned threads so far."""
+        self.abandoned_running = 0
+        """Number of abandoned threads that have not ended."""
+
+    @property
+    def running(self) -> int:
+        """Number of threads that have not ended."""
+        return self._slots.occupied
+
+    @property
+    def waiting(self) -> int:
+        """Number of functions that wait for a thread."""
+        return self._slots.waiting
 
     async def run(
         self,
+        owner: Owner,
         function: Callable[[], Any],
         stop: Callable[[], object] | None = None,
         begin: Callable[[], object] | None = None,
     ) -> Any:
         """Run a function and return its result, of its own type, or raise its exception. ``begin`` is called first.
 
-        A cancelled caller abandons its thread, and frees its slot; if there is ``stop``, it is called first and the
-        wait for the thread is bounded.
+        A cancelled caller abandons its thread; if there is ``stop``, it is called first and the wait for the thread is
+        bounded. Raises ``NoFreeSlot`` if no thread is free for its owner within ``START_SECONDS``.
         """
-        async with self._turns:
-            loop = asyncio.get_running_loop()
-            future: asyncio.Future[Any] = loop.create_future()
-            context = copy_context()
-            work = _Work(function, loop, future)
-            if begin is not None:
-                begin()
-            Thread(target=context.run, args=(work.run,), name="capset-handler", daemon=True).start()
+        if not self._slots.take(owner):
             try:
-                return await (future if stop is None else asyncio.shield(future))
-            except asyncio.CancelledError:
-                if stop is not None:
-                    stop()
-                    await asyncio.wait([future], timeout=STOP_SECONDS)
-                    if future.done():
-                        future.exception()  # mark it as retrieved: no caller waits for it any more
-                raise
-            finally:
-                self.abandoned += future.cancelled() or not future.done()
+                async with asyncio.timeout(START_SECONDS):
+                    await self._slots.wait(owner)
+            except TimeoutError:
+                raise no_free_thread() from None
+        work = _Work(self, owner, function)
+        context = copy_context()
+        if begin is not None:
+            begin()
+        try:
+            Thread(target=context.run, args=(work.run,), name="capset-handler", daemon=True).start()
+        except BaseException:
+            self._slots.release(owner)
+            raise
+        future = work.future
+        try:
+            return await (future if stop is None else asyncio.shield(future))
+        except asyncio.CancelledError:
+            if stop is not None and not work.has_ended:
+                stop()
+                await asyncio.wait([future], timeout=STOP_SECONDS)
+                if future.done():
+                    future.exception()  # mark it as retrieved: no caller waits for it any more
+            raise
+        finally:
+            if not work.has_ended:
+                work.is_abandoned = True
+                self.abandoned += 1
+                self.abandoned_running += 1
+
+    def end(self, work: _Work) -> None:
+        """Give back the slot of a thread that has ended."""
+        self.abandoned_running -= work.is_abandoned
+        self._slots.release(work.owner)
+
+
+def no_free_thread() -> NoFreeSlot:
+    """Return the error for a function that had to wait for a thread for too long."""
+    return NoFreeSlot(
+        f"No thread became free in time: at most {AT_ONCE} sync handlers run at once, shared between all callers; "
+        "try again later."
+    )
 
 
 async def run_for(
-    threads: Threads,
     origin: Origin,
     name: str,
     function: Callable[[], Any],
     begin: Callable[[], object] | None = None,
 ) -> Any:
     """Run a function of the tool or the block ``name`` as ``Threads.run`` does; an abandoned thread is reported."""
+    has_begun = False
+
+    def note() -> None:
+        nonlocal has_begun
+        has_begun = True
+        if begin is not None:
+            begin()
+
     try:
-        return await threads.run(function, begin=begin)
+        return await origin.context.in_thread(function, begin=note)
     except asyncio.CancelledError as error:
-        if not is_contained(error):
+        if has_begun and not is_contained(error):
             _log.error("the thread of %r, correlation %s, is abandoned", name, origin.correlation)
         raise
 
@@ -82,14 +133,16 @@ async def run_for(
 class _Work:
     """One function on its thread, and the return of its outcome to the event loop."""
 
-    __slots__ = ("_function", "_future", "_loop")
+    __slots__ = ("_function", "_loop", "_threads", "future", "has_ended", "is_abandoned", "owner")
 
-    def __init__(
-        self, function: Callable[[], Any], loop: asyncio.AbstractEventLoop, future: asyncio.Future[Any]
-    ) -> None:
+    def __init__(self, threads: Threads, owner: Owner, function: Callable[[], Any]) -> None:
+        self._threads = threads
         self._function = function
-        self._loop = loop
-        self._future = future
+        self._loop = asyncio.get_running_loop()
+        self.owner = owner
+        self.future: asyncio.Future[Any] = self._loop.create_future()
+        self.has_ended = False
+        self.is_abandoned = False
 
     def run(self) -> None:
         try:
@@ -111,9 +164,11 @@ class _Work:
             return  # the loop is closed: the call was abandoned and reported long ago
 
     def _resolve(self, result: Any, error: BaseException | None) -> None:
-        if self._future.done():
+        self.has_ended = True
+        self._threads.end(self)
+        if self.future.done():
             return
         if error is None:
-            self._future.set_result(result)
+            self.future.set_result(result)
         else:
-            self._future.set_exception(error)
+            self.future.set_exception(error)

@@ -16,7 +16,6 @@ from typing_extensions import TypeVar
 
 from capset.clock import iso
 from capset.errors import ConcurrentModificationError, StateError
-from capset.kernel.call.worker_threads import Threads
 from capset.kernel.runtime import KernelRuntime
 from capset.kernel.state.codecs import Codec, Patch, Written, add, append, merge_into
 from capset.stores.base import Change, ScopeKey, StateRow
@@ -171,13 +170,13 @@ class Handle:
     Where the host's own code takes part in validation, it runs in a thread of its caller's, never in a transaction.
     """
 
-    __slots__ = ("_cell", "_codec", "_deadline", "_threads", "_written")
+    __slots__ = ("_cell", "_codec", "_deadline", "_in_thread", "_written")
 
     def __init__(
         self,
         cell: Cell,
         codec: Codec,
-        threads: Threads,
+        in_thread: Callable[[Callable[[], Any]], Awaitable[Any]],
         *,
         deadline: float | None = None,
         written: Callable[[StateRow], None] | None = None,
@@ -185,7 +184,7 @@ class Handle:
         """``deadline`` is in the event loop's time."""
         self._cell = cell
         self._codec = codec
-        self._threads = threads
+        self._in_thread = in_thread
         self._deadline = deadline
         self._written = written
 
@@ -255,7 +254,7 @@ class Handle:
     async def _converted(self, convert: Callable[..., T], *given: Any) -> T:
         """Return the result of an operation of the codec; a slow validator in it makes only this caller wait."""
         if self._codec.has_own_code:
-            return cast("T", await self._threads.run(partial(convert, *given)))
+            return cast("T", await self._in_thread(partial(convert, *given)))
         return convert(*given)
 
     async def _change(self, change: Callable[[StateRow], str | None]) -> StateRow:

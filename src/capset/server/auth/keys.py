@@ -24,7 +24,8 @@ Scope = Literal[
 ]
 """``read``: capabilities, agents and fingerprints; ``call``: sessions, calls, files, MCP, links of the caller's own
 sessions; ``write``: agents; ``audit``: read the org's records and links; ``approve``: read and decide the org's
-requests for approvals; ``metrics``: read the server's metrics, which cover all orgs; ``admin``: all of these."""
+requests for approvals; ``metrics``: read the org's metrics, or without an org the server's, which cover all; ``admin``:
+all of these."""
 DEFAULT_SCOPES: Final[tuple[Scope, ...]] = ("capset:read", "capset:call")
 _MAX_AGENT: Final = 200
 _PREFIX: Final = "capset_"

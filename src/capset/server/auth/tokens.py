@@ -6,11 +6,13 @@ import hashlib
 import logging
 from base64 import urlsafe_b64decode
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final, NoReturn, cast, get_args
 
-from joserfc.errors import JoseError, UnsupportedAlgorithmError
+from joserfc.errors import BadSignatureError, JoseError, UnsupportedAlgorithmError
+from joserfc.jwk import Key, KeySet
 from joserfc.jws import JWSRegistry, deserialize_compact
 from joserfc.jwt import JWTClaimsRegistry
 from pydantic_core import from_json
@@ -31,6 +33,8 @@ ALGORITHMS: Final = (
 """The accepted signature algorithms: no shared secrets, and no unsigned tokens."""
 MAX_TOKEN: Final = 8_192
 """The maximum length of a token in characters."""
+MAX_TRIED: Final = 4
+"""The maximum number of keys that are tried for a token without a ``kid``."""
 LEEWAY_SECONDS: Final = 30
 """The tolerated difference from the issuer's clock."""
 _MAX_NAME: Final = 200
@@ -129,7 +133,7 @@ class Tokens:
             _refuse("it is not signed in a way that is taken")
         keys = await self._jwks.keys(kid)
         try:
-            claims: object = from_json(deserialize_compact(token, keys, registry=self._registry).payload)
+            claims: object = from_json(self._payload(token, header["alg"], keys, kid))
             if not isinstance(claims, dict):
                 _refuse("its claims are no object")
             found = cast("dict[str, Any]", claims)
@@ -137,6 +141,22 @@ class Tokens:
         except (JoseError, ValueError) as error:
             _refuse(str(error))
         return self._caller(found), found["exp"]
+
+    def _payload(self, token: str, algorithm: str, keys: KeySet, kid: str | None) -> bytes:
+        """Return the payload of a token that one of the keys has signed: that of its ``kid``, or any that fits it.
+
+        A ``kid`` is optional (RFC 7515 §4.1.4). Raises ``JoseError``.
+        """
+        if kid is not None:
+            return deserialize_compact(token, keys, registry=self._registry).payload
+        by = self._registry.get_alg(algorithm)
+        fitting = [key for key in keys if _fits(key, by)]
+        if len(fitting) > MAX_TRIED:
+            _refuse(f"it has no kid, and {len(fitting)} keys fit it: at most {MAX_TRIED} are tried")
+        for key in fitting:
+            with suppress(BadSignatureError):
+                return deserialize_compact(token, key, registry=self._registry).payload
+        raise BadSignatureError
 
     def _caller(self, claims: Mapping[str, Any]) -> Caller:
         for name, why in _BOUND.items():
@@ -175,6 +195,18 @@ class _Registry(JWSRegistry):
         if name not in (self.allowed or ()):
             raise UnsupportedAlgorithmError(f"the algorithm {name!r} is not taken")
         return self.algorithms[name]
+
+
+def _fits(key: Key, algorithm: Any) -> bool:  # joserfc's class of an algorithm, which it does not export
+    """Whether a key may verify signatures by an algorithm: its type, its curve, and what it says that it is for."""
+    try:
+        algorithm.check_key(key)
+        key.check_use("sig")
+        key.check_alg(algorithm.name)
+        key.check_key_op("verify")
+    except JoseError:
+        return False
+    return True
 
 
 def _header(token: str) -> dict[str, Any]:

@@ -14,9 +14,9 @@ from math import exp
 from time import perf_counter
 from types import TracebackType
 from typing import Any, Final
-from weakref import WeakValueDictionary
 
 from capset.definitions.principals import Principal
+from capset.kernel.call.fair_slots import FairSlots, owner_of
 from capset.server.http.request_context import HttpRefusal, RequestLimits, overloaded
 
 MEMORY_SECONDS: Final = 0.5
@@ -138,7 +138,7 @@ class Turns:
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
-        self._locks: WeakValueDictionary[tuple[object, ...], asyncio.Lock] = WeakValueDictionary()
+        self._slot = FairSlots(1)
 
     @asynccontextmanager
     async def take(self, principal: Principal, *, most: float | None = None) -> AsyncGenerator[None]:
@@ -146,16 +146,15 @@ class Turns:
 
         Raises ``HttpRefusal`` if it does not come in time.
         """
-        with ExitStack() as taken:
+        owner = owner_of(principal)
+        if not self._slot.take(owner):
             try:
                 async with asyncio.timeout(self._seconds):
-                    # Each principal has at most one in its organisation's queue, and each of those one in the last.
-                    for key in ((principal.org, principal.kind, principal.id), (principal.org,), ()):
-                        lock = self._locks.setdefault(key, asyncio.Lock())
-                        await lock.acquire()
-                        taken.callback(lock.release)
+                    await self._slot.wait(owner)
             except TimeoutError:
                 raise overloaded(f"The turn of this request did not come in {self._seconds:g} seconds: retry") from None
+        with ExitStack() as taken:
+            taken.callback(self._slot.release, owner)
             timer = None if most is None else asyncio.get_running_loop().call_later(most, taken.close)
             try:
                 yield

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from capset.clock import iso
-from capset.errors import CapsetError, Conflict, InvalidArguments, StoreError
+from capset.errors import Conflict, InvalidArguments, StoreError
 from capset.kernel.results import Result
 from capset.server.auth.callers import Caller
 from capset.server.http.request_context import HttpRefusal
@@ -30,6 +30,8 @@ class Idempotency:
     session: str
     key: str
     body: bytes
+    correlation: str | None = None
+    """That of its call, if it makes one: by it, a key is free again after a crash that came before any effect."""
 
     def __post_init__(self) -> None:
         """Raise ``HttpRefusal`` unless the key is 1–255 printable ASCII characters."""
@@ -45,7 +47,7 @@ class Idempotency:
         kernel = self.service.kernel
         now = kernel.now()
         expired = datetime.fromisoformat(now) - KEPT
-        row = ReplyRow(self.session, self.key, self._digest(), now)
+        row = ReplyRow(self.session, self.key, self._digest(), now, correlation=self.correlation)
         kept = await kernel.store.replies.reserve(row, expired=iso(int(expired.timestamp()) * 1_000_000_000))
         if kept is None:
             return None
@@ -66,9 +68,11 @@ class Idempotency:
         If a call ran but its outcome was not recorded, the key stays taken: its effects are unknown.
         """
         error = result.error
-        if not is_refused(error):
+        if result.refused:
+            await self.release()
+        elif not isinstance(error, StoreError):
             await self.store_reply(200, body)
-        elif error is None or error.refusal or error.retryable:
+        elif error.retryable:
             await self.release()
 
     async def store_reply(self, status: int, body: bytes) -> None:
@@ -78,8 +82,3 @@ class Idempotency:
     async def release(self) -> None:
         """Discard the request, which had no effect, so that it can be made later."""
         await self.service.kernel.store.replies.release(self.session, self.key)
-
-
-def is_refused(error: CapsetError | None) -> bool:
-    """Return whether a call was refused by governance, or by a store that could not take it."""
-    return error is not None and (error.refusal or isinstance(error, StoreError))

@@ -26,7 +26,15 @@ from capset.server.http.bodies import (
     size_of,
 )
 from capset.server.http.fair_shares import LARGE_SECONDS, FairShares, Turns
-from capset.server.http.request_context import CLIENT_LEFT, KEY, HttpRefusal, RequestContext, correlation_of, path_of
+from capset.server.http.request_context import (
+    CLIENT_LEFT,
+    KEY,
+    MAX_ID,
+    HttpRefusal,
+    RequestContext,
+    correlation_of,
+    path_of,
+)
 from capset.server.http.responses import answer_problem
 from capset.server.http.routes import CALLS_PATH, MCP_PATHS
 from capset.server.observability.logs import AccessLog
@@ -141,6 +149,8 @@ class ServerMiddleware:
             raise HttpRefusal(
                 431, "headers_too_large", f"A request's line and headers have at most {limits.head} bytes"
             )
+        if len(path) > MAX_ID and request_info.route is not None:
+            refuse_long_ids(path, request_info.route)
         addressed = request_info.headers.get(b"host"), request_info.headers.get(b"origin")
         if addressed != self._addressed:
             self._names.check(request_info.header(b"host"), request_info.header(b"origin"))
@@ -205,6 +215,13 @@ class ServerMiddleware:
                 **request_info.notes,
             }
         )
+
+
+def refuse_long_ids(path: str, route: str) -> None:
+    """Raise ``HttpRefusal`` for an id in a path that no store needs to be asked for; the path of a file is none."""
+    for name, segment in zip(route.split("/"), path.split("/"), strict=False):
+        if len(segment) > MAX_ID and name.startswith("{") and name != "{path}":
+            raise HttpRefusal(414, "id_too_long", f"An id has at most {MAX_ID} characters; this one has {len(segment)}")
 
 
 def is_file(method: str, route: str | None) -> bool:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 _CORRELATION: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
 CLIENT_LEFT: Final = 499
 """The logged status of a request whose client disconnected before it was answered."""
+MAX_ID: Final = 200
+"""The maximum length of an id in a path, in characters; beyond it, 414."""
 KEY: Final = "capset.visit"
 """The key of the request context in an ASGI scope."""
 

@@ -156,6 +156,7 @@ def protocol_with(limits: RequestLimits) -> type[HttpToolsProtocol]:
             self._head = 0
             self._in_head = True
             self._in_body = False
+            self._between = 0
             self._ended = 0
             self._patience: asyncio.TimerHandle | None = None
             self._refused = False
@@ -183,6 +184,15 @@ def protocol_with(limits: RequestLimits) -> type[HttpToolsProtocol]:
             super().on_message_begin()
             self._expect_head()
 
+        def on_header(self, name: bytes, value: bytes) -> None:
+            # The parser reports trailers as it does headers; they are no headers, and are ignored (RFC 9110 §6.5.1).
+            if self._in_head:
+                super().on_header(name, value)
+
+        def on_body(self, body: bytes) -> None:
+            self._between = 0
+            super().on_body(body)
+
         def on_headers_complete(self) -> None:
             self._in_head = False
             self._wait_no_more()
@@ -193,7 +203,7 @@ def protocol_with(limits: RequestLimits) -> type[HttpToolsProtocol]:
             super().on_headers_complete()
             if 0 < len(self.pipeline) <= PIPELINED:
                 self.flow.resume_reading()  # otherwise a disconnect would go unnoticed
-            self._in_body = True
+            self._in_body, self._between = True, 0
 
         def on_message_complete(self) -> None:
             self._in_body = False
@@ -211,7 +221,11 @@ def protocol_with(limits: RequestLimits) -> type[HttpToolsProtocol]:
             if self._refused:
                 return
             ended = self._ended
+            self._between += len(data)
             super().data_received(data)
+            if self._in_body and self._between > limits.head and not self._refused:
+                told = f"What comes in a body beside its content, such as trailers, has at most {limits.head} bytes"
+                self._refuse(HttpRefusal(431, "headers_too_large", told))
             # The parser buffers an unfinished head itself; if another request ended in this data, the head's size is
             # unknown.
             if self._in_head and not self._refused and self._ended == ended:

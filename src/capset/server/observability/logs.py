@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import sys
-from typing import Any, BinaryIO, Final
+from typing import Any, Final
 
 import structlog
 from pydantic_core import to_json
+
+from capset.server.observability.log_writer import LogWriter
 
 FLUSH_SECONDS: Final = 0.1
 """How long an access log line may wait to be written."""
@@ -31,12 +32,12 @@ _SHARED: Final[list[Any]] = [  # structlog's processors
 ]
 
 
-def configure(*, level: int = logging.INFO) -> None:
-    """Send every logger's lines to stderr, each as one JSON object.
+def configure(log: LogWriter, *, level: int = logging.INFO) -> None:
+    """Send every logger's lines to the log, each as one JSON object.
 
     Tracebacks show no values of variables, which could include keys and arguments.
     """
-    handler = logging.StreamHandler(sys.stderr)
+    handler = _Lines(log)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=[structlog.stdlib.add_logger_name, *_SHARED],
@@ -55,11 +56,28 @@ def configure(*, level: int = logging.INFO) -> None:
         logging.getLogger(name).setLevel(logging.WARNING)
 
 
-class AccessLog:
-    """One line per request, written in batches: a write for each would cost as much as a call."""
+class _Lines(logging.Handler):
+    """A handler that never blocks those who log."""
 
-    def __init__(self, stream: BinaryIO) -> None:
-        self._stream = stream
+    def __init__(self, log: LogWriter) -> None:
+        super().__init__()
+        self._log = log
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            self._log.put([self.format(record).encode()])
+        except Exception:
+            self.handleError(record)
+
+    def flush(self) -> None:
+        self._log.drain()
+
+
+class AccessLog:
+    """One line per request, given to the log in batches: a hand-over for each would cost as much as a call."""
+
+    def __init__(self, log: LogWriter) -> None:
+        self._log = log
         self._lines: list[bytes] = []
 
     def put(self, line: dict[str, Any]) -> None:  # plain data
@@ -69,12 +87,10 @@ class AccessLog:
         self._lines.append(to_json(line, fallback=repr))
 
     def flush(self) -> None:
-        """Write the queued lines. A closed log is ignored; one that does not accept data blocks the server."""
+        """Give the queued lines to the log."""
         lines, self._lines = self._lines, []
         if lines:
-            with contextlib.suppress(OSError):
-                self._stream.write(b"\n".join(lines) + b"\n")
-                self._stream.flush()
+            self._log.put(lines)
 
 
 def _text(line: Any, **_: object) -> str:

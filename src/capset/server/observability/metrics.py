@@ -1,7 +1,7 @@
 """Counters of calls and requests: plain numbers, rendered only on request (spec 5, P13).
 
 Label values come from the server itself: its registry, its routes, HTTP's methods, the kernel's outcomes. No client can
-add one by its input, and none identifies a caller, an organisation or a session.
+add one by its input, and none identifies a caller, an organisation or a session: an organisation reads its own counts.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from prometheus_client.registry import Collector
 from capset.errors import CapsetError
 from capset.kernel.call.invocation import Invocation
 from capset.kernel.registry import Registry
+from capset.server.observability.log_writer import LogWriter
 from capset.server.service import Service
 
 BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
@@ -28,6 +29,8 @@ BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 
 OTHER_TOOL: Final = "other"
 """The label of a tool that does not exist, or that only a dynamic toolkit makes."""
 NO_ROUTE: Final = "none"
+MAX_ORGS: Final = 1_000
+"""How many organisations are counted apart; further ones are counted for operators alone."""
 
 
 class Durations:
@@ -44,12 +47,18 @@ class Durations:
         self.counts[bisect_left(BUCKETS, seconds)] += 1
         self.total += seconds
 
+    def merge(self, other: Durations) -> None:
+        """Add the durations of another histogram."""
+        self.counts = [mine + others for mine, others in zip(self.counts, other.counts, strict=True)]
+        self.total += other.total
 
-class Metrics:
-    """An observer of a kernel's calls that also counts requests."""
 
-    def __init__(self, service: Service) -> None:
-        self.service = service
+class Tally:
+    """Counts of one organisation's callers."""
+
+    __slots__ = ("call_durations", "calls", "calls_running", "request_durations", "requests")
+
+    def __init__(self) -> None:
         self.calls: defaultdict[tuple[str, str, str], int] = defaultdict(int)
         """By tool, effect and outcome."""
         self.call_durations: defaultdict[str, Durations] = defaultdict(Durations)
@@ -59,25 +68,48 @@ class Metrics:
         """By method, route and status."""
         self.request_durations: defaultdict[tuple[str, str], Durations] = defaultdict(Durations)
         """By method and route."""
+
+    def add(self, other: Tally) -> None:
+        """Add what another has counted."""
+        self.calls_running += other.calls_running
+        for call, count in other.calls.items():
+            self.calls[call] += count
+        for request, count in other.requests.items():
+            self.requests[request] += count
+        for tool, durations in other.call_durations.items():
+            self.call_durations[tool].merge(durations)
+        for route, durations in other.request_durations.items():
+            self.request_durations[route].merge(durations)
+
+
+class Metrics:
+    """An observer of a kernel's calls that also counts requests."""
+
+    def __init__(self, service: Service, log: LogWriter) -> None:
+        self.service = service
+        self.log = log
         self.requests_running = 0
+        self._by_org: dict[str | None, Tally] = {None: Tally()}
+        """``None`` is for callers of no organisation, and for those of organisations beyond ``MAX_ORGS``."""
         self._registry: Registry | None = None
         self._known: frozenset[str] = frozenset()
         self._names()  # now, not during the first call
 
     def begun(self, call: Invocation) -> None:
         """Count a call that runs."""
-        self.calls_running += 1
+        self._of(call.context.principal.org).calls_running += 1
 
     def joined(self, kept: None) -> None:
         """Do nothing: a call is counted once, wherever it runs."""
 
     def ended(self, call: Invocation, kept: None) -> None:
         """Count a call that has ended."""
-        self.calls_running -= 1
+        tally = self._of(call.context.principal.org)
+        tally.calls_running -= 1
         tool = call.compiled.tool
         name = tool.name if tool is not None and tool.name in self._names() else OTHER_TOOL
-        self.calls[name, tool.effect if tool is not None else "none", str(call.outcome)] += 1
-        self.call_durations[name].add(call.duration_us / 1e6)
+        tally.calls[name, tool.effect if tool is not None else "none", str(call.outcome)] += 1
+        tally.call_durations[name].add(call.duration_us / 1e6)
 
     def left(self, kept: None) -> None:
         """Do nothing: no context was changed."""
@@ -86,12 +118,29 @@ class Metrics:
         """Count a request that runs."""
         self.requests_running += 1
 
-    def answered(self, method: str, route: str | None, status: int, seconds: float) -> None:
-        """Count a request that was answered or abandoned; ``route`` is its path's template."""
+    def answered(self, org: str | None, method: str, route: str | None, status: int, seconds: float) -> None:
+        """Count a request that was answered or abandoned; ``route`` is its path's template, ``org`` its caller's."""
         self.requests_running -= 1
-        named = route or NO_ROUTE
-        self.requests[method, named, status] += 1
-        self.request_durations[method, named].add(seconds)
+        named, tally = route or NO_ROUTE, self._of(org)
+        tally.requests[method, named, status] += 1
+        tally.request_durations[method, named].add(seconds)
+
+    def of(self, org: str | None) -> Tally:
+        """Return what was counted of one organisation, or of all callers together for ``None``."""
+        if org is not None:
+            return self._by_org.get(org) or Tally()
+        total = Tally()
+        for tally in self._by_org.values():
+            total.add(tally)
+        return total
+
+    def _of(self, org: str | None) -> Tally:
+        tally = self._by_org.get(org)
+        if tally is None:
+            if len(self._by_org) > MAX_ORGS:
+                return self._by_org[None]
+            tally = self._by_org[org] = Tally()
+        return tally
 
     def _names(self) -> frozenset[str]:
         """Return the tool names of the registry; a reload may replace it."""
@@ -115,61 +164,92 @@ class Exposition:
     """Exporter of one server's metrics, and of the process metrics of the operating system."""
 
     def __init__(self, metrics: Metrics) -> None:
-        self._registry = CollectorRegistry()
-        self._registry.register(_Collected(metrics))
-        ProcessCollector(registry=self._registry)
-
-    def written(self, accept: str) -> tuple[bytes, str]:
-        """Return all metrics in the format that a client accepts, and its media type."""
-        encode, media_type = choose_encoder(accept)
-        return encode(self._registry), media_type
-
-
-class _Collected(Collector):
-    def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
-        self._version = version("capset")
+        self._process = ProcessCollector(registry=None)
+
+    def written(self, accept: str, org: str | None) -> tuple[bytes, str]:
+        """Return metrics in the format that a client accepts, and its media type.
+
+        They are those of one organisation's callers, or everything for ``None``.
+        """
+        registry = CollectorRegistry()
+        registry.register(_OfCallers(self._metrics.of(org)))
+        if org is None:
+            registry.register(_WholeServer(self._metrics))
+            registry.register(self._process)
+        encode, media_type = choose_encoder(accept)
+        return encode(registry), media_type
+
+
+class _OfCallers(Collector):
+    """Metric families of calls and requests."""
+
+    def __init__(self, tally: Tally) -> None:
+        self._tally = tally
 
     def collect(self) -> Iterator[Metric]:
         """Yield every metric family with its current values."""
-        found, service = self._metrics, self._metrics.service
-        labels = ("tool", "effect", "outcome")
+        tally, labels = self._tally, ("tool", "effect", "outcome")
         calls = CounterMetricFamily("capset_calls", "Calls that have ended, refused ones too.", labels=labels)
-        for key, count in sorted(found.calls.items()):
+        for key, count in sorted(tally.calls.items()):
             calls.add_metric(key, count)
         yield calls
         took = HistogramMetricFamily(
             "capset_call_duration_seconds", "From a call's begin to its outcome.", labels=["tool"]
         )
-        for tool, durations in sorted(found.call_durations.items()):
+        for tool, durations in sorted(tally.call_durations.items()):
             took.add_metric([tool], _buckets(durations), durations.total)
         yield took
-        yield GaugeMetricFamily("capset_calls_running", "Calls that have no outcome yet.", found.calls_running)
-        yield CounterMetricFamily(
-            "capset_abandoned", "Tasks and threads that did not end when they were cancelled.", service.kernel.abandoned
-        )
+        yield GaugeMetricFamily("capset_calls_running", "Calls that have no outcome yet.", tally.calls_running)
         yield from self._requests()
-        yield GaugeMetricFamily(
-            "capset_registry_problems", "What is installed and could not be loaded.", len(service.registry.problems)
-        )
-        built = GaugeMetricFamily("capset_build_info", "Which capset this is.", labels=["version"])
-        built.add_metric([self._version], 1)
-        yield built
 
     def _requests(self) -> Iterator[Metric]:
-        found = self._metrics
         labels = ("method", "route", "status")
         requests = CounterMetricFamily("capset_http_requests", "Requests; 499 is a client that left.", labels=labels)
-        for (method, route, status), count in sorted(found.requests.items()):
+        for (method, route, status), count in sorted(self._tally.requests.items()):
             requests.add_metric((method, route, str(status)), count)
         yield requests
         took = HistogramMetricFamily(
             "capset_http_request_duration_seconds", "From a request's head to its answer's end.", labels=labels[:2]
         )
-        for key, durations in sorted(found.request_durations.items()):
+        for key, durations in sorted(self._tally.request_durations.items()):
             took.add_metric(key, _buckets(durations), durations.total)
         yield took
+
+
+class _WholeServer(Collector):
+    """Metric families of the server as a whole."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield every metric family with its current values."""
+        found, service = self._metrics, self._metrics.service
+        yield CounterMetricFamily(
+            "capset_abandoned", "Tasks and threads that did not end when they were cancelled.", service.kernel.abandoned
+        )
+        yield from self._threads()
         yield GaugeMetricFamily("capset_http_requests_running", "Requests without an end.", found.requests_running)
+        yield CounterMetricFamily(
+            "capset_log_lines_lost", "Lines of the log that were not read in time, and dropped.", found.log.lost
+        )
+        yield GaugeMetricFamily(
+            "capset_registry_problems", "What is installed and could not be loaded.", len(service.registry.problems)
+        )
+        built = GaugeMetricFamily("capset_build_info", "Which capset this is.", labels=["version"])
+        built.add_metric([version("capset")], 1)
+        yield built
+
+    def _threads(self) -> Iterator[Metric]:
+        threads = self._metrics.service.kernel.threads
+        yield GaugeMetricFamily("capset_threads_running", "Threads of sync handlers.", threads.running)
+        yield GaugeMetricFamily("capset_threads_waiting", "Sync handlers that wait for a thread.", threads.waiting)
+        yield GaugeMetricFamily(
+            "capset_threads_abandoned",
+            "Threads that outlive their calls, and keep their slots.",
+            threads.abandoned_running,
+        )
 
 
 def _buckets(durations: Durations) -> list[tuple[str, float]]:

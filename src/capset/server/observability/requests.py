@@ -97,7 +97,8 @@ class Telemetry:
     def end(self, scope: Scope, request_info: RequestContext, started: float, span: HttpSpan | None) -> None:
         """End a request that was answered or abandoned; ``started`` is from ``time.perf_counter()``."""
         seconds = time.perf_counter() - started
-        self._metrics.answered(_method(scope), request_info.route, request_info.status or CLIENT_LEFT, seconds)
+        org = request_info.caller.principal.org if request_info.caller is not None else None
+        self._metrics.answered(org, _method(scope), request_info.route, request_info.status or CLIENT_LEFT, seconds)
         if span is not None:
             span.end(request_info)
 

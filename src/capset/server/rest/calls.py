@@ -19,13 +19,14 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from capset.definitions.messages import Json, Message
+from capset.errors import StoreError
 from capset.kernel.call.session import Session
 from capset.kernel.results import Result
 from capset.kernel.streams.messages import Messages
 from capset.schemas.validation_errors import validation_fields
 from capset.server.auth.callers import Caller
 from capset.server.http.bodies import ClientLeft, DisconnectWatch
-from capset.server.http.idempotency import Idempotency, is_refused
+from capset.server.http.idempotency import Idempotency
 from capset.server.http.request_context import RequestContext, RequestLimits, caller_of, request_context
 from capset.server.http.responses import answer, answer_refusal, misfit, retry_headers
 from capset.server.rest.routing import Calls, Id, Served, check_json_type, parse_json, problems, refuse_query
@@ -165,7 +166,7 @@ async def prepare_call(
     """Return the response that makes a call as it is sent; ``body`` is what an idempotency ``key`` stands for."""
     request_info = request_context(scope)
     session = await service.session(caller, session_id)
-    once = Idempotency(service, caller, session_id, key, body) if key else None
+    once = Idempotency(service, caller, session_id, key, body, request_info.correlation) if key else None
     kept = await once.begin() if once is not None else None
     message = session.message(given.tool, Json(to_json(given.arguments)), correlation=request_info.correlation)
     if prefers_events(request_info.header(b"accept")):
@@ -259,14 +260,14 @@ def parse_call(body: bytes) -> CallInput:
 
 
 def status_of(result: Result[Any]) -> int:
-    """Return 200 for a call that was let through, even if its tool failed; else the status of the refusal.
+    """Return 200 for a call whose handler was started, even if it failed; else the status of the refusal.
 
     A call that can be made again once it is approved answers 202.
     """
     error = result.error
     if approval_of(error) is not None:
         return 202
-    return error.status if error is not None and is_refused(error) else 200
+    return error.status if error is not None and (result.refused or isinstance(error, StoreError)) else 200
 
 
 def prefers_events(accept: str) -> bool:

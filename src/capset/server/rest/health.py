@@ -53,7 +53,11 @@ def _draining() -> HttpRefusal:
     },
 )
 async def metrics(request: Request, caller: Measures) -> Response:
-    """Say how many calls and requests there were and how long they took: of all organisations, naming none."""
+    """Say how many calls and requests there were and how long they took.
+
+    A caller of an organisation reads the counts of that alone. One of none is an operator, and reads those of all
+    callers together, and those of the server and its process; no organisation is named.
+    """
     exposition = cast("Exposition", request.app.state.exposition)
-    body, media_type = exposition.written(request.headers.get("accept", ""))
+    body, media_type = exposition.written(request.headers.get("accept", ""), caller.principal.org)
     return Response(body, headers={"content-type": media_type})

@@ -16,7 +16,7 @@ from starlette.types import Scope as HttpScope
 from capset.errors import InvalidArguments
 from capset.server.auth.callers import Caller
 from capset.server.auth.keys import Scope
-from capset.server.http.request_context import HttpRefusal, caller_of
+from capset.server.http.request_context import MAX_ID, HttpRefusal, caller_of
 from capset.server.service import Service
 from capset.wire.errors import MEDIA_TYPE, Problem
 from capset.wire.shapes import Shape
@@ -71,10 +71,10 @@ Looks = Annotated[Caller, Depends(needs("capset:call", "capset:audit"))]
 """A caller that may read its own sessions, or those of the whole organisation."""
 Approves = Annotated[Caller, Depends(needs("capset:approve"))]
 Measures = Annotated[Caller, Depends(needs("capset:metrics"))]
-"""A caller that monitors the server, across all organisations."""
+"""A caller that reads metrics: of its own organisation, or of the server if it has none."""
 Asks = Annotated[Caller, Depends(needs("capset:call", "capset:approve"))]
 """A caller that may see the requests of its own sessions, or of the whole organisation."""
-Id = Annotated[str, Path(min_length=1, max_length=200)]
+Id = Annotated[str, Path(min_length=1, max_length=MAX_ID)]
 
 
 class Asked(Shape):

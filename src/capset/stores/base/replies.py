@@ -11,7 +11,8 @@ class ReplyRow:
     """The row of a request under the key that its client gave it, in one session.
 
     ``digest`` tells requests apart; ``status`` and ``body`` are its reply, ``None`` while it is under way.
-    ``created_at`` is ISO 8601 UTC.
+    ``created_at`` is ISO 8601 UTC. ``correlation`` is that of its call, by which the records of what it did are found;
+    a store may forget it once there is a reply.
     """
 
     session: str
@@ -20,6 +21,7 @@ class ReplyRow:
     created_at: str
     status: int | None = None
     body: str | None = None
+    correlation: str | None = None
 
 
 class ReplyStore(Protocol):
@@ -28,7 +30,8 @@ class ReplyStore(Protocol):
     async def reserve(self, row: ReplyRow, *, expired: str) -> ReplyRow | None:
         """Reserve a request's key and return ``None``, or return the row already stored under it.
 
-        Rows created before ``expired`` are deleted first.
+        Rows created before ``expired`` are deleted first. A store that outlives its processes deletes, when it is
+        opened, the rows without a reply whose process is dead and whose call has no intent: it had no effect.
         """
         ...
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, replace
 
-from sqlalchemy import ColumnElement, Connection, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, RowMapping, delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from capset.errors import StoreError
@@ -24,7 +25,17 @@ from capset.stores.base import (
 )
 from capset.stores.sql.files import FileRows
 from capset.stores.sql.reader import ReadConnections
-from capset.stores.sql.schema.tables import replies, reservations, session_events, session_turns, sessions, spendings
+from capset.stores.sql.schema.tables import (
+    IS_OUTCOME,
+    records,
+    replies,
+    reservations,
+    session_events,
+    session_turns,
+    sessions,
+    spendings,
+)
+from capset.stores.sql.writer.leases import Leases
 from capset.stores.sql.writer.writer import Writer
 from capset.stores.texts import gone, over, storable
 
@@ -207,8 +218,9 @@ def _put(connection: Connection, session: str, turn: str, events: Sequence[NewEv
 class SqlReplies:
     """The replies, one row each."""
 
-    def __init__(self, writer: Writer) -> None:
+    def __init__(self, writer: Writer, leases: Leases) -> None:
         self._writer = writer
+        self._leases = leases
 
     async def reserve(self, row: ReplyRow, *, expired: str) -> ReplyRow | None:
         """Reserve a request's key and return ``None``, or return the row already stored under it."""
@@ -217,8 +229,14 @@ class SqlReplies:
             connection.execute(delete(replies).where(replies.c.created_at < expired))
             found = connection.execute(select(replies).where(_at(row.session, row.key))).mappings().one_or_none()
             if found is not None:
-                return ReplyRow(**found)
-            connection.execute(insert(replies).values(asdict(row)))
+                return _reply(found)
+            try:
+                self._leases.take(self._writer.id)  # otherwise another process would take this one for dead
+            except OSError as error:
+                raise StoreError(f"this process cannot show that it is alive: {error}") from None
+            note = {"writer": self._writer.id, "correlation": row.correlation}
+            new = {"session": row.session, "key": row.key, "digest": row.digest, "created_at": row.created_at}
+            connection.execute(insert(replies).values(**new, body=json.dumps(note)))
             return None
 
         return await self._writer.write(write)
@@ -231,6 +249,36 @@ class SqlReplies:
     async def release(self, session: str, key: str) -> None:
         """Forget a request that failed, so that it can be sent again."""
         await self._writer.write(lambda connection: connection.execute(delete(replies).where(_at(session, key))))
+
+
+def _reply(found: RowMapping) -> ReplyRow:
+    """Return a row; ``body`` is a note of who makes the call while there is no reply."""
+    row = ReplyRow(**found)
+    return row if row.status is not None else replace(row, body=None, correlation=_note(row.body).get("correlation"))
+
+
+def _note(body: str | None) -> dict[str, str | None]:
+    """Return the note of a row without a reply; earlier versions wrote none."""
+    return {} if body is None else json.loads(body)
+
+
+def reserving_writers(connection: Connection) -> set[str]:
+    """Return the writers that have reserved keys and given no reply."""
+    bodies = connection.execute(select(replies.c.body).where(replies.c.status.is_(None))).scalars()
+    return {writer for body in bodies if (writer := _note(body).get("writer"))}
+
+
+def free_keys(connection: Connection, gone: Collection[str]) -> None:
+    """Delete what dead writers have reserved for calls without an intent; those intents that there are were closed."""
+    intents = records.alias()
+    for row in connection.execute(select(replies).where(replies.c.status.is_(None))).all():
+        note = _note(row.body)
+        if note.get("writer") not in gone or note.get("correlation") is None:
+            continue
+        ended = select(records.c.id).where(IS_OUTCOME, records.c.correlation == note["correlation"])
+        acted = select(intents.c.id).where(intents.c.phase == "intent", intents.c.id.in_(ended))
+        if connection.execute(acted.limit(1)).first() is None:
+            connection.execute(delete(replies).where(_at(row.session, row.key)))
 
 
 def _at(session: str, key: str) -> ColumnElement[bool]:

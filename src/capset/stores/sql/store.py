@@ -27,7 +27,7 @@ from capset.stores.sql.problems import explained
 from capset.stores.sql.reader import ReadConnections
 from capset.stores.sql.schema.revisions import prepare
 from capset.stores.sql.schema.tables import open_intents
-from capset.stores.sql.sessions import SqlEvents, SqlReplies, SqlSessions
+from capset.stores.sql.sessions import SqlEvents, SqlReplies, SqlSessions, free_keys, reserving_writers
 from capset.stores.sql.states import SqlStates
 from capset.stores.sql.writer.leases import Leases
 from capset.stores.sql.writer.writer import Writer
@@ -51,7 +51,7 @@ class SqlStore(ABC):
         self._documents = SqlDocuments(self._writer, self._reader, search)
         self._agents = SqlAgents(self._writer, self._reader)
         self._keys = SqlKeys(self._writer, self._reader)
-        self._replies = SqlReplies(self._writer)
+        self._replies = SqlReplies(self._writer, self._leases)
         self._events = SqlEvents(self._writer, self._reader)
         self._lineage = SqlLineage(self._writer, self._reader)
         self._approvals = SqlApprovals(self._writer, self._reader)
@@ -171,17 +171,22 @@ class SqlStore(ABC):
 
 
 async def close_interrupted(writer: Writer, reader: ReadConnections, leases: Leases) -> None:
-    """Close the open intents of every dead writer; those of a live one are its own business."""
+    """Close the open intents of every dead writer, and free the keys of its requests that had no effect.
+
+    Those of a live one are its own business.
+    """
     if writers := await reader.read(_writers):
         gone = await asyncio.to_thread(leases.gone, writers)
         if gone:
             await writer.write(lambda connection: _close(connection, writer.id, gone))
+            await writer.write(lambda connection: free_keys(connection, gone))
     leases.sweep()
 
 
 def _writers(connection: Connection) -> Sequence[str]:
-    """Return the writers that have open intents."""
-    return connection.execute(select(open_intents.c.writer).distinct()).scalars().all()
+    """Return the writers that have open intents, or requests without a reply."""
+    acting = connection.execute(select(open_intents.c.writer).distinct()).scalars()
+    return sorted({*acting, *reserving_writers(connection)})
 
 
 def _close(connection: Connection, writer: str, gone: Sequence[str]) -> None:

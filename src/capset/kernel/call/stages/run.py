@@ -21,7 +21,7 @@ from capset.kernel.call.errors import error_for, is_cancelled
 from capset.kernel.call.execution import execution_of
 from capset.kernel.call.invocation import ALLOWED, MISSING, CallArguments, CallDecision, Invocation
 from capset.kernel.call.pipeline import record_given_up
-from capset.kernel.call.worker_threads import run_for
+from capset.kernel.call.worker_threads import no_free_thread, run_for
 from capset.kernel.named_tuples import new_tuple
 from capset.kernel.runtime import CLEANUP_SECONDS
 from capset.kernel.streams.emission import emit_event
@@ -150,6 +150,8 @@ async def _timed(call: Invocation, start: Start, timeout: float | None) -> None:
     if scope.expired():
         if call.channel is not None and is_cancelled(call):
             raise asyncio.CancelledError
+        if not call.attempts:
+            raise no_free_thread()
         raise DeadlineExceeded(f"Deadline exceeded: {call.compiled.name!r} did not finish in time.")
 
 
@@ -197,7 +199,7 @@ def _start_sync(installed: Installed) -> Start:
         def begin() -> None:
             call.attempts += 1
 
-        return await run_for(call.context.runtime.threads, call, call.compiled.name, work, begin)
+        return await run_for(call, call.compiled.name, work, begin)
 
     return start
 

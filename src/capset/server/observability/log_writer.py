@@ -1,0 +1,87 @@
+"""The writer of the server's log: a thread of its own, so that an unread log holds up nothing else."""
+
+from __future__ import annotations
+
+import os
+import select
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from datetime import UTC, datetime
+from functools import partial
+from threading import Condition, Thread
+from typing import BinaryIO, Final
+
+from pydantic_core import to_json
+
+MAX_PENDING: Final = 4 * 1024 * 1024
+"""Maximum size of lines that wait to be written, in bytes; further ones are lost, and counted."""
+DRAIN_SECONDS: Final = 1.0
+"""How long the end of the server waits for the last lines to be written."""
+
+
+class LogWriter:
+    """Writes lines to a stream. What its reader does not take is lost, and a later line says how many lines were."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._write = _writer_of(stream)
+        self._pending: list[bytes] = []
+        self._size = 0
+        self._is_writing = False
+        self._has_started = False
+        self._untold = 0
+        self._changed = Condition()
+        self.lost = 0
+        """Number of lost lines."""
+
+    def put(self, lines: Iterable[bytes]) -> None:
+        """Queue lines, or lose them. It never blocks, and any thread may call it."""
+        with self._changed:
+            for line in lines:
+                if self._size + len(line) > MAX_PENDING:
+                    self.lost += 1
+                    self._untold += 1
+                else:
+                    self._pending.append(line)
+                    self._size += len(line) + 1
+            if not self._has_started:
+                self._has_started = True
+                # A daemon: a stream that takes nothing does not keep the process from ending.
+                Thread(target=self._run, name="capset-log", daemon=True).start()
+            self._changed.notify_all()
+
+    def drain(self, seconds: float = DRAIN_SECONDS) -> None:
+        """Wait until all lines are written, for a bounded time."""
+        with self._changed:
+            self._changed.wait_for(lambda: not (self._pending or self._is_writing), seconds)
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._is_writing = False
+                self._changed.notify_all()
+                self._changed.wait_for(lambda: self._pending or self._untold)
+                lines, self._pending, self._size = self._pending, [], 0
+                if self._untold:
+                    now = datetime.now(UTC).isoformat(timespec="milliseconds")
+                    lines.append(to_json({"event": "log_lines_lost", "time": now, "lost": self._untold}))
+                    self._untold = 0
+                self._is_writing = True
+            with suppress(OSError, ValueError):  # a log that is closed is closed
+                self._write(b"\n".join(lines) + b"\n")
+
+
+def _writer_of(stream: BinaryIO) -> Callable[[bytes], object]:
+    """Return how to write to a stream, past its own buffer: Python waits for the lock of that when it ends."""
+    try:
+        return partial(_write_to, stream.fileno())
+    except OSError:  # a stream in memory
+        return stream.write
+
+
+def _write_to(descriptor: int, data: bytes) -> None:
+    left = memoryview(data)
+    while left:
+        try:
+            left = left[os.write(descriptor, left) :]
+        except BlockingIOError:  # another process has made the pipe non-blocking
+            select.select([], [descriptor], [])

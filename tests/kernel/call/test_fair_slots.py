@@ -1,0 +1,170 @@
+"""Fair slots: nobody gets more than a share, nobody is passed by, and no slot is lost."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from capset import Agent, Capability, Context, Kernel, Principal, tool
+from capset.ext import slot
+from capset.kernel.call.fair_slots import ORG_SHARE, FairSlots, Owner
+from tests.kernel.support import turns
+
+OWNERS = [Owner(org, who) for org in ("acme", "globex", "initech", None) for who in ("a", "b", "c", "d")]
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["ask", "ask", "release", "cancel"]), st.sampled_from(OWNERS), st.integers(0, 50)),
+    max_size=120,
+)
+
+
+class Crowd:
+    """Those who want slots, what they have, and the rules that hold at any time."""
+
+    def __init__(self, total: int) -> None:
+        self.slots = FairSlots(total)
+        self.held: list[Owner] = []
+        self.waiting: list[tuple[Owner, asyncio.Task[None]]] = []
+        self.admitted: list[Owner] = []
+
+    async def ask(self, owner: Owner) -> None:
+        if self.slots.take(owner):
+            assert self._may(owner, before=1)
+            self.held.append(owner)
+        else:
+            self.waiting.append((owner, asyncio.ensure_future(self.slots.wait(owner))))
+            await turns()
+
+    async def release(self, which: int) -> None:
+        if self.held:
+            self.slots.release(self.held.pop(which % len(self.held)))
+            await self._settle()
+
+    async def cancel(self, which: int) -> None:
+        if self.waiting:
+            _, task = self.waiting.pop(which % len(self.waiting))
+            task.cancel()
+            await asyncio.wait([task])
+            await self._settle()
+
+    async def _settle(self) -> None:
+        await turns()
+        for owner, task in [one for one in self.waiting if one[1].done()]:
+            self.waiting.remove((owner, task))
+            self.held.append(owner)
+
+    def _may(self, owner: Owner, before: int = 0) -> bool:
+        """Whether the rules give an owner a slot; ``before`` as many were taken since by itself."""
+        free = self.slots.total - len(self.held)
+        of_org = sum(one.org == owner.org for one in self.held)
+        return self.held.count(owner) < free and of_org < ORG_SHARE * free
+
+    def check(self) -> None:
+        assert 0 <= self.slots.free == self.slots.total - len(self.held)
+        assert self.slots.waiting == len(self.waiting)
+        most = Counter(self.held).most_common(1)
+        assert not most or most[0][1] <= (self.slots.total + 1) // 2
+        assert not any(self._may(owner) for owner, _ in self.waiting), "whoever may have a slot has one"
+
+
+@pytest.mark.spec("K21")
+@settings(max_examples=150, deadline=None)
+@given(total=st.integers(1, 12), steps=STEPS)
+def test_the_rules_hold_whatever_comes(total: int, steps: list[tuple[str, Owner, int]]) -> None:
+    async def walk() -> None:
+        crowd = Crowd(total)
+        for what, owner, which in steps:
+            match what:
+                case "ask":
+                    await crowd.ask(owner)
+                case "release":
+                    await crowd.release(which)
+                case _:
+                    await crowd.cancel(which)
+            crowd.check()
+        while crowd.held:
+            await crowd.release(0)
+            crowd.check()
+        assert (crowd.slots.free, crowd.waiting) == (total, [])
+
+    asyncio.run(walk())
+
+
+@pytest.mark.spec("K21")
+@settings(max_examples=60, deadline=None)
+@given(total=st.integers(4, 64), greedy=st.lists(st.sampled_from(OWNERS[:4]), max_size=200), alone=st.booleans())
+def test_one_that_comes_after_a_greedy_one_finds_a_slot(total: int, greedy: list[Owner], alone: bool) -> None:
+    async def walk() -> None:
+        crowd, other = Crowd(total), OWNERS[1] if alone else OWNERS[4]
+        for owner in greedy:  # all of one organisation; alone, all of one principal
+            await crowd.ask(OWNERS[0] if alone else owner)
+        assert crowd.slots.take(other)
+        for _, task in crowd.waiting:
+            task.cancel()
+        await asyncio.gather(*(task for _, task in crowd.waiting), return_exceptions=True)
+
+    asyncio.run(walk())
+
+
+@pytest.mark.spec("K21")
+async def test_those_who_wait_take_turns_by_org_and_then_by_principal() -> None:
+    slots, came = FairSlots(1), list[str]()
+
+    async def wait(owner: Owner) -> None:
+        await slots.wait(owner)
+        came.append(f"{owner.org}.{owner.principal}")
+        slots.release(owner)
+
+    first = Owner("acme", "a")
+    assert slots.take(first)
+    wanted = [*[Owner("acme", "a")] * 4, Owner("acme", "b"), *[Owner("globex", "c")] * 2]
+    tasks = [asyncio.ensure_future(wait(owner)) for owner in wanted]
+    await turns()
+    slots.release(first)
+    await asyncio.gather(*tasks)
+    assert came == ["acme.a", "globex.c", "acme.b", "globex.c", "acme.a", "acme.a", "acme.a"]
+
+
+@pytest.mark.spec("K21")
+async def test_a_slot_that_comes_as_its_waiter_is_cancelled_goes_to_the_next() -> None:
+    slots, ada, bob = FairSlots(1), Owner("acme", "ada"), Owner("acme", "bob")
+    assert slots.take(ada)
+    cancelled, other = (asyncio.ensure_future(slots.wait(owner)) for owner in (ada, bob))
+    await turns()
+    slots.release(ada)
+    cancelled.cancel()
+    await asyncio.wait([cancelled])
+    assert cancelled.cancelled()
+    await asyncio.wait_for(other, 5)
+    assert slots.free == 0
+
+
+@tool(effect="read")
+async def dig(ctx: Context, seconds: float) -> str:
+    """Dig, four at a time."""
+    async with slot(ctx, "digging", at_once=4):
+        await asyncio.sleep(seconds)
+    return "done"
+
+
+@pytest.mark.spec("K22")
+async def test_slots_of_a_resource_are_shared_as_threads_are() -> None:
+    agent = Agent("digger", uses=[Capability("kit", tools=[dig])])
+    sloth, hare = Principal("sloth", org="acme"), Principal("hare", org="globex")
+    async with (
+        Kernel(store="memory://") as kernel,
+        kernel.open(agent, principal=sloth) as slow,
+        kernel.open(agent, principal=hare) as quick,
+    ):
+        many = [asyncio.ensure_future(slow.call(dig, seconds=60)) for _ in range(64)]
+        await turns()
+        async with asyncio.timeout(1):
+            assert await quick.call(dig, seconds=0) == "done"
+        for one in many:
+            one.cancel()
+        await asyncio.gather(*many, return_exceptions=True)
+        async with asyncio.timeout(1):
+            assert await slow.call(dig, seconds=0) == "done"
