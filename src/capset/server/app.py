@@ -25,7 +25,7 @@ from capset.kernel.governance.redaction import redactor_of
 from capset.schemas.validation_errors import fields_at
 from capset.server.http.fair_shares import timed_tasks
 from capset.server.http.middleware import AllowedHosts, ServerMiddleware
-from capset.server.http.request_context import HttpRefusal, path_of, request_context
+from capset.server.http.request_context import HttpRefusal, note_refusal, path_of, request_context
 from capset.server.http.responses import misfit, problem_response
 from capset.server.http.routes import CALLS_PATH, MCP_PATHS, DirectRoutes, Routes
 from capset.server.mcp.mounts import mcp_endpoints
@@ -144,7 +144,9 @@ async def _document(request: Request) -> Response:
 
 
 async def _failed(request: Request, error: Exception) -> Response:
-    return problem_response(cast("CapsetError", error), request_context(request.scope).correlation)
+    request_info = request_context(request.scope)
+    note_refusal(request_info, error)
+    return problem_response(cast("CapsetError", error), request_info.correlation)
 
 
 async def _unexpected(request: Request, error: Exception) -> Response:

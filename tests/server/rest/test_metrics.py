@@ -230,3 +230,17 @@ def test_durations_fall_into_the_bucket_that_they_fit() -> None:
         found.add(seconds)
     assert (found.counts[0], found.counts[1], found.counts[-1]) == (2, 1, 1)
     assert found.total == pytest.approx(1_000 + BUCKETS[0] * 2.001)
+
+
+@pytest.mark.spec("P13", "P34")
+async def test_refusals_are_counted_by_their_limit() -> None:
+    async with site() as here:
+        await here.key("root", scopes=["capset:admin"], org=None)
+        async with here.client("root") as root:
+            headers = {"Content-Type": "application/json"}
+            assert (await root.post("/v1/agents", content=b" " * 2**21, headers=headers)).status_code == 413
+            assert (await root.post("/v1/agents", content=b"[" + b"1," * 30_000, headers=headers)).status_code == 413
+            assert (await root.post("/v1/agents", content=b"{", headers=headers)).status_code == 400
+            found = await scrape(root)
+            for code in ("body_too_large", "too_many_values", "invalid_json"):
+                assert found.value("capset_http_refusals_total", code=code) == 1

@@ -32,7 +32,7 @@ def request_limits(given: Sequence[str], *, file: int) -> RequestLimits:
     """
     from capset.server.http.request_context import RequestLimits
 
-    kinds = {one.name: type(one.default) for one in fields(RequestLimits)}
+    kinds = {one.name: int if isinstance(one.default, int) else float for one in fields(RequestLimits)}
     values: dict[str, int | float] = {}
     for one in given:
         name, _, text = one.partition("=")
@@ -44,7 +44,7 @@ def request_limits(given: Sequence[str], *, file: int) -> RequestLimits:
     return RequestLimits(**{"file": file, **values})  # pyright: ignore[reportArgumentType]  # of the fields' own types
 
 
-def _number(option: str, text: str, kind: type) -> int | float:
+def _number(option: str, text: str, kind: type[int | float]) -> int | float:
     try:
         number = int(text) if kind is int else float(text)
     except ValueError:

@@ -33,6 +33,7 @@ from capset.server.http.request_context import (
     HttpRefusal,
     RequestContext,
     correlation_of,
+    note_refusal,
     path_of,
 )
 from capset.server.http.responses import answer_problem
@@ -196,6 +197,7 @@ class ServerMiddleware:
 
     async def _fail(self, send: Send, request_info: RequestContext, error: CapsetError) -> None:
         if not request_info.status:
+            note_refusal(request_info, error)
             await answer_problem(send, error, request_info.correlation)
 
     def _log_request(self, scope: Scope, request_info: RequestContext, started: float) -> None:

@@ -52,12 +52,20 @@ class RequestContext:
     """The path template, if the path exists."""
     memory: Reservation | None = None
     """The memory for the body, and for what is downloaded; ``None`` on paths without authentication."""
+    refusal: str | None = None
+    """The code of the ``HttpRefusal`` that it was answered with, if it was."""
     notes: dict[str, str] = field(default_factory=dict[str, str])
     """Further fields of the access log line."""
 
     def header(self, name: bytes) -> str:
         """Return a header, ``""`` if absent."""
         return self.headers.get(name, b"").decode("latin-1")
+
+
+def note_refusal(request_info: RequestContext, error: Exception) -> None:
+    """Note the code of an ``HttpRefusal``, for the metrics."""
+    if isinstance(error, HttpRefusal):
+        request_info.refusal = error.code
 
 
 def path_of(scope: Scope) -> str:

@@ -21,6 +21,7 @@ from prometheus_client.registry import Collector
 from capset.errors import CapsetError
 from capset.kernel.call.invocation import Invocation
 from capset.kernel.registry import Registry
+from capset.server.http.request_context import CLIENT_LEFT, RequestContext
 from capset.server.observability.log_writer import LogWriter
 from capset.server.service import Service
 
@@ -56,7 +57,7 @@ class Durations:
 class Tally:
     """Counts of one organisation's callers."""
 
-    __slots__ = ("call_durations", "calls", "calls_running", "request_durations", "requests")
+    __slots__ = ("call_durations", "calls", "calls_running", "refusals", "request_durations", "requests")
 
     def __init__(self) -> None:
         self.calls: defaultdict[tuple[str, str, str], int] = defaultdict(int)
@@ -68,6 +69,8 @@ class Tally:
         """By method, route and status."""
         self.request_durations: defaultdict[tuple[str, str], Durations] = defaultdict(Durations)
         """By method and route."""
+        self.refusals: defaultdict[str, int] = defaultdict(int)
+        """By the code of the limit."""
 
     def add(self, other: Tally) -> None:
         """Add what another has counted."""
@@ -76,6 +79,8 @@ class Tally:
             self.calls[call] += count
         for request, count in other.requests.items():
             self.requests[request] += count
+        for code, count in other.refusals.items():
+            self.refusals[code] += count
         for tool, durations in other.call_durations.items():
             self.call_durations[tool].merge(durations)
         for route, durations in other.request_durations.items():
@@ -118,12 +123,15 @@ class Metrics:
         """Count a request that runs."""
         self.requests_running += 1
 
-    def answered(self, org: str | None, method: str, route: str | None, status: int, seconds: float) -> None:
-        """Count a request that was answered or abandoned; ``route`` is its path's template, ``org`` its caller's."""
+    def answered(self, request_info: RequestContext, method: str, seconds: float) -> None:
+        """Count a request that was answered or abandoned, under the template of its path."""
         self.requests_running -= 1
-        named, tally = route or NO_ROUTE, self._of(org)
-        tally.requests[method, named, status] += 1
-        tally.request_durations[method, named].add(seconds)
+        caller, route = request_info.caller, request_info.route or NO_ROUTE
+        tally = self._of(None if caller is None else caller.principal.org)
+        tally.requests[method, route, request_info.status or CLIENT_LEFT] += 1
+        tally.request_durations[method, route].add(seconds)
+        if request_info.refusal is not None:
+            tally.refusals[request_info.refusal] += 1
 
     def of(self, org: str | None) -> Tally:
         """Return what was counted of one organisation, or of all callers together for ``None``."""
@@ -209,6 +217,12 @@ class _OfCallers(Collector):
         for (method, route, status), count in sorted(self._tally.requests.items()):
             requests.add_metric((method, route, str(status)), count)
         yield requests
+        refusals = CounterMetricFamily(
+            "capset_http_refusals", "Requests refused by a rule of HTTP or a limit of the server.", labels=["code"]
+        )
+        for code, count in sorted(self._tally.refusals.items()):
+            refusals.add_metric([code], count)
+        yield refusals
         took = HistogramMetricFamily(
             "capset_http_request_duration_seconds", "From a request's head to its answer's end.", labels=labels[:2]
         )

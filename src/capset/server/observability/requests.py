@@ -13,7 +13,7 @@ from starlette.types import Scope
 from capset.kernel.governance.redaction import Redactor
 from capset.kernel.telemetry import conventions as names
 from capset.kernel.telemetry.tracing import Tracing, parent_of
-from capset.server.http.request_context import CLIENT_LEFT, RequestContext, path_of
+from capset.server.http.request_context import RequestContext, path_of
 from capset.server.http.routes import Routes
 from capset.server.observability.metrics import Metrics
 
@@ -96,9 +96,7 @@ class Telemetry:
 
     def end(self, scope: Scope, request_info: RequestContext, started: float, span: HttpSpan | None) -> None:
         """End a request that was answered or abandoned; ``started`` is from ``time.perf_counter()``."""
-        seconds = time.perf_counter() - started
-        org = request_info.caller.principal.org if request_info.caller is not None else None
-        self._metrics.answered(org, _method(scope), request_info.route, request_info.status or CLIENT_LEFT, seconds)
+        self._metrics.answered(request_info, _method(scope), time.perf_counter() - started)
         if span is not None:
             span.end(request_info)
 
