@@ -48,6 +48,11 @@ async def _mcp(arguments: bytes, site: Site, until: float) -> Counter[str]:
     return await flood(site.port, until, asked)
 
 
+async def _written(site: Site, until: float) -> Counter[str]:
+    body = _call(b'{"path":"/large.txt","content":"' + b"x, " * (5 * _MIB) + b'"}', "write_file")
+    return await _calls(body, site, until)
+
+
 async def _context(site: Site, until: float) -> Counter[str]:
     body = b'{"agent_id":"' + site.attacker.agent.encode() + b'","context":{"n":[' + b"1," * (8 * _MIB) + b"1]}}"
     return await flood(site.port, until, request("POST", "/v1/sessions", site.attacker.key, body))
@@ -69,6 +74,9 @@ ATTACKS = (
     Attack("call, 1 MB of numbers", partial(_calls, _call(_numbers(_MIB - 100))), _REFUSED),
     Attack("call, 1 MB of objects", partial(_calls, _call(_objects(_MIB - 100))), _DONE),
     Attack("call, 60 kB of objects", partial(_calls, _call(_objects(60_000))), _DONE),
+    Attack("call, 19,000 values", partial(_calls, _call(_numbers(2 * 19_000))), _DONE),
+    Attack("call, 19,000 values of objects", partial(_calls, _call(_objects(4_700 * 52))), _DONE),
+    Attack("call, a file of 15 MB", _written, _DONE),
     Attack("call, 1 MB of text", partial(_calls, _call(_text(_MIB - 100))), _DONE),
     Attack("call, 1 MB of brackets", partial(_calls, _call(_deep(_MIB - 100))), _REFUSED),
     Attack("MCP call, 16 MB of numbers", partial(_mcp, _numbers(16 * _MIB - 1000)), _REFUSED | {"400"}),

@@ -262,7 +262,7 @@ async def test_a_body_of_too_many_values_is_refused_unread(shared: Site, asker: 
 
 @pytest.mark.spec("P46", "T32")
 async def test_bodies_that_do_not_come_hold_no_more_than_their_share_of_the_memory() -> None:
-    limits = RequestLimits(memory=1_000_000, own_memory=700_000, share_seconds=0.3, body_seconds=3.0)
+    limits = RequestLimits(memory=4_000_000, own_memory=2_800_000, share_seconds=0.3, body_seconds=3.0)
     async with site(limits=limits) as here, here.client() as ada:
         await here.key("bob", org="other")
         session = await make_session(ada)

@@ -33,6 +33,10 @@ PART: Final = 256 * 1024
 """The size of the parts in which a longer answer is sent, each when its client has taken the one before."""
 
 
+JSON_COPIES: Final = 4
+"""How often a JSON body is held: as it came, as its values, as text for the tool, and in what is made of that."""
+
+
 class BodyMemory:
     """The memory for large bodies and downloads: ``size`` bytes for all callers together, ``share`` for each."""
 
@@ -116,8 +120,9 @@ class RequestBody:
         Raises ``HttpRefusal`` for a body that is too large or too slow, has too many values, or finds no memory, and
         ``ClientLeft`` if the client disconnected.
         """
+        copies = 1 if self._values is None else JSON_COPIES
         if reservation is not None and self.size is not None and self.size > LARGE:
-            await reservation.grow(self.size)
+            await reservation.grow(copies * self.size)
         message = await _next(self._receive, self._seconds)
         first: bytes = message.get("body", b"")
         if not message.get("more_body"):
@@ -138,8 +143,8 @@ class RequestBody:
             self._count(part)
             if size > self._limit:
                 raise _too_large(self._limit)
-            if reservation is not None and size > max(reservation.size, LARGE):
-                await reservation.grow(min(self._limit, 2 * size))
+            if reservation is not None and size > LARGE and copies * size > reservation.size:
+                await reservation.grow(copies * min(self._limit, 2 * size))
         return body.getvalue()
 
     def _count(self, part: bytes) -> None:
