@@ -64,6 +64,7 @@ def test_a_refusal_is_told_apart_from_a_failure() -> None:
         "ConsumerTimeout",
         "DeadlineExceeded",
         "LimitExceeded",
+        "StoreBusy",
         "StoreError",
         "TooManyRefusals",
         "TransientError",

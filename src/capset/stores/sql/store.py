@@ -6,8 +6,9 @@ import asyncio
 import logging
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
+from typing import Final
 
 from sqlalchemy import Connection, Engine, delete, select
 
@@ -32,6 +33,8 @@ from capset.stores.sql.states import SqlStates
 from capset.stores.sql.writer.leases import Leases
 from capset.stores.sql.writer.writer import Writer
 
+SETTLE_SECONDS: Final = 10.0
+"""Interval in which an open store looks for dead writers; one that is found twice has its intents closed."""
 _logger = logging.getLogger("capset.stores")
 
 
@@ -44,6 +47,7 @@ class SqlStore(ABC):
         self._writer = Writer(name, self._leases, bound=bound, patience_seconds=patience_seconds)
         self._reader = ReadConnections(name)
         self._engines: tuple[Engine, Engine] | None = None
+        self._settling: asyncio.Task[None] | None = None
         self._audit = SqlAudit(self._writer, self._reader)
         self._sessions = SqlSessions(self._writer, self._reader)
         self._files = SqlFiles(self._writer, self._reader)
@@ -148,6 +152,8 @@ class SqlStore(ABC):
             self._reader.start(reading)
             with explained(self._name):
                 await close_interrupted(self._writer, self._reader, self._leases)
+            self._leases.sweep()
+            self._settling = asyncio.get_running_loop().create_task(self._settle(), name="capset-settle")
         except BaseException:
             await self.close()
             raise
@@ -157,6 +163,9 @@ class SqlStore(ABC):
         engines, self._engines = self._engines, None
         if engines is None:
             return
+        settling, self._settling = self._settling, None
+        if settling is not None and not settling.done():
+            settling.cancel()
         self._reader.stop()
         lost = await self._writer.stop()
         self._leases.release()
@@ -165,18 +174,34 @@ class SqlStore(ABC):
         if lost:
             raise StoreError(f"{lost} audit records could not be written to {self._name!r} and are lost")
 
+    async def _settle(self) -> None:
+        """Close the intents of writers that die while this store is open."""
+        suspects: Collection[str] = ()
+        while True:
+            await asyncio.sleep(SETTLE_SECONDS)
+            try:
+                with explained(self._name):
+                    suspects = await close_interrupted(self._writer, self._reader, self._leases, among=suspects)
+            except StoreError as error:
+                _logger.warning("%s; intents of dead writers are looked for again", error.message)
+
     def _prepare(self, reading: Engine, writing: Engine) -> None:
         with explained(self._name):
             prepare(reading, writing, self._name)
 
 
-async def close_interrupted(writer: Writer, reader: ReadConnections, leases: Leases) -> None:
-    """Close the open intents of every dead writer; those of a live one are its own business."""
-    if writers := await reader.read(_writers):
-        gone = await asyncio.to_thread(leases.gone, writers)
-        if gone:
-            await writer.write(lambda connection: _close(connection, writer.id, gone))
-    leases.sweep()
+async def close_interrupted(
+    writer: Writer, reader: ReadConnections, leases: Leases, *, among: Collection[str] | None = None
+) -> Collection[str]:
+    """Close the open intents of dead writers, ``among`` these if given; those of a live one are its own business.
+
+    Return the dead writers that were left alone.
+    """
+    writers = [one for one in await reader.read(_writers) if one != writer.id]
+    gone = await asyncio.to_thread(leases.gone, writers) if writers else []
+    if closed := [one for one in gone if among is None or one in among]:
+        await writer.write(lambda connection: _close(connection, writer.id, closed))
+    return {*gone} - {*closed}
 
 
 def _writers(connection: Connection) -> Sequence[str]:

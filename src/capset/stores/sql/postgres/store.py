@@ -55,8 +55,8 @@ _SECRETS: Final = {"password": "PGPASSWORD"}
 SCHEMES: Final = ("postgresql", "postgres")
 DRIVER: Final = "psycopg"
 """The one driver, which a URL may name as SQLAlchemy's do: ``postgresql+psycopg://``."""
-BUSY_SECONDS: Final = 5.0
-"""Time that a write transaction waits for its turn."""
+BUSY_SECONDS: Final = 4.5
+"""Time that a write transaction waits for its turn; longer than a frozen process can keep it."""
 _PATIENCE: Final = PATIENCE_SECONDS / BUSY_SECONDS
 _HINT: Final = "write it as postgresql://USER:PASSWORD@HOST:PORT/DATABASE; libpq's options may follow a '?'"
 
