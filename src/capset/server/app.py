@@ -82,7 +82,10 @@ async def open_app(service: Service, names: AllowedHosts, *, log: BinaryIO | Non
     telemetry = _telemetry(app, service, tally)
     try:
         with service.kernel.observe(tally):
-            async with mcp_endpoints(service) as endpoints:
+            async with (
+                service.turns.bell.watching(service.kernel.store.events),
+                mcp_endpoints(service) as endpoints,
+            ):
                 routes = DirectRoutes(app, {("POST", calls.PATH): partial(calls.answer_call, service), **endpoints})
                 yield ServerMiddleware(routes, service, names, access, telemetry)
     finally:

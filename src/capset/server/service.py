@@ -56,7 +56,7 @@ class Service:
         self.limits = limits or RequestLimits(file=kernel.governance.file_bytes)
         self.is_draining = False
         """True once the server has been told to shut down; ``/v1/readyz`` reports it."""
-        self.turns = TurnService(kernel)
+        self.turns = TurnService(kernel, followers=self.limits.followers)
         self.checks = asyncio.Semaphore(_CHECKS)
         """Bounds the checks of configurations, each of which occupies a thread."""
         self._env = env or {}
@@ -147,6 +147,7 @@ class Service:
         """Delete the caller's session with its files; its records stay. Raises ``NotFound``."""
         await self.session_row(caller, id)
         await self.kernel.store.sessions.delete(id)
+        self.turns.bell.ring(id)
         self._forget(id)
 
     async def agent(self, caller: Caller, id: str) -> Loaded:

@@ -75,6 +75,9 @@ def serve_command(
             help="Seconds to go on after SIGTERM, while /v1/readyz says 503, before requests are refused.",
         ),
     ] = 0,
+    followers: Annotated[
+        int, typer.Option(min=1, help="Streams of events that one principal may have open at once.")
+    ] = 100,
     limit: LimitOption = None,
     session_budget: SessionBudget = None,
     run_budget: RunBudget = None,
@@ -124,7 +127,9 @@ def serve_command(
     names = AllowedHosts.of(host, allow_host or (), allow_origin or ())
     installed = Registry.installed()
     configuration = None if config is None else load_configuration(config, installed)
-    served = _Served(installed, configuration, drain_delay, load_allowance(limit, session_budget, run_budget))
+    served = _Served(
+        installed, configuration, drain_delay, followers, load_allowance(limit, session_budget, run_budget)
+    )
     with telemetry(), asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(_serve(settings, host, port, names, served, issuer, insecure=insecure))
     return Exit.DONE
@@ -140,11 +145,12 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 @dataclass(frozen=True, slots=True)
 class _Served:
-    """The installed registry, the configuration served with it, if any, and the allowance."""
+    """The installed registry, the configuration served with it, if any, limits and the allowance."""
 
     installed: Registry
     configuration: Configuration | None
     drain_delay: float
+    followers: int
     allowance: Allowance | None
 
     @property
@@ -172,6 +178,7 @@ async def _serve(
 ) -> None:
     from capset.server.app import open_app
     from capset.server.auth.callers import Caller
+    from capset.server.http.request_context import RequestLimits
     from capset.server.http.uvicorn_server import bind, serve
     from capset.server.observability import logs
     from capset.server.service import Service
@@ -190,7 +197,8 @@ async def _serve(
         async with make_kernel(settings.db, served.configuration, served.allowance) as kernel:
             has_keys = await kernel.store.keys.any()
             tokens = None if known is None else known(kernel)
-            service = Service(kernel, registry, env=settings.env, anyone=anyone, tokens=tokens)
+            limits = RequestLimits(file=kernel.governance.file_bytes, followers=served.followers)
+            service = Service(kernel, registry, env=settings.env, anyone=anyone, tokens=tokens, limits=limits)
             async with open_app(service, names) as app:
                 logs.configure()
                 _settle()

@@ -13,6 +13,7 @@ from capset.errors import CapsetError
 from capset.server.auth.callers import Caller
 
 _CORRELATION: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
+FOLLOWERS: Final = 100
 CLIENT_LEFT: Final = 499
 """The logged status of a request whose client disconnected before it was answered."""
 KEY: Final = "capset.visit"
@@ -22,10 +23,11 @@ KEY: Final = "capset.visit"
 class HttpRefusal(CapsetError):
     """A request refused at the HTTP level."""
 
-    def __init__(self, status: int, code: str, message: str) -> None:
+    def __init__(self, status: int, code: str, message: str, *, retryable: bool = False) -> None:
         super().__init__(message)
         self.status = status
         self.code = code
+        self.retryable = retryable
 
 
 @dataclass(eq=False, slots=True)
@@ -89,3 +91,5 @@ class RequestLimits:
     """Until a client has accepted part of a stream; beyond it, the client is dropped."""
     beat_seconds: float = 15.0
     """Between two keep-alives of a stream."""
+    followers: int = FOLLOWERS
+    """Streams of events that one principal may have open; beyond it, 429."""

@@ -150,6 +150,9 @@ class _Collected(Collector):
         )
         yield from self._requests()
         yield GaugeMetricFamily(
+            "capset_followers", "Open streams of events of sessions.", service.turns.followers.count
+        )
+        yield GaugeMetricFamily(
             "capset_registry_problems", "What is installed and could not be loaded.", len(service.registry.problems)
         )
         built = GaugeMetricFamily("capset_build_info", "Which capset this is.", labels=["version"])

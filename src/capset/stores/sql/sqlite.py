@@ -14,6 +14,7 @@ from sqlalchemy.exc import DBAPIError
 
 from capset.errors import DefinitionError, StoreBusy, StoreError
 from capset.stores.sql.documents import Fts5
+from capset.stores.sql.notifications import NoNotifications
 from capset.stores.sql.problems import busy_error, is_locked
 from capset.stores.sql.store import SqlStore
 from capset.stores.sql.writer.leases import FileLeases
@@ -59,8 +60,14 @@ class SqliteStore(SqlStore):
         self._path = Path(name).resolve()
         self._busy_seconds = busy_seconds
         self._file_leases = FileLeases(self._path.with_name(self._path.name + "-writers"))
-        patience = busy_seconds * _PATIENCE
-        super().__init__(name, leases=self._file_leases, search=Fts5(), bound=bound, patience_seconds=patience)
+        super().__init__(
+            name,
+            leases=self._file_leases,
+            search=Fts5(),
+            notifications=NoNotifications(),
+            bound=bound,
+            patience_seconds=busy_seconds * _PATIENCE,
+        )
 
     def make_engines(self) -> tuple[Engine, Engine]:
         """Return the writer's engine and the readers'. Raises ``StoreError`` if there cannot be such a file."""

@@ -23,6 +23,7 @@ from capset.stores.sql.documents import Search, SqlDocuments
 from capset.stores.sql.files import SqlFiles
 from capset.stores.sql.keys import SqlKeys
 from capset.stores.sql.lineage import SqlLineage
+from capset.stores.sql.notifications import Notifications
 from capset.stores.sql.postgres.online import IndexSpec
 from capset.stores.sql.problems import explained
 from capset.stores.sql.reader import ReadConnections
@@ -41,7 +42,16 @@ _logger = logging.getLogger("capset.stores")
 class SqlStore(ABC):
     """Everything that a kernel stores, in a database that its user calls ``name``."""
 
-    def __init__(self, name: str, *, leases: Leases, search: Search, bound: int, patience_seconds: float) -> None:
+    def __init__(
+        self,
+        name: str,
+        *,
+        leases: Leases,
+        search: Search,
+        notifications: Notifications,
+        bound: int,
+        patience_seconds: float,
+    ) -> None:
         self._name = name
         self._leases = leases
         self._writer = Writer(name, self._leases, bound=bound, patience_seconds=patience_seconds)
@@ -49,14 +59,14 @@ class SqlStore(ABC):
         self._engines: tuple[Engine, Engine] | None = None
         self._settling: asyncio.Task[None] | None = None
         self._audit = SqlAudit(self._writer, self._reader)
-        self._sessions = SqlSessions(self._writer, self._reader)
+        self._sessions = SqlSessions(self._writer, self._reader, notifications)
         self._files = SqlFiles(self._writer, self._reader)
         self._states = SqlStates(self._writer, self._reader)
         self._documents = SqlDocuments(self._writer, self._reader, search)
         self._agents = SqlAgents(self._writer, self._reader)
         self._keys = SqlKeys(self._writer, self._reader)
         self._replies = SqlReplies(self._writer)
-        self._events = SqlEvents(self._writer, self._reader)
+        self._events = SqlEvents(self._writer, self._reader, notifications)
         self._lineage = SqlLineage(self._writer, self._reader)
         self._approvals = SqlApprovals(self._writer, self._reader)
         self._admissions = SqlAdmissions(self._writer, self._reader)

@@ -35,6 +35,7 @@ from capset.errors import DefinitionError, StoreError
 from capset.stores.base import ScopeKey
 from capset.stores.sql.documents import token
 from capset.stores.sql.postgres.engines import SessionLeases, locking_engine, reading_engine, writing_engine
+from capset.stores.sql.postgres.notifications import PostgresNotifications
 from capset.stores.sql.postgres.online import IndexSpec, make_indexes
 from capset.stores.sql.store import SqlStore
 from capset.stores.sql.writer.writer import BOUND, PATIENCE_SECONDS
@@ -90,6 +91,7 @@ class PostgresStore(SqlStore):
             str(url.database),
             leases=SessionLeases(self._connect),
             search=WordTable(),
+            notifications=PostgresNotifications(self._connect),
             bound=bound,
             patience_seconds=busy_seconds * _PATIENCE,
         )
