@@ -65,6 +65,7 @@ def test_a_refusal_is_told_apart_from_a_failure() -> None:
         "DeadlineExceeded",
         "LimitExceeded",
         "NoFreeSlot",
+        "StoreBusy",
         "StoreError",
         "TooManyRefusals",
         "TransientError",

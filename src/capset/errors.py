@@ -49,7 +49,8 @@
     │   └── ConsumerTimeout        504  the consumer of the call's messages took none for too long
     ├── Cancelled                  503  the call was cancelled before it ended
     │   └── Interrupted            503  the process that ran it died
-    ├── StoreError                 503  the database is missing, corrupt, newer, full or busy
+    ├── StoreError                 503  the database is missing, corrupt, newer or full
+    │   └── StoreBusy              503  another process has been writing to the database for too long
     ├── Unreachable                503  a server cannot be reached, or the connection to it broke
     └── ForeignAnswer              502  the response is not from capset, or from an unknown version of it
 
@@ -369,6 +370,12 @@ class StoreError(CapsetError):
     code = "store_unavailable"
     status = 503
     retryable = True
+    public: str = "The store is not available; the log has the details."
+    """The message for clients; ``message`` may name a path."""
+
+
+class StoreBusy(StoreError):
+    code = "store_busy"
 
 
 class Unreachable(CapsetError):

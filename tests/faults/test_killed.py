@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from capset import Kernel
+from capset.stores.sql import store
 from tests.kernel.support import records_of
 from tests.stores.sql.support import run_at
 
@@ -97,6 +99,27 @@ async def test_a_session_of_a_killed_process_goes_on(url: str) -> None:
         row = await kernel.find_session(session_id)
         assert row
         assert (row.agent, row.principal) == ("tester", "user-1")
+
+
+@pytest.mark.spec("G19", "P39")
+async def test_a_process_that_lives_closes_the_calls_of_one_that_was_killed(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "SETTLE_SECONDS", 0.2)
+    async with Kernel(store=url) as kernel:
+        command = [sys.executable, str(PROGRAM), url, "1"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout
+            assert any(line.startswith("started") for line in process.stdout)
+            await asyncio.sleep(1)
+            assert (await records_of(kernel.audit), len(open_intents(url))) == ([], 1), "it lives"
+            process.kill()
+        async with asyncio.timeout(30):
+            while not (found := await records_of(kernel.audit)):  # noqa: ASYNC110  # what is waited for is in a database
+                await asyncio.sleep(0.05)
+        assert [one.outcome for one in found] == ["interrupted"]
+        assert open_intents(url) == set()
+        assert (await kernel.audit.verify()).ok
 
 
 @pytest.mark.spec("G19")

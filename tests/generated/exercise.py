@@ -213,7 +213,7 @@ def main(url: str, key: str, approver_key: str, session: str | None = None) -> N
         AuthenticatedClient(base_url=url, token=approver_key, raise_on_unexpected_status=True) as approver,
     ):
         if session is not None:
-            locked = refused((503, "store_unavailable"), called(client, session, "note", text="x"))
+            locked = refused((503, "store_busy"), called(client, session, "note", text="x"))
             assert locked.retryable
             return
         session = succeed(client, url)

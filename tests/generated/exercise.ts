@@ -145,7 +145,7 @@ const [url, key, approverKey, locked] = process.argv.slice(2);
 check(url && key && approverKey);
 const client = clientOf(url, key);
 if (locked) {
-  check((await refused(503, "store_unavailable", call(client, locked, "note", { text: "x" }))).retryable);
+  check((await refused(503, "store_busy", call(client, locked, "note", { text: "x" }))).retryable);
 } else {
   const session = await succeed(client);
   await beRefused(client, clientOf(url, approverKey), url, session);

@@ -118,8 +118,8 @@ def events_command(
                 _print_event(one, as_json=as_json)
 
     async def here(place: LocalSessions) -> None:
-        from capset.server.turns import Gap
-        from capset.server.turns import follow as following
+        from capset.server.followers import Gap
+        from capset.server.followers import follow as following
 
         await place.service.session_row(place.caller, id)
         bell = place.service.turns.bell

@@ -88,7 +88,10 @@ async def open_app(
     telemetry = _telemetry(app, service, tally)
     try:
         with timed_tasks(), service.kernel.observe(tally):
-            async with mcp_endpoints(service) as endpoints:
+            async with (
+                service.turns.bell.watching(service.kernel.store.events),
+                mcp_endpoints(service) as endpoints,
+            ):
                 routes = DirectRoutes(app, {("POST", CALLS_PATH): partial(calls.answer_call, service), **endpoints})
                 yield ServerMiddleware(routes, service, names, access, telemetry)
     finally:

@@ -55,7 +55,7 @@ class Service:
         self.limits = limits or RequestLimits(file=kernel.governance.file_bytes)
         self.is_draining = False
         """True once the server has been told to shut down; ``/v1/readyz`` reports it."""
-        self.turns = TurnService(kernel)
+        self.turns = TurnService(kernel, followers=self.limits.followers)
         self.checker = ConfigChecker(self.limits.share_seconds)
         self._env = env or {}
         self._sessions: TtlCache[tuple[Caller, str], Session] = TtlCache()
@@ -145,6 +145,7 @@ class Service:
         """Delete the caller's session with its files; its records stay. Raises ``NotFound``."""
         await self.session_row(caller, id)
         await self.kernel.store.sessions.delete(id)
+        self.turns.bell.ring(id)
         self._forget(id)
 
     async def agent(self, caller: Caller, id: str) -> Loaded:

@@ -1,9 +1,10 @@
-"""Rows of stored agents and of lineage, converted and checked here so that all stores behave alike."""
+"""Rows of stored agents, of lineage and of signing keys, made and checked here so that all stores behave alike."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+import secrets
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final, TypeVar, get_args
 
@@ -17,6 +18,7 @@ from capset.stores.base import (
     PayloadKind,
     PayloadRow,
     RegistrationRow,
+    SigningKey,
     TransitionRow,
 )
 from capset.stores.texts import is_storable, storable
@@ -151,6 +153,16 @@ def transition_of(turn: TurnRows, last_id: str, last_hash: str) -> TransitionRow
     if link.session is None or link.runtime_hash == last_hash:
         return None
     return TransitionRow(link.org, link.session, last_id, link.id, turn.reason, link.created_at)
+
+
+def is_renewed(keys: Sequence[SigningKey], renewed: str) -> bool:
+    """Return whether there is a signing key that was made at ``renewed`` or later."""
+    return bool(keys) and keys[0].made_at >= renewed
+
+
+def renewed_keys(keys: Sequence[SigningKey], now: str, expired: str) -> list[SigningKey]:
+    """Return a new signing key, and the earlier ones that have not expired."""
+    return [SigningKey(secrets.token_hex(32), now), *[one for one in keys if one.made_at >= expired]]
 
 
 def can_be(*texts: str | None) -> bool:

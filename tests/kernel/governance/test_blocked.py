@@ -75,7 +75,7 @@ def database(request: pytest.FixtureRequest, tmp_path: Path) -> Database:
 
 
 def is_unavailable(result: Result[str]) -> bool:
-    return result.error is not None and (result.error.status, result.error.code) == (503, "store_unavailable")
+    return result.error is not None and (result.error.status, result.error.code) == (503, "store_busy")
 
 
 @pytest.mark.spec("G19", "G23")

@@ -123,7 +123,7 @@ async def test_an_approval_a_limit_and_the_store_refuse_in_the_same_form(tmp_pat
         assert int(limited.headers["retry-after"]) > 3000
         with closing(sqlite3.connect(tmp_path / "capset.db", isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
-            refused(await call(client, session, "note", text="x"), 503, "store_unavailable")
+            refused(await call(client, session, "note", text="x"), 503, "store_busy")
 
 
 @pytest.mark.spec("G1", "P9")

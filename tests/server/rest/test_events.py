@@ -16,7 +16,8 @@ import pytest
 from capset import Principal
 from capset.clock import SystemClock
 from capset.server.auth.keys import create_key
-from capset.server.turns import HELD_SECONDS, PAGE
+from capset.server.followers import PAGE
+from capset.server.turns import HELD_SECONDS
 from capset.stores.base import KEPT, NewEvent, TurnRow
 from tests.databases import require_scheme
 from tests.server.rest.test_turns import events, send, turn

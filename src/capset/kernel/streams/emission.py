@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import BaseModel
 
@@ -50,7 +50,6 @@ def stream_of(call: Invocation) -> CallStream:
     return call.stream
 
 
-_UNAVAILABLE: Final = "The store is not available; the log has the details."
 _log = logging.getLogger("capset.kernel")
 
 
@@ -178,11 +177,11 @@ async def _patiently(call: Invocation, stream: CallStream, turn: Turn, seconds: 
 
 def hide_store_details(error: CapsetError, call: Invocation) -> CapsetError:
     """Return an error as shown to the caller: a store's own message may contain its path, so it is only logged."""
-    if not isinstance(error, StoreError) or error.message == _UNAVAILABLE:
+    if not isinstance(error, StoreError) or error.message == error.public:
         return error
     _log.error("the store failed %r, correlation %s: %s", call.compiled.name, call.correlation, error.message)
-    safe = StoreError(_UNAVAILABLE, hint=error.message)
-    safe.__cause__ = error
+    safe = type(error)(error.public, hint=error.message)
+    safe.public, safe.__cause__ = error.public, error
     return safe
 
 

@@ -27,10 +27,11 @@ KEY: Final = "capset.visit"
 class HttpRefusal(CapsetError):
     """A request refused at the HTTP level."""
 
-    def __init__(self, status: int, code: str, message: str) -> None:
+    def __init__(self, status: int, code: str, message: str, *, retryable: bool = False) -> None:
         super().__init__(message)
         self.status = status
         self.code = code
+        self.retryable = retryable
 
 
 def overloaded(message: str) -> HttpRefusal:
@@ -125,3 +126,5 @@ class RequestLimits:
     """Between two keep-alives of a stream."""
     share_seconds: float = 10.0
     """Until a request comes to its turn while others have had less of the server; beyond it, 503."""
+    followers: int = 100
+    """Streams of events that one principal may have open; beyond it, 429."""

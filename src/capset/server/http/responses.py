@@ -82,4 +82,4 @@ def hide_store_details(error: CapsetError, correlation: str) -> CapsetError:
     if not isinstance(error, StoreError):
         return error
     _log.error("the store failed, correlation %s: %s", correlation, error.message)
-    return StoreError("The store is not available; the log has the details.")
+    return type(error)(error.public)

@@ -26,31 +26,33 @@ from capset.kernel.call.session import Session
 from capset.server.http.bodies import replaying
 from capset.server.mcp.exchanges import Exchange
 from capset.server.mcp.protocol import make_server
+from capset.server.mcp.signing_keys import FixedKey, KeySource
 
 
 class SessionTokens:
-    """Issuer and verifier of ``Mcp-Session-Id``: a random number, and a keyed hash of it and of its owner."""
+    """Issuer and verifier of ``Mcp-Session-Id``: a random number, and a keyed hash of it and of its owner.
 
-    __slots__ = ("_key",)
+    The first key signs, and all of them verify.
+    """
 
-    def __init__(self, key: bytes | None = None) -> None:
-        if key is not None and len(key) < 32:
-            raise ValueError(f"a key has at least 32 bytes; got {len(key)}")
-        self._key = secrets.token_bytes(32) if key is None else key
+    __slots__ = ("_keys",)
+
+    def __init__(self, *keys: bytes) -> None:
+        self._keys = keys
 
     def issue(self, identity: str) -> str:
         """Return a new id, valid for this identity only."""
         number = secrets.token_hex(16)
-        return f"{number}.{self._seal(number, identity)}"
+        return f"{number}.{_seal(self._keys[0], number, identity)}"
 
     def is_of(self, ticket: str, identity: str) -> bool:
         """Return whether an id was issued to this identity."""
         number, _, seal = ticket.partition(".")
-        return hmac.compare_digest(seal.encode(), self._seal(number, identity).encode())
+        return any(hmac.compare_digest(seal.encode(), _seal(key, number, identity).encode()) for key in self._keys)
 
-    def _seal(self, number: str, identity: str) -> str:
-        text = f"{number} {identity}".encode(errors="surrogatepass")
-        return hmac.digest(self._key, text, sha256).hex()
+
+def _seal(key: bytes, number: str, identity: str) -> str:
+    return hmac.digest(key, f"{number} {identity}".encode(errors="surrogatepass"), sha256).hex()
 
 
 DRAIN_SECONDS: Final = 5.0
@@ -66,13 +68,18 @@ class McpDoor:
     Nothing is stored between requests. Since 2026-07-28 the protocol works that way; in its older revisions
     ``initialize`` gives the client an id that proves its owner and ties a cancellation to its request. Processes that
     share a ``key`` of at least 32 secret bytes accept each other's ids; a cancellation reaches only the process that
-    runs the call. Without a key, ids end with the process.
+    runs the call. ``keys`` are several, of which the first signs; such as ``StoredKeys``, which servers of one store
+    share. Without either, ids end with the process.
     """
 
-    __slots__ = ("_empty", "_exchange", "_exchanges", "_manager", "_server", "_tickets")
+    __slots__ = ("_empty", "_exchange", "_exchanges", "_keys", "_manager", "_server")
 
-    def __init__(self, *, key: bytes | None = None) -> None:
-        self._tickets = SessionTokens(key)
+    def __init__(self, *, key: bytes | None = None, keys: KeySource | None = None) -> None:
+        if key is not None and keys is not None:
+            raise ValueError("key and keys are two ways to say the same: give one of them")
+        if key is not None and len(key) < 32:
+            raise ValueError(f"a key has at least 32 bytes; got {len(key)}")
+        self._keys = keys or FixedKey(secrets.token_bytes(32) if key is None else key)
         self._exchange: ContextVar[Exchange] = ContextVar("capset_mcp_exchange")
         self._exchanges: set[Exchange] = set()
         self._empty = asyncio.Event()
@@ -121,7 +128,7 @@ class McpDoor:
             response = Response(status_code=405, headers={"Allow": "POST"})
         elif not is_older:
             return await self._serve(self._manager, exchange, scope, receive, send)
-        elif exchange.connection is not None and not self._tickets.is_of(exchange.connection, identity):
+        elif exchange.connection is not None and not await self._knows(exchange.connection, identity):
             response = _error(404, INVALID_REQUEST, "Session not found")
         else:
             return await self._serve_older(self._manager, exchange, scope, receive, send, identity)
@@ -144,7 +151,7 @@ class McpDoor:
             return
         match _parsed(body):
             case {"method": "initialize"}:
-                send = _giving(send, self._tickets.issue(identity))
+                send = _giving(send, SessionTokens(*await self._keys.get()).issue(identity))
             case {"method": "notifications/cancelled", "params": {"requestId": int() | str() as request}}:
                 self._cancel(exchange.connection, request)
                 await Response(status_code=202)(scope, receive, send)
@@ -170,6 +177,12 @@ class McpDoor:
             self._exchange.reset(here)
             if not self._exchanges:
                 self._empty.set()
+
+    async def _knows(self, ticket: str, identity: str) -> bool:
+        """Return whether an id was issued to this identity, by any server that shares the keys."""
+        return SessionTokens(*await self._keys.get()).is_of(ticket, identity) or SessionTokens(
+            *await self._keys.get(afresh=True)
+        ).is_of(ticket, identity)
 
     def _cancel(self, connection: str | None, request: int | str) -> None:
         for exchange in list(self._exchanges):

@@ -27,12 +27,13 @@ async def mcp_endpoints(service: Service) -> AsyncGenerator[Mapping[tuple[None, 
     """Yield the endpoints of MCP while it is served; without the extra ``mcp`` there are none."""
     try:
         from capset.server.mcp import McpDoor
+        from capset.server.mcp.signing_keys import StoredKeys
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("mcp", "mcp_types"):
             raise
         yield {}
         return
-    door = McpDoor()
+    door = McpDoor(keys=StoredKeys(service.kernel))
     of_agent = _Entrance(door, "agents", service.agent_session, service.agent)
     of_session = _Entrance(door, "sessions", service.session, service.session)
     async with door.run():

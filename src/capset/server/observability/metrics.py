@@ -249,6 +249,9 @@ class _WholeServer(Collector):
             "capset_log_lines_lost", "Lines of the log that were not read in time, and dropped.", found.log.lost
         )
         yield GaugeMetricFamily(
+            "capset_followers", "Open streams of events of sessions.", service.turns.followers.count
+        )
+        yield GaugeMetricFamily(
             "capset_registry_problems", "What is installed and could not be loaded.", len(service.registry.problems)
         )
         built = GaugeMetricFamily("capset_build_info", "Which capset this is.", labels=["version"])

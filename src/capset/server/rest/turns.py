@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from typing import Annotated, Any, Final
 
@@ -13,13 +13,14 @@ from pydantic_core import from_json, to_json
 from starlette.types import Receive, Scope, Send
 
 from capset.errors import CapsetError
+from capset.server.auth.callers import Caller
+from capset.server.followers import Credential, Gap, follow
 from capset.server.http.idempotency import Idempotency
 from capset.server.http.request_context import HttpRefusal, RequestContext, RequestLimits, request_context
 from capset.server.rest.calls import EventStream, IdempotencyKey, prefers_events
 from capset.server.rest.routing import Asked, Calls, Id, Served, StrictRoute, problems
 from capset.server.service import Service
-from capset.server.turns import Gap, follow
-from capset.stores.base import EventRow
+from capset.stores.base import EventRow, SessionRow
 from capset.wire.turns import GapShape, TurnInput, TurnShape, event_shape
 
 router = APIRouter(prefix="/sessions", tags=["turns"], route_class=StrictRoute)
@@ -50,7 +51,7 @@ class Followed(Asked):
     response_model=TurnShape,
     responses={
         200: {"description": "As events: those of this turn, up to its end", "content": _EVENTS},
-        **problems(400, 404, 409, 413, 415, 422, 501),
+        **problems(400, 404, 409, 413, 415, 422, 429, 501),
         202: {"description": "The turn has begun. It goes on without this client; `events` tells how"},
     },
 )
@@ -65,33 +66,47 @@ async def send_message(
     """Tell the session's agent something, and begin its turn. A session is in one turn at a time."""
     row = await service.session_row(caller, id)
     service.turns.check_runner()
+    if not prefers_events(request.headers.get("accept", "")):
+        begun, replayed = await _begin(service, caller, row, given, request, idempotency_key)
+        answer = Response(begun, 202, media_type="application/json")
+        answer.raw_headers.extend(replayed)
+        return answer
+    leave = service.turns.followers.join(caller.principal)  # first, so that a client that may not follow begins no turn
+    try:
+        begun, replayed = await _begin(service, caller, row, given, request, idempotency_key)
+    except BaseException:
+        leave()
+        raise
+    turn = TurnShape.model_validate(from_json(begun))
+    return Events(service, request_context(request.scope), id, turn.after, replayed, turn=turn.turn, leave=leave)
+
+
+async def _begin(
+    service: Service, caller: Caller, row: SessionRow, given: TurnInput, request: Request, idempotency_key: str | None
+) -> tuple[bytes, list[tuple[bytes, bytes]]]:
+    """Begin a turn, or find the one that was begun under this key; return its description, and headers."""
     once = (
-        Idempotency(service, caller, id, idempotency_key, await request.body()) if idempotency_key is not None else None
+        Idempotency(service, caller, row.id, idempotency_key, await request.body())
+        if idempotency_key is not None
+        else None
     )
     kept = await once.begin() if once is not None else None
     if kept is not None:
-        body = kept[1]
-    else:
-        request_info = request_context(request.scope)
-        try:
-            begun = await service.begin_turn(caller, row, given.content, request_info.correlation)
-        except CapsetError:
-            if once is not None:
-                await once.release()
-            raise
-        request_info.notes["turn"] = begun.turn
-        after = begun.last - 1
-        path = f"{request.scope['root_path']}/v1/sessions/{id}/events?after={after}"
-        body = to_json(TurnShape(turn=begun.turn, session=id, after=after, events=path))
+        return kept[1], [_REPLAYED]
+    request_info = request_context(request.scope)
+    try:
+        begun = await service.begin_turn(caller, row, given.content, request_info.correlation)
+    except CapsetError:
         if once is not None:
-            await once.store_reply(202, body)
-    headers: list[tuple[bytes, bytes]] = [_REPLAYED] if kept is not None else []
-    if prefers_events(request.headers.get("accept", "")):
-        turn = TurnShape.model_validate(from_json(body))
-        return Events(service, request_context(request.scope), id, turn.after, headers, turn=turn.turn)
-    answer = Response(body, 202, media_type="application/json")
-    answer.raw_headers.extend(headers)
-    return answer
+            await once.release()
+        raise
+    request_info.notes["turn"] = begun.turn
+    after = begun.last - 1
+    path = f"{request.scope['root_path']}/v1/sessions/{row.id}/events?after={after}"
+    body = to_json(TurnShape(turn=begun.turn, session=row.id, after=after, events=path))
+    if once is not None:
+        await once.store_reply(202, body)
+    return body, []
 
 
 @router.get(
@@ -104,7 +119,7 @@ async def send_message(
             "`{seq, turn, type, at, data}`. An event `gap` `{after, last}` says which are not kept any more.",
             "content": _EVENTS,
         },
-        **problems(400, 404, 422),
+        **problems(400, 404, 422, 429),
     },
 )
 async def list_events(
@@ -122,7 +137,8 @@ async def list_events(
         if not _NUMBER.fullmatch(last_event_id):
             raise HttpRefusal(400, "invalid_header", "Last-Event-ID is the id of an event, a number")
         after = int(last_event_id)
-    return Events(service, request_context(request.scope), id, after, waits=wanted.follow)
+    leave = service.turns.followers.join(caller.principal) if wanted.follow else None
+    return Events(service, request_context(request.scope), id, after, waits=wanted.follow, leave=leave)
 
 
 class Events(Response):
@@ -138,21 +154,25 @@ class Events(Response):
         *,
         turn: str | None = None,
         waits: bool = True,
+        leave: Callable[[], None] | None = None,
     ) -> None:
+        """``leave`` is called when the response has ended."""
         super().__init__()
+        self._leave = leave
         self._limits: RequestLimits = service.limits
         self._more = more or []
-        bell, authorization = service.turns.bell, request_info.header(b"authorization")
-
-        async def may() -> bool:
-            return await service.callers.knows(authorization)
-
-        self._rows = follow(service.kernel, bell, session, after, turn=turn, waits=waits, may=may)
+        credential = Credential(service.callers, request_info.header(b"authorization"))
+        bell = service.turns.bell
+        self._rows = follow(service.kernel, bell, session, after, turn=turn, waits=waits, credential=credential)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer, at the client's pace. Raises ``ClientLeft`` when it disconnects."""
-        async with aclosing(_parts(self._rows)) as parts:
-            await EventStream(send, self._limits).send_parts(parts, receive, *self._more)
+        try:
+            async with aclosing(_parts(self._rows)) as parts:
+                await EventStream(send, self._limits).send_parts(parts, receive, *self._more)
+        finally:
+            if self._leave is not None:
+                self._leave()
 
 
 async def _parts(rows: AsyncGenerator[EventRow | Gap]) -> AsyncGenerator[bytes]:

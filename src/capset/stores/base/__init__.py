@@ -30,7 +30,7 @@ from capset.stores.base.agents import (
 )
 from capset.stores.base.audit import AuditLog, AuditPage, AuditQuery, Entry, Pruned
 from capset.stores.base.files import FileStore
-from capset.stores.base.keys import KeyRow, KeyStore
+from capset.stores.base.keys import KeyRow, KeyStore, SigningKey
 from capset.stores.base.lineage import (
     EnvelopeRow,
     LineageStore,
@@ -113,6 +113,7 @@ __all__ = [
     "SessionQuery",
     "SessionRow",
     "SessionStore",
+    "SigningKey",
     "StateRow",
     "StateStore",
     "Store",

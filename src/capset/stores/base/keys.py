@@ -1,8 +1,8 @@
-"""The protocol of the API keys (spec 5, P14)."""
+"""The protocol of the API keys, and of the servers' signing keys (spec 5, P14, P39)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -32,8 +32,16 @@ class KeyRow:
     allowance: Mapping[str, Any] | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class SigningKey:
+    """A secret that all servers of a store sign with; ``key`` is 64 hexadecimal digits."""
+
+    key: str
+    made_at: str
+
+
 class KeyStore(Protocol):
-    """The API keys of every org."""
+    """The API keys of every org, and the servers' own signing keys."""
 
     async def create(self, row: KeyRow) -> None:
         """Store a new key. Raises ``StoreError`` if its id or digest is taken."""
@@ -53,4 +61,12 @@ class KeyStore(Protocol):
 
     async def revoke(self, id: str, now: str) -> KeyRow | None:
         """Revoke a key, unless that is done, and return its current row; ``None`` if there is none."""
+        ...
+
+    async def signing_keys(self, *, now: str, renewed: str, expired: str) -> Sequence[SigningKey]:
+        """Return the servers' signing keys, newest first; at least one.
+
+        A new one is made unless the newest was made at ``renewed`` or later. With that, those from before ``expired``
+        are removed. Only then is anything written.
+        """
         ...

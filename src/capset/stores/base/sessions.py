@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -171,6 +172,18 @@ class EventStore(Protocol):
 
     async def interrupt(self, session: str, *, now: str, interrupted: NewEvent) -> bool:
         """End an expired turn with the event ``interrupted``, and return whether there was one."""
+        ...
+
+    async def latest(self, sessions: Collection[str]) -> Mapping[str, int]:
+        """Return the numbers of the last events of sessions (0: none); those that do not exist are left out."""
+        ...
+
+    def listening(self, heard: Callable[[str | None], None]) -> AbstractAsyncContextManager[Callable[[], bool]]:
+        """Call ``heard``, on the running event loop, with each session whose events another process changes.
+
+        That is while inside; ``None`` means that some may have been missed. The value says whether such notifications
+        arrive now: it is false for a store that has none, and while its connection is lost.
+        """
         ...
 
     async def read(self, session: str, *, after: int, limit: int) -> EventPage:

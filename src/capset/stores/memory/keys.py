@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from capset.errors import StoreError
-from capset.stores.base import KeyRow
+from capset.stores.base import KeyRow, SigningKey
 from capset.stores.memory.lifecycle import Lifecycle
+from capset.stores.rows import is_renewed, renewed_keys
 
 
 class MemoryKeys:
@@ -16,6 +18,7 @@ class MemoryKeys:
         self._door = door
         self._rows: dict[str, KeyRow] = {}
         self._ids: dict[str, str] = {}  # by digest
+        self._signing: Sequence[SigningKey] = ()
 
     async def create(self, row: KeyRow) -> None:
         """Store a new key. Raises ``StoreError`` if its id or digest is taken."""
@@ -47,3 +50,10 @@ class MemoryKeys:
         if row is not None and row.revoked_at is None:
             row = self._rows[id] = replace(row, revoked_at=now)
         return row
+
+    async def signing_keys(self, *, now: str, renewed: str, expired: str) -> Sequence[SigningKey]:
+        """Return the servers' signing keys, newest first, after making one if the newest is too old."""
+        self._door.check()
+        if not is_renewed(self._signing, renewed):
+            self._signing = renewed_keys(self._signing, now, expired)
+        return tuple(self._signing)

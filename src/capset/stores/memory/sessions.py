@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Protocol
 
@@ -152,6 +153,17 @@ class MemoryEvents:
         self._put(session, there.turn, [interrupted], now)
         del self._turns[session]
         return True
+
+    async def latest(self, sessions: Collection[str]) -> Mapping[str, int]:
+        """Return the numbers of the last events of existing sessions."""
+        self._door.check()
+        return {session: self._last(session) for session in sessions if session in self._sessions}
+
+    @asynccontextmanager
+    async def listening(self, heard: Callable[[str | None], None]) -> AsyncGenerator[Callable[[], bool]]:
+        """Yield that nothing arrives: there is no other process."""
+        self._door.check()
+        yield lambda: False
 
     async def read(self, session: str, *, after: int, limit: int) -> EventPage:
         """Return the events whose numbers are greater than ``after``, at most ``limit`` of them."""

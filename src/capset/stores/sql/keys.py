@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, RowMapping, insert, select, update
+from sqlalchemy import ColumnElement, Connection, RowMapping, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from capset.errors import StoreError
-from capset.stores.base import KeyRow
+from capset.stores.base import KeyRow, SigningKey
+from capset.stores.rows import is_renewed, renewed_keys
 from capset.stores.sql.reader import ReadConnections
-from capset.stores.sql.schema.tables import api_keys
+from capset.stores.sql.schema.tables import api_keys, settings
 from capset.stores.sql.writer.writer import Writer
 
+_SIGNING: Final = "signing_keys"
+_BYTES: Final = 32
 _LISTS = ("permissions", "scopes")
 _OBJECTS = ("attributes", "allowance")
 
@@ -69,6 +73,34 @@ class SqlKeys:
             return _one(connection, api_keys.c.id == id)
 
         return await self._writer.write(write)
+
+    async def signing_keys(self, *, now: str, renewed: str, expired: str) -> Sequence[SigningKey]:
+        """Return the servers' signing keys, newest first, after making one if the newest is too old."""
+
+        def write(connection: Connection) -> list[SigningKey]:
+            keys = _signing_keys(connection)
+            if not is_renewed(keys, renewed):
+                keys = renewed_keys(keys, now, expired)
+                connection.execute(delete(settings).where(settings.c.name == _SIGNING))
+                value = json.dumps([asdict(one) for one in keys])
+                connection.execute(insert(settings).values(name=_SIGNING, value=value))
+            return keys
+
+        keys = await self._reader.read(_signing_keys)
+        return keys if is_renewed(keys, renewed) else await self._writer.write(write)
+
+
+def _signing_keys(connection: Connection) -> list[SigningKey]:
+    text = connection.execute(select(settings.c.value).where(settings.c.name == _SIGNING)).scalar()
+    try:
+        keys = [SigningKey(**one) for one in json.loads(text or "[]")]
+        if all(len(bytes.fromhex(one.key)) == _BYTES for one in keys):
+            return keys
+    except (TypeError, ValueError):
+        pass
+    raise StoreError(
+        "the signing keys are damaged", hint=f"delete the row {_SIGNING!r} of settings; servers make others"
+    )
 
 
 def _one(connection: Connection, at: ColumnElement[bool]) -> KeyRow | None:

@@ -9,7 +9,7 @@ from typing import Final
 
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
-from capset.errors import StoreError
+from capset.errors import StoreBusy, StoreError
 
 Sentence = tuple[str, str]
 """The problem of a database, and the remedy."""
@@ -22,7 +22,6 @@ _REFUSED: Final = ("refused the user or the password", "check the user and the p
 _MISSING: Final = ("does not exist", "make it first, with createdb, or name another")
 _BUSY: Final = ("has no connection left", "raise the server's max_connections, or close what is connected")
 _LOST: Final = ("was lost: the server ended the connection", "try again once the server runs")
-_LOCKED: Final = ("is locked by another process", "try again, or end what holds the lock")
 _FULL: Final = ("has no room left: the disk is full", "free some space and try again")
 _READ_ONLY: Final = ("cannot be written: it is read-only here", "name a server that can be written")
 _FORBIDDEN: Final = ("forbids its user what capset needs", "give the user CONNECT, and CREATE and USAGE on the schema")
@@ -41,9 +40,6 @@ _CODES: Final = {
     "25006": _READ_ONLY,
     "42501": _FORBIDDEN,
     "3F000": _FORBIDDEN,
-    "40001": _LOCKED,
-    "40P01": _LOCKED,
-    "55P03": _LOCKED,
     "57014": _TOO_SLOW,
     "25P03": _TOO_SLOW,
     "25P04": _TOO_SLOW,
@@ -72,12 +68,12 @@ _WORDS: Final = {
 TOO_LONG: Final = "54000"
 WAITED: Final = frozenset({"40001", "40P01", "55P03"})
 """The codes of errors that are caused by another process's writing, and that pass by themselves."""
+CUT_OFF: Final = "25P03"
+"""The code of a transaction that the server rolled back since its process said nothing for too long."""
 
 # SQLite's primary result codes (https://sqlite.org/rescode.html), with the problem and its remedy.
 _SQLITE: Final = {
     sqlite3.SQLITE_FULL: ("has no room left: the disk is full", "free some space and try again"),
-    sqlite3.SQLITE_BUSY: ("is locked by another process", "try again, or close what holds it"),
-    sqlite3.SQLITE_LOCKED: ("is locked by another process", "try again, or close what holds it"),
     sqlite3.SQLITE_NOTADB: ("is not a SQLite database", "name another file, or restore a backup"),
     sqlite3.SQLITE_CORRUPT: ("is damaged", "restore a backup"),
     sqlite3.SQLITE_CANTOPEN: ("cannot be opened", "check the permissions of the file and its folder"),
@@ -122,7 +118,9 @@ def _lost(error: BaseException) -> Sentence:
 def store_error(name: str, error: BaseException) -> StoreError:
     """Return the error for a failure of the database that its user calls ``name``."""
     if isinstance(error, StoreError):
-        return StoreError(error.message, hint=error.hint)
+        return repeated(error)
+    if is_locked(error):
+        return busy_error(name, "another process")
     cause: BaseException | None = error.orig if isinstance(error, DBAPIError) else error
     if isinstance(cause, sqlite3.Error):
         # Absent from errors that the driver raises by itself, such as one for a value that it cannot bind.
@@ -139,6 +137,20 @@ def store_error(name: str, error: BaseException) -> StoreError:
     return StoreError(f"the database {name!r} failed ({type(cause).__name__})")
 
 
+def busy_error(name: str, holder: str) -> StoreBusy:
+    """Return the error for a database that another process, the ``holder`` of its lock, keeps from being written."""
+    busy = StoreBusy(f"the database {name!r} is locked by {holder}", hint="try again, or end what holds the lock")
+    busy.public = f"The store is busy: {holder} is writing to it; try again."
+    return busy
+
+
+def repeated(error: StoreError) -> StoreError:
+    """Return the same error for one more task: one that is raised twice would mix their tracebacks."""
+    again = type(error)(error.message, hint=error.hint)
+    again.public, again.__cause__ = error.public, error.__cause__
+    return again
+
+
 def is_locked(error: BaseException) -> bool:
     """Return whether a database failed only because another process is writing it."""
     cause = error.orig if isinstance(error, DBAPIError) else error
@@ -146,6 +158,11 @@ def is_locked(error: BaseException) -> bool:
     if code is not None:
         return code & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
     return code_of(cause) in WAITED
+
+
+def is_cut_off(error: BaseException) -> bool:
+    """Return whether a transaction was surely rolled back because this process was frozen in the middle of it."""
+    return isinstance(error, DBAPIError) and code_of(error.orig) == CUT_OFF
 
 
 def is_too_long(error: BaseException) -> bool:

@@ -29,11 +29,16 @@ class ReadConnections:
         """Stop reading."""
         self._engine = None
 
+    @property
+    def opened(self) -> Engine:
+        """The engine. Raises ``StoreError`` while there is none."""
+        if self._engine is None:
+            raise StoreError(f"the database {self._name!r} is not open")
+        return self._engine
+
     async def read(self, function: Callable[[Connection], _T]) -> _T:
         """Run a function that only reads and return its result. Errors of the database become ``StoreError``."""
-        engine = self._engine
-        if engine is None:
-            raise StoreError(f"the database {self._name!r} is not open")
+        engine = self.opened
 
         def run() -> _T:
             with explained(self._name), engine.begin() as connection:

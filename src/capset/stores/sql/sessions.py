@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import asdict, replace
+from typing import Final
 
 from sqlalchemy import ColumnElement, Connection, RowMapping, delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
@@ -23,7 +25,9 @@ from capset.stores.base import (
     SessionRow,
     TurnRow,
 )
+from capset.stores.rows import can_be
 from capset.stores.sql.files import FileRows
+from capset.stores.sql.notifications import Heard, Notifications
 from capset.stores.sql.reader import ReadConnections
 from capset.stores.sql.schema.tables import (
     IS_OUTCOME,
@@ -39,13 +43,17 @@ from capset.stores.sql.writer.leases import Leases
 from capset.stores.sql.writer.writer import Writer
 from capset.stores.texts import gone, over, storable
 
+_NAMED: Final = 1_000
+"""Number of ids per statement."""
+
 
 class SqlSessions:
     """The sessions, one row each."""
 
-    def __init__(self, writer: Writer, reader: ReadConnections) -> None:
+    def __init__(self, writer: Writer, reader: ReadConnections, notifications: Notifications) -> None:
         self._writer = writer
         self._reader = reader
+        self._notifications = notifications
 
     async def create(self, row: SessionRow) -> None:
         """Store a new session. Raises ``StoreError`` if its id is taken."""
@@ -109,6 +117,7 @@ class SqlSessions:
             connection.execute(delete(spendings).where((spendings.c.owner == id) | of_runs))
             traces = (reservations.c.key >= f"quota {id}") & (reservations.c.key < f"quota {id}0")
             connection.execute(delete(reservations).where(traces))
+            self._notifications.send(connection, id)
             # Its values and texts are deleted with it: their rows refer to it.
             return bool(connection.execute(delete(sessions).where(sessions.c.id == id)).rowcount)
 
@@ -125,9 +134,10 @@ def _insert(connection: Connection, row: SessionRow) -> None:
 class SqlEvents:
     """The events. They refer to their session and are deleted with it, by any process."""
 
-    def __init__(self, writer: Writer, reader: ReadConnections) -> None:
+    def __init__(self, writer: Writer, reader: ReadConnections, notifications: Notifications) -> None:
         self._writer = writer
         self._reader = reader
+        self._notifications = notifications
 
     async def begin(self, turn: TurnRow, started: NewEvent, *, now: str, interrupted: NewEvent) -> Begun:
         """Begin a turn with its first event, or return the turn that the session is in already."""
@@ -138,6 +148,7 @@ class SqlEvents:
             if (there := _turn(connection, turn.session)) is not None:
                 return Begun(there.turn, _last(connection, turn.session))
             connection.execute(insert(session_turns).values(asdict(turn)))
+            self._notifications.send(connection, turn.session)
             return Begun(turn.turn, _put(connection, turn.session, turn.turn, [started], now))
 
         return await self._writer.write(write)
@@ -153,13 +164,33 @@ class SqlEvents:
             own = session_turns.c.session == session
             held = delete(session_turns) if until is None else update(session_turns).values(until=until)
             connection.execute(held.where(own))
+            if events or until is None:
+                self._notifications.send(connection, session)
             return _put(connection, session, turn, events, now)
 
         return await self._writer.write(write)
 
     async def interrupt(self, session: str, *, now: str, interrupted: NewEvent) -> bool:
         """End an expired turn with the event ``interrupted``, and return whether there was one."""
-        return await self._writer.write(lambda connection: _interrupt(connection, session, now, interrupted))
+
+        def write(connection: Connection) -> bool:
+            if not _interrupt(connection, session, now, interrupted):
+                return False
+            self._notifications.send(connection, session)
+            return True
+
+        return await self._writer.write(write)
+
+    async def latest(self, sessions: Collection[str]) -> Mapping[str, int]:
+        """Return the numbers of the last events of existing sessions."""
+        return await self._reader.read(lambda connection: _latest(connection, sessions))
+
+    @asynccontextmanager
+    async def listening(self, heard: Heard) -> AsyncGenerator[Callable[[], bool]]:
+        """Listen to the notifications of all processes, if the engine has any."""
+        _ = self._reader.opened
+        async with self._notifications.listening(heard) as arrives:
+            yield arrives
 
     async def read(self, session: str, *, after: int, limit: int) -> EventPage:
         """Return the events whose numbers are greater than ``after``, at most ``limit`` of them."""
@@ -184,6 +215,17 @@ def _turn(connection: Connection, session: str) -> TurnRow | None:
     asked = select(session_turns).where(session_turns.c.session == session)
     found = connection.execute(asked).mappings().one_or_none()
     return TurnRow(**found) if found else None
+
+
+def _latest(connection: Connection, wanted: Collection[str]) -> dict[str, int]:
+    # A look-up for each: grouping would read every event of every session.
+    last = select(func.max(session_events.c.seq)).where(session_events.c.session == sessions.c.id).scalar_subquery()
+    found: dict[str, int] = {}
+    ids = [one for one in wanted if can_be(one)]
+    for start in range(0, len(ids), _NAMED):
+        some = sessions.c.id.in_(ids[start : start + _NAMED])
+        found.update((one, number or 0) for one, number in connection.execute(select(sessions.c.id, last).where(some)))
+    return found
 
 
 def _last(connection: Connection, session: str) -> int:

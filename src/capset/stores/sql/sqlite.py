@@ -12,16 +12,19 @@ from typing import Any, Final, Literal
 from sqlalchemy import URL, Connection, Engine, create_engine, event
 from sqlalchemy.exc import DBAPIError
 
-from capset.errors import DefinitionError, StoreError
+from capset.errors import DefinitionError, StoreBusy, StoreError
 from capset.stores.sql.documents import Fts5
-from capset.stores.sql.problems import is_locked
+from capset.stores.sql.notifications import NoNotifications
+from capset.stores.sql.problems import busy_error, is_locked
 from capset.stores.sql.store import SqlStore
 from capset.stores.sql.writer.leases import FileLeases
 from capset.stores.sql.writer.writer import BOUND, PATIENCE_SECONDS
 
 PREFIX: Final = "sqlite:///"
 BUSY_SECONDS: Final = 5.0
-"""Time that a transaction waits for another process's lock."""
+"""Time that a transaction waits for the locks of processes that come and go."""
+STUCK_SECONDS: Final = 2.0
+"""Time that a write transaction waits while no process commits: the one with the lock may be frozen."""
 _POLL_SECONDS: Final = 0.01
 """Time that SQLite itself waits in the writer.
 
@@ -56,9 +59,15 @@ class SqliteStore(SqlStore):
         # Resolved, so that two names of one file share its leases, and a later chdir() changes nothing.
         self._path = Path(name).resolve()
         self._busy_seconds = busy_seconds
-        leases = FileLeases(self._path.with_name(self._path.name + "-writers"))
-        patience = busy_seconds * _PATIENCE
-        super().__init__(name, leases=leases, search=Fts5(), bound=bound, patience_seconds=patience)
+        self._file_leases = FileLeases(self._path.with_name(self._path.name + "-writers"))
+        super().__init__(
+            name,
+            leases=self._file_leases,
+            search=Fts5(),
+            notifications=NoNotifications(),
+            bound=bound,
+            patience_seconds=busy_seconds * _PATIENCE,
+        )
 
     def make_engines(self) -> tuple[Engine, Engine]:
         """Return the writer's engine and the readers'. Raises ``StoreError`` if there cannot be such a file."""
@@ -66,8 +75,19 @@ class SqliteStore(SqlStore):
             raise StoreError(f"the folder of the database {self._name!r} does not exist", hint="make the folder first")
         if self._path.is_dir():
             raise StoreError(f"the database {self._name!r} is a directory", hint="name a file, such as capset.db in it")
-        writing = make_engine(self._path, "IMMEDIATE", busy_seconds=self._busy_seconds)
+        writing = make_engine(self._path, "IMMEDIATE", busy_seconds=self._busy_seconds, stuck=self._stuck)
+        event.listen(writing, "begin", self._begun)
+        event.listen(writing, "checkin", self._ended)
         return writing, make_engine(self._path, "DEFERRED", busy_seconds=self._busy_seconds)
+
+    def _begun(self, _connection: Connection) -> None:
+        self._file_leases.begun()
+
+    def _ended(self, _raw: sqlite3.Connection, _record: object) -> None:
+        self._file_leases.ended()
+
+    def _stuck(self) -> StoreBusy:
+        return busy_error(self._name, self._file_leases.holder() or "another process")
 
     def copy_into(self, file: Path) -> None:
         """Write a consistent copy into an existing empty file."""
@@ -82,8 +102,17 @@ class SqliteStore(SqlStore):
                 raise StoreError(f"the database {self._name!r} is damaged", hint="capset db check says where")
 
 
-def make_engine(path: Path, begin: Literal["IMMEDIATE", "DEFERRED"], *, busy_seconds: float = BUSY_SECONDS) -> Engine:
-    """Return an engine that begins transactions so: ``IMMEDIATE`` to write, one connection; ``DEFERRED`` to read."""
+def make_engine(
+    path: Path,
+    begin: Literal["IMMEDIATE", "DEFERRED"],
+    *,
+    busy_seconds: float = BUSY_SECONDS,
+    stuck: Callable[[], Exception] | None = None,
+) -> Engine:
+    """Return an engine that begins transactions so: ``IMMEDIATE`` to write, one connection; ``DEFERRED`` to read.
+
+    ``stuck`` makes the error that is raised when no process has committed for ``STUCK_SECONDS``.
+    """
     writes = begin == "IMMEDIATE"
     engine = create_engine(
         URL.create("sqlite", database=str(path)),
@@ -108,14 +137,34 @@ def make_engine(path: Path, begin: Literal["IMMEDIATE", "DEFERRED"], *, busy_sec
     def begun(connection: Connection) -> None:
         # The driver begins no transaction by itself here (isolation_level=None): its own BEGIN would be deferred, and a
         # deferred transaction that begins to write can fail where an immediate one waits.
-        _waiting(lambda: connection.exec_driver_sql(f"BEGIN {begin}"), busy_seconds)
+        progress = _Progress(connection, stuck) if stuck is not None else None
+        _waiting(lambda: connection.exec_driver_sql(f"BEGIN {begin}"), busy_seconds, progress)
 
     event.listen(engine, "connect", connected)
     event.listen(engine, "begin", begun)
     return engine
 
 
-def _waiting(run: Callable[[], object], seconds: float) -> None:
+class _Progress:
+    """The commits of other processes, as one that waits for their lock sees them."""
+
+    def __init__(self, connection: Connection, stuck: Callable[[], Exception]) -> None:
+        self._connection = connection
+        self._stuck = stuck
+        self._version: int | None = None
+        self._since = 0.0
+
+    def check(self) -> None:
+        """Raise an error if there has been no commit for ``STUCK_SECONDS``, counted from the first check."""
+        version: int = self._connection.exec_driver_sql("PRAGMA data_version").scalar_one()
+        now = time.monotonic()
+        if version != self._version:
+            self._version, self._since = version, now
+        elif now >= self._since + STUCK_SECONDS:
+            raise self._stuck()
+
+
+def _waiting(run: Callable[[], object], seconds: float, progress: _Progress | None = None) -> None:
     """Run a function, retrying while another process holds a lock that it needs, for at most this many seconds."""
     deadline = time.monotonic() + seconds
     while True:
@@ -124,6 +173,8 @@ def _waiting(run: Callable[[], object], seconds: float) -> None:
         except (DBAPIError, sqlite3.Error) as error:
             if not is_locked(error) or time.monotonic() >= deadline:
                 raise
+            if progress is not None:
+                progress.check()
             time.sleep(0.001)
         else:
             return

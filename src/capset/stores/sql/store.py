@@ -6,8 +6,9 @@ import asyncio
 import logging
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
+from typing import Final
 
 from sqlalchemy import Connection, Engine, delete, select
 
@@ -22,6 +23,7 @@ from capset.stores.sql.documents import Search, SqlDocuments
 from capset.stores.sql.files import SqlFiles
 from capset.stores.sql.keys import SqlKeys
 from capset.stores.sql.lineage import SqlLineage
+from capset.stores.sql.notifications import Notifications
 from capset.stores.sql.postgres.online import IndexSpec
 from capset.stores.sql.problems import explained
 from capset.stores.sql.reader import ReadConnections
@@ -32,27 +34,39 @@ from capset.stores.sql.states import SqlStates
 from capset.stores.sql.writer.leases import Leases
 from capset.stores.sql.writer.writer import Writer
 
+SETTLE_SECONDS: Final = 10.0
+"""Interval in which an open store looks for dead writers; one that is found twice has its intents closed."""
 _logger = logging.getLogger("capset.stores")
 
 
 class SqlStore(ABC):
     """Everything that a kernel stores, in a database that its user calls ``name``."""
 
-    def __init__(self, name: str, *, leases: Leases, search: Search, bound: int, patience_seconds: float) -> None:
+    def __init__(
+        self,
+        name: str,
+        *,
+        leases: Leases,
+        search: Search,
+        notifications: Notifications,
+        bound: int,
+        patience_seconds: float,
+    ) -> None:
         self._name = name
         self._leases = leases
         self._writer = Writer(name, self._leases, bound=bound, patience_seconds=patience_seconds)
         self._reader = ReadConnections(name)
         self._engines: tuple[Engine, Engine] | None = None
+        self._settling: asyncio.Task[None] | None = None
         self._audit = SqlAudit(self._writer, self._reader)
-        self._sessions = SqlSessions(self._writer, self._reader)
+        self._sessions = SqlSessions(self._writer, self._reader, notifications)
         self._files = SqlFiles(self._writer, self._reader)
         self._states = SqlStates(self._writer, self._reader)
         self._documents = SqlDocuments(self._writer, self._reader, search)
         self._agents = SqlAgents(self._writer, self._reader)
         self._keys = SqlKeys(self._writer, self._reader)
         self._replies = SqlReplies(self._writer, self._leases)
-        self._events = SqlEvents(self._writer, self._reader)
+        self._events = SqlEvents(self._writer, self._reader, notifications)
         self._lineage = SqlLineage(self._writer, self._reader)
         self._approvals = SqlApprovals(self._writer, self._reader)
         self._admissions = SqlAdmissions(self._writer, self._reader)
@@ -148,6 +162,8 @@ class SqlStore(ABC):
             self._reader.start(reading)
             with explained(self._name):
                 await close_interrupted(self._writer, self._reader, self._leases)
+            self._leases.sweep()
+            self._settling = asyncio.get_running_loop().create_task(self._settle(), name="capset-settle")
         except BaseException:
             await self.close()
             raise
@@ -157,6 +173,9 @@ class SqlStore(ABC):
         engines, self._engines = self._engines, None
         if engines is None:
             return
+        settling, self._settling = self._settling, None
+        if settling is not None and not settling.done():
+            settling.cancel()
         self._reader.stop()
         lost = await self._writer.stop()
         self._leases.release()
@@ -165,22 +184,35 @@ class SqlStore(ABC):
         if lost:
             raise StoreError(f"{lost} audit records could not be written to {self._name!r} and are lost")
 
+    async def _settle(self) -> None:
+        """Close the intents of writers that die while this store is open."""
+        suspects: Collection[str] = ()
+        while True:
+            await asyncio.sleep(SETTLE_SECONDS)
+            try:
+                with explained(self._name):
+                    suspects = await close_interrupted(self._writer, self._reader, self._leases, among=suspects)
+            except StoreError as error:
+                _logger.warning("%s; intents of dead writers are looked for again", error.message)
+
     def _prepare(self, reading: Engine, writing: Engine) -> None:
         with explained(self._name):
             prepare(reading, writing, self._name)
 
 
-async def close_interrupted(writer: Writer, reader: ReadConnections, leases: Leases) -> None:
-    """Close the open intents of every dead writer, and free the keys of its requests that had no effect.
+async def close_interrupted(
+    writer: Writer, reader: ReadConnections, leases: Leases, *, among: Collection[str] | None = None
+) -> Collection[str]:
+    """Close the open intents of dead writers, ``among`` these if given, and free the keys of calls without effect.
 
-    Those of a live one are its own business.
+    Those of a live one are its own business. Return the dead writers that were left alone.
     """
-    if writers := await reader.read(_writers):
-        gone = await asyncio.to_thread(leases.gone, writers)
-        if gone:
-            await writer.write(lambda connection: _close(connection, writer.id, gone))
-            await writer.write(lambda connection: free_keys(connection, gone))
-    leases.sweep()
+    writers = [one for one in await reader.read(_writers) if one != writer.id]
+    gone = await asyncio.to_thread(leases.gone, writers) if writers else []
+    if closed := [one for one in gone if among is None or one in among]:
+        await writer.write(lambda connection: _close(connection, writer.id, closed))
+        await writer.write(lambda connection: free_keys(connection, closed))
+    return {*gone} - {*closed}
 
 
 def _writers(connection: Connection) -> Sequence[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import AbstractAsyncContextManager
 from dataclasses import MISSING, Field, fields, is_dataclass
 from inspect import isawaitable, isfunction, signature
 from types import NoneType
@@ -89,6 +90,9 @@ async def _attempt(method: Callable[..., Any], declared: Callable[..., Any]) -> 
     made = method(*positional, **values)
     if isawaitable(made):
         await made
+    elif isinstance(made, AbstractAsyncContextManager):
+        async with made:
+            pass
 
 
 def _value(name: str, kind: Any) -> Any:  # an annotation, and a value of it

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from capset.errors import StoreError
-from capset.stores.base import KeyRow, ReplyRow, SessionRow
+from capset.stores.base import KeyRow, ReplyRow, SessionRow, SigningKey
 from capset.testing.store_suite.support import LATER, NOW, Check, Make, expect, expect_error, opened
 
 _KEY: Final = KeyRow(
@@ -57,6 +57,24 @@ async def a_key_is_revoked_once(make: Make) -> None:
         expect(await store.keys.revoke("id-9", NOW), None, "revoking a key that no one made")
 
 
+async def signing_keys_are_shared_and_renewed(make: Make) -> None:
+    """Check that one is made when it is needed, and that earlier ones stay until they expire."""
+    async with opened(make) as store:
+
+        async def keys(now: str, *, renewed: str, expired: str = "") -> list[SigningKey]:
+            return [*await store.keys.signing_keys(now=now, renewed=renewed, expired=expired)]
+
+        (first,) = await keys(NOW, renewed=NOW)
+        expect((first.made_at, len(bytes.fromhex(first.key))), (NOW, 32), "the first key")
+        expect(await keys(LATER, renewed=NOW), [first], "the keys while the first is young enough")
+        second, *others = await keys(LATER, renewed=LATER)
+        expect((second.made_at, others), (LATER, [first]), "the keys after a new one was made")
+        expect(second.key != first.key, True, "whether the new key is another")
+        expect(await keys(LATER, renewed=LATER, expired=LATER), [second, first], "the keys if nothing is made")
+        third, *others = await keys(LATER, renewed="9", expired=LATER)
+        expect((third.made_at, others), (LATER, [second]), "the keys after the first has expired")
+
+
 async def a_request_is_reserved_once(make: Make) -> None:
     """Later requests get the stored row: first without, then with its reply."""
     async with opened(make) as store:
@@ -89,6 +107,7 @@ async def a_request_is_forgotten_when_it_should_be(make: Make) -> None:
 CHECKS: Final[tuple[Check, ...]] = (
     a_key_is_found_by_its_digest,
     a_key_is_revoked_once,
+    signing_keys_are_shared_and_renewed,
     a_request_is_reserved_once,
     a_request_is_forgotten_when_it_should_be,
 )

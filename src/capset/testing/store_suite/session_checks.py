@@ -201,6 +201,20 @@ async def events_go_with_their_session(make: Make) -> None:
         expect((await store.events.read("a", after=0, limit=1)).last, 0, "the events of a new session of that id")
 
 
+async def the_latest_events_of_many_sessions_are_told(make: Make) -> None:
+    """Check that sessions without events have the number 0, and that missing ones are left out."""
+    async with opened(make) as store:
+        for name in ("a", "b", "c"):
+            await begin(store, name)
+        expect(await store.events.latest([]), {}, "the latest events of no session")
+        await _begin(store, "t1")
+        await store.events.append("a", "t1", [_SOME], now=NOW, until=LATER)
+        await store.sessions.delete("c")
+        expect(await store.events.latest(["a", "b", "c", "d", "\ud800"]), {"a": 2, "b": 0}, "the latest events")
+        many = [*map(str, range(2_500)), "a"]
+        expect(await store.events.latest(many), {"a": 2}, "the latest events of many sessions")
+
+
 CHECKS: Final[tuple[Check, ...]] = (
     a_session_comes_back_as_it_was_given,
     a_second_session_of_an_id_is_refused,
@@ -213,4 +227,5 @@ CHECKS: Final[tuple[Check, ...]] = (
     a_turn_whose_time_is_up_is_interrupted,
     the_oldest_events_go_first,
     events_go_with_their_session,
+    the_latest_events_of_many_sessions_are_told,
 )

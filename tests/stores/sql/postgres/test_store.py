@@ -157,6 +157,7 @@ async def test_what_writes_is_durable_and_what_reads_cannot_write_whatever_the_s
 ) -> None:
     def settings(connection: Connection) -> list[object]:
         names = ("synchronous_commit", "transaction_isolation", "transaction_read_only", "lock_timeout")
+        names += ("idle_in_transaction_session_timeout",)
         return [connection.exec_driver_sql(f"SHOW {name}").scalar() for name in names]
 
     with connected(postgres_url) as connection:
@@ -168,7 +169,7 @@ async def test_what_writes_is_durable_and_what_reads_cannot_write_whatever_the_s
                 read = await store.audit._reader.read(settings)
         finally:
             connection.execute("ALTER ROLE postgres RESET ALL")
-    assert written == ["on", "read committed", "off", "5s"]
+    assert written == ["on", "read committed", "off", "4500ms", "3s"]
     assert read[1:3] == ["repeatable read", "on"]
 
 

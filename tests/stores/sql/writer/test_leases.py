@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
 from pathlib import Path
 
 import pytest
@@ -66,13 +68,15 @@ def test_a_sweep_removes_only_the_files_of_those_who_are_gone(tmp_path: Path) ->
     mine.release()
 
 
-async def test_a_store_takes_a_lock_only_for_an_intent(tmp_path: Path) -> None:
+async def test_a_store_takes_its_lock_with_its_first_transaction(tmp_path: Path) -> None:
     folder = tmp_path / "a.db-writers"
     async with opened(tmp_path / "a.db") as store:
-        await store.audit.commit(entry("a"))
         assert not folder.exists()
+        await store.audit.commit(entry("a"))
+        (lock,) = folder.iterdir()
+        assert lock.read_bytes() == b"\0-" + f" process {os.getpid()} on {socket.gethostname()}".encode()
         await store.audit.commit(intent("b"))
-        assert len(list(folder.iterdir())) == 1
+        assert list(folder.iterdir()) == [lock]
         await store.audit.commit(entry("b"))
     assert not folder.exists()
 

@@ -135,16 +135,19 @@ class SqlAudit:
 
     async def digest_key(self) -> bytes:
         """Return the 32 secret bytes that key argument digests, made once for a store."""
+        asked = select(settings.c.value).where(settings.c.name == "digest_key")
 
         def get_or_make(connection: Connection) -> str:
-            asked = select(settings.c.value).where(settings.c.name == "digest_key")
             found = connection.execute(asked).scalar()
             if found is None:
                 found = secrets.token_hex(32)
                 connection.execute(insert(settings).values(name="digest_key", value=found))
             return found
 
-        text = await self._writer.write(get_or_make)
+        # Read first, so that a store whose writers wait can be opened.
+        text = await self._reader.read(lambda connection: connection.execute(asked).scalar())
+        if text is None:
+            text = await self._writer.write(get_or_make)
         try:
             key = bytes.fromhex(text)
         except (TypeError, ValueError):

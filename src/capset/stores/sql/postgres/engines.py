@@ -13,14 +13,17 @@ import hashlib
 import threading
 import time
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, Final
+from weakref import WeakSet
 
-from sqlalchemy import URL, Connection, Engine, create_engine, event
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy import URL, Connection, Engine, ExceptionContext, create_engine, event
+from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.pool import NullPool
 
 from capset.errors import StoreError
 from capset.stores.sql.postgres.texts import adapt
+from capset.stores.sql.problems import CUT_OFF
 
 OLDEST: Final = 15
 """The first version of PostgreSQL that capset works with."""
@@ -41,6 +44,8 @@ _SET: Final = "SET tcp_keepalives_idle = 30; SET tcp_keepalives_interval = 10; S
 
 _TURN: Final = "SELECT pg_advisory_xact_lock(%s)"
 
+IDLE_SECONDS: Final = 3.0
+"""Time after which the server ends a writer's transaction that says nothing: its process is frozen."""
 KEEP_SECONDS: Final = 1.0
 """Interval in which a writer makes sure that it still has its lock."""
 SETTLED_SECONDS: Final = 5.0
@@ -63,9 +68,12 @@ _WRITERS: Final = lock_key("writes")
 
 def writing_engine(url: URL, name: str, *, busy_seconds: float) -> Engine:
     """Return the engine of the one connection that writes; a transaction waits this long for its turn."""
+    ended: WeakSet[Any] = WeakSet()
 
     def prepare(raw: Any) -> None:  # psycopg's connection, which is not imported here
-        raw.execute(f"{_SET}; SET lock_timeout = {max(1, round(busy_seconds * 1000))}")
+        raw.add_notice_handler(partial(_note_end, raw, ended))
+        idle, busy = (max(1, round(seconds * 1000)) for seconds in (IDLE_SECONDS, busy_seconds))
+        raw.execute(f"{_SET}; SET idle_in_transaction_session_timeout = {idle}; SET lock_timeout = {busy}")
         # Left as it is if it is stricter than `on`: that a standby shows the data already.
         raw.execute(
             "SELECT set_config('synchronous_commit', 'on', false)"
@@ -79,7 +87,28 @@ def writing_engine(url: URL, name: str, *, busy_seconds: float) -> Engine:
     isolation = "READ COMMITTED"
     engine = _engine(url, name, prepare, pool_size=1, max_overflow=0, pool_pre_ping=True, isolation_level=isolation)
     event.listen(engine, "begin", begun)
+    event.listen(engine, "handle_error", partial(_name_end, ended), retval=True)
     return engine
+
+
+def _note_end(raw: Any, ended: WeakSet[Any], diagnostic: Any) -> None:
+    """Note that the server has ended a connection in the middle of a transaction.
+
+    Where an answer is read together with this message, libpq reports it as a notice, and the next statement only fails.
+    """
+    if diagnostic.sqlstate == CUT_OFF:
+        ended.add(raw)
+
+
+def _name_end(ended: WeakSet[Any], context: ExceptionContext) -> BaseException | None:
+    """Return the server's reason for the end of a connection in the place of the next statement's error."""
+    raw = context.connection and context.connection.connection.driver_connection
+    if raw not in ended:
+        return None
+    from psycopg.errors import IdleInTransactionSessionTimeout
+
+    reason = IdleInTransactionSessionTimeout("terminating connection due to idle-in-transaction timeout")
+    return OperationalError(context.statement, None, reason, connection_invalidated=True)
 
 
 def reading_engine(url: URL, name: str) -> Engine:
@@ -188,6 +217,9 @@ class SessionLeases:
 
     def sweep(self) -> None:
         """Do nothing: a free lock leaves no trace."""
+
+    def prepare(self, writer: str) -> None:
+        """Do nothing: the server knows who holds its locks."""
 
     def _hold(self, writer: str, ended: threading.Event) -> None:
         while not ended.wait(KEEP_SECONDS):

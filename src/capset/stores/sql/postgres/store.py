@@ -35,6 +35,7 @@ from capset.errors import DefinitionError, StoreError
 from capset.stores.base import ScopeKey
 from capset.stores.sql.documents import token
 from capset.stores.sql.postgres.engines import SessionLeases, locking_engine, reading_engine, writing_engine
+from capset.stores.sql.postgres.notifications import PostgresNotifications
 from capset.stores.sql.postgres.online import IndexSpec, make_indexes
 from capset.stores.sql.store import SqlStore
 from capset.stores.sql.writer.writer import BOUND, PATIENCE_SECONDS
@@ -55,8 +56,8 @@ _SECRETS: Final = {"password": "PGPASSWORD"}
 SCHEMES: Final = ("postgresql", "postgres")
 DRIVER: Final = "psycopg"
 """The one driver, which a URL may name as SQLAlchemy's do: ``postgresql+psycopg://``."""
-BUSY_SECONDS: Final = 5.0
-"""Time that a write transaction waits for its turn."""
+BUSY_SECONDS: Final = 4.5
+"""Time that a write transaction waits for its turn; longer than a frozen process can keep it."""
 _PATIENCE: Final = PATIENCE_SECONDS / BUSY_SECONDS
 _HINT: Final = "write it as postgresql://USER:PASSWORD@HOST:PORT/DATABASE; libpq's options may follow a '?'"
 
@@ -90,6 +91,7 @@ class PostgresStore(SqlStore):
             str(url.database),
             leases=SessionLeases(self._connect),
             search=WordTable(),
+            notifications=PostgresNotifications(self._connect),
             bound=bound,
             patience_seconds=busy_seconds * _PATIENCE,
         )

@@ -105,6 +105,8 @@ def raise_to(connection: Connection, revision: str, *, postpone_indexes: bool = 
 
     ``postpone_indexes`` leaves out those without which capset is only slower: the last migration makes them.
     """
+    if connection.dialect.name == "postgresql":  # between two statements of a migration there may be much to do
+        connection.exec_driver_sql("SET LOCAL idle_in_transaction_session_timeout = 0")
     from alembic import command
     from alembic.config import Config
 

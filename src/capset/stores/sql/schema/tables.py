@@ -333,7 +333,7 @@ settings: Final = Table(
     Column("name", Text, primary_key=True),
     Column("value", Text, nullable=False),
 )
-"""The store's own settings: ``digest_key``, 64 hexadecimal digits."""
+"""The store's own settings: ``digest_key``, 64 hexadecimal digits; ``signing_keys``, JSON, newest first."""
 
 session_events: Final = Table(
     "session_events",

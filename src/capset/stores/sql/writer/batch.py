@@ -14,7 +14,7 @@ from sqlalchemy.exc import DBAPIError
 from capset.errors import StoreError
 from capset.stores.audit_rules import BadEntry, Row, columns_of
 from capset.stores.base import Claim, Entry
-from capset.stores.sql.problems import store_error
+from capset.stores.sql.problems import repeated, store_error
 from capset.stores.sql.writer.transaction import Done
 
 Loop = asyncio.AbstractEventLoop
@@ -174,21 +174,14 @@ class Batch:
         """Return the answers to all but the barriers and the spared items when nothing was committed."""
         asked = [item for item in (*self.calls, *self.admissions) if item not in spared]
         durable = [maker for maker in self._makers if isinstance(maker, Durable)]
-        failures = [QueueAnswer(item.waiter, error=_again(error)) for item in (*asked, *durable)]
+        failures = [QueueAnswer(item.waiter, error=repeated(error)) for item in (*asked, *durable)]
         return failures + self._refusals()
 
     def passed(self, error: StoreError | None) -> list[QueueAnswer]:
         """Return the answers to the barriers, which wait for all before them."""
-        return [QueueAnswer(barrier.waiter, error=error and _again(error)) for barrier in self._barriers]
+        return [QueueAnswer(barrier.waiter, error=error and repeated(error)) for barrier in self._barriers]
 
     def _refusals(self) -> list[QueueAnswer]:
         return [
             QueueAnswer(item.waiter, error=bad) for item, bad in self._refused if isinstance(item, Durable | Admission)
         ]
-
-
-def _again(error: StoreError) -> StoreError:
-    """Return the same error for one more task: one that is raised twice would mix their tracebacks."""
-    again = StoreError(error.message, hint=error.hint)
-    again.__cause__ = error.__cause__
-    return again

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import socket
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 if sys.platform == "win32":
     import msvcrt
@@ -55,9 +56,20 @@ class Leases(Protocol):
         """Remove leftovers of dead writers' locks."""
         ...
 
+    def prepare(self, writer: str) -> None:
+        """Prepare for a transaction of this writer; propagates system errors."""
+        ...
+
+
+_STATE_AT: Final = 1
+"""Offset of a lock file's content; Windows refuses reads of the locked byte."""
+_WRITES: Final = b"w"
+_RESTS: Final = b"-"
+_LONGEST: Final = 400
+
 
 class FileLeases:
-    """The folder of the locks of one file's writers."""
+    """The folder of the locks of one file's writers. Each file names its process, and says whether it is writing."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -73,6 +85,7 @@ class FileLeases:
                 # Another's `gone` may have locked and removed the new file in between.
                 if _lock(descriptor) and _is(path, descriptor):
                     self._held = (path, descriptor)
+                    self._mark(_RESTS + f" process {os.getpid()} on {socket.gethostname()}".encode())
                 else:
                     os.close(descriptor)
 
@@ -104,6 +117,36 @@ class FileLeases:
                 else:
                     os.close(descriptor)
         return found
+
+    def prepare(self, writer: str) -> None:
+        """Hold this writer's lock, so that others can see when it writes."""
+        self.take(writer)
+
+    def begun(self) -> None:
+        """Say that this process is writing the database."""
+        self._mark(_WRITES)
+
+    def ended(self) -> None:
+        """Say that this process is not writing the database any more."""
+        self._mark(_RESTS)
+
+    def holder(self) -> str | None:
+        """Return the process that says it is writing the database, such as ``process 123 on host``, if any."""
+        own = self._held and self._held[0]
+        for path in self._folder.glob("*.lock") if self._folder.is_dir() else ():
+            if path == own:
+                continue
+            with contextlib.suppress(OSError), path.open("rb", buffering=0) as file:
+                file.seek(_STATE_AT)
+                state, _, named = file.read(_LONGEST).partition(b" ")
+                if state == _WRITES and not _lock(file.fileno()):
+                    return named.decode(errors="replace")
+        return None
+
+    def _mark(self, content: bytes) -> None:
+        if self._held is not None:
+            os.lseek(self._held[1], _STATE_AT, os.SEEK_SET)
+            os.write(self._held[1], content)
 
     def sweep(self) -> None:
         """Remove the files of dead writers, for tidiness: liveness matters only for writers with open intents."""

@@ -22,7 +22,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from capset.errors import StoreError
 from capset.ids import Ids
 from capset.stores.base import Claim, Entry
-from capset.stores.sql.problems import is_locked, store_error
+from capset.stores.sql.problems import is_cut_off, is_locked, store_error
 from capset.stores.sql.writer.batch import Admission, Barrier, Batch, Durable, Item, QueueCall, deliver_answers
 from capset.stores.sql.writer.leases import Leases
 from capset.stores.sql.writer.transaction import RecoveryState, Work, transact
@@ -35,6 +35,8 @@ PAUSES_SECONDS: Final = (0.05, 5.0)
 """The first and the longest pause before a failed write is tried again; a waiting caller ends a pause."""
 PATIENCE_SECONDS: Final = 30.0
 """Time that a write function is retried while other processes write, before its caller gets an error."""
+TOGETHER: Final = 1_000
+"""Limit on the items of one transaction: others wait for its end."""
 
 _T = TypeVar("_T")
 _logger = logging.getLogger("capset.stores")
@@ -62,6 +64,7 @@ class Writer:
         self._thread: threading.Thread | None = None
         self._open_ids: set[str] = set()
         self._doubt = RecoveryState()
+        self._cut_off = False  # the last transaction was rolled back by the server while this process was frozen
         self._bad = 0  # buffered entries that could not become records, since the last report
 
     def start(self, engine: Engine) -> None:
@@ -161,10 +164,12 @@ class Writer:
             stopping = self._stopping
             # Before the queue is emptied, so that later items wake the thread again.
             self._armed = self._urgent = False
-            self._held = len(self._queue)
+            self._held = min(len(self._queue), TOGETHER)
             items = [self._queue.popleft() for _ in range(self._held)]
             written = not items or self._write(engine, items, last=stopping)
-            if stopping:
+            if written and self._queue:
+                self._look_again()
+            elif stopping:
                 return
             if written:
                 pause = None
@@ -179,6 +184,7 @@ class Writer:
         """
         batch = Batch(self._name, items)
         try:
+            self._leases.prepare(self.id)
             if batch.has_intent:
                 self._leases.take(self.id)
             work = Work(
@@ -189,6 +195,12 @@ class Writer:
             )
             done = transact(engine, self.id, work, self._open_ids, self._doubt)
         except Exception as error:
+            if is_cut_off(error) and not (self._cut_off or last):  # nothing was written: all of it can be repeated
+                self._cut_off = True
+                self._queue.extendleft(reversed(items))
+                self._held = 0
+                self._look_again()
+                return False
             if not isinstance(error, (SQLAlchemyError, OSError, StoreError)):
                 _logger.exception("the audit writer failed")
             failure = store_error(self._name, error)
@@ -198,10 +210,9 @@ class Writer:
             answers = batch.failed(failure, spared=patient)
             self._queue.extendleft(reversed([*patient, *batch.buffered]))
             if patient:
-                self._urgent = True
-                self._wake.set()
+                self._look_again()
         else:
-            failure = None
+            failure, self._cut_off = None, False
             answers = batch.committed(done)
         for bad in batch.bad:
             _logger.error("%s", bad.message, exc_info=bad)
@@ -212,6 +223,11 @@ class Writer:
         self._held = 0  # first, so that there is room for the callers answered
         deliver_answers(answers + passed)
         return failure is None
+
+    def _look_again(self) -> None:
+        """Have the thread look into the queue again at once."""
+        self._armed = self._urgent = True
+        self._wake.set()
 
     def _lasting(self) -> StoreError | None:
         """Return the error for barriers that lasts although everything writable is written."""

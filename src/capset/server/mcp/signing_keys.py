@@ -1,0 +1,74 @@
+"""The keys that sign ids of MCP sessions, shared by all servers of a store (spec 5, P39)."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+from capset.clock import iso
+from capset.errors import StoreError
+from capset.kernel.kernel import Kernel
+
+RENEW_DAYS: Final = 7
+"""Age at which the newest key is replaced."""
+VALID_DAYS: Final = 30
+"""How long a replaced key verifies the ids that it has signed."""
+LOOK_SECONDS: Final = 3600.0
+"""How long the keys count as current on a server that meets only ids that they verify."""
+AGAIN_SECONDS: Final = 1.0
+"""The same where an id cannot be verified: another server may have replaced the key."""
+_DAY_NS: Final = 86_400 * 1_000_000_000
+_log = logging.getLogger("capset.mcp")
+
+
+class KeySource(Protocol):
+    """Where the keys come from, at least one, the one that signs first."""
+
+    async def get(self, *, afresh: bool = False) -> Sequence[bytes]:
+        """Return the keys; ``afresh`` if there may be new ones."""
+        ...
+
+
+class FixedKey:
+    """One key, for as long as the process lives."""
+
+    def __init__(self, key: bytes) -> None:
+        self._keys = (key,)
+
+    async def get(self, *, afresh: bool = False) -> Sequence[bytes]:
+        """Return the key; there is never another."""
+        return self._keys
+
+
+class StoredKeys:
+    """The keys in a kernel's store, replaced when they are too old."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel = kernel
+        self._keys: Sequence[bytes] = ()
+        self._looked = -math.inf
+
+    async def get(self, *, afresh: bool = False) -> Sequence[bytes]:
+        """Return the keys as they were at most ``LOOK_SECONDS`` ago, or ``AGAIN_SECONDS`` if ``afresh``."""
+        if time.monotonic() - self._looked >= (AGAIN_SECONDS if afresh else LOOK_SECONDS):
+            self._looked = time.monotonic()
+            try:
+                self._keys = await self._read()
+            except StoreError as error:
+                if not self._keys:
+                    self._looked = -math.inf
+                    raise
+                _log.warning("the signing keys could not be read again: %s", error.message)
+        return self._keys
+
+    async def _read(self) -> Sequence[bytes]:
+        now = self._kernel.clock.time_ns()
+        times = {
+            "now": iso(now),
+            "renewed": iso(now - RENEW_DAYS * _DAY_NS),
+            "expired": iso(now - (RENEW_DAYS + VALID_DAYS) * _DAY_NS),
+        }
+        return [bytes.fromhex(one.key) for one in await self._kernel.store.keys.signing_keys(**times)]
