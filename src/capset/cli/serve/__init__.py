@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from capset.cli.common.acting import actor_here
 from capset.cli.common.allowances import LimitOption, RunBudget, SessionBudget, load_allowance
 from capset.cli.common.configuration import ConfigFile, load_configuration, make_kernel
 from capset.cli.common.exits import Exit, guarded, needs_extra
@@ -31,9 +32,17 @@ from capset.cli.serve.jwt import (
     JwtOrgClaim,
     issuer_of,
 )
+from capset.cli.serve.signing import (
+    CheckpointKeyFile,
+    SigningOptions,
+    Unsigned,
+    begin_signing,
+    log_signing,
+    signing_options,
+)
 from capset.definitions.limits import Allowance
-from capset.definitions.principals import Principal
 from capset.errors import DefinitionError
+from capset.kernel.governance.acts import Actor
 from capset.kernel.kernel import Kernel
 from capset.kernel.registry import Registry
 from capset.net.addresses import is_loopback
@@ -78,6 +87,8 @@ def serve_command(
     limit: LimitOption = None,
     session_budget: SessionBudget = None,
     run_budget: RunBudget = None,
+    checkpoint_key: CheckpointKeyFile = None,
+    unsigned: Unsigned = False,
     config: ConfigFile = None,
     principal: Who = None,
     grant: Grant = None,
@@ -124,7 +135,9 @@ def serve_command(
     names = AllowedHosts.of(host, allow_host or (), allow_origin or ())
     installed = Registry.installed()
     configuration = None if config is None else load_configuration(config, installed)
-    served = _Served(installed, configuration, drain_delay, load_allowance(limit, session_budget, run_budget))
+    signing = signing_options(checkpoint_key, configuration and configuration.checkpoints, settings.db, off=unsigned)
+    allowance = load_allowance(limit, session_budget, run_budget)
+    served = _Served(installed, configuration, drain_delay, signing, allowance)
     with telemetry(), asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(_serve(settings, host, port, names, served, issuer, insecure=insecure))
     return Exit.DONE
@@ -145,19 +158,20 @@ class _Served:
     installed: Registry
     configuration: Configuration | None
     drain_delay: float
+    signing: SigningOptions
     allowance: Allowance | None
 
     @property
     def registry(self) -> Registry:
         return self.installed if self.configuration is None else self.configuration.within(self.installed)
 
-    def reloading(self, service: Service, principal: Principal) -> AbstractContextManager[None]:
+    def reloading(self, service: Service, actor: Actor) -> AbstractContextManager[None]:
         """Return a context manager that listens to SIGHUP, if there is a configuration to read again."""
         if self.configuration is None:
             return contextlib.nullcontext()
         from capset.cli.serve.reload import Reload
 
-        return Reload(service, self.installed, self.configuration, principal).listening()
+        return Reload(service, self.installed, self.configuration, actor).listening()
 
 
 async def _serve(
@@ -186,15 +200,18 @@ async def _serve(
             told = f"capset serves {verbatim(address)} [dim](REST /v1, MCP /mcp; Ctrl-C ends it)[/]"
             # One line: all that follow are the log's.
             err().print(f"{told}{_who(settings, issuer, insecure=insecure, has_keys=has_keys)}", soft_wrap=True)
+            log_signing(kernel.signing, place)
 
-        async with make_kernel(settings.db, served.configuration, served.allowance) as kernel:
+        actor = actor_here(settings.principal, "serve")
+        async with make_kernel(settings.db, served.configuration, served.allowance, signs=False) as kernel:
+            place = await begin_signing(kernel, settings.db, served.signing, by=actor)
             has_keys = await kernel.store.keys.any()
             tokens = None if known is None else known(kernel)
             service = Service(kernel, registry, env=settings.env, anyone=anyone, tokens=tokens)
             async with open_app(service, names) as app:
                 logs.configure()
                 _settle()
-                with served.reloading(service, settings.principal):
+                with served.reloading(service, actor):
                     delay = served.drain_delay
                     ending = service.turns.bell.close
                     await serve(
