@@ -96,7 +96,7 @@ CONFIG = {
 }
 
 
-@pytest.mark.spec("G39", "G40")
+@pytest.mark.spec("G39", "G40", "T39")
 async def test_every_act_over_rest_is_on_the_chain(tmp_path: Path) -> None:
     (tmp_path / "handlers.py").write_text("async def careful(params, context):\n    return 1\n")
     (tmp_path / "capset.json").write_text(json.dumps(CONFIG))
@@ -178,3 +178,9 @@ async def test_an_act_whose_record_cannot_be_written_is_refused(tmp_path: Path) 
     assert (refused.status_code, read.status_code) == (503, 503)
     assert "no room" not in refused.text
     assert [one["name"] for one in left["items"] if one["name"] == "adder"] == [], "it was not made either"
+
+
+@pytest.mark.spec("G39")
+def test_the_guide_lists_every_act_as_the_table_does() -> None:
+    guide = (Path(__file__).parents[2] / "docs" / "guide" / "audit.md").read_text(encoding="utf-8")
+    assert "\n".join(f"| `{name}` | {told} |" for name, told in ACTS.items()) in guide

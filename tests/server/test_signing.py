@@ -158,7 +158,7 @@ def test_a_secret_of_the_platform_is_a_key(tmp_path: Path) -> None:
     assert not state.exists()
 
 
-@pytest.mark.spec("G42")
+@pytest.mark.spec("G42", "T15")
 def test_only_what_the_caller_trusts_vouches_for_a_log(tmp_path: Path) -> None:
     data, state = home(tmp_path)
     with running(data, XDG_STATE_HOME=str(state)) as server:

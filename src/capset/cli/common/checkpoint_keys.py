@@ -129,5 +129,10 @@ def _damaged(path: Path) -> DefinitionError:
 def _folder(variable: str, default: str) -> Path:
     """Return capset's folder below one of the XDG base directories, which must be absolute to count."""
     named = os.environ.get(variable, "")
-    base = Path(named) if Path(named).is_absolute() else Path.home() / default
-    return base / "capset"
+    if Path(named).is_absolute():
+        return Path(named) / "capset"
+    try:
+        home = Path.home()
+    except RuntimeError:  # a user without a home, as in a container
+        home = Path("/")
+    return home / default / "capset"
