@@ -78,8 +78,9 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Give the command as a function, in a fresh folder and without settings."""
     monkeypatch.chdir(tmp_path)
     for name in os.environ:
-        if name.startswith("CAPSET_"):
+        if name.startswith(("CAPSET_", "XDG_")):
             monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path))
     return run_here
 
 

@@ -100,7 +100,9 @@ class Command:
 
 def clean_environment(home: Path, **more: str) -> dict[str, str]:
     """Return the caller's environment without capset's settings, and with a home of its own."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("CAPSET_", "OTEL_", "PYTHON"))}
+    kept = {
+        name: value for name, value in os.environ.items() if not name.startswith(("CAPSET_", "OTEL_", "PYTHON", "XDG_"))
+    }
     return {**kept, "HOME": str(home), **more}
 
 

@@ -53,7 +53,7 @@ class Server:
 
     def records(self) -> list[dict[str, Any]]:
         db = f"sqlite:///{self.root}/capset.db"
-        found = run_here("audit", "query", "--tool", "reload_configuration", "--json", "--db", db).json["items"]
+        found = run_here("audit", "query", "--act", "config.reload", "--json", "--db", db).json["items"]
         return [one for one in found if one["outcome"]]
 
 
@@ -87,7 +87,8 @@ def test_new_sessions_have_the_new_version_and_running_ones_keep_theirs(server: 
     time.sleep(1.1)  # what was looked up a moment ago is looked up again
     assert server.call(old)["data"] == {"location": "Paris", "for": "ada"}
     (record,) = server.records()
-    assert (record["agent"], record["principal"], record["outcome"]) == ("capset-serve", "ada", "succeeded")
+    assert (record["phase"], record["principal"], record["outcome"]) == ("act", "ada", "succeeded")
+    assert record["source"].startswith("serve ")
     assert record["id"] in told["event"]
     arguments = record["arguments"] if isinstance(record["arguments"], dict) else json.loads(record["arguments"])
     assert arguments["sha256"] == arguments["before"], "the file is the same, its handler is another"

@@ -25,7 +25,9 @@ def test_the_columns_are_the_fields_of_a_record() -> None:
     optional = (
         "causation org capability effect decision reason outcome code duration_us tool_hash on_behalf_of approval"
     )
-    assert sorted(NULLABLE) == sorted([*optional.split(), "attempts", "repeats", "attributes_digest", "code_hash"])
+    assert sorted(NULLABLE) == sorted(
+        [*optional.split(), "attempts", "repeats", "attributes_digest", "code_hash", "act", "source"]
+    )
 
 
 @pytest.mark.spec("G19")
@@ -44,7 +46,7 @@ def test_a_column_has_its_type_and_its_description_wherever_it_is(name: str) -> 
 def test_the_shape_has_every_column_always_and_no_other() -> None:
     schema = record_shape().model_json_schema()
     assert list(schema["properties"]) == schema["required"] == list(COLUMNS) == list(records.c.keys())
-    assert schema_of("phase")["enum"] == ["intent", "outcome"]
+    assert schema_of("phase")["enum"] == ["intent", "outcome", "act"]
     assert schema_of("policies")["items"] == {"type": "string"}
 
 

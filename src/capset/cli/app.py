@@ -18,10 +18,10 @@ from capset.cli.approvals import list_command as list_approvals_command
 from capset.cli.audit.chain import (
     checkpoint_command,
     checkpoints_command,
-    keygen_command,
     prune_command,
     verify_command,
 )
+from capset.cli.audit.keys import keygen_command, pin_command, succeed_command
 from capset.cli.audit.records import export_command, query_command, tail_command
 from capset.cli.call import call_command
 from capset.cli.check import check_command
@@ -98,6 +98,8 @@ audit.command("verify")(verify_command)
 audit.command("tail")(tail_command)
 audit.command("export")(export_command)
 audit.command("keygen")(keygen_command)
+audit.command("pin")(pin_command)
+audit.command("succeed")(succeed_command)
 audit.command("checkpoint")(checkpoint_command)
 audit.command("checkpoints")(checkpoints_command)
 audit.command("prune")(prune_command)

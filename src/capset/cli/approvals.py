@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar, get_args
 import typer
 from pydantic_core import from_json
 
+from capset.cli.common.acting import acting_here
 from capset.cli.common.exits import Exit, guarded
 from capset.cli.common.options import AsJson, Db, read_arguments
 from capset.cli.common.output import cell, err, out, print_json, table
@@ -141,7 +142,8 @@ def _decide(
 
     async def here(desk: ApprovalService) -> ApprovalShape:
         who = Principal(load_settings(db=db, principal=principal).principal.id, org=org)
-        return approval_shape(await desk.decide(id, answer, by=who))
+        with acting_here(who):
+            return approval_shape(await desk.decide(id, answer, by=who))
 
     return _show(_asked(url, there, here, db=db, org=org, principal=principal), as_json=as_json)
 

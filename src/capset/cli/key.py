@@ -11,16 +11,17 @@ from typing import Annotated, Final
 
 import typer
 
+from capset.cli.common.acting import acting_here
 from capset.cli.common.allowances import KeyLimit, KeyRunBudget, KeySessionBudget, given_allowance
 from capset.cli.common.exits import Exit, guarded
 from capset.cli.common.options import AsJson, Db, Grant
 from capset.cli.common.output import cell, err, out, print_json, table
-from capset.cli.common.settings import existing_db, given_attributes, load_settings
+from capset.cli.common.settings import Settings, existing_db, given_attributes, load_settings
 from capset.definitions.limits import allowance_of
 from capset.definitions.principals import Attributes, Principal, PrincipalKind
 from capset.errors import DefinitionError, NotFound
 from capset.kernel.kernel import Kernel
-from capset.server.auth.keys import DEFAULT_SCOPES, create_key, is_valid
+from capset.server.auth.keys import DEFAULT_SCOPES, create_key, is_valid, revoke_key
 from capset.stores.base import KeyRow
 from capset.wire.operations import KeyPageShape, key_shape, new_key_shape
 
@@ -63,7 +64,7 @@ def create_command(
         attributes=given_attributes(attribute),
         allowance=given_allowance(limit, session_budget, run_budget),
     )
-    row, key = asyncio.run(_create(settings.db, name, who, _scopes(scope), _lifetime(expires), agent))
+    row, key = asyncio.run(_create(settings, name, who, _scopes(scope), _lifetime(expires), agent))
     if as_json:
         print_json(new_key_shape(row, key).plain())
     else:
@@ -93,7 +94,9 @@ def revoke_command(
     as_json: AsJson = False,
 ) -> Exit:
     """Revoke a key for good. A server that runs takes it for a second more at most."""
-    row = asyncio.run(_revoke(existing_db(load_settings(db=db).db), id))
+    settings = load_settings(db=db)
+    existing_db(settings.db)
+    row = asyncio.run(_revoke(settings, id))
     if row is None:
         raise NotFound(f"there is no key {id!r}", hint="capset key list shows their ids")
     if as_json:
@@ -104,10 +107,11 @@ def revoke_command(
 
 
 async def _create(
-    url: str, name: str, who: Principal, scopes: Sequence[str], lifetime: timedelta | None, agent: str | None
+    settings: Settings, name: str, who: Principal, scopes: Sequence[str], lifetime: timedelta | None, agent: str | None
 ) -> tuple[KeyRow, str]:
-    async with Kernel(store=url) as kernel:
-        return await create_key(kernel, name, who, scopes=scopes, lifetime=lifetime, agent=agent)
+    async with Kernel(store=settings.db) as kernel:
+        with acting_here(settings.principal):
+            return await create_key(kernel, name, who, scopes=scopes, lifetime=lifetime, agent=agent)
 
 
 async def _list(url: str) -> tuple[list[KeyRow], str]:
@@ -115,9 +119,10 @@ async def _list(url: str) -> tuple[list[KeyRow], str]:
         return await kernel.store.keys.list(), kernel.now()
 
 
-async def _revoke(url: str, id: str) -> KeyRow | None:
-    async with Kernel(store=url) as kernel:
-        return await kernel.store.keys.revoke(id, kernel.now())
+async def _revoke(settings: Settings, id: str) -> KeyRow | None:
+    async with Kernel(store=settings.db) as kernel:
+        with acting_here(settings.principal):
+            return await revoke_key(kernel, id)
 
 
 def _line(row: KeyRow, now: str) -> list[str]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
 import typer
 from pydantic_core import from_json
 
+from capset.cli.common.acting import acting_here
 from capset.cli.common.exits import Exit, guarded, needs_extra
 from capset.cli.common.options import AsJson, Db, Who
 from capset.cli.common.output import cell, err, out, pretty, print_json, short, table, verbatim
@@ -277,7 +278,8 @@ async def _here(settings: Settings, org: str | None, work: Callable[[LocalSessio
     who = replace(settings.principal, org=org)
     async with Kernel(store=settings.db) as kernel:
         service = Service(kernel, Registry.installed(), env=settings.env)
-        return await work(LocalSessions(service, Caller(who, frozenset({"capset:admin"}), None)))
+        with acting_here(who):
+            return await work(LocalSessions(service, Caller(who, frozenset({"capset:admin"}), None)))
 
 
 def parts(told: dict[str, Any]) -> list[tuple[str, Any]]:  # JSON

@@ -8,8 +8,10 @@ from typing import Any, TypedDict
 from typing_extensions import Unpack
 
 from capset.client.connection import LARGEST_PAGE, Connection, every, path_of
+from capset.definitions.acts import ActName
 from capset.definitions.records import Outcome
 from capset.definitions.tools.options import refuse_unknown
+from capset.stores.base.audit import Kind
 from capset.wire.audit import RecordPageShape
 
 
@@ -24,6 +26,10 @@ class RecordFilters(TypedDict, total=False):
     agent: str | None
     approval: str | None
     code: str | None
+    act: ActName | None
+    """Only acts of this name."""
+    kind: Kind | None
+    """Calls, acts or all: by default calls, or acts if ``act`` is given."""
     since: str | None
     """The earliest time, in ISO 8601 with an offset."""
     until: str | None
@@ -44,7 +50,7 @@ class RecordResource:
         cursor: str | None = None,
         **filters: Unpack[RecordFilters],
     ) -> RecordPageShape:
-        """List the outcomes of calls, newest first: the records that match all filters.
+        """List the outcomes of calls, or acts, newest first: the records that match all filters.
 
         ``limit`` is 1–200, ``cursor`` the ``next`` of the page before.
         """

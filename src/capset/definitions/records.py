@@ -1,4 +1,4 @@
-"""Records of attempts: who, what, which fingerprint, which decision, which outcome (spec 4, G19, G20)."""
+"""Records of calls and of administrative acts: who, what, which version, which outcome (spec 4, G19, G20, G39)."""
 
 from __future__ import annotations
 
@@ -25,6 +25,9 @@ Outcome = Literal[
 ]
 """How an attempt ended."""
 
+Phase = Literal["intent", "outcome", "act"]
+"""What a record states: that a call is about to start, that it has ended, or that something was administered."""
+
 Columns = Mapping[str, str | int | None]
 """A record's columns by name, without those that the writer adds: ``seq``, ``writer``, ``previous`` and ``hash``."""
 
@@ -34,7 +37,8 @@ class Record:
     """One link of the chain.
 
     A call with side effects has two, under one ``id``: an ``intent`` before its handler starts, and its ``outcome``.
-    The fields are the columns of the record, here and wherever records are stored or shown.
+    An administrative ``act`` has one. The fields are the columns of the record, here and wherever records are stored
+    or shown.
     """
 
     __pydantic_config__: ClassVar[Mapping[str, bool]] = {"use_attribute_docstrings": True}
@@ -42,9 +46,9 @@ class Record:
     seq: int
     """The position in the chain; the first is 1."""
     id: str
-    """The id of the call; its intent and its outcome share it."""
-    phase: Literal["intent", "outcome"]
-    """Whether the call is about to start, or has ended."""
+    """The id of the call, whose intent and outcome share it; or that of the act."""
+    phase: Phase
+    """Whether the call is about to start, or has ended; or `act`."""
     time: str
     """The time, ISO 8601 UTC with microseconds."""
     correlation: str
@@ -58,19 +62,19 @@ class Record:
     org: str | None
     """The organisation of the principal."""
     session: str
-    """The id of the session."""
+    """The id of the session; empty for an act that concerns none."""
     agent: str
-    """The name of the agent."""
+    """The name of the agent; empty for an act that concerns none."""
     capability: str | None
     """The name of the capability that the tool belongs to."""
     tool: str
-    """The name of the tool, as called."""
+    """The name of the tool, as called; empty for an act that concerns none."""
     effect: Effect | None
     """The effect of the tool; null for an unknown tool."""
     arguments: str
-    """The arguments, redacted, as JSON."""
+    """The arguments, redacted, as JSON; of an act, the ids of what it concerns, and what it did to that."""
     arguments_digest: str
-    """The HMAC-SHA256 of the canonical bytes of the unredacted arguments."""
+    """The HMAC-SHA256 of the canonical bytes of the unredacted arguments; empty for an act, which redacts nothing."""
     decision: Literal["allow", "deny"] | None
     """The decision of the policies; null if none was made."""
     policies: str
@@ -86,11 +90,11 @@ class Record:
     tool_hash: str | None
     """The hash of the tool; null for an unknown tool."""
     static_hash: str
-    """The hash of the agent's definition."""
+    """The hash of the agent's definition; empty for an act that concerns none."""
     runtime_hash: str
-    """The hash of the tools and instructions in play."""
+    """The hash of the tools and instructions in play; empty for an act."""
     prompt_hash: str
-    """The hash of the instructions that the model was given."""
+    """The hash of the instructions that the model was given; empty for an act."""
     profile: str
     """The profile of the hashes."""
     writer: str
@@ -111,6 +115,10 @@ class Record:
     """The HMAC-SHA256 of the principal's attributes; if it acts for others, of a list of its own and theirs."""
     code_hash: str | None = None
     """The hash of the tool's code, where it is known."""
+    act: str | None = None
+    """The name of the act, such as `key.create`; null for a call."""
+    source: str | None = None
+    """Where the act came from: the interface, and the address or the user of the operating system."""
 
 
 _TYPES: Final[Mapping[str, str]] = {one.name: str(one.type) for one in fields(Record)}

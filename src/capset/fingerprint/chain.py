@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import merge
 from operator import itemgetter
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from pydantic_core import to_json
 
 from capset.definitions.records import COLUMNS, NUMBERS
 from capset.fingerprint.canonical import MAX_EXACT, NotCanonical, digest
-from capset.fingerprint.checkpoints import GENESIS, Checkpoint, PublicKey, Unsound, check_signature, sound
+from capset.fingerprint.checkpoints import GENESIS, Checkpoint, PublicKey, Unsound, check_signature, sound, successor_of
 
 __all__ = ["GENESIS", "Verification", "link_payload", "seal", "verify"]
 
@@ -96,16 +97,15 @@ def verify(
 
     Finds a change of any column, a removal, an insertion and a reordering; by checkpoints also a truncated tail and a
     recomputed chain. ``checkpoints`` are the log's own, by their number, ``kept`` those stored elsewhere. If there are
-    ``keys``, the signatures of all of them are checked, and there must be at least one. A log that begins with a later
+    ``keys``, the signatures of all of them are checked, and there must be at least one; a key that a trusted one has
+    named as its successor, in a record before, is trusted from there on. A log that begins with a later
     record, ``since``, needs the hash of the record before: as ``previous``, or from a checkpoint.
     """
-    walk = _Walk(since, previous or (GENESIS if since == 1 else None))
+    walk = _Walk(since, previous or (GENESIS if since == 1 else None), keys)
     try:
-        for checkpoint in kept:
-            check_signature(checkpoint, keys)
         if kept and max(map(_seq, kept)) < since - 1:
             raise Unsound(f"no checkpoint that was kept covers record {since} or a later one", since)
-        marks = merge(sound(checkpoints, keys, since), sorted(kept, key=_seq), key=_seq)
+        marks = merge(sound(checkpoints, since), sorted(kept, key=_seq), key=_seq)
         walk.along(rows, iter(marks))
         if walk.covered is None and (keys or kept):
             raise Unsound("there is no checkpoint over any of the records", since)
@@ -118,10 +118,11 @@ def verify(
 class _Walk:
     """The progress of a verification: ``seq`` and ``hash`` of the last valid link, and the last covered record."""
 
-    def __init__(self, since: int, previous: str | None) -> None:
+    def __init__(self, since: int, previous: str | None, keys: Sequence[PublicKey]) -> None:
         self.seq = self._start = since - 1
         self.covered: int | None = None
         self._hash = previous
+        self._keys = list(keys)
         self._mark: Checkpoint | None = None
 
     def along(self, rows: Iterable[Mapping[str, Any]], marks: Iterable[Checkpoint]) -> None:
@@ -129,6 +130,7 @@ class _Walk:
         following = iter(marks)
         self._mark = next(following, None)
         while self._mark is not None and self._mark.seq < self._start:  # for pruned records
+            check_signature(self._mark, self._keys)
             self._mark = next(following, None)
         self._compare(following)
         if self._hash is None:
@@ -136,14 +138,26 @@ class _Walk:
         for row in rows:
             self._hash = _checked(row, self._hash, self.seq + 1)
             self.seq += 1
+            if row["act"] == "checkpoint_key.succeed" and self._keys:
+                self._follow(row["arguments"])
             if self._mark is not None:
                 self._compare(following)
         if (left := self._mark) is not None:
             missing = f"record {left.seq} is" if left.seq == self.seq + 1 else f"records {self.seq + 1}–{left.seq} are"
             raise Unsound(f"{missing} missing at the end: checkpoint {left.number} covers so many", self.seq + 1)
 
+    def _follow(self, statement: str) -> None:
+        """Trust the key that takes over, if a trusted one says so."""
+        try:
+            stated = json.loads(statement)
+        except (ValueError, RecursionError):
+            return  # another program's record: its hash holds, but it names no key
+        if isinstance(stated, dict) and (key := successor_of(cast("dict[str, Any]", stated), self._keys)) is not None:
+            self._keys.append(key)
+
     def _compare(self, following: Iterable[Checkpoint]) -> None:
         while (mark := self._mark) is not None and mark.seq == self.seq:
+            check_signature(mark, self._keys)
             if self._hash is None:
                 self._hash = mark.hash
             if mark.hash != self._hash:

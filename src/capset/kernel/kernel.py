@@ -16,6 +16,7 @@ from typing_extensions import Unpack
 
 from capset.clock import Clock, SystemClock, iso
 from capset.composition.compose import Composition, compose
+from capset.definitions.acts import ActName
 from capset.definitions.agents import Agent
 from capset.definitions.blocks import Block
 from capset.definitions.governance import Governance
@@ -36,11 +37,13 @@ from capset.kernel.call.session import Session
 from capset.kernel.call.session_context import SessionContext
 from capset.kernel.call.stages.access import ANONYMOUS
 from capset.kernel.call.worker_threads import Threads
+from capset.kernel.governance.acts import ActColumns, ActEntry, Actor, act_entry, actor_of
 from capset.kernel.governance.approvals import ApprovalService
-from capset.kernel.governance.checkpoints import Checkpoints, keep_checkpoints, make_checkpoint
+from capset.kernel.governance.checkpoints import Checkpoints, Signing, begin_signing, keep_checkpoints, make_checkpoint
 from capset.kernel.governance.quotas import SessionLimits, session_limits
 from capset.kernel.governance.redaction import Redactor, redactor_of
 from capset.kernel.runtime import EnvironmentSecrets, KernelRuntime
+from capset.kernel.session_access import check_opening, check_owner, no_session
 from capset.kernel.state.files import SessionFiles
 from capset.kernel.streams.dispatcher import Serving
 from capset.kernel.telemetry.observers import Observer, host_observers
@@ -78,6 +81,7 @@ class Kernel:
         observers: Iterable[Observer] | None = None,
     ) -> None:
         self._checkpoints = checkpoints
+        self._signing = Signing()
         self._observers = None if observers is None else tuple(observers)
         self._governance = governance or Governance()
         redactor_of(self._governance.redact)  # refuse an invalid pattern now, not once the store is open
@@ -110,7 +114,7 @@ class Kernel:
             await self._store.close()
             raise
         if self._checkpoints is not None:
-            self._runtime.readers.add(self._runtime.spawn(keep_checkpoints(self._runtime, self._checkpoints)))
+            self._keep_signing(self._checkpoints, Signing(self._checkpoints.key.public.id, None))
         return self
 
     async def __aexit__(
@@ -122,7 +126,7 @@ class Kernel:
             await runtime.drain(DRAIN_SECONDS)
             runtime.refusals.flush()
             if self._checkpoints is not None:
-                await make_checkpoint(runtime, self._checkpoints)
+                await make_checkpoint(runtime, self._checkpoints, self._signing)
         finally:
             await self._store.close()
 
@@ -171,6 +175,24 @@ class Kernel:
     def observers(self) -> tuple[Observer, ...]:
         """The observers of every call."""
         return self._entered().observers
+
+    @property
+    def signing(self) -> Signing:
+        """Whether this kernel signs the record, with which key, or why not."""
+        return self._signing
+
+    async def sign(self, checkpoints: Checkpoints, *, by: Actor) -> None:
+        """Sign the record from now on, if the key is the one of its log: a log without one adopts it, by an act."""
+        signing = await begin_signing(self._entered(), checkpoints.key.public, by)
+        if signing.key is None:
+            self._signing = signing
+        else:
+            self._checkpoints = checkpoints
+            self._keep_signing(checkpoints, signing)
+
+    def _keep_signing(self, checkpoints: Checkpoints, signing: Signing) -> None:
+        runtime, self._signing = self._entered(), signing
+        runtime.readers.add(runtime.spawn(keep_checkpoints(runtime, checkpoints, signing)))
 
     @contextmanager
     def observe(self, observer: Observer) -> Generator[None]:
@@ -252,7 +274,7 @@ class Kernel:
 
         It is for the invocation whose hash is in the row, unless ``invocation`` names another for this opening.
         """
-        _check_owner(row, principal)
+        check_owner(row, principal)
         if row.agent != agent.name:
             raise NotFound(f"the session {row.id!r} is one of the agent {row.agent!r}, not of {agent.name!r}")
         snapshot = await self._evaluated(self.compose(agent), principal, env, labels)
@@ -278,7 +300,7 @@ class Kernel:
         If the governance requires known principals, an unknown one has nothing in play. Raises ``NotFound`` for a
         session that does not belong to the snapshot's principal.
         """
-        _check_owner(row, snapshot.principal)
+        check_owner(row, snapshot.principal)
         snapshot = self._known(snapshot)
         runtime, composition = self._entered(), snapshot.composition
         files = SessionFiles(runtime, row.id, snapshot.principal.org, composition.mounts)
@@ -315,6 +337,22 @@ class Kernel:
         task = self._entered().spawn(work)
         task.set_name(name)
         return task
+
+    def act(
+        self,
+        name: ActName,
+        about: Mapping[str, Any],  # JSON
+        *,
+        by: Principal | Actor | None = None,
+        **columns: Unpack[ActColumns],
+    ) -> ActEntry:
+        """Return the entry of an administrative act, for the port that makes the change, or ``audit.commit``.
+
+        ``about`` has the ids of what it concerns, and no secrets. ``by`` is the one who acts, the host by default.
+        """
+        runtime = self._entered()
+        actor = by if isinstance(by, Actor) else actor_of(by)
+        return act_entry(runtime.ids, name, about, by=actor, redact=runtime.redactor, **columns)
 
     async def find_session(self, session_id: str) -> SessionRow | None:
         """Return the stored row of a session, or ``None``."""
@@ -364,27 +402,3 @@ def _folder(workspace: str | Path) -> Path:
 
 def _written(budget: Budget | None) -> str | None:
     return None if budget is None else to_json(budget.plain()).decode()
-
-
-def check_opening(agent: object, principal: object, env: object) -> None:
-    """Raise ``DefinitionError`` for arguments that no session can be opened with."""
-    if not isinstance(agent, Block):
-        raise DefinitionError(
-            f"a session is opened for an Agent, a Flow or another block; got {agent!r}",
-            hint="put a capability into an agent: Agent('name', uses=[…])",
-        )
-    if not isinstance(principal, Principal):
-        raise DefinitionError(f"principal is a Principal, such as Principal('ada'); got {principal!r}")
-    if env is not None and not isinstance(env, Mapping):
-        raise DefinitionError(f"env is a mapping of names to values; got {env!r}")
-
-
-def _check_owner(row: SessionRow, principal: Principal) -> None:
-    theirs = (row.principal, row.principal_kind, row.org, row.on_behalf_of)
-    if theirs != (principal.id, principal.kind, principal.org, principal.on_behalf_of):
-        raise no_session(row.id, principal)
-
-
-def no_session(id: str, principal: Principal) -> NotFound:
-    """Return the error for a session that does not exist or is another principal's, without revealing which."""
-    return NotFound(f"there is no session {id!r} of {principal.id!r}")

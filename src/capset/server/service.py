@@ -9,12 +9,14 @@ from typing import Any, Final
 from pydantic_core import to_json
 
 from capset.adapters.agents.store import Loaded, StoredAgents, ensure_session, new_session_row
+from capset.definitions.acts import ActName
 from capset.definitions.agents import Agent
 from capset.definitions.hooks import Hooks
 from capset.errors import Conflict, InvalidArguments, NotFound, Outdated
 from capset.evaluation.snapshot.capture import session_context_of
 from capset.fingerprint.hashes import invocation_hash
 from capset.kernel.call.session import Session
+from capset.kernel.governance.acts import ActColumns, ActEntry
 from capset.kernel.kernel import Kernel
 from capset.kernel.registry import Registry
 from capset.server.auth.callers import Caller, Callers, Identifies
@@ -130,7 +132,9 @@ class Service:
             moved = new_session_row(self.kernel, loaded, caller.principal)
             if not caller.has("capset:admin"):
                 await self.agents.check_move(row, loaded)
-            if await self.kernel.store.sessions.move(replace(moved, id=id), expected=row.agent_version):
+            about = {"id": id, "from": row.agent_version, "to": moved.agent_version}
+            act = self._act("session.move", about, row, caller, static_hash=moved.static_hash)
+            if await self.kernel.store.sessions.move(replace(moved, id=id), expected=row.agent_version, act=act):
                 self._forget(id)
                 return await self.session_row(caller, id)
         raise Conflict(f"the session {id!r} is being moved by others all the time; try again later")
@@ -143,8 +147,9 @@ class Service:
 
     async def delete_session(self, caller: Caller, id: str) -> None:
         """Delete the caller's session with its files; its records stay. Raises ``NotFound``."""
-        await self.session_row(caller, id)
-        await self.kernel.store.sessions.delete(id)
+        row = await self.session_row(caller, id)
+        act = self._act("session.delete", {"id": id}, row, caller, static_hash=row.static_hash)
+        await self.kernel.store.sessions.delete(id, act=act)
         self.turns.bell.ring(id)
         self._forget(id)
 
@@ -158,6 +163,12 @@ class Service:
         It keeps its files, and moves to the agent's current version. Raises as ``new_session`` does.
         """
         return await self._agent_sessions.get((caller, agent_id), lambda: self._enter_agent(caller, agent_id))
+
+    def _act(
+        self, name: ActName, about: Mapping[str, Any], row: SessionRow, caller: Caller, *, static_hash: str
+    ) -> ActEntry:
+        columns: ActColumns = {"org": row.org, "session": row.id, "agent": row.agent, "static_hash": static_hash}
+        return self.kernel.act(name, about, by=caller.principal, **columns)
 
     async def _enter(self, caller: Caller, id: str) -> Session:
         row = await self.session_row(caller, id)

@@ -9,7 +9,7 @@ from typing import Any, Final
 from capset.definitions.records import COLUMNS, NUMBERS
 from capset.errors import Conflict, StoreError
 from capset.fingerprint.chain import Verification
-from capset.fingerprint.checkpoints import Checkpoint, CheckpointKey, Unsound, check_signature, signed
+from capset.fingerprint.checkpoints import Checkpoint, CheckpointKey, PublicKey, Unsound, check_signature, signed
 from capset.stores.base import Entry
 
 # A record's columns by name; until it is chained, without the writer's own.
@@ -87,6 +87,16 @@ def following(newest: Checkpoint | None, head: tuple[int, str], key: CheckpointK
     if head == (newest.seq, newest.hash) and newest.key == key.public.id:
         return None
     return signed(key, newest, seq=head[0], hash=head[1], since=newest.since, now=now)
+
+
+def may_adopt(key: PublicKey, adopted: PublicKey | None, newest: str | None, replacing: str | None) -> bool:
+    """Return whether a key may become a log's own.
+
+    ``newest`` is the id of the newest checkpoint's key, ``replacing`` that of the key to be succeeded, if any.
+    """
+    if adopted is not None:
+        return adopted.id == replacing and key.id != replacing
+    return newest in (None, key.id, replacing)
 
 
 def no_anchor(before: str) -> Conflict:

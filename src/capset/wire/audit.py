@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
 from functools import cache
 from typing import Any, get_type_hints
@@ -45,7 +46,8 @@ class VerificationShape(Shape):
     """Whether the chain holds, how many links do, and the first that does not.
 
     ``since`` is the record that the log begins with, if that is not the first; ``covered`` the last one that a
-    checkpoint vouches for, if a key was given.
+    checkpoint vouches for, if a key was given. ``keys`` are the ids of the keys that the caller gave or has pinned;
+    unless it is ``vouched`` for by them, or by a checkpoint that was kept, the log is only consistent in itself.
     """
 
     ok: bool
@@ -54,6 +56,8 @@ class VerificationShape(Shape):
     seq: int | None = None
     since: int | None = None
     covered: int | None = None
+    keys: tuple[str, ...] | None = None
+    vouched: bool | None = None
 
 
 class PrunedShape(Shape):
@@ -78,6 +82,22 @@ class KeyPairShape(Shape):
     id: str
     private: str
     public: str
+
+
+class PinShape(Shape):
+    """What was pinned: the id of a key, the last record that is kept with it, and the file of the pins."""
+
+    key: str
+    seq: int | None = None
+    pins: str
+
+
+class SuccessionShape(Shape):
+    """The ids of a key and of the one before it, and whether that has signed the succession."""
+
+    key: str
+    before: str
+    signed: bool
 
 
 def audit_page_shape(page: AuditPage) -> AuditPageShape:
@@ -109,8 +129,10 @@ def _parsed(record: Record, name: str) -> Any:  # JSON of every type
         ) from None
 
 
-def verification_shape(verification: Verification) -> VerificationShape:
-    """Return the wire shape of a verification."""
+def verification_shape(
+    verification: Verification, keys: Sequence[str] = (), *, is_vouched: bool | None = None
+) -> VerificationShape:
+    """Return the wire shape of a verification by keys with these ids."""
     return VerificationShape(
         ok=verification.ok,
         checked=verification.checked,
@@ -118,4 +140,6 @@ def verification_shape(verification: Verification) -> VerificationShape:
         seq=verification.seq,
         since=verification.since if verification.since > 1 else None,
         covered=verification.covered,
+        keys=tuple(keys) or None,
+        vouched=is_vouched,
     )

@@ -20,6 +20,20 @@ class HealthShape(Shape):
     status: Literal["ok"]
 
 
+class SigningShape(Shape):
+    """Whether the server signs the log: the id of its key, or the reason why it does not."""
+
+    signs: bool
+    key: str | None = None
+    reason: str | None = None
+
+
+class ReadyShape(HealthShape):
+    """It is ready; where it is not, a problem is answered."""
+
+    signing: SigningShape
+
+
 class StepShape(Shape):
     """One migration; ``beside_writers`` says whether those who write go on while it runs."""
 

@@ -40,11 +40,13 @@ def test_all_columns_are_written_in_chain_order(filled: Run) -> None:
     shown = filled("audit", "export")
     assert shown.said == "5 records, 1 checkpoints over them"
     told = filled("audit", "export", "--to", "records.ndjson", "--checkpoints", "seals.ndjson", "--json")
-    assert told.json == {"records": 5, "checkpoints": 1, "first": 1, "last": 5}
-    assert shown.out == Path("records.ndjson").read_text(encoding="utf-8")
+    assert told.json == {"records": 6, "checkpoints": 1, "first": 1, "last": 6}
     rows = lines("records.ndjson")
-    assert [tuple(row) for row in rows] == [COLUMNS] * 5
-    assert [(row["seq"], row["phase"]) for row in rows][2:] == [(3, "intent"), (4, "outcome"), (5, "outcome")]
+    assert [json.loads(line) for line in shown.out.splitlines()] == rows[:5]
+    assert [tuple(row) for row in rows] == [COLUMNS] * 6
+    expected = [(3, "intent"), (4, "outcome"), (5, "outcome"), (6, "act")]
+    assert [(row["seq"], row["phase"]) for row in rows][2:] == expected
+    assert rows[5]["act"] == "log.read", "the export before this one"
     again = filled("audit", "export", "--to", "records.ndjson")
     assert (again.code, "there is a file 'records.ndjson' already" in again.said) == (2, True)
 
@@ -53,13 +55,10 @@ def test_all_columns_are_written_in_chain_order(filled: Run) -> None:
 def test_what_was_exported_verifies_without_the_database(filled: Run) -> None:
     filled("audit", "export", "--to", "records.ndjson", "--checkpoints", "seals.ndjson")
     Path("capset.db").unlink()
-    assert filled("audit", "verify", "records.ndjson", "--json").json == {"ok": True, "checked": 5}
+    assert filled("audit", "verify", "records.ndjson", "--json").json == {"ok": True, "checked": 5, "vouched": False}
     by_key = ("--key", "audit.key.pub", "--checkpoint", "seals.ndjson")
-    assert filled("audit", "verify", "records.ndjson", *by_key, "--json").json == {
-        "ok": True,
-        "checked": 5,
-        "covered": 2,
-    }
+    signed = filled("audit", "verify", "records.ndjson", *by_key, "--json").json
+    assert (signed["ok"], signed["checked"], signed["covered"], signed["vouched"]) == (True, 5, 2, True)
     rows = lines("records.ndjson")
     for column in COLUMNS:
         for value in ("another", 7, None, True, 1.5, ["x"]):
@@ -80,9 +79,14 @@ def test_a_part_verifies_by_itself_and_by_the_checkpoint_before_it(filled: Run) 
     for name, options in (("part", ("--first", "3")), ("two", ("--first", "2", "--last", "3"))):
         assert filled("audit", "export", "--to", name, "--checkpoints", f"{name}.seals", *options).code == 0
     told = filled("audit", "verify", "part")
-    assert (told.code, told.out) == (0, "verified: 3 records, every hash holds\n")
+    assert (told.code, told.out.splitlines()[1]) == (0, "consistent in itself: 3 records, every hash holds")
     assert "they begin with record 3; what was before is not in the file" in told.said
-    assert filled("audit", "verify", "two", "--json").json == {"ok": True, "checked": 2, "since": 2}
+    assert filled("audit", "verify", "two", "--json").json == {
+        "ok": True,
+        "checked": 2,
+        "since": 2,
+        "vouched": False,
+    }
     by_key = ("--key", "audit.key.pub", "--checkpoint", "part.seals")
     assert filled("audit", "verify", "part", *by_key, "--json").json["covered"] == 2
     rows = lines("part")
@@ -95,11 +99,11 @@ def test_a_part_verifies_by_itself_and_by_the_checkpoint_before_it(filled: Run) 
 def test_a_span_of_time_is_exported(filled: Run) -> None:
     times = [row["time"] for row in map(json.loads, filled("audit", "export").out.splitlines())]
     for options, expected in (
-        (("--since", times[1]), [2, 3, 4, 5]),
+        (("--since", times[1], "--last", "5"), [2, 3, 4, 5]),
         (("--until", times[4]), [1, 2, 3, 4]),
         (("--since", times[1], "--until", times[4], "--first", "3"), [3, 4]),
         (("--since", "2999-01-01"), []),
-        (("--first", "6"), []),
+        (("--first", "99"), []),
     ):
         done = filled("audit", "export", *options)
         assert (done.code, [json.loads(line)["seq"] for line in done.out.splitlines()]) == (0, expected)

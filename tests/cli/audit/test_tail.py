@@ -51,7 +51,7 @@ def test_what_follows_is_shown_until_ctrl_c(run: Run, tmp_path: Path) -> None:
         run("call", *write, "--grant", "session_files:write")
         run(*ADD)
         lines = [json.loads(process.stdout.readline()) for _ in range(2)]
-        assert [(line["seq"], line["phase"]) for line in lines] == [(3, "outcome"), (4, "outcome")]
+        assert [(line["seq"], line["phase"]) for line in lines] == [(4, "outcome"), (5, "outcome")]
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=30)
     assert (process.returncode, out, err) == (130, "", "")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -98,7 +99,7 @@ async def test_nothing_is_signed_over_a_log_that_was_changed(tmp_path: Path, cap
 
 
 @pytest.mark.parametrize("given", [{"every": "5"}, {"every": "0m"}, {"keep": "three months"}, {"keep": 90}])
-def test_what_is_no_window_is_refused(given: dict[str, str]) -> None:
+def test_what_is_no_window_is_refused(given: dict[str, Any]) -> None:
     with pytest.raises(DefinitionError, match="a window is a whole number and s, m, h or d"):
         Checkpoints(CheckpointKey.generate(), **given)
 

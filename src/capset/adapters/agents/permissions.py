@@ -9,15 +9,20 @@ from typing import Any
 from pydantic_core import to_json
 
 from capset.composition.compose import Composition
+from capset.definitions.principals import Principal
 from capset.errors import PermissionDenied
 
 
 @dataclass(frozen=True, slots=True)
 class Author:
-    """The author of a change, such as ``user:ada``, and whether it is an administrator."""
+    """The author of a change, such as ``user:ada``, and whether it is an administrator.
+
+    ``principal`` is on record as the one who made it, where it is known.
+    """
 
     name: str
     is_admin: bool = False
+    principal: Principal | None = None
 
 
 def needs_admin(after: Composition, before: Composition | None) -> tuple[str, ...]:

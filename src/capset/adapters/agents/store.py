@@ -18,13 +18,15 @@ from capset.adapters.agents.permissions import Author, check_enabled, needs_admi
 from capset.adapters.agents.previews import Preview, preview_of
 from capset.adapters.agents.rows import definition_of_row, filled, patched, restored, row_of, text_of
 from capset.composition.compose import Composition
+from capset.definitions.acts import ActName
 from capset.definitions.agents import Agent
 from capset.definitions.principals import Principal
 from capset.errors import Conflict, DefinitionError, NotFound, Outdated
 from capset.kernel.agent_definition import ONLY_IN_CODE
+from capset.kernel.governance.acts import ActColumns, ActEntry
 from capset.kernel.kernel import Kernel
 from capset.kernel.registry import Registry
-from capset.stores.base import AgentRow, SessionRow
+from capset.stores.base import AGENT_FIELDS, AgentRow, SessionRow
 from capset.wire.agents import AgentInput, AgentShape
 
 _CACHED: Final = 1_000
@@ -71,7 +73,7 @@ class StoredAgents:
         now = self._kernel.now()
         empty = AgentRow(self._kernel.new_id(), org, "", "", "", (), (), (), "active", 1, "", now, now)
         row = replace(self._filled(empty, given, author), author=author.name)
-        await self._kernel.store.agents.create(row)
+        await self._kernel.store.agents.create(row, act=self._act(None, row, author))
         return row
 
     async def get(self, org: str | None, id: str) -> Loaded:
@@ -209,9 +211,21 @@ class StoredAgents:
             if (changed.tags, changed.status) == (row.tags, row.status) and text_of(changed) == text_of(row):
                 return row
             changed = replace(changed, version=row.version + 1, updated_at=self._kernel.now(), author=author.name)
-            if await self._kernel.store.agents.replace(changed):
+            if await self._kernel.store.agents.replace(changed, act=self._act(row, changed, author)):
                 return changed
         raise Conflict(f"the agent {id!r} is being changed by others all the time; try again later")
+
+    def _act(self, before: AgentRow | None, after: AgentRow, author: Author) -> ActEntry:
+        """Return the entry of a change of an agent."""
+        name: ActName = "agent.create" if before is None else "agent.change"
+        about: dict[str, Any] = {"id": after.id, "version": after.version, "author": author.name}
+        if before is not None:
+            if (before.status, after.status) == ("active", "archived"):
+                name = "agent.archive"
+            fields = (field.name for field in AGENT_FIELDS)
+            about["changed"] = [one for one in fields if getattr(before, one) != getattr(after, one)]
+        columns: ActColumns = {"org": after.org, "agent": after.name, "static_hash": after.static_hash}
+        return self._kernel.act(name, about, by=author.principal, **columns)
 
     async def _row(self, org: str | None, id: str) -> AgentRow:
         row = await self._kernel.store.agents.get(org, id)

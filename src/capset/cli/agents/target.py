@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from capset.adapters.agents.permissions import Author
 from capset.adapters.agents.store import StoredAgents
 from capset.adapters.plain_files import parse, read_text
+from capset.cli.common.acting import acting_here
 from capset.cli.common.remote import ask, server_of
 from capset.cli.common.settings import Settings, existing_db, load_settings
 from capset.definitions.principals import Principal
@@ -53,7 +54,7 @@ class LocalAgents:
     @property
     def author(self) -> Author:
         """The author of changes."""
-        return Author(f"user:{self.principal.id}", is_admin=True)
+        return Author(f"user:{self.principal.id}", is_admin=True, principal=self.principal)
 
 
 def asked(
@@ -86,7 +87,8 @@ async def _here(settings: Settings, org: str | None, work: Callable[[LocalAgents
     who = replace(settings.principal, org=org)
     registry = Registry.installed()
     async with Kernel(store=settings.db) as kernel:
-        return await work(LocalAgents(kernel, StoredAgents(kernel, registry), who, settings.env))
+        with acting_here(who):
+            return await work(LocalAgents(kernel, StoredAgents(kernel, registry), who, settings.env))
 
 
 def read_input(path: Path) -> AgentInput:

@@ -1,10 +1,9 @@
-"""``capset audit keygen|checkpoint|checkpoints|prune|verify``: signing, checking and pruning the log."""
+"""``capset audit checkpoint|checkpoints|prune|verify``: signing, checking and pruning the log."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
@@ -14,10 +13,13 @@ from typing import Annotated, Any, TextIO, cast
 
 import typer
 
+from capset.cli.audit.keys import Pins, existing_file, private_key, public_key
+from capset.cli.common.acting import actor_here
+from capset.cli.common.checkpoint_keys import default_pins_file, read_pin
 from capset.cli.common.exits import Exit, ended, guarded
 from capset.cli.common.options import AsJson, Db, instant
 from capset.cli.common.output import cell, err, out, print_error, print_json, short, table, verbatim
-from capset.cli.common.settings import existing_db, load_settings
+from capset.cli.common.settings import Settings, existing_db, load_settings
 from capset.cli.common.targets import opened_store
 from capset.clock import iso
 from capset.definitions.limits import window_seconds
@@ -25,30 +27,14 @@ from capset.definitions.records import COLUMNS, NUMBERS
 from capset.errors import Conflict, DefinitionError
 from capset.fingerprint.chain import Verification, verify
 from capset.fingerprint.checkpoints import Checkpoint, CheckpointKey, PublicKey, Unsound, checkpoints_in
+from capset.ids import Ids
+from capset.kernel.governance.checkpoints import prune_act
 from capset.stores.base import Pruned
-from capset.wire.audit import KeyPairShape, PrunedShape, verification_shape
+from capset.wire.audit import PrunedShape, verification_shape
 
 PrivateKey = Annotated[
     Path, typer.Option("--key", metavar="FILE", help="The private key that signs, as capset audit keygen makes it.")
 ]
-
-
-@guarded
-def keygen_command(
-    to: Annotated[Path, typer.Argument(metavar="FILE", help="A new file for the private key; FILE.pub is the other.")],
-    as_json: AsJson = False,
-) -> Exit:
-    """Make a pair of keys: the private one signs checkpoints, the public one verifies them."""
-    key = CheckpointKey.generate()
-    public = to.with_name(f"{to.name}.pub")
-    _write(to, key.pem(), 0o600)
-    _write(public, key.public.pem(), 0o644)
-    if as_json:
-        print_json(KeyPairShape(id=key.public.id, private=str(to), public=str(public)).plain())
-    else:
-        print(key.public.id, flush=True)
-        err().print(f"[dim]{cell(str(to))} signs: keep it secret; {cell(str(public))} verifies[/]", soft_wrap=True)
-    return Exit.DONE
 
 
 @guarded
@@ -104,9 +90,10 @@ def prune_command(
         raise DefinitionError("how much is to be cut off is said by one of --before and --keep")
     now = time.time_ns()
     limit = instant("--before", before) if keep is None else iso(now - window_seconds(keep) * 1_000_000_000)
-    signer, url = private_key(key), existing_db(load_settings(db=db).db)
+    signer, settings = private_key(key), load_settings(db=db)
+    existing_db(settings.db)
     try:
-        done = asyncio.run(_prune(url, str(limit), signer, iso(now)))
+        done = asyncio.run(_prune(settings, str(limit), signer, iso(now)))
     except Conflict as refused:
         print_error(refused, as_json=as_json)
         return Exit.REFUSED
@@ -127,19 +114,10 @@ async def _checkpoints(url: str, after: int, limit: int) -> Sequence[Checkpoint]
         return await store.audit.checkpoints(after=after, limit=limit)
 
 
-async def _prune(url: str, before: str, key: CheckpointKey, now: str) -> Pruned:
-    async with opened_store(url) as store:
-        return await store.audit.prune(before, key, now=now)
-
-
-def _write(path: Path, text: str, mode: int) -> None:
-    """Write a new file that never has more permissions than ``mode``."""
-    try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-    except FileExistsError:
-        raise DefinitionError(f"there is a file {str(path)!r} already", hint="name another, or remove it") from None
-    with os.fdopen(descriptor, "w", encoding="ascii") as file:
-        file.write(text)
+async def _prune(settings: Settings, before: str, key: CheckpointKey, now: str) -> Pruned:
+    actor = actor_here(settings.principal)
+    async with opened_store(settings.db) as store:
+        return await store.audit.prune(before, key, now=now, act=lambda done: prune_act(Ids(), before, done, by=actor))
 
 
 @guarded
@@ -153,45 +131,72 @@ def verify_command(
         list[Path] | None,
         typer.Option(metavar="FILE", help="Checkpoints that were kept elsewhere, in a file; may be repeated."),
     ] = None,
+    pins: Pins = None,
     db: Db = None,
     as_json: AsJson = False,
 ) -> Exit:
-    """Check the whole chain of records; the exit code is 3 if it does not hold."""
-    keys, kept = public_keys(key), kept_checkpoints(checkpoint)
+    """Check the whole chain of records; the exit code is 3 if it does not hold.
+
+    Only keys and checkpoints that you give, or have pinned (capset audit pin), vouch for it: the first line says if
+    there were none. Then it can only be consistent in itself, as a log is that was emptied or computed anew.
+    """
+    keys, kept = [public_key(path) for path in key or ()], kept_checkpoints(checkpoint)
     if file is None:
-        found = asyncio.run(_verify(existing_db(load_settings(db=db).db), keys, kept))
-    elif db is not None:
-        raise DefinitionError("there are records to verify in a file, or in a database: leave out FILE or --db")
+        url = existing_db(load_settings(db=db).db)
+        if (pin := read_pin(pins or default_pins_file(), url)) is not None:
+            keys.append(pin.key)
+            kept += [] if pin.kept is None else [pin.kept]
+        found = asyncio.run(_verify(url, keys, kept))
+    elif db is not None or pins is not None:
+        raise DefinitionError("there are records to verify in a file, or in a database: leave out FILE or --db, --pins")
     else:
         found = _verify_file(file, keys, kept)
     with ended():
         if as_json:
-            print_json(verification_shape(found).plain())
-        elif found.ok:
-            _print_verification(found, in_file=file is not None, by_kept=bool(kept))
+            print_json(verification_shape(found, [one.id for one in keys], is_vouched=bool(keys or kept)).plain())
         else:
-            err().print(f"[red]not verified:[/] {verbatim(found.problem or '')}", soft_wrap=True)
-            err().print(f"[dim]{found.checked} records before it hold[/]")
+            _print_verification(found, keys, kept, in_file=file is not None)
     return Exit.DONE if found.ok else Exit.REFUSED
 
 
-def _print_verification(found: Verification, *, in_file: bool, by_kept: bool) -> None:
-    """Print the result, and the limits of the check."""
-    held = f"{found.checked} records, every hash holds" if found.checked else "there are no records"
-    out().print(f"[green]verified:[/] {held}")
-    notes: list[str] = []
+def _print_verification(
+    found: Verification, keys: Sequence[PublicKey], kept: Sequence[Checkpoint], *, in_file: bool
+) -> None:
+    """Print what vouches for the records, the result, and the limits of the check."""
+    if not keys:
+        known = "the checkpoints that were kept vouch for it" if kept else "nothing vouches for what follows"
+        out().print(f"[yellow]no key was given:[/] {known}", soft_wrap=True)
+    if found.problem is not None:
+        err().print(f"[red]not verified:[/] {verbatim(found.problem)}", soft_wrap=True)
+        err().print(f"[dim]{found.checked} records before it hold[/]")
+        return
+    held = f"{found.checked} records, every hash holds"
+    if keys or kept:
+        out().print(f"[green]verified:[/] {held}")
+    elif found.checked:
+        out().print(f"consistent in itself: {held}")
+    else:
+        out().print("empty: there are no records, and nothing says whether there were any")
+    for note in _limits(found, keys, kept, in_file=in_file):
+        err().print(f"[dim]{note}[/]", soft_wrap=True)
+
+
+def _limits(
+    found: Verification, keys: Sequence[PublicKey], kept: Sequence[Checkpoint], *, in_file: bool
+) -> Iterator[str]:
     if found.since > 1:
         where = "what was before is not in the file" if in_file else "what was before was pruned"
-        notes.append(f"they begin with record {found.since}; {where}")
-    last = found.since + found.checked - 1
-    if found.covered is None and not by_kept:
-        notes.append("a tail that was cut off, or a chain that was computed anew, is seen with --key only")
-    elif found.covered is not None and found.covered < last:
-        notes.append(
-            f"signed checkpoints cover records up to {found.covered}; of those after it, a tail may be missing"
+        yield f"they begin with record {found.since}; {where}"
+    if not (keys or kept):
+        yield (
+            "a log that was emptied, cut off or computed anew looks the same: "
+            "name a key with --key, or a checkpoint that was kept, or pin both with capset audit pin"
         )
-    for note in notes:
-        err().print(f"[dim]{note}[/]", soft_wrap=True)
+        return
+    covered = found.covered if keys else max(one.seq for one in kept)
+    if covered is not None and covered < found.since + found.checked - 1:
+        which = "signed checkpoints" if keys else "checkpoints that were kept"
+        yield f"{which} cover records up to {covered}; of those after it, a tail may be missing"
 
 
 async def _verify(url: str, keys: Sequence[PublicKey], kept: Sequence[Checkpoint]) -> Verification:
@@ -221,22 +226,12 @@ def _verify_file(path: Path, keys: Sequence[PublicKey], kept: Sequence[Checkpoin
         raise DefinitionError(f"{str(path)!r} is not UTF-8 text, at byte {error.start}") from None
 
 
-def private_key(path: Path) -> CheckpointKey:
-    """Return the key in a file. Raises ``DefinitionError`` for a file that has none, or does not exist."""
-    return CheckpointKey.read(_there(path))
-
-
-def public_keys(paths: list[Path] | None) -> list[PublicKey]:
-    """Return the keys in files. Raises ``DefinitionError`` as ``private_key`` does."""
-    return [PublicKey.read(_there(path)) for path in paths or ()]
-
-
 def kept_checkpoints(paths: list[Path] | None) -> list[Checkpoint]:
     """Return the checkpoints in files, one JSON object per line. Raises ``DefinitionError`` for an invalid line."""
     found: list[Checkpoint] = []
     for path in paths or ():
         try:
-            checkpoints = checkpoints_in(_there(path).read_text(encoding="utf-8"))
+            checkpoints = checkpoints_in(existing_file(path).read_text(encoding="utf-8"))
         except (Unsound, UnicodeDecodeError) as error:
             raise DefinitionError(f"there are no checkpoints in {str(path)!r}: {error}") from None
         if not checkpoints:
@@ -267,9 +262,3 @@ def _plain(value: Any, name: str) -> Any:
     """Return a column's value; one of the wrong type becomes a form that matches no record."""
     expected = int if name in NUMBERS else str
     return value if value is None or type(value) is expected else {"changed": repr(value)}
-
-
-def _there(path: Path) -> Path:
-    if not path.is_file():
-        raise DefinitionError(f"there is no file {str(path)!r}")
-    return path

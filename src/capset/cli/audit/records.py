@@ -6,23 +6,27 @@ import asyncio
 import contextlib
 import json
 import sys
-from collections.abc import Generator, Mapping
+from collections.abc import Container, Generator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TextIO, get_args
 
 import typer
 
+from capset.cli.common.acting import actor_here
 from capset.cli.common.exits import Exit, guarded
 from capset.cli.common.options import AsJson, Db, Since, Until, instant
-from capset.cli.common.output import cell, err, out, print_json, short, table
+from capset.cli.common.output import cell, err, out, pretty, print_json, short, table
 from capset.cli.common.remote import Url, ask, server_of
-from capset.cli.common.settings import existing_db, load_settings
+from capset.cli.common.settings import Settings, existing_db, load_settings
 from capset.cli.common.targets import opened_store
-from capset.definitions.records import Outcome, Record
+from capset.definitions.acts import ACTS, ActName
+from capset.definitions.records import Outcome, Phase, Record
 from capset.errors import DefinitionError, StoreError, unknown
-from capset.stores.base import AuditLog, AuditPage, AuditQuery
-from capset.stores.base.audit import FILTERS
+from capset.ids import Ids
+from capset.kernel.governance.acts import act_entry
+from capset.stores.base import AuditLog, AuditPage, AuditQuery, Store
+from capset.stores.base.audit import FILTERS, Kind
 from capset.wire.audit import AuditPageShape, ExportShape, audit_page_shape, record_data
 
 if TYPE_CHECKING:
@@ -31,6 +35,9 @@ if TYPE_CHECKING:
 
 _LARGEST_PAGE: Final = 200
 
+Kinds = Annotated[
+    str | None, typer.Option("--kind", help="call, act or all: how calls ended, what was administered, or both.")
+]
 POLL_SECONDS: Final = 0.5
 """The polling interval of ``--follow``."""
 
@@ -48,6 +55,8 @@ def query_command(
     agent: Annotated[str | None, typer.Option(help="Only calls of this agent.")] = None,
     approval: Annotated[str | None, typer.Option(help="Only calls that this request for an approval was for.")] = None,
     code: Annotated[str | None, typer.Option(help="Only calls that ended with an error of this code.")] = None,
+    act: Annotated[str | None, typer.Option(help="Only acts of this name, such as key.create.")] = None,
+    kind: Kinds = None,
     since: Since = None,
     until: Until = None,
     record: Annotated[str | None, typer.Option(help="Only the record with this id.")] = None,
@@ -57,7 +66,7 @@ def query_command(
     url: Url = None,
     as_json: AsJson = False,
 ) -> Exit:
-    """Show how calls ended, the newest first."""
+    """Show how calls ended, or with --kind what was administered, the newest first. This is on record itself."""
     server = server_of(url, db=db)
     query = AuditQuery(
         record,
@@ -71,13 +80,15 @@ def query_command(
         agent=agent,
         approval=approval,
         code=code,
+        act=_act(act),
+        kind=_kind(kind),
         since=instant("--since", since),
         until=instant("--until", until),
     )
     if server is not None:
         page = ask(server, lambda client: _query_there(client, query))
     else:
-        page = asyncio.run(_query(existing_db(load_settings(db=db).db), query))
+        page = asyncio.run(_query(_local(db), query))
     if as_json:
         print_json((audit_page_shape(page) if isinstance(page, AuditPage) else page).plain())
         return Exit.DONE
@@ -91,8 +102,36 @@ def query_command(
 
 def _row(record: Mapping[str, Any]) -> list[str]:  # a record's values are of every JSON type
     why = record["reason"] or record["code"] or record["decision"] or "–"
-    texts = (record["time"][:19].replace("T", " "), record["principal"], record["tool"], record["outcome"] or "–", why)
+    what = record.get("act") or record["tool"]
+    why = _place(record) if record.get("act") and why == "–" else why
+    texts = (record["time"][:19].replace("T", " "), record["principal"], what, record["outcome"] or "–", why)
     return [str(record["seq"]), *map(cell, texts), short(record["hash"])]
+
+
+def _place(record: Mapping[str, Any]) -> str:
+    """Return what an act concerns, and where it came from."""
+    given = record["arguments"]
+    about = json.loads(given) if isinstance(given, str) else given
+    parts = (f"{name}={pretty(value)}" for name, value in about.items() if name in ("id", "path", "by"))
+    return " ".join((*parts, f"from {record['source']}"))
+
+
+def _act(named: str | None) -> ActName | None:
+    if named is None:
+        return None
+    for known in ACTS:
+        if named == known:
+            return known
+    raise DefinitionError(unknown("act", named, tuple(ACTS)))
+
+
+def _kind(named: str | None) -> Kind | None:
+    if named is None:
+        return None
+    for known in get_args(Kind):
+        if named == known:
+            return known
+    raise DefinitionError(unknown("kind", named, get_args(Kind)))
 
 
 def _outcome(named: str | None) -> Outcome | None:
@@ -111,6 +150,7 @@ async def _query_there(client: Client, query: AuditQuery) -> AuditPageShape:
     while True:
         page = await client.records.list(
             **{name: getattr(query, name) for name in FILTERS},
+            kind=query.kind,
             since=query.since,
             until=query.until,
             limit=min(query.limit - len(items), _LARGEST_PAGE),
@@ -122,40 +162,58 @@ async def _query_there(client: Client, query: AuditQuery) -> AuditPageShape:
             return AuditPageShape(items=items, next=int(cursor) if cursor else None)
 
 
-async def _query(url: str, query: AuditQuery) -> AuditPage:
-    async with opened_store(url) as store:
-        return await store.audit.query(query)
+async def _query(settings: Settings, query: AuditQuery) -> AuditPage:
+    about = {name: value for name, value in asdict(query).items() if value is not None}
+    async with opened_store(settings.db) as store:
+        page = await store.audit.query(query)
+        await _note_reading(store, settings, {"by": "query", **about})
+        return page
+
+
+async def _note_reading(store: Store, settings: Settings, about: Mapping[str, Any]) -> None:
+    """Put a command that reads the log on record, before it shows anything."""
+    actor = actor_here(settings.principal)
+    await store.audit.commit(act_entry(Ids(), "log.read", about, by=actor, org=actor.org))
+
+
+def _local(db: str | None) -> Settings:
+    settings = load_settings(db=db)
+    existing_db(settings.db)
+    return settings
 
 
 @guarded
 def tail_command(
     lines: Annotated[int, typer.Option("-n", "--lines", min=0, max=1000, help="How many of the newest.")] = 10,
     follow: Annotated[bool, typer.Option("-f", "--follow", help="Show those that follow, until Ctrl-C.")] = False,
+    kind: Kinds = None,
     db: Db = None,
     as_json: AsJson = False,
 ) -> Exit:
     """Show how the newest calls ended, the newest last; with --json, a JSON object a line."""
-    asyncio.run(_tail(existing_db(load_settings(db=db).db), lines, follow=follow, as_json=as_json))
+    asyncio.run(_tail(_local(db), lines, _kind(kind), follow=follow, as_json=as_json))
     return Exit.DONE
 
 
-async def _tail(url: str, lines: int, *, follow: bool, as_json: bool) -> None:
-    async with opened_store(url) as store:
+async def _tail(settings: Settings, lines: int, kind: Kind | None, *, follow: bool, as_json: bool) -> None:
+    query = AuditQuery(limit=max(lines, 1), kind=kind)
+    async with opened_store(settings.db) as store:
         span = await store.audit.span()
-        page = await store.audit.query(AuditQuery(limit=max(lines, 1)))
+        page = await store.audit.query(query)
+        await _note_reading(store, settings, {"by": "tail", "kind": kind, "lines": lines, "follow": follow})
         for record in reversed(page.items[:lines]):
             _show(record, as_json=as_json)
         after = max(span[1] if span else 0, page.items[0].seq if page.items else 0)
         while follow:
-            after = await _more(store.audit, after, as_json=as_json)
+            after = await _more(store.audit, after, query.phases, as_json=as_json)
             await asyncio.sleep(POLL_SECONDS)
 
 
-async def _more(audit: AuditLog, after: int, *, as_json: bool) -> int:
-    """Show the outcomes after a position, and return the position of the last link that was read."""
+async def _more(audit: AuditLog, after: int, phases: Container[Phase], *, as_json: bool) -> int:
+    """Show the records of some phases after a position, and return the position of the last link that was read."""
     while page := await audit.read(after=after):
         for record in page:
-            if record.phase == "outcome":
+            if record.phase in phases:
                 _show(record, as_json=as_json)
         after = page[-1].seq
     return after
@@ -165,8 +223,11 @@ def _show(record: Record, *, as_json: bool) -> None:
     if as_json:
         print_json(record_data(record))
         return
-    texts = (record.time[:19].replace("T", " "), record.principal, record.tool, record.outcome or "–")
+    what = record.act or record.tool
+    texts = (record.time[:19].replace("T", " "), record.principal, what, record.outcome or "–")
     why = record.reason or (record.code if record.code != record.outcome else None)
+    if record.act is not None and why is None:
+        why = _place(asdict(record))
     line = [str(record.seq), *map(cell, texts), short(record.hash), *([cell(why)] if why else [])]
     out().print(" ".join(line), soft_wrap=True)
 
@@ -190,9 +251,9 @@ def export_command(
             "--json says what was written to a file: name one with --to", hint="stdout is JSON anyway"
         )
     span = instant("--since", since), instant("--until", until), first, last
-    url = existing_db(load_settings(db=db).db)
+    settings = _local(db)
     with _opened(to) as file, _opened(checkpoints) if checkpoints else contextlib.nullcontext() as beside:
-        done = asyncio.run(_export(url, span, file, beside))
+        done = asyncio.run(_export(settings, span, file, beside))
     if as_json:
         print_json(done.plain())
     else:
@@ -201,11 +262,13 @@ def export_command(
 
 
 async def _export(
-    url: str, span: tuple[str | None, str | None, int | None, int | None], file: TextIO, beside: TextIO | None
+    settings: Settings, span: tuple[str | None, str | None, int | None, int | None], file: TextIO, beside: TextIO | None
 ) -> ExportShape:
     since, until, first, last = span
-    async with opened_store(url) as store:
+    about = {"by": "export", "since": since, "until": until, "first": first, "last": last}
+    async with opened_store(settings.db) as store:
         ends = await store.audit.span(since=since, until=until)
+        await _note_reading(store, settings, {name: value for name, value in about.items() if value is not None})
         if ends is None:
             return ExportShape(records=0, checkpoints=0)
         start, end = max(ends[0], first or 1), min(ends[1], last or ends[1])

@@ -46,8 +46,13 @@ def refuse_agent(config: Path | None, agent: str | None) -> None:
         raise DefinitionError("a configuration file has its agent: give --agent or --config, not both")
 
 
-def make_kernel(store: str, configuration: Configuration | None, allowance: Allowance | None = None) -> Kernel:
-    """Return a kernel on a store, governed by a configuration, with an allowance in addition to its own."""
+def make_kernel(
+    store: str, configuration: Configuration | None, allowance: Allowance | None = None, *, signs: bool = True
+) -> Kernel:
+    """Return a kernel on a store, governed by a configuration, with an allowance in addition to its own.
+
+    Without ``signs``, the configuration's checkpoints are left to the caller.
+    """
     if configuration is None:
         return Kernel(store=store, governance=Governance(allowance=allowance))
     governance = configuration.governance
@@ -55,5 +60,5 @@ def make_kernel(store: str, configuration: Configuration | None, allowance: Allo
         store=store,
         governance=replace(governance, allowance=lowest_allowance((governance.allowance, allowance))),
         workspace=configuration.workspace,
-        checkpoints=configuration.checkpoints,
+        checkpoints=configuration.checkpoints if signs else None,
     )

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from capset.cli.common.acting import actor_here
 from capset.cli.common.allowances import LimitOption, RunBudget, SessionBudget, load_allowance
 from capset.cli.common.configuration import ConfigFile, load_configuration, make_kernel
 from capset.cli.common.exits import Exit, guarded, needs_extra
@@ -32,10 +33,18 @@ from capset.cli.serve.jwt import (
     issuer_of,
 )
 from capset.cli.serve.limits import HttpLimit, request_limits
+from capset.cli.serve.signing import (
+    CheckpointKeyFile,
+    SigningOptions,
+    Unsigned,
+    begin_signing,
+    log_signing,
+    signing_options,
+)
 from capset.definitions.governance import Governance
 from capset.definitions.limits import Allowance
-from capset.definitions.principals import Principal
 from capset.errors import DefinitionError
+from capset.kernel.governance.acts import Actor
 from capset.kernel.kernel import Kernel
 from capset.kernel.registry import Registry
 from capset.net.addresses import is_loopback
@@ -82,6 +91,8 @@ def serve_command(
     session_budget: SessionBudget = None,
     run_budget: RunBudget = None,
     http_limit: HttpLimit = None,
+    checkpoint_key: CheckpointKeyFile = None,
+    unsigned: Unsigned = False,
     config: ConfigFile = None,
     principal: Who = None,
     grant: Grant = None,
@@ -128,14 +139,11 @@ def serve_command(
     names = AllowedHosts.of(host, allow_host or (), allow_origin or ())
     installed = Registry.installed()
     configuration = None if config is None else load_configuration(config, installed)
+    signing = signing_options(checkpoint_key, configuration and configuration.checkpoints, settings.db, off=unsigned)
     governance = Governance() if configuration is None else configuration.governance
-    served = _Served(
-        installed,
-        configuration,
-        drain_delay,
-        load_allowance(limit, session_budget, run_budget),
-        request_limits(http_limit or (), file=governance.file_bytes),
-    )
+    allowance = load_allowance(limit, session_budget, run_budget)
+    limits = request_limits(http_limit or (), file=governance.file_bytes)
+    served = _Served(installed, configuration, drain_delay, signing, allowance, limits)
     with telemetry(), asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(_serve(settings, host, port, names, served, issuer, insecure=insecure))
     return Exit.DONE
@@ -156,6 +164,7 @@ class _Served:
     installed: Registry
     configuration: Configuration | None
     drain_delay: float
+    signing: SigningOptions
     allowance: Allowance | None
     limits: RequestLimits
 
@@ -163,13 +172,13 @@ class _Served:
     def registry(self) -> Registry:
         return self.installed if self.configuration is None else self.configuration.within(self.installed)
 
-    def reloading(self, service: Service, principal: Principal) -> AbstractContextManager[None]:
+    def reloading(self, service: Service, actor: Actor) -> AbstractContextManager[None]:
         """Return a context manager that listens to SIGHUP, if there is a configuration to read again."""
         if self.configuration is None:
             return contextlib.nullcontext()
         from capset.cli.serve.reload import Reload
 
-        return Reload(service, self.installed, self.configuration, principal).listening()
+        return Reload(service, self.installed, self.configuration, actor).listening()
 
 
 async def _serve(
@@ -199,8 +208,11 @@ async def _serve(
             told = f"capset serves {verbatim(address)} [dim](REST /v1, MCP /mcp; Ctrl-C ends it)[/]"
             # One line: all that follow are the log's.
             err().print(f"{told}{_who(settings, issuer, insecure=insecure, has_keys=has_keys)}", soft_wrap=True)
+            log_signing(kernel.signing, place)
 
-        async with make_kernel(settings.db, served.configuration, served.allowance) as kernel:
+        actor = actor_here(settings.principal, "serve")
+        async with make_kernel(settings.db, served.configuration, served.allowance, signs=False) as kernel:
+            place = await begin_signing(kernel, settings.db, served.signing, by=actor)
             has_keys = await kernel.store.keys.any()
             tokens = None if known is None else known(kernel)
             service = Service(kernel, registry, env=settings.env, anyone=anyone, limits=served.limits, tokens=tokens)
@@ -208,7 +220,7 @@ async def _serve(
             async with open_app(service, names, log=log) as app:
                 logs.configure(log)
                 _settle()
-                with served.reloading(service, settings.principal):
+                with served.reloading(service, actor):
                     delay = served.drain_delay
                     ending = service.turns.bell.close
                     await serve(

@@ -7,43 +7,34 @@ import contextlib
 import hashlib
 import logging
 import signal
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from capset.adapters.config_file import Configuration, read_configuration
-from capset.definitions.agents import Agent
-from capset.definitions.principals import Principal
-from capset.definitions.tools.definition import AnyTool
-from capset.definitions.tools.schema_tools import schema_tool
-from capset.errors import CapsetError, ToolError
+from capset.errors import CapsetError, Conflict, StoreError
+from capset.kernel.governance.acts import ActColumns, Actor
 from capset.kernel.registry import Registry
 
 if TYPE_CHECKING:
     from capset.server.service import Service
 
-OPERATOR: Final = "capset-serve"
-"""The agent named in a reload's records."""
 _log = logging.getLogger("capset.configuration")
 
 
 class Reload:
     """Reloader of the configuration file: each ``SIGHUP`` switches the service to the new content atomically.
 
-    Each reload is a call of the tool ``reload_configuration`` as the process's principal, so that it is recorded with
-    the file's digest and its outcome. Governance is fixed while a kernel runs: a file that changes it is refused.
+    Each reload is on record as an act, with the digests of the file and of the one before, and its outcome. A new file
+    takes effect once that is durable. Governance is fixed while a kernel runs: a file that changes it is refused.
     """
 
-    def __init__(
-        self, service: Service, installed: Registry, configuration: Configuration, principal: Principal
-    ) -> None:
+    def __init__(self, service: Service, installed: Registry, configuration: Configuration, actor: Actor) -> None:
         self._service = service
         self._installed = installed
         self._current = configuration
-        self._principal = principal
+        self._actor = actor
         self._again = asyncio.Event()
-        self._tool = self._make_tool()
-        self._agent = Agent(OPERATOR, tools=[self._tool])
 
     @contextlib.contextmanager
     def listening(self) -> Generator[None]:
@@ -64,19 +55,22 @@ class Reload:
     async def reload(self) -> None:
         """Read the file again. An error is logged and recorded, and changes nothing."""
         path = self._current.path
+        about = {"file": str(path), "sha256": _digest(path), "before": self._current.digest}
         try:
-            kernel = self._service.kernel
-            async with kernel.open(self._agent, principal=self._principal) as session:
-                data = {"file": str(path), "sha256": _digest(path), "before": self._current.digest}
-                result = await session.try_message(session.message(self._tool.name, data))
+            found, registry = await self._read(about["sha256"])
         except CapsetError as error:
-            _log.error("the configuration stays as it was: %s", error.message)
+            columns: ActColumns = {"outcome": "failed", "code": error.code, "reason": error.message}
+            record = await self._recorded(about, columns)
+            _log.error("the configuration stays as it was: %s (record %s)", error.message, record)
             return
-        if result.error is not None:
-            _log.error("the configuration stays as it was: %s (record %s)", result.error.message, result.record)
+        record = await self._recorded(about, {})
+        if record is None:
+            _log.error("the configuration stays as it was: the reload could not be put on record")
             return
-        _log.info("the configuration %s is in force, with %d actions (record %s)", path, result.data, result.record)
-        for one in self._current.warnings:
+        self._service.adopt(registry)
+        self._current = found
+        _log.info("the configuration %s is in force, with %d actions (record %s)", path, len(found.actions), record)
+        for one in found.warnings:
             _log.warning("%s: %s", path, one)
 
     async def _listen(self) -> None:
@@ -85,34 +79,30 @@ class Reload:
             self._again.clear()
             await self.reload()
 
-    def _make_tool(self) -> AnyTool:
-        text: dict[str, Any] = {"type": "string", "required": True}
-        return schema_tool(
-            name="reload_configuration",
-            description="Let another version of the configuration file take the place of the one that is served.",
-            parameters={"file": text, "sha256": {"type": ["string", "null"], "required": True}, "before": text},
-            returns={"type": "integer"},
-            handler=self._take,
-        )
-
-    async def _take(self, params: dict[str, Any]) -> int:
-        """Switch to the file, or raise ``ToolError``: nothing changes until all of it is validated."""
-        current = self._current
+    async def _recorded(self, about: Mapping[str, Any], columns: ActColumns) -> str | None:
+        """Put a reload on record and return the id of that, ``None`` if it cannot be written."""
+        kernel = self._service.kernel
+        act = kernel.act("config.reload", about, by=self._actor, **columns)
         try:
-            # Handlers may do slow work on import, and calls continue in the meantime.
-            found = await asyncio.to_thread(read_configuration, current.path, self._installed)
-            before = (current.agent, *self._service.registry.earlier)
-            registry = found.within(self._installed, earlier=before)
-        except CapsetError as error:
-            raise ToolError(error.message, code=error.code, status=error.status) from None
-        if found.digest != params["sha256"]:
-            raise ToolError("the file was changed while it was read; send the signal again", status=409)
+            await kernel.audit.commit(act)
+        except StoreError as error:
+            _log.error("a reload of the configuration left no record: %s", error.message)
+            return None
+        return act.id
+
+    async def _read(self, digest: str | None) -> tuple[Configuration, Registry]:
+        """Return the file's content, all of it validated. Raises ``CapsetError``."""
+        current = self._current
+        # Handlers may do slow work on import, and calls continue in the meantime.
+        found = await asyncio.to_thread(read_configuration, current.path, self._installed)
+        before = (current.agent, *self._service.registry.earlier)
+        registry = found.within(self._installed, earlier=before)
+        if found.digest != digest:
+            raise Conflict("the file was changed while it was read; send the signal again")
         if found.lasting != current.lasting:
             told = "governance, roles, audit and workspace hold while the server runs: start it again to change them"
-            raise ToolError(told, status=409)
-        self._service.adopt(registry)
-        self._current = found
-        return len(found.actions)
+            raise Conflict(told)
+        return found, registry
 
 
 def _digest(path: Path) -> str | None:

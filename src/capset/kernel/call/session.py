@@ -12,7 +12,6 @@ from pydantic import BaseModel
 from typing_extensions import TypeVar
 
 from capset.clock import iso
-from capset.definitions.files import Files
 from capset.definitions.limits import Budget
 from capset.definitions.messages import Json, Message, Meta, message_of
 from capset.definitions.names import checked_text
@@ -33,6 +32,7 @@ from capset.kernel.call.stages.access import Resolve, refusing_tool
 from capset.kernel.call.truncation import Truncated, truncate_for_model
 from capset.kernel.governance.quotas import SessionLimits
 from capset.kernel.results import Result
+from capset.kernel.state.files import SessionFiles
 from capset.kernel.streams.duplex import Duplex
 from capset.kernel.streams.messages import Messages
 from capset.kernel.telemetry.observers import Observer
@@ -83,7 +83,7 @@ class Session:
         return self._context.runtime.observers
 
     @property
-    def files(self) -> Files:
+    def files(self) -> SessionFiles:
         """The session's files, for the host: operations on them are neither governed nor on record."""
         return self._context.files
 

@@ -27,6 +27,7 @@ from capset.evaluation.policies import Ruling
 from capset.fingerprint.canonical import PROFILE, NotCanonical, canonical
 from capset.fingerprint.payloads import tool_payload
 from capset.kernel.call.invocation import Invocation
+from capset.kernel.governance.acts import HOST, ActEntry, Actor, act_entry, actor_of
 from capset.kernel.governance.audit import masked_arguments
 from capset.kernel.runtime import KernelRuntime
 from capset.kernel.streams.emission import emit_event
@@ -79,7 +80,7 @@ class ApprovalService:
             )
         if answer.arguments is not None and row.status == "pending":
             await self._check_arguments(row, answer.arguments)
-        return await self._decide(row, answer, _named(by))
+        return await self._decide(row, answer, _named(by), actor_of(by))
 
     async def sweep(self) -> None:
         """End the overdue requests: each counts as rejected."""
@@ -211,7 +212,7 @@ class ApprovalService:
         if answer is None:
             return row
         try:
-            return await self._decide(row, answer, _HOST)
+            return await self._decide(row, answer, _HOST, HOST)
         except Conflict:  # another approver was faster
             return await self._get(row.id, row.org)
 
@@ -249,7 +250,7 @@ class ApprovalService:
             raise NotFound(f"there is no request for an approval {id!r}")
         return row
 
-    async def _decide(self, row: ApprovalRow, answer: Answer, by: str) -> ApprovalRow:
+    async def _decide(self, row: ApprovalRow, answer: Answer, by: str, actor: Actor) -> ApprovalRow:
         if row.status != "pending":
             told = f"it was {row.status}" + (f" by {row.decided_by}" if row.decided_by else "")
             raise Conflict(f"the request {row.id!r} is not open any more: {told}")
@@ -264,11 +265,28 @@ class ApprovalService:
             decided_at=iso(now),
             expires_at=iso(now + round(self._runtime.governance.approval_seconds * 1e9)),
         )
-        if not await self._store.move(moved, "pending"):
+        if not await self._store.move(moved, "pending", act=self._act(moved, answer, actor)):
             raise Conflict(f"the request {row.id!r} is not open any more: somebody else has just decided it")
         if (event := self._decided.get(row.id)) is not None:
             event.set()
         return moved
+
+    def _act(self, row: ApprovalRow, answer: Answer, actor: Actor) -> ActEntry:
+        about = {"id": row.id, "call": row.call, "principal": row.principal}
+        if answer.approved:
+            about |= {"scope": answer.scope, "modified": answer.arguments is not None}
+        return act_entry(
+            self._runtime.ids,
+            "approval.approve" if answer.approved else "approval.reject",
+            about,
+            by=actor,
+            redact=self._runtime.redactor,
+            org=row.org,
+            session=row.session,
+            agent=row.agent,
+            tool=row.tool,
+            approval=row.id,
+        )
 
     def _now(self) -> str:
         return iso(self._runtime.clock.time_ns())

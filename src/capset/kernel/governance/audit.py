@@ -99,16 +99,16 @@ class CallEntry(NamedTuple):
             "id": own_id,
             "phase": self.phase,
             "time": iso(time_of(self.mark) + self.duration_us * 1000),
-            "correlation": _storable(self.cause[0]) if self.cause else own_id,
-            "causation": _storable(self.cause[1]) if self.cause else None,
-            "principal": _storable(principal.id),
+            "correlation": storable_text(self.cause[0]) if self.cause else own_id,
+            "causation": storable_text(self.cause[1]) if self.cause else None,
+            "principal": storable_text(principal.id),
             "principal_kind": principal.kind,
-            "org": _storable(principal.org),
+            "org": storable_text(principal.org),
             "session": context.id,
             "agent": context.block.name,
             "capability": compiled.capability,
             # The name of an unknown tool is the caller's text.
-            "tool": _storable(compiled.name if tool else _redacted_text(compiled.name, runtime.redactor)),
+            "tool": storable_text(compiled.name if tool else _redacted_text(compiled.name, runtime.redactor)),
             "effect": tool.effect if tool else None,
             "arguments": _stored_arguments(
                 plain_arguments, tool, whole if covered is plain_arguments else None, runtime.redactor
@@ -116,21 +116,23 @@ class CallEntry(NamedTuple):
             "arguments_digest": runtime.digest(whole),
             "decision": "allow" if is_intent else kind,
             "policies": _listed(self.decision.policies),
-            "reason": None if is_intent else _storable(_redacted_text(self.decision.reason, runtime.redactor)),
+            "reason": None if is_intent else storable_text(_redacted_text(self.decision.reason, runtime.redactor)),
             "outcome": self.outcome,
-            "code": _storable(self.code),
+            "code": storable_text(self.code),
             "duration_us": None if is_intent else self.duration_us,
             "tool_hash": compiled.hash,
             "static_hash": context.snapshot.static_hash,
             "runtime_hash": context.snapshot.runtime_hash,
             "prompt_hash": context.snapshot.prompt_hash,
             "profile": PROFILE,
-            "on_behalf_of": _storable(principal.on_behalf_of),
+            "on_behalf_of": storable_text(principal.on_behalf_of),
             "approval": self.decision.approval,
             "attempts": self.attempts or None,
             "repeats": self.repeats,
             "attributes_digest": _attributes_digest(context),
             "code_hash": None if tool is None else code_of(tool).hash,
+            "act": None,
+            "source": None,
         }
 
 
@@ -258,7 +260,7 @@ def _redacted_text(text: str | None, redactor: Redactor | None) -> str | None:
     return text if text is None or redactor is None else redactor(text)
 
 
-def _storable(text: str | None) -> str | None:
+def storable_text(text: str | None) -> str | None:
     """Return text that every database accepts: bounded, and without NUL or lone surrogates."""
     if text is None or (len(text) <= MAX_RECORDED_TEXT and text.isascii() and "\0" not in text):
         return text

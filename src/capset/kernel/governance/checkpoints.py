@@ -1,21 +1,32 @@
-"""Automatic checkpoints of a kernel's records, and the retention of those records (spec 4, G21, G23)."""
+"""Automatic checkpoints of a kernel's records, their key, and the retention of the records (spec 4, G21, G23, G41)."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from capset.clock import iso
 from capset.definitions.limits import window_seconds
 from capset.errors import CapsetError, DefinitionError
-from capset.fingerprint.checkpoints import CheckpointKey
+from capset.fingerprint.checkpoints import CheckpointKey, PublicKey, succession
+from capset.ids import Ids
+from capset.kernel.governance.acts import ActEntry, Actor, act_entry
 from capset.kernel.runtime import KernelRuntime
+from capset.stores.base import Pruned
 
 _logger = logging.getLogger("capset.kernel")
 EVERY: Final = "5m"
 """The default interval between checkpoints."""
+RECORDS: Final = 1_000
+"""The default number of new records after which a checkpoint is made before its time."""
+LOOK_SECONDS: Final = 1.0
+"""The interval at which new records are counted: those of all processes."""
+_KERNEL: Final = Actor("capset", "agent", None, "kernel")
+"""The actor of what a kernel does by itself."""
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -28,6 +39,7 @@ class Checkpoints:
             when it closes.
         keep: a window such as ``90d``: older records are deleted, up to the newest checkpoint that covers no younger
             one; ``None`` keeps all.
+        records: the number of new records after which one is made earlier.
 
     Raises ``DefinitionError`` for a value of another kind.
     """
@@ -35,27 +47,72 @@ class Checkpoints:
     key: CheckpointKey
     every: int
     keep: int | None
+    records: int
 
-    def __init__(self, key: CheckpointKey, *, every: str = EVERY, keep: str | None = None) -> None:
+    def __init__(
+        self, key: CheckpointKey, *, every: str = EVERY, keep: str | None = None, records: int = RECORDS
+    ) -> None:
         if not isinstance(key, CheckpointKey):  # pyright: ignore[reportUnnecessaryIsInstance] - callers without types
             raise DefinitionError("checkpoints are signed by a CheckpointKey", hint="CheckpointKey.read(FILE)")
+        if type(records) is not int or records < 1:
+            raise DefinitionError(f"records must be a number of records, 1 or more; got {records!r}")
         store = object.__setattr__
         store(self, "key", key)
         store(self, "every", window_seconds(every))
         store(self, "keep", None if keep is None else window_seconds(keep))
+        store(self, "records", records)
 
 
-async def keep_checkpoints(runtime: KernelRuntime, checkpoints: Checkpoints) -> None:
-    """Make checkpoints and delete old records until cancelled; failures are logged and retried."""
-    told = ""
+@dataclass(slots=True)
+class Signing:
+    """The state of a kernel's signing: the id of the key that it signs with, or the reason why it does not.
+
+    ``is_bound`` says whether it signs only as long as the log's own key is this one.
+    """
+
+    key: str | None = None
+    reason: str | None = "it was given no checkpoint key"
+    is_bound: bool = False
+
+    def end(self, reason: str) -> None:
+        """Note that it signs no more."""
+        self.key, self.reason = None, reason
+
+
+async def begin_signing(runtime: KernelRuntime, key: PublicKey, by: Actor) -> Signing:
+    """Adopt a key for a log that has none, and return whether the log is signed with it. Raises ``StoreError``."""
+    log = runtime.audit
+    if await log.signer() is None:
+        await log.adopt(key, replacing=None, act=adoption_act(runtime.ids, key, by))
+    return Signing(key.id, None, is_bound=True) if await _is_own(runtime, key) else Signing(None, _other())
+
+
+async def _is_own(runtime: KernelRuntime, key: PublicKey) -> bool:
+    signer = await runtime.audit.signer()
+    return signer is not None and signer.id == key.id
+
+
+def _other() -> str:
+    return "the log has another checkpoint key: capset audit succeed lets this one take over"
+
+
+async def keep_checkpoints(runtime: KernelRuntime, checkpoints: Checkpoints, signing: Signing) -> None:
+    """Make checkpoints and delete old records until cancelled, or succeeded; failures are logged and retried."""
+    told, covered, at = "", 0, time.monotonic()
     while True:
-        await asyncio.sleep(checkpoints.every)
+        await asyncio.sleep(min(LOOK_SECONDS, checkpoints.every))
         try:
-            await make_checkpoint(runtime, checkpoints)
-            if checkpoints.keep is not None:
-                now = runtime.clock.time_ns()
-                oldest = iso(now - checkpoints.keep * 1_000_000_000)
-                await runtime.audit.prune(oldest, checkpoints.key, now=iso(now))
+            span = await runtime.audit.span()
+            is_time = time.monotonic() - at >= checkpoints.every
+            if not is_time and (span is None or span[1] - covered < checkpoints.records):
+                continue
+            if not await _may_sign(runtime, checkpoints, signing):
+                return
+            made = await runtime.audit.checkpoint(checkpoints.key, now=iso(runtime.clock.time_ns()))
+            covered = made.seq if made else 0
+            if is_time:
+                at = time.monotonic()
+                await _prune(runtime, checkpoints)
         except CapsetError as error:
             if error.code != told:  # log a failure once, not every time
                 _logger.error("the audit log: %s", error.message)
@@ -64,6 +121,38 @@ async def keep_checkpoints(runtime: KernelRuntime, checkpoints: Checkpoints) -> 
             told = ""
 
 
-async def make_checkpoint(runtime: KernelRuntime, checkpoints: Checkpoints) -> None:
+async def _may_sign(runtime: KernelRuntime, checkpoints: Checkpoints, signing: Signing) -> bool:
+    if signing.is_bound and not await _is_own(runtime, checkpoints.key.public):
+        signing.end(_other())
+        _logger.warning("the audit log is not signed here any more: %s", signing.reason)
+    return signing.key is not None
+
+
+async def _prune(runtime: KernelRuntime, checkpoints: Checkpoints) -> None:
+    if checkpoints.keep is None:
+        return
+    now = runtime.clock.time_ns()
+    oldest = iso(now - checkpoints.keep * 1_000_000_000)
+    act = partial(prune_act, runtime.ids, oldest, by=_KERNEL)
+    await runtime.audit.prune(oldest, checkpoints.key, now=iso(now), act=act)
+
+
+async def make_checkpoint(runtime: KernelRuntime, checkpoints: Checkpoints, signing: Signing) -> None:
     """Sign the current end of the records. Raises ``StoreError`` as ``AuditLog.checkpoint`` does."""
-    await runtime.audit.checkpoint(checkpoints.key, now=iso(runtime.clock.time_ns()))
+    if await _may_sign(runtime, checkpoints, signing):
+        await runtime.audit.checkpoint(checkpoints.key, now=iso(runtime.clock.time_ns()))
+
+
+def prune_act(ids: Ids, before: str, done: Pruned, by: Actor) -> ActEntry:
+    """Return the entry of the pruning of a log."""
+    return act_entry(ids, "log.prune", {"before": before, "removed": done.removed, "since": done.since}, by=by)
+
+
+def adoption_act(ids: Ids, key: PublicKey, by: Actor) -> ActEntry:
+    """Return the entry of the adoption of a log's first key."""
+    return act_entry(ids, "checkpoint_key.adopt", {"id": key.id, "public": key.pem()}, by=by)
+
+
+def succession_act(ids: Ids, key: PublicKey, before: str, old: CheckpointKey | None, by: Actor) -> ActEntry:
+    """Return the entry of a key's succession of the one with the id ``before``, signed by it if it is at hand."""
+    return act_entry(ids, "checkpoint_key.succeed", succession(key, before, old), by=by)

@@ -18,7 +18,8 @@ from capset.fingerprint.invocations import normalize_invocation
 from capset.kernel.hosting.declaration import ContextLayer, Declaration, Run, checked_id, declare
 from capset.kernel.hosting.hooks import SessionHooks
 from capset.kernel.hosting.session import HostedSession, Occasion
-from capset.kernel.kernel import Kernel, check_opening
+from capset.kernel.kernel import Kernel
+from capset.kernel.session_access import check_opening
 from capset.stores.base import RegistrationRow
 
 

@@ -16,7 +16,8 @@ from capset.kernel.call.session import Session
 from capset.kernel.hosting.declaration import Declaration, merge_context
 from capset.kernel.hosting.events import ContextMerged, SessionTurn, Stage, TurnEnded, TurnFailed, TurnStarted
 from capset.kernel.hosting.hooks import OneOrMore, SessionHooks, fire
-from capset.kernel.kernel import Kernel, no_session
+from capset.kernel.kernel import Kernel
+from capset.kernel.session_access import no_session
 from capset.stores.base import SessionRow
 
 

@@ -11,6 +11,7 @@ from capset.clock import iso
 from capset.definitions.files import FileStat, normalise_path, parents_of
 from capset.errors import FileError
 from capset.kernel.runtime import KernelRuntime
+from capset.stores.base import Entry
 
 _NEVER: Final = "1970-01-01T00:00:00.000000Z"
 """The time of mounted files; their version is 0, which no written file has."""
@@ -50,8 +51,10 @@ class SessionFiles:
             raise FileError(f"there is no file {location!r}", status=404)
         return await self._runtime.store.files.read(self._session, location)
 
-    async def write(self, path: str, content: bytes, *, version: int | None = None) -> tuple[FileStat, bool]:
-        """Create or replace a file, with its parents; return it and whether it is new.
+    async def write(
+        self, path: str, content: bytes, *, version: int | None = None, act: Entry | None = None
+    ) -> tuple[FileStat, bool]:
+        """Create or replace a file, with its parents; return it and whether it is new. ``act`` is as for stores.
 
         With ``version``, only if the file has exactly this one, 0 meaning that there is no file; otherwise it raises
         ``VersionMismatch``. Raises ``QuotaExceeded`` for more than the kernel's governance allows.
@@ -61,7 +64,9 @@ class SessionFiles:
             raise FileError(f"{location!r} is a directory")
         self._refuse_mounted(location, *parents_of(location))
         files, quota = self._runtime.store.files, self._runtime.governance.file_quota
-        return await files.write(self._session, location, content, org=self._org, now=now, version=version, quota=quota)
+        return await files.write(
+            self._session, location, content, org=self._org, now=now, version=version, quota=quota, act=act
+        )
 
     async def list(self, path: str = "/", *, recursive: bool = False) -> list[FileStat]:
         """Return a directory's entries, directories first, then by name; when recursive, all below it, by path."""
@@ -84,7 +89,9 @@ class SessionFiles:
         by_path = sorted(found.values(), key=lambda one: one.path)
         return by_path if recursive else sorted(by_path, key=lambda one: not one.is_directory)
 
-    async def delete(self, path: str, *, recursive: bool = False, version: int | None = None) -> int:
+    async def delete(
+        self, path: str, *, recursive: bool = False, version: int | None = None, act: Entry | None = None
+    ) -> int:
         """Delete a file or directory and return the number of deleted entries, maybe 0. ``version`` as above.
 
         A mounted file, or a directory that contains one, cannot be deleted; ``/`` is emptied except for them.
@@ -94,7 +101,8 @@ class SessionFiles:
             self._refuse_mounted(location, *parents_of(location))
             if location in self._folders:
                 raise FileError(f"{location!r} holds read-only files and cannot be deleted")
-        return await self._runtime.store.files.delete(self._session, location, recursive=recursive, version=version)
+        files = self._runtime.store.files
+        return await files.delete(self._session, location, recursive=recursive, version=version, act=act)
 
     async def move(self, source: str, target: str, *, overwrite: bool = False, version: int | None = None) -> FileStat:
         """Move a file, or a directory with all below it, and return the entry at ``target``; its parents are created.

@@ -40,13 +40,15 @@ async def create_key(
     scopes: Iterable[str] = DEFAULT_SCOPES,
     lifetime: timedelta | None = None,
     agent: str | None = None,
+    by: Principal | None = None,
 ) -> tuple[KeyRow, str]:
     """Create and store a key for ``principal``; return its row and the key, which cannot be retrieved later.
 
     The key has the principal's permissions and attributes as they are: expose this to administrators only.
 
     256 random bits need no slow hash: only their SHA-256 is stored. ``agent`` is the default agent of ``/mcp``, by its
-    id, or by its name if it is defined in code; it may be created later. Raises ``DefinitionError`` for an unknown
+    id, or by its name if it is defined in code; it may be created later. ``by`` is the principal that makes the key, as
+    is on record; the host by default. Raises ``DefinitionError`` for an unknown
     scope, an organisation without a name, an invalid agent, and a principal that no key can represent.
     """
     if principal.kind == "anonymous" or principal.on_behalf_of is not None:
@@ -77,8 +79,26 @@ async def create_key(
         attributes=dict(principal.attributes) or None,
         allowance=None if principal.allowance is None else principal.allowance.plain(),
     )
-    await kernel.store.keys.create(row)
+    about = {
+        "id": row.id,
+        "name": row.name,
+        "principal": f"{row.principal_kind}:{row.principal}",
+        "scopes": row.scopes,
+        "permissions": row.permissions,
+        "expires_at": row.expires_at,
+        "agent": row.agent,
+    }
+    await kernel.store.keys.create(row, act=kernel.act("key.create", about, by=by, org=row.org))
     return row, key
+
+
+async def revoke_key(kernel: Kernel, id: str, *, by: Principal | None = None) -> KeyRow | None:
+    """Revoke a key for good, unless that is done, and return its row; ``None`` if there is none. ``by`` is as above."""
+    row = next((one for one in await kernel.store.keys.list() if one.id == id), None)
+    if row is None:
+        return None
+    act = kernel.act("key.revoke", {"id": id, "name": row.name}, by=by, org=row.org)
+    return await kernel.store.keys.revoke(id, kernel.now(), act=act)
 
 
 def digest_of(key: str) -> str:

@@ -104,7 +104,8 @@ async def archive_agent(service: Served, caller: Writes, id: Id, if_match: IfMat
 
 def author_of(caller: Caller) -> Author:
     """Return a caller as an author of agents."""
-    return Author(f"{caller.principal.kind}:{caller.principal.id}", caller.has("capset:admin"))
+    who = caller.principal
+    return Author(f"{who.kind}:{who.id}", caller.has("capset:admin"), who)
 
 
 def _written(service: Service, row: AgentRow, response: Response) -> AgentDetail:

@@ -9,10 +9,14 @@ from fastapi import APIRouter, Query
 from pydantic import AwareDatetime, BeforeValidator
 
 from capset.clock import iso_of
+from capset.definitions.acts import ActName
 from capset.definitions.records import Outcome
+from capset.kernel.governance.acts import ActEntry
+from capset.server.auth.callers import Caller
 from capset.server.rest.routing import Asked, Audits, Served, StrictRoute, problems
+from capset.server.service import Service
 from capset.stores.base import AuditQuery
-from capset.stores.base.audit import FILTERS
+from capset.stores.base.audit import FILTERS, Kind
 from capset.wire.audit import RecordPageShape, record_page_shape
 
 router = APIRouter(prefix="/audit", tags=["audit"], route_class=StrictRoute)
@@ -42,6 +46,8 @@ class AuditFilter(Asked):
     agent: _Text = None
     approval: _Text = None
     code: _Text = None
+    act: ActName | None = None
+    kind: Kind | None = None
     since: _Moment = None
     until: _Moment = None
     limit: Annotated[int, Query(ge=1, le=200)] = 50
@@ -50,15 +56,28 @@ class AuditFilter(Asked):
 
 @router.get("", responses=problems(422), operation_id="list_records")
 async def list_records(service: Served, caller: Audits, wanted: Annotated[AuditFilter, Query()]) -> RecordPageShape:
-    """List how calls ended, newest first: those of the organisation, whoever made them."""
+    """List how calls ended, newest first: those of the organisation, whoever made them.
+
+    With ``kind=act`` or the name of an ``act``, what was administered; with ``kind=all``, both. Each request leaves an
+    act ``log.read``.
+    """
     query = AuditQuery(
         **{name: getattr(wanted, name) for name in FILTERS},
         limit=wanted.limit,
         before=int(wanted.cursor) if wanted.cursor else None,
         org=caller.principal.org or "",
+        kind=wanted.kind,
         since=wanted.since and iso_of(wanted.since),
         until=wanted.until and iso_of(wanted.until),
     )
     audit = service.kernel.audit
     await audit.flush()  # a call already reported to a client must be readable
-    return record_page_shape(await audit.query(query))
+    page = await audit.query(query)
+    await audit.commit(_read_act(service, caller, wanted))
+    return record_page_shape(page)
+
+
+def _read_act(service: Service, caller: Caller, wanted: AuditFilter) -> ActEntry:
+    """Return the entry of one request for records; if it cannot be written, none are shown."""
+    about = {"by": "query", **wanted.model_dump(mode="json", exclude_none=True)}
+    return service.kernel.act("log.read", about, by=caller.principal, org=caller.principal.org)

@@ -1,19 +1,24 @@
 """``/v1/sessions/{id}/files/…``: a session's files (spec 5, P11, P15, P25).
 
-These are actions of the principal, not of a tool: they require the permissions of the file tools, and appear in the log
-instead of the audit records.
+These are actions of the principal, not of a tool: they require the permissions of the file tools. Writes and deletions
+are on record as acts, reads in the log alone.
 """
 
 from __future__ import annotations
 
+import asyncio
+import hashlib
+from collections.abc import Mapping
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Path, Query, Request, Response
 from starlette.convertors import PathConvertor, register_url_convertor
 
+from capset.definitions.acts import ActName
 from capset.definitions.files import normalise_path
 from capset.errors import FileError, PermissionDenied
 from capset.kernel.call.session import Session
+from capset.kernel.governance.acts import ActColumns, ActEntry
 from capset.server.auth.callers import Caller
 from capset.server.http.bodies import LARGE
 from capset.server.http.etags import UNCHANGED, IfMatch, IfNoneMatch, Unless, expected, is_known, tag_of, unchanged
@@ -99,7 +104,11 @@ async def write_file(
     """Create or replace a file, with its parents. Its bytes are the body."""
     session = await _allowed(service, caller, id, "session_files:write")
     version = expected(if_match, if_none_match)
-    stat, created = await session.files.write(f"/{path}", await request.body(), version=version)
+    content = await request.body()
+    digest = await asyncio.to_thread(hashlib.sha256, content)
+    about = {"path": normalise_path(f"/{path}"), "size": len(content), "sha256": digest.hexdigest()}
+    act = _act(service, "file.write", about, session, caller)
+    stat, created = await session.files.write(f"/{path}", content, version=version, act=act)
     response.headers["ETag"] = tag_of(stat.version)
     return WrittenShape(created=created, file=file_shape(stat))
 
@@ -119,11 +128,22 @@ async def delete_file(
     if_match: IfMatch = None,
 ) -> None:
     """Delete a file, or a folder; a full folder needs ``recursive``, and the root is emptied and stays."""
-    files = (await _allowed(service, caller, id, "session_files:write")).files
+    session = await _allowed(service, caller, id, "session_files:write")
     place = normalise_path(f"/{path}")
-    gone = await files.delete(place, recursive=wanted.recursive, version=expected(if_match))
+    act = _act(service, "file.delete", {"path": place, "recursive": wanted.recursive}, session, caller)
+    gone = await session.files.delete(place, recursive=wanted.recursive, version=expected(if_match), act=act)
     if not gone and place != "/":
         raise FileError(f"there is no file {place!r}", status=404)
+
+
+def _act(service: Service, name: ActName, about: Mapping[str, str | int], session: Session, caller: Caller) -> ActEntry:
+    columns: ActColumns = {
+        "org": caller.principal.org,
+        "session": session.id,
+        "agent": session.snapshot.composition.block.name,
+        "static_hash": session.snapshot.static_hash,
+    }
+    return service.kernel.act(name, about, by=caller.principal, **columns)
 
 
 async def _allowed(service: Service, caller: Caller, id: str, permission: str) -> Session:

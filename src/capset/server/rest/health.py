@@ -9,7 +9,7 @@ from fastapi import APIRouter, Request, Response
 from capset.server.http.request_context import HttpRefusal
 from capset.server.observability.metrics import Exposition
 from capset.server.rest.routing import Measures, Served, StrictRoute, problems
-from capset.wire.operations import HealthShape
+from capset.wire.operations import HealthShape, ReadyShape, SigningShape
 
 _OPEN: Final = {code: said for code, said in problems(422).items() if code not in (401, 503)}
 router = APIRouter(tags=["health"], route_class=StrictRoute)
@@ -22,13 +22,18 @@ async def healthz() -> HealthShape:
 
 
 @router.get("/readyz", responses={**_OPEN, 503: problems()[503]}, operation_id="readyz")
-async def readyz(service: Served) -> HealthShape:
-    """Say that calls can be served: what was to be written is written, the store answers, and the server stays."""
+async def readyz(service: Served) -> ReadyShape:
+    """Say that calls can be served: what was to be written is written, the store answers, and the server stays.
+
+    A server that does not sign the log is ready; ``signing`` says why it does not.
+    """
     if service.is_draining:
         raise _draining()
     await service.kernel.audit.flush()
     await service.kernel.store.keys.find("")
-    return HealthShape(status="ok")
+    found = service.kernel.signing
+    signing = SigningShape(signs=found.key is not None, key=found.key, reason=found.reason)
+    return ReadyShape(status="ok", signing=signing)
 
 
 def _draining() -> HttpRefusal:

@@ -13,14 +13,18 @@ from pydantic_core import from_json
 from starlette.responses import Response
 from starlette.types import Scope as HttpScope
 
+from capset.definitions.principals import Principal
 from capset.errors import InvalidArguments
+from capset.kernel.governance.acts import Actor, acting
 from capset.server.auth.callers import Caller
 from capset.server.auth.keys import Scope
-from capset.server.http.request_context import MAX_ID, HttpRefusal, caller_of
+from capset.server.http.request_context import MAX_ID, HttpRefusal, caller_of, request_context
 from capset.server.service import Service
 from capset.wire.errors import MEDIA_TYPE, Problem
 from capset.wire.shapes import Shape
 
+ANYONE: Final = Principal.anonymous()
+"""The caller of paths that ask for no key."""
 _bearer: Final = HTTPBearer(auto_error=False, description="An API key, as made by `capset key create`, or a token.")
 _SAYINGS: Final = {
     400: "The request is broken",
@@ -113,9 +117,20 @@ class StrictRoute(APIRoute):
                 check_json_type(request.headers.get("content-type", ""))
                 if not await strict.body():
                     parse_json(b"")  # FastAPI would report a missing parameter
-            return await handle(strict)
+            with acting(_actor(request)):
+                return await handle(strict)
 
         return strictly
+
+
+def _actor(request: Request) -> Actor:
+    """Return the caller of a request as the actor of what it does: the address, and the id of the key."""
+    context = request_context(request.scope)
+    who = ANYONE if context.caller is None else context.caller.principal
+    place = [f"rest {request.client.host}" if request.client else "rest"]
+    if context.caller is not None and context.caller.key is not None:
+        place.append(f"key {context.caller.key}")
+    return Actor(who.id, who.kind, who.org, " ".join(place), who.on_behalf_of, context.correlation)
 
 
 def refuse_query(scope: HttpScope) -> None:

@@ -72,7 +72,7 @@ class ApprovalStore(Protocol):
         """Return requests, newest first."""
         ...
 
-    async def move(self, row: ApprovalRow, expected: ApprovalStatus) -> bool:
+    async def move(self, row: ApprovalRow, expected: ApprovalStatus, *, act: Entry | None = None) -> bool:
         """Replace the request of ``row``'s id and org, if it still has the expected status.
 
         Returns whether it had, durably: of several callers that move one request at once, one gets ``True``.

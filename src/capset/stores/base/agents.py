@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, Protocol
 
+from capset.stores.base.audit import Entry
+
 AgentStatus = Literal["active", "archived"]
 
 
@@ -131,7 +133,7 @@ class VersionPage:
 class AgentStore(Protocol):
     """The agents with every version of each. Agents of other orgs are invisible."""
 
-    async def create(self, row: AgentRow) -> None:
+    async def create(self, row: AgentRow, *, act: Entry | None = None) -> None:
         """Store a new agent with its first version. Raises ``StoreError`` if its id is taken."""
         ...
 
@@ -143,7 +145,7 @@ class AgentStore(Protocol):
         """Return agents, newest first."""
         ...
 
-    async def replace(self, row: AgentRow) -> bool:
+    async def replace(self, row: AgentRow, *, act: Entry | None = None) -> bool:
         """Write the next version of an agent, and return whether it follows the current one.
 
         The current one is stored as a version too, regardless of its author.

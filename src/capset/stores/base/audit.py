@@ -3,22 +3,33 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final, Literal, Protocol
 
 from capset.definitions.names import checked_optional
-from capset.definitions.records import Columns, Outcome, Record
+from capset.definitions.records import Columns, Outcome, Phase, Record
 from capset.fingerprint.chain import Verification
 from capset.fingerprint.checkpoints import Checkpoint, CheckpointKey, PublicKey
 
-FILTERS: Final = ("id", "tool", "outcome", "principal", "session", "correlation", "agent", "approval", "code")
+FILTERS: Final = ("id", "tool", "outcome", "principal", "session", "correlation", "agent", "approval", "code", "act")
 """The columns that a query may compare with a text; ``org`` is one more, for which ``""`` stands for none."""
+Kind = Literal["call", "act", "all"]
+"""What a query is about: how calls ended, administrative acts, or both."""
+_PHASES: Final[Mapping[Kind, tuple[Phase, ...]]] = {
+    "call": ("outcome",),
+    "act": ("act",),
+    "all": ("outcome", "act"),
+}
 _TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", re.ASCII)
 
 
 class Entry(Protocol):
-    """Something that becomes a record, encoded by the writer off the hot path: it must not change any more."""
+    """Something that becomes a record, encoded by the writer off the hot path: it must not change any more.
+
+    Ports take one as the ``act`` of a change. It is on record if and only if the change is made: both are written in
+    one transaction, so a store that cannot write the record raises ``StoreError`` and changes nothing.
+    """
 
     def columns(self) -> Columns:
         """Return every column except ``seq``, ``writer``, ``previous`` and ``hash``. Must not raise."""
@@ -27,7 +38,7 @@ class Entry(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class AuditQuery:
-    """A query for outcome records that equal every field that is not ``None``, newest first.
+    """A query for outcomes of calls, or for acts, that equal every field that is not ``None``, newest first.
 
     ``limit`` is 1–1,000; ``before`` is the ``seq`` that the page ends before (keyset paging).
     """
@@ -51,6 +62,10 @@ class AuditQuery:
     """Only records of this time or later, as ``capset.clock.iso`` writes it."""
     until: str | None = None
     """Only records from before this time."""
+    act: str | None = None
+    """Only acts of this name."""
+    kind: Kind | None = None
+    """Calls, acts or both; by default calls, or acts if ``act`` is given."""
 
     def __post_init__(self) -> None:
         """Raise ``ValueError`` for a bad limit or time, ``DefinitionError`` for text that is not valid UTF-8."""
@@ -59,6 +74,11 @@ class AuditQuery:
         for name in (*FILTERS, "org"):
             checked_optional(f"an audit query's {name}", getattr(self, name))
         check_times(self.since, self.until)
+
+    @property
+    def phases(self) -> tuple[Phase, ...]:
+        """The phases of the records that it is about."""
+        return _PHASES[self.kind or ("call" if self.act is None else "act")]
 
 
 def check_times(*times: str | None) -> None:
@@ -100,7 +120,7 @@ class AuditLog(Protocol):
         ...
 
     async def query(self, query: AuditQuery) -> AuditPage:
-        """Return outcome records, newest first."""
+        """Return outcomes of calls, or acts, newest first."""
         ...
 
     async def span(self, *, since: str | None = None, until: str | None = None) -> tuple[int, int] | None:
@@ -133,12 +153,26 @@ class AuditLog(Protocol):
         """Return checkpoints in order, those that follow the one whose ``number`` is ``after``."""
         ...
 
-    async def prune(self, before: str, key: CheckpointKey, *, now: str) -> Pruned:
+    async def prune(
+        self, before: str, key: CheckpointKey, *, now: str, act: Callable[[Pruned], Entry] | None = None
+    ) -> Pruned:
         """Cut off the oldest links, up to the newest checkpoint of this key that covers none from ``before`` or later.
 
         Open intents stay, and so does everything after the first of them. The cut links are verified first, and a
         checkpoint states the new first record; all in one transaction. Raises ``Conflict`` if there is something to cut
-        but no such checkpoint, or if the verification fails.
+        but no such checkpoint, or if the verification fails. ``act`` makes the entry of the act, given the result.
+        """
+        ...
+
+    async def signer(self) -> PublicKey | None:
+        """Return the key that signs this log, or ``None`` if none was adopted."""
+        ...
+
+    async def adopt(self, key: PublicKey, *, replacing: str | None, act: Entry) -> bool:
+        """Make a key the one that signs this log, and return whether that was done.
+
+        It is, with the record of the ``act``, if the log's key so far has the id ``replacing``: the one adopted, or
+        else that of the newest checkpoint. ``None`` stands for no other key.
         """
         ...
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Final, Protocol
 
 from capset.definitions.files import FileQuota, FileStat
+from capset.stores.base.audit import Entry
 
 STANDARD: Final = FileQuota()
 """The default quota of a session."""
@@ -36,6 +37,7 @@ class FileStore(Protocol):
         now: str,
         version: int | None = None,
         quota: FileQuota = STANDARD,
+        act: Entry | None = None,
     ) -> tuple[FileStat, bool]:
         """Create or replace a file, with its parents; return it and whether it is new.
 
@@ -49,7 +51,9 @@ class FileStore(Protocol):
         """Return a directory's entries: directories first, then by name; all below it by path when recursive."""
         ...
 
-    async def delete(self, session: str, path: str, *, recursive: bool, version: int | None = None) -> int:
+    async def delete(
+        self, session: str, path: str, *, recursive: bool, version: int | None = None, act: Entry | None = None
+    ) -> int:
         """Delete and return the number of deleted entries. ``version`` is as for ``write``."""
         ...
 

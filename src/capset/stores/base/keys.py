@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from capset.stores.base.audit import Entry
+
 
 @dataclass(frozen=True, slots=True)
 class KeyRow:
@@ -43,7 +45,7 @@ class SigningKey:
 class KeyStore(Protocol):
     """The API keys of every org, and the servers' own signing keys."""
 
-    async def create(self, row: KeyRow) -> None:
+    async def create(self, row: KeyRow, *, act: Entry | None = None) -> None:
         """Store a new key. Raises ``StoreError`` if its id or digest is taken."""
         ...
 
@@ -59,7 +61,7 @@ class KeyStore(Protocol):
         """Whether there is any key, even an expired or revoked one."""
         ...
 
-    async def revoke(self, id: str, now: str) -> KeyRow | None:
+    async def revoke(self, id: str, now: str, *, act: Entry | None = None) -> KeyRow | None:
         """Revoke a key, unless that is done, and return its current row; ``None`` if there is none."""
         ...
 

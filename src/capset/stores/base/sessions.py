@@ -7,6 +7,8 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from capset.stores.base.audit import Entry
+
 MOVED: Final = ("agent", "definition", "static_hash", "agent_version")
 """The fields of a session that change when it moves to another version of its agent."""
 
@@ -84,7 +86,7 @@ class SessionStore(Protocol):
         """
         ...
 
-    async def move(self, row: SessionRow, *, expected: int | None) -> bool:
+    async def move(self, row: SessionRow, *, expected: int | None, act: Entry | None = None) -> bool:
         """Move a session to another version of its agent.
 
         Writes ``agent``, ``definition``, ``static_hash`` and ``agent_version``. Return whether there was such a session
@@ -100,7 +102,7 @@ class SessionStore(Protocol):
         """Return sessions, newest first."""
         ...
 
-    async def delete(self, id: str) -> bool:
+    async def delete(self, id: str, *, act: Entry | None = None) -> bool:
         """Delete a session with its files, state and texts, and return whether there was one. Its records stay."""
         ...
 

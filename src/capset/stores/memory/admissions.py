@@ -78,12 +78,13 @@ class MemoryApprovals:
         items = tuple(found[: query.limit])
         return ApprovalPage(items, items[-1].id if len(found) > query.limit else None)
 
-    async def move(self, row: ApprovalRow, expected: ApprovalStatus) -> bool:
+    async def move(self, row: ApprovalRow, expected: ApprovalStatus, *, act: Entry | None = None) -> bool:
         """Replace the request of ``row``'s id and org, if it still has the expected status."""
         self._door.check()
         there = self._rows.get(row.id)
         if there is None or there.org != row.org or there.status != expected:
             return False
+        self._door.record(act)
         self._rows[row.id] = row
         return True
 

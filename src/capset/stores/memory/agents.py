@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from capset.errors import StoreError
-from capset.stores.base import AgentPage, AgentQuery, AgentRow, VersionPage, VersionQuery
+from capset.stores.base import AgentPage, AgentQuery, AgentRow, Entry, VersionPage, VersionQuery
 from capset.stores.memory.lifecycle import Lifecycle
 from capset.stores.rows import copied
 
@@ -16,11 +16,12 @@ class MemoryAgents:
         self._rows: dict[str, AgentRow] = {}
         self._versions: dict[str, dict[int, AgentRow]] = {}
 
-    async def create(self, row: AgentRow) -> None:
+    async def create(self, row: AgentRow, *, act: Entry | None = None) -> None:
         """Store a new agent with its first version. Raises ``StoreError`` if its id is taken."""
         self._door.check()
         if row.id in self._rows:
             raise StoreError(f"there is an agent {row.id!r} already")
+        self._door.record(act)
         self._put(row)
 
     async def get(self, org: str | None, id: str) -> AgentRow | None:
@@ -41,11 +42,12 @@ class MemoryAgents:
         items = tuple([copied(row) for row in found[: query.limit]])
         return AgentPage(items, len(matching), items[-1].id if len(found) > query.limit else None)
 
-    async def replace(self, row: AgentRow) -> bool:
+    async def replace(self, row: AgentRow, *, act: Entry | None = None) -> bool:
         """Write the next version of an agent, and return whether it follows the current one."""
         last = await self.get(row.org, row.id)
         if last is None or last.version != row.version - 1:
             return False
+        self._door.record(act)
         self._put(row)
         return True
 

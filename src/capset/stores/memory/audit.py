@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import secrets
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -22,6 +22,7 @@ from capset.stores.audit_rules import (
     columns_of,
     following,
     interrupted,
+    may_adopt,
     no_anchor,
 )
 from capset.stores.base import AuditPage, AuditQuery, Entry, Pruned
@@ -105,6 +106,8 @@ class MemoryAudit:
         self._refused: BadEntry | None = None
         """The error of an appended entry that could not become a record; the next flush raises it."""
         self._digest_key = secrets.token_bytes(32)
+        self._signer: PublicKey | None = None
+        door.record = self._record
 
     def append(self, entry: Entry) -> None:
         """Accept an entry. Raises ``StoreError`` if the store is not open."""
@@ -124,17 +127,16 @@ class MemoryAudit:
             raise refused
 
     async def query(self, query: AuditQuery) -> AuditPage:
-        """Return outcome records, newest first."""
+        """Return outcomes of calls, or acts, newest first."""
         self.settle()
         wanted = {name: value for name in (*FILTERS, "org") if (value := getattr(query, name)) is not None}
         if query.org == "":
             wanted["org"] = None
-        wanted["phase"] = "outcome"
         since, until = query.since or "", query.until or "~"
         end = len(self._rows) if query.before is None else max(0, query.before - self._checkpoints.since)
         found: list[Record] = []
         for row in reversed(self._rows[:end]):
-            if wanted.items() <= row.items() and since <= row["time"] < until:
+            if row["phase"] in query.phases and wanted.items() <= row.items() and since <= row["time"] < until:
                 found.append(Record(**row))
                 if len(found) > query.limit:
                     break
@@ -170,18 +172,43 @@ class MemoryAudit:
         self._door.check()
         return [one for one in self._checkpoints.all if one.number > after][:limit]
 
-    async def prune(self, before: str, key: CheckpointKey, *, now: str) -> Pruned:
+    async def prune(
+        self, before: str, key: CheckpointKey, *, now: str, act: Callable[[Pruned], Entry] | None = None
+    ) -> Pruned:
         """Cut off the oldest links at a checkpoint. Raises ``Conflict`` if none is suitable."""
         check_times(before)
         self.settle()
         removed = self._checkpoints.cut(before, key, now, [row["seq"] for row in self._open.values()])
         self._keys.difference_update((row["id"], row["phase"]) for row in removed)
-        return Pruned(len(removed), self._checkpoints.since)
+        done = Pruned(len(removed), self._checkpoints.since)
+        if removed and act is not None:
+            self._record(act(done))
+        return done
+
+    async def signer(self) -> PublicKey | None:
+        """Return the key that signs this log, or ``None`` if none was adopted."""
+        self._door.check()
+        return self._signer
+
+    async def adopt(self, key: PublicKey, *, replacing: str | None, act: Entry) -> bool:
+        """Make a key the one that signs this log, and return whether that was done."""
+        self._door.check()
+        newest = self._checkpoints.all[-1].key if self._checkpoints.all else None
+        if not may_adopt(key, self._signer, newest, replacing):
+            return False
+        self._record(act)
+        self._signer = key
+        return True
 
     async def digest_key(self) -> bytes:
         """Return the 32 secret bytes that key argument digests."""
         self._door.check()
         return self._digest_key
+
+    def _record(self, act: Entry | None) -> None:
+        if act is not None:
+            self.settle()
+            self._extend(columns_of(act))
 
     def close_interrupted(self) -> None:
         """Give every open intent the outcome ``interrupted``."""

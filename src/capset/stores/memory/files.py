@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from capset.definitions.files import FileQuota, FileStat, parent_of
 from capset.errors import FileError
 from capset.stores import file_tree as filetree
+from capset.stores.base.audit import Entry
 from capset.stores.base.files import STANDARD
 from capset.stores.file_tree import TreeNode, Usage
 from capset.stores.memory.lifecycle import Lifecycle
@@ -44,6 +45,7 @@ class MemoryFiles:
         now: str,
         version: int | None = None,
         quota: FileQuota = STANDARD,
+        act: Entry | None = None,
     ) -> tuple[FileStat, bool]:
         """Create or replace a file, with its parents; return it and whether it is new.
 
@@ -55,6 +57,7 @@ class MemoryFiles:
         tree = self._tree(session)
         digest = hashlib.sha256(content).hexdigest()
         stat, old = filetree.write(tree, path, digest=digest, size=len(content), now=now, version=version, quota=quota)
+        self._door.record(act)
         self._blobs.store(org, digest, bytes(content))
         if old and old.digest:
             self._blobs.let_go(tree.orgs[path], old.digest)
@@ -65,10 +68,14 @@ class MemoryFiles:
         """Return a directory's entries: directories first, then by name; all below it by path when recursive."""
         return filetree.listing(self._tree(session), path, recursive=recursive)
 
-    async def delete(self, session: str, path: str, *, recursive: bool, version: int | None = None) -> int:
+    async def delete(
+        self, session: str, path: str, *, recursive: bool, version: int | None = None, act: Entry | None = None
+    ) -> int:
         """Delete and return the number of deleted entries. Raises ``FileError`` as ``filetree.delete`` does."""
         tree = self._tree(session)
         gone = filetree.delete(tree, path, recursive=recursive, version=version)
+        if gone:
+            self._door.record(act)
         for node in gone:
             if node.digest:
                 self._blobs.let_go(tree.orgs.pop(node.stat.path), node.digest)

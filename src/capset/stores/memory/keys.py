@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from capset.errors import StoreError
-from capset.stores.base import KeyRow, SigningKey
+from capset.stores.base import Entry, KeyRow, SigningKey
 from capset.stores.memory.lifecycle import Lifecycle
 from capset.stores.rows import is_renewed, renewed_keys
 
@@ -20,11 +20,12 @@ class MemoryKeys:
         self._ids: dict[str, str] = {}  # by digest
         self._signing: Sequence[SigningKey] = ()
 
-    async def create(self, row: KeyRow) -> None:
+    async def create(self, row: KeyRow, *, act: Entry | None = None) -> None:
         """Store a new key. Raises ``StoreError`` if its id or digest is taken."""
         self._door.check()
         if row.id in self._rows or row.digest in self._ids:
             raise StoreError(f"there is a key {row.id!r} already")
+        self._door.record(act)
         self._rows[row.id] = row
         self._ids[row.digest] = row.id
 
@@ -43,11 +44,12 @@ class MemoryKeys:
         self._door.check()
         return bool(self._rows)
 
-    async def revoke(self, id: str, now: str) -> KeyRow | None:
+    async def revoke(self, id: str, now: str, *, act: Entry | None = None) -> KeyRow | None:
         """Revoke a key, unless that is done, and return its current row; ``None`` if there is none."""
         self._door.check()
         row = self._rows.get(id)
         if row is not None and row.revoked_at is None:
+            self._door.record(act)
             row = self._rows[id] = replace(row, revoked_at=now)
         return row
 

@@ -14,6 +14,7 @@ from capset.stores.base import (
     KEPT,
     MOVED,
     Begun,
+    Entry,
     EventPage,
     EventRow,
     NewEvent,
@@ -72,12 +73,13 @@ class MemorySessions:
         self._rows[there] = kept
         return kept
 
-    async def move(self, row: SessionRow, *, expected: int | None) -> bool:
+    async def move(self, row: SessionRow, *, expected: int | None, act: Entry | None = None) -> bool:
         """Move a session to another version of its agent; return whether it had the expected one."""
         self._door.check()
         there = self._rows.get(row.id)
         if there is None or expected not in (None, there.agent_version):
             return False
+        self._door.record(act)
         self._rows[row.id] = replace(there, **{name: getattr(row, name) for name in MOVED})
         return True
 
@@ -101,12 +103,15 @@ class MemorySessions:
         items = tuple(found[: query.limit])
         return SessionPage(items, items[-1].id if len(found) > query.limit else None)
 
-    async def delete(self, id: str) -> bool:
+    async def delete(self, id: str, *, act: Entry | None = None) -> bool:
         """Delete a session with all its data, and return whether there was one."""
         self._door.check()
-        row = self._rows.pop(id, None)
-        if row is not None and row.door is not None:
-            del self._doors[row.door]
+        row = self._rows.get(id)
+        if row is not None:
+            self._door.record(act)
+            del self._rows[id]
+            if row.door is not None:
+                del self._doors[row.door]
         for part in self._owning:
             part.drop(id)
         return row is not None

@@ -84,11 +84,11 @@ class SqlApprovals:
 
         return await self._reader.read(read)
 
-    async def move(self, row: ApprovalRow, expected: ApprovalStatus) -> bool:
+    async def move(self, row: ApprovalRow, expected: ApprovalStatus, *, act: Entry | None = None) -> bool:
         """Replace the request of ``row``'s id and org, if it still has the expected status."""
         own = (approvals.c.org == (row.org or "")) & (approvals.c.id == row.id) & (approvals.c.status == expected)
         moved = update(approvals).where(own).values(_values(row))
-        return await self._writer.write(lambda connection: bool(connection.execute(moved).rowcount))
+        return await self._writer.write(lambda connection: bool(connection.execute(moved).rowcount), act)
 
     async def overdue(self, now: str, limit: int = 100) -> list[ApprovalRow]:
         """Return open requests of every org that expire at ``now`` or before, the oldest first."""

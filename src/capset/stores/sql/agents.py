@@ -12,7 +12,16 @@ from sqlalchemy import ColumnElement, Connection, RowMapping, delete, func, inse
 from sqlalchemy.exc import IntegrityError
 
 from capset.errors import StoreError
-from capset.stores.base import AGENT_FIELDS, AgentPage, AgentQuery, AgentRow, CapabilityRow, VersionPage, VersionQuery
+from capset.stores.base import (
+    AGENT_FIELDS,
+    AgentPage,
+    AgentQuery,
+    AgentRow,
+    CapabilityRow,
+    Entry,
+    VersionPage,
+    VersionQuery,
+)
 from capset.stores.rows import capability_row, entry_of, version_row, version_text
 from capset.stores.sql.reader import ReadConnections
 from capset.stores.sql.schema.tables import agent_capabilities, agent_versions, agents
@@ -30,18 +39,19 @@ class SqlAgents:
         self._writer = writer
         self._reader = reader
 
-    async def create(self, row: AgentRow) -> None:
+    async def create(self, row: AgentRow, *, act: Entry | None = None) -> None:
         """Store a new agent with its first version. Raises ``StoreError`` if its id is taken."""
 
-        def write(connection: Connection) -> None:
+        def write(connection: Connection) -> bool:
             try:
                 connection.execute(insert(agents).values(_values(row)))
             except IntegrityError as error:
                 raise StoreError(f"there is an agent {row.id!r} already") from error
             _put_capabilities(connection, row)
             _put_version(connection, row)
+            return True
 
-        await self._writer.write(write)
+        await self._writer.write(write, act)
 
     async def get(self, org: str | None, id: str) -> AgentRow | None:
         """Return an agent, or ``None``."""
@@ -66,7 +76,7 @@ class SqlAgents:
 
         return await self._reader.read(read)
 
-    async def replace(self, row: AgentRow) -> bool:
+    async def replace(self, row: AgentRow, *, act: Entry | None = None) -> bool:
         """Write the next version of an agent, and return whether it follows the current one.
 
         A process of revision 0006 replaces agents without storing versions: its agents get their version here.
@@ -84,7 +94,7 @@ class SqlAgents:
             _put_version(connection, row)
             return True
 
-        return await self._writer.write(write)
+        return await self._writer.write(write, act)
 
     async def version(self, org: str | None, id: str, version: int) -> AgentRow | None:
         """Return one version of an agent, or ``None``."""

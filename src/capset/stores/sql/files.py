@@ -15,6 +15,7 @@ from sqlalchemy import ColumnElement, Connection, RowMapping, delete, exists, fu
 from capset.definitions.files import FileQuota, FileStat, parent_of
 from capset.errors import FileError
 from capset.stores import file_tree as filetree
+from capset.stores.base.audit import Entry
 from capset.stores.base.files import STANDARD
 from capset.stores.file_tree import ROOT, TreeNode, Usage
 from capset.stores.sql.reader import ReadConnections
@@ -226,6 +227,7 @@ class SqlFiles:
         now: str,
         version: int | None = None,
         quota: FileQuota = STANDARD,
+        act: Entry | None = None,
     ) -> tuple[FileStat, bool]:
         """Create or replace a file, with its parents; return it and whether it is new.
 
@@ -243,7 +245,7 @@ class SqlFiles:
             rows.let_go()
             return stat, old is None
 
-        return await self._writer.write(write)
+        return await self._writer.write(write, act)
 
     async def list(self, session: str, path: str, *, recursive: bool) -> list[FileStat]:
         """Return a directory's entries: directories first, then by name; all below it by path when recursive."""
@@ -251,7 +253,9 @@ class SqlFiles:
             lambda connection: filetree.listing(FileRows(connection, session), path, recursive=recursive)
         )
 
-    async def delete(self, session: str, path: str, *, recursive: bool, version: int | None = None) -> int:
+    async def delete(
+        self, session: str, path: str, *, recursive: bool, version: int | None = None, act: Entry | None = None
+    ) -> int:
         """Delete and return the number of deleted entries. Raises ``FileError`` as ``filetree.delete`` does."""
 
         def write(connection: Connection) -> int:
@@ -260,7 +264,7 @@ class SqlFiles:
             rows.let_go()
             return len(gone)
 
-        return await self._writer.write(write)
+        return await self._writer.write(write, act)
 
     async def move(
         self,

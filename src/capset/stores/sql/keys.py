@@ -11,7 +11,7 @@ from sqlalchemy import ColumnElement, Connection, RowMapping, delete, insert, se
 from sqlalchemy.exc import IntegrityError
 
 from capset.errors import StoreError
-from capset.stores.base import KeyRow, SigningKey
+from capset.stores.base import Entry, KeyRow, SigningKey
 from capset.stores.rows import is_renewed, renewed_keys
 from capset.stores.sql.reader import ReadConnections
 from capset.stores.sql.schema.tables import api_keys, settings
@@ -30,18 +30,19 @@ class SqlKeys:
         self._writer = writer
         self._reader = reader
 
-    async def create(self, row: KeyRow) -> None:
+    async def create(self, row: KeyRow, *, act: Entry | None = None) -> None:
         """Store a new key. Raises ``StoreError`` if its id or digest is taken."""
         values = asdict(row) | {name: json.dumps(getattr(row, name)) for name in _LISTS}
         values |= {name: json.dumps(values[name]) for name in _OBJECTS if values[name] is not None}
 
-        def write(connection: Connection) -> None:
+        def write(connection: Connection) -> bool:
             try:
                 connection.execute(insert(api_keys).values(values))
             except IntegrityError as error:
                 raise StoreError(f"there is a key {row.id!r} already") from error
+            return True
 
-        await self._writer.write(write)
+        await self._writer.write(write, act)
 
     async def find(self, digest: str) -> KeyRow | None:
         """Return the key with this digest, even if expired or revoked, or ``None``."""
@@ -64,15 +65,15 @@ class SqlKeys:
 
         return await self._reader.read(read)
 
-    async def revoke(self, id: str, now: str) -> KeyRow | None:
+    async def revoke(self, id: str, now: str, *, act: Entry | None = None) -> KeyRow | None:
         """Revoke a key, unless that is done, and return its current row; ``None`` if there is none."""
 
-        def write(connection: Connection) -> KeyRow | None:
+        def write(connection: Connection) -> bool:
             open_key = (api_keys.c.id == id) & api_keys.c.revoked_at.is_(None)
-            connection.execute(update(api_keys).where(open_key).values(revoked_at=now))
-            return _one(connection, api_keys.c.id == id)
+            return bool(connection.execute(update(api_keys).where(open_key).values(revoked_at=now)).rowcount)
 
-        return await self._writer.write(write)
+        await self._writer.write(write, act)
+        return await self._reader.read(lambda connection: _one(connection, api_keys.c.id == id))
 
     async def signing_keys(self, *, now: str, renewed: str, expired: str) -> Sequence[SigningKey]:
         """Return the servers' signing keys, newest first, after making one if the newest is too old."""

@@ -16,6 +16,7 @@ from capset.stores.base import (
     KEPT,
     MOVED,
     Begun,
+    Entry,
     EventPage,
     EventRow,
     NewEvent,
@@ -74,12 +75,12 @@ class SqlSessions:
 
         return await self._writer.write(write)
 
-    async def move(self, row: SessionRow, *, expected: int | None) -> bool:
+    async def move(self, row: SessionRow, *, expected: int | None, act: Entry | None = None) -> bool:
         """Move a session to another version of its agent; return whether it had the expected one."""
         moved = update(sessions).where(sessions.c.id == row.id).values({name: getattr(row, name) for name in MOVED})
         if expected is not None:
             moved = moved.where(sessions.c.agent_version == expected)
-        return await self._writer.write(lambda connection: bool(connection.execute(moved).rowcount))
+        return await self._writer.write(lambda connection: bool(connection.execute(moved).rowcount), act)
 
     async def get(self, id: str) -> SessionRow | None:
         """Return a session, or ``None``."""
@@ -107,7 +108,7 @@ class SqlSessions:
 
         return await self._reader.read(read)
 
-    async def delete(self, id: str) -> bool:
+    async def delete(self, id: str, *, act: Entry | None = None) -> bool:
         """Delete a session with all its data, and return whether there was one."""
 
         def write(connection: Connection) -> bool:
@@ -121,7 +122,7 @@ class SqlSessions:
             # Its values and texts are deleted with it: their rows refer to it.
             return bool(connection.execute(delete(sessions).where(sessions.c.id == id)).rowcount)
 
-        return await self._writer.write(write)
+        return await self._writer.write(write, act)
 
 
 def _insert(connection: Connection, row: SessionRow) -> None:

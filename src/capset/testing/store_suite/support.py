@@ -70,6 +70,8 @@ def entry(id: str, **changes: str | int | None) -> SampleEntry:
         "attempts": 1,
         "attributes_digest": "5" * 64,
         "code_hash": "6" * 64,
+        "act": "key.create",
+        "source": "cli ada",
     }
     return SampleEntry(values | changes)
 

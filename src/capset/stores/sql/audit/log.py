@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from dataclasses import asdict
 from typing import Any, Final
@@ -11,7 +11,7 @@ from typing import Any, Final
 from sqlalchemy import ColumnElement, Connection, RowMapping, Select, delete, false, func, insert, select, text
 
 from capset.definitions.records import COLUMNS, NUMBERS, Record
-from capset.errors import StoreError
+from capset.errors import DefinitionError, StoreError
 from capset.fingerprint.chain import GENESIS, Verification, verify
 from capset.fingerprint.checkpoints import (
     CHECKPOINT_COLUMNS,
@@ -22,15 +22,18 @@ from capset.fingerprint.checkpoints import (
     checkpoint_of,
     signed,
 )
-from capset.stores.audit_rules import check_newest, check_sound, following, no_anchor
+from capset.stores.audit_rules import check_newest, check_sound, following, may_adopt, no_anchor
 from capset.stores.base import AuditPage, AuditQuery, Entry, Pruned
 from capset.stores.base.audit import FILTERS, check_times
 from capset.stores.sql.audit.records import as_they_lie, head, raw_records, raw_rows
 from capset.stores.sql.reader import ReadConnections
-from capset.stores.sql.schema.tables import IS_OUTCOME, checkpoints, open_intents, records, settings
+from capset.stores.sql.schema.tables import IS_ACT, IS_OUTCOME, checkpoints, open_intents, records, settings
 from capset.stores.sql.writer.writer import Writer
 
 _NAMES: Final = ", ".join(CHECKPOINT_COLUMNS)
+
+_SIGNER: Final = "checkpoint_key"
+"""The name of the setting that holds the public half of the key that signs."""
 
 FEW: Final = 10_000
 """Number of records to read past rather than to look up the end of the chain's part that a query is about."""
@@ -40,6 +43,9 @@ AT: Final = records.c.time.concat(text("''"))
 
 # Not the column itself: an engine would walk the chain from its end, past all records of other times.
 _SEQ: Final = records.c.seq + 0
+
+_OF: Final = {"outcome": IS_OUTCOME, "act": IS_ACT}
+"""The conditions of the partial indexes, by phase."""
 
 _FEW: Final = ("id", "principal", "session", "correlation", "approval", "code")
 """The filters that match few records, regardless of organisation."""
@@ -65,8 +71,8 @@ class SqlAudit:
         await self._writer.flush()
 
     async def query(self, query: AuditQuery) -> AuditPage:
-        """Return outcome records, newest first. Raises ``StoreError`` for one that was tampered with."""
-        wanted = select(records).where(IS_OUTCOME).order_by(records.c.seq.desc()).limit(query.limit + 1)
+        """Return outcomes of calls, or acts, newest first. Raises ``StoreError`` for one that was tampered with."""
+        wanted = select(records).order_by(records.c.seq.desc()).limit(query.limit + 1)
         for name in FILTERS:
             if (value := getattr(query, name)) is not None:
                 wanted = wanted.where(records.c[name] == value)
@@ -82,11 +88,15 @@ class SqlAudit:
         if query.before is not None:
             wanted = wanted.where(records.c.seq < query.before)
 
+        phases = query.phases
+
         def read(connection: Connection) -> AuditPage:
             bounds = bounds_of(connection, query.since, query.until)
             with as_they_lie(connection):
                 # All at once: an error for one record would leave SQLite reading, and the next reader in the past.
-                found = [_record(row) for row in connection.execute(wanted.where(*bounds)).mappings().all()]
+                # One query for each phase, since each has indexes of its own.
+                pages = [connection.execute(wanted.where(_OF[phase], *bounds)).mappings().all() for phase in phases]
+                found = sorted((_record(row) for page in pages for row in page), key=_newest_first)
             items = tuple(found[: query.limit])
             return AuditPage(items, items[-1].seq if len(found) > query.limit else None)
 
@@ -125,13 +135,35 @@ class SqlAudit:
         """Return checkpoints in order. Raises ``StoreError`` for one that was tampered with."""
         return await self._reader.read(lambda connection: list_checkpoints(connection, after, limit))
 
-    async def prune(self, before: str, key: CheckpointKey, *, now: str) -> Pruned:
+    async def prune(
+        self, before: str, key: CheckpointKey, *, now: str, act: Callable[[Pruned], Entry] | None = None
+    ) -> Pruned:
         """Cut off the oldest links at a checkpoint. Raises ``Conflict`` if none is suitable."""
         check_times(before)
+        first = await self._reader.read(first_seq)
         anchor = await self._reader.read(lambda connection: find_cut(connection, before, key))
         if anchor is None:
-            return Pruned(0, await self._reader.read(first_seq))
-        return await self._writer.write(lambda connection: cut(connection, anchor, key, now))
+            return Pruned(0, first)
+        entry = None if act is None else act(Pruned(anchor.seq - first + 1, anchor.seq + 1))
+        done = await self._writer.write(lambda connection: cut(connection, anchor, key, now), entry)
+        return done or Pruned(0, await self._reader.read(first_seq))
+
+    async def signer(self) -> PublicKey | None:
+        """Return the key that signs this log. Raises ``StoreError`` if it was tampered with."""
+        return await self._reader.read(_signer)
+
+    async def adopt(self, key: PublicKey, *, replacing: str | None, act: Entry) -> bool:
+        """Make a key the one that signs this log, and return whether that was done."""
+
+        def write(connection: Connection) -> bool:
+            newest = _newest(connection)
+            if not may_adopt(key, _signer(connection), newest and newest.key, replacing):
+                return False
+            connection.execute(delete(settings).where(settings.c.name == _SIGNER))
+            connection.execute(insert(settings).values(name=_SIGNER, value=key.pem()))
+            return True
+
+        return await self._writer.write(write, act)
 
     async def digest_key(self) -> bytes:
         """Return the 32 secret bytes that key argument digests, made once for a store."""
@@ -234,11 +266,11 @@ def find_cut(connection: Connection, before: str, key: CheckpointKey) -> Checkpo
     return anchor
 
 
-def cut(connection: Connection, anchor: Checkpoint, key: CheckpointKey, now: str) -> Pruned:
-    """Cut the log at a checkpoint, and sign its new first record."""
+def cut(connection: Connection, anchor: Checkpoint, key: CheckpointKey, now: str) -> Pruned | None:
+    """Cut the log at a checkpoint, and sign its new first record; ``None`` if another process was faster."""
     newest = _newest(connection)
-    if newest is None or newest.since > anchor.seq:  # another process was faster
-        return Pruned(0, newest.since if newest else 1)
+    if newest is None or newest.since > anchor.seq:
+        return None
     if _hash_at(connection, anchor.seq) != anchor.hash:
         raise StoreError("nothing was pruned: the audit log was changed", hint="capset audit verify says more")
     check_newest(newest, key, lambda seq: _hash_at(connection, seq))
@@ -248,6 +280,18 @@ def cut(connection: Connection, anchor: Checkpoint, key: CheckpointKey, now: str
     connection.execute(delete(checkpoints).where(checkpoints.c.number < anchor.number))
     connection.execute(insert(checkpoints).values(asdict(note)))
     return Pruned(removed, note.since)
+
+
+def _signer(connection: Connection) -> PublicKey | None:
+    text = connection.execute(select(settings.c.value).where(settings.c.name == _SIGNER)).scalar()
+    try:
+        return None if text is None else PublicKey.load(str(text))
+    except DefinitionError:
+        raise StoreError("the checkpoint key of the audit log is damaged", hint="restore a backup") from None
+
+
+def _newest_first(record: Record) -> int:
+    return -record.seq
 
 
 def _checkpoints() -> Select[Any]:

@@ -48,7 +48,8 @@ records: Final = Table(
 """The audit log: the columns of ``definitions.records.Record``, in their order."""
 
 IS_OUTCOME: Final = text("phase = 'outcome'")
-"""The condition of the partial indexes below. It is spelled out, not bound, or SQLite would not use them."""
+IS_ACT: Final = text("phase = 'act'")
+"""The conditions of the partial indexes below. They are spelled out, not bound, or SQLite would not use them."""
 
 FILTERS: Final = ("tool", "outcome", "principal", "session", "correlation", "org", "agent")
 """The columns of an ``AuditQuery`` that have an index each, in which a page is one range; ``id`` is unique."""
@@ -72,6 +73,15 @@ for _name in ("approval", "code"):  # which few records have
         sqlite_where=text(f"{_name} IS NOT NULL"),
         postgresql_where=text(f"{_name} IS NOT NULL"),
     )
+
+Index("ix_records_acts", records.c.seq, sqlite_where=IS_ACT, postgresql_where=IS_ACT)
+Index(
+    "ix_records_act",
+    records.c.act,
+    records.c.seq,
+    sqlite_where=text("act IS NOT NULL"),
+    postgresql_where=text("act IS NOT NULL"),
+)
 
 checkpoints: Final = Table(
     "checkpoints",

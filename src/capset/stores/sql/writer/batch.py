@@ -38,10 +38,14 @@ class Durable:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class QueueCall:
-    """A write function whose caller waits for its result; for a lock, until a time in ``time.monotonic()`` seconds."""
+    """A write function whose caller waits for its result; for a lock, until a time in ``time.monotonic()`` seconds.
+
+    ``act`` becomes a record with it.
+    """
 
     function: Callable[[Connection], Any]
     until: float
+    act: Entry | None = None
     waiter: Waiter = field(default_factory=Waiter)
 
 
@@ -98,26 +102,37 @@ Item = Entry | Durable | QueueCall | Admission | Barrier
 class Batch:
     """Items by kind, each in the order of the queue. ``name`` is the database's, for errors.
 
-    ``rows`` are made of ``makers``, one of each; ``terms`` maps a row's place to the place in ``admissions`` that it
-    depends on. An entry that cannot become a row is in ``refused``, with the reason.
+    ``acts`` maps the place of a call to the row of its act. ``rows`` are made of ``makers``, one of each; ``terms``
+    maps a row's place to the place in ``admissions`` that it depends on. An entry that cannot become a row is in
+    ``refused``, with the reason.
     """
 
     def __init__(self, name: str, items: Iterable[Item]) -> None:
         self._name = name
         self.calls: list[QueueCall] = []
+        self.acts: dict[int, Row] = {}
         self.admissions: list[Admission] = []
         self.rows: list[Row] = []
         self.terms: dict[int, int] = {}
         self._makers: list[Entry | Durable | Admission] = []
         self._barriers: list[Barrier] = []
-        self._refused: list[tuple[Entry | Durable | Admission, BadEntry]] = []
+        self._refused: list[tuple[Entry | Durable | Admission | QueueCall, BadEntry]] = []
         for item in items:
             if isinstance(item, QueueCall):
-                self.calls.append(item)
+                self._sort_call(item)
             elif isinstance(item, Barrier):
                 self._barriers.append(item)
             else:
                 self._sort(item)
+
+    def _sort_call(self, call: QueueCall) -> None:
+        if call.act is not None:
+            try:
+                self.acts[len(self.calls)] = columns_of(call.act)
+            except BadEntry as bad:
+                self._refused.append((call, bad))
+                return
+        self.calls.append(call)
 
     def _sort(self, item: Entry | Durable | Admission) -> None:
         entry = item.entry if isinstance(item, Durable | Admission) else item
@@ -151,7 +166,7 @@ class Batch:
     @property
     def bad(self) -> list[BadEntry]:
         """The errors of buffered entries, which have no waiter, that cannot become records."""
-        return [bad for item, bad in self._refused if not isinstance(item, Durable | Admission)]
+        return [bad for item, bad in self._refused if not isinstance(item, Durable | Admission | QueueCall)]
 
     def committed(self, done: Done) -> list[QueueAnswer]:
         """Return the answers after a commit to all but the barriers."""
@@ -183,5 +198,7 @@ class Batch:
 
     def _refusals(self) -> list[QueueAnswer]:
         return [
-            QueueAnswer(item.waiter, error=bad) for item, bad in self._refused if isinstance(item, Durable | Admission)
+            QueueAnswer(item.waiter, error=bad)
+            for item, bad in self._refused
+            if isinstance(item, Durable | Admission | QueueCall)
         ]

@@ -1,4 +1,7 @@
-"""One transaction of the writer: calls that are counted, write functions, then chained records; all or nothing."""
+"""One transaction of the writer: calls that are counted, write functions, then chained records; all or nothing.
+
+The record of a function's act is written with what the function has changed, or neither is.
+"""
 
 from __future__ import annotations
 
@@ -73,18 +76,22 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """The work of one transaction; ``terms`` maps a row's place to that of the claim that must be admitted for it."""
+    """The work of one transaction; ``terms`` maps a row's place to that of the claim that must be admitted for it.
+
+    ``acts`` maps a function's place to the row that is written if its result is true.
+    """
 
     claims: Sequence[Claim]
     functions: Sequence[Function]
     rows: Sequence[Row]
     terms: Mapping[int, int]
+    acts: Mapping[int, Row]
 
 
 class _Abandon(Exception):
-    """The database failed within a function and may have rolled back everything: begin again without that one."""
+    """A function failed with all else, or its act cannot become a record: begin again without that one."""
 
-    def __init__(self, index: int, error: DBAPIError) -> None:
+    def __init__(self, index: int, error: DBAPIError | BadEntry) -> None:
         super().__init__(index)
         self.index = index
         self.error = error
@@ -106,7 +113,7 @@ def transact(engine: Engine, writer: str, work: Work, open_ids: set[str], doubt:
     ``doubt``, and those that are stored are not written again.
     """
     functions, rows, terms = work.functions, work.rows, work.terms
-    abandoned: dict[int, DBAPIError] = {}
+    abandoned: dict[int, DBAPIError | BadEntry] = {}
     unwritten: dict[int, BadEntry] = {}
     while True:
         try:
@@ -121,13 +128,20 @@ def transact(engine: Engine, writer: str, work: Work, open_ids: set[str], doubt:
                 left_out = {place for place, claim in terms.items() if admitted[claim] is not None}.union(written)
                 places = [place for place in range(len(rows)) if place not in left_out]
                 new = [rows[place] for place in places] if left_out else rows
-                refused = extend(connection, writer, new, now_open) if new else []
+                acts = [place for place in work.acts if results[place][1] is None and results[place][0]]
+                chained = [*new, *(work.acts[place] for place in acts)]
+                refused = extend(connection, writer, chained, now_open) if chained else []
+                for place, bad in zip(acts, refused[len(new) :], strict=True):
+                    if bad is not None:
+                        raise _Abandon(place, bad)
+                del refused[len(new) :]
                 if terms and (bad := _bad_terms(terms, places, refused)):
                     raise _Unwritten(bad)
         except _Unwritten as failure:
             unwritten.update(failure.refused)
         except _Abandon as failure:
-            if failure.error.connection_invalidated:  # nothing can be committed without that one either
+            # Nothing can be committed on a lost connection, without that one either.
+            if isinstance(failure.error, DBAPIError) and failure.error.connection_invalidated:
                 raise failure.error from None
             abandoned[failure.index] = failure.error
         except Exception as error:

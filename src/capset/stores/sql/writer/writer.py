@@ -99,14 +99,16 @@ class Writer:
         """Return once everything accepted so far is durable. Raises ``StoreError`` if it is not."""
         await self._ask(Barrier())
 
-    async def write(self, function: Callable[[Connection], _T]) -> _T:
+    async def write(self, function: Callable[[Connection], _T], act: Entry | None = None) -> _T:
         """Run a function in the writer's next transaction, on its thread, and return its result once that is durable.
+
+        If the result is true, the record of the ``act`` is part of the transaction: there is neither without the other.
 
         The function may run again if the transaction must begin again, so it must change nothing but the database. An
         error in it undoes its own changes only; errors of the database become ``StoreError``. While other processes
         write, it is retried within ``PATIENCE_SECONDS``.
         """
-        return await self._ask(QueueCall(function, time.monotonic() + self._patience))
+        return await self._ask(QueueCall(function, time.monotonic() + self._patience, act))
 
     async def admit(self, claim: Claim, entry: Entry | None) -> None:
         """Count a call and write its intent in one transaction, as patient as ``write``. Raises ``Refused``."""
@@ -192,6 +194,7 @@ class Writer:
                 [call.function for call in batch.calls],
                 batch.rows,
                 batch.terms,
+                batch.acts,
             )
             done = transact(engine, self.id, work, self._open_ids, self._doubt)
         except Exception as error:

@@ -1,0 +1,138 @@
+"""Checkpoint keys on this machine: one file a database, private to its user, and what callers of verify have pinned."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import secrets
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from capset.errors import DefinitionError
+from capset.fingerprint.checkpoints import Checkpoint, CheckpointKey, PublicKey, Unsound, checkpoint_of
+
+
+def database_id(digest_key: bytes) -> str:
+    """Return the id of a database, derived from its secret so that a copy has the same one."""
+    return hashlib.sha256(b"capset database\0" + digest_key).hexdigest()[:32]
+
+
+def default_key_file(database: str) -> Path:
+    """Return the file of a database's key: in the user's state folder (XDG), by the id of the database."""
+    return _folder("XDG_STATE_HOME", ".local/state") / "keys" / f"{database}.pem"
+
+
+def read_private(path: Path) -> CheckpointKey:
+    """Return the key in a file. Raises ``DefinitionError`` for one that others than its owner may read."""
+    mode = path.stat().st_mode & 0o777
+    if os.name == "posix" and mode & 0o077:
+        raise DefinitionError(
+            f"the checkpoint key {str(path)!r} has mode {mode:04o}: others may use it", hint=f"chmod 600 {path}"
+        )
+    return CheckpointKey.read(path)
+
+
+def make_private(path: Path) -> CheckpointKey:
+    """Return a new key, written to a new file; or the one of a process that was faster. Raises ``OSError``."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    key = CheckpointKey.generate()
+    # Whole before it has its name, so that no other process reads half of it.
+    own = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    write_new(own, key.pem(), 0o600)
+    try:
+        os.link(own, path)
+    except FileExistsError:
+        return read_private(path)
+    finally:
+        own.unlink()
+    return key
+
+
+def write_new(path: Path, text: str, mode: int) -> None:
+    """Write a new file that never has more permissions than ``mode``. Raises ``DefinitionError`` if there is one."""
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    except FileExistsError:
+        raise DefinitionError(f"there is a file {str(path)!r} already", hint="name another, or remove it") from None
+    with os.fdopen(descriptor, "w", encoding="ascii") as file:
+        file.write(text)
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """The key that a caller trusts for a database, and the newest checkpoint that the caller has seen."""
+
+    key: PublicKey
+    kept: Checkpoint | None
+
+
+def default_pins_file() -> Path:
+    """Return the file of the caller's pins, in the user's configuration folder (XDG)."""
+    return _folder("XDG_CONFIG_HOME", ".config") / "pins.json"
+
+
+def read_pin(path: Path, database: str) -> Pin | None:
+    """Return the pin of the database at a URL, if there is one. Raises ``DefinitionError`` for a damaged file."""
+    found = _read_pins(path).get(pin_name(database))
+    if found is None:
+        return None
+    try:
+        kept = found["kept"]
+        return Pin(PublicKey.load(found["key"]), None if kept is None else checkpoint_of(kept))
+    except (KeyError, TypeError, AttributeError, Unsound, DefinitionError):
+        raise _damaged(path) from None
+
+
+def write_pin(path: Path, database: str, pin: Pin) -> None:
+    """Set the pin of the database at a URL."""
+    pins = _read_pins(path)
+    pins[pin_name(database)] = {"key": pin.key.pem(), "kept": pin.kept and asdict(pin.kept)}
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    new = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    write_new(new, json.dumps(pins, indent=2, sort_keys=True) + "\n", 0o600)
+    new.replace(path)
+
+
+def pin_name(database: str) -> str:
+    """Return the name of a database in the file of pins: its address, without its user and password.
+
+    It is the caller's own name, not one of the database's, which whoever replaces it could choose.
+    """
+    scheme, _, rest = database.partition("://")
+    if scheme == "sqlite":
+        return f"sqlite:///{Path(rest.removeprefix('/')).resolve()}"
+    return f"{scheme}://{rest.partition('?')[0].rpartition('@')[2]}"
+
+
+def _read_pins(path: Path) -> dict[str, Any]:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return {}
+    try:
+        found: object = json.loads(text)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise _damaged(path)
+    return cast("dict[str, Any]", found)
+
+
+def _damaged(path: Path) -> DefinitionError:
+    return DefinitionError(
+        f"the pins in {str(path)!r} cannot be read", hint="restore them: without them nothing vouches for the log"
+    )
+
+
+def _folder(variable: str, default: str) -> Path:
+    """Return capset's folder below one of the XDG base directories, which must be absolute to count."""
+    named = os.environ.get(variable, "")
+    if Path(named).is_absolute():
+        return Path(named) / "capset"
+    try:
+        home = Path.home()
+    except RuntimeError:  # a user without a home, as in a container
+        home = Path("/")
+    return home / default / "capset"

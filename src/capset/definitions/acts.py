@@ -1,0 +1,52 @@
+"""Administrative acts: what is done to a database beside calls, by name (spec 4, G39)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final, Literal, get_args
+
+ActName = Literal[
+    "key.create",
+    "key.revoke",
+    "agent.create",
+    "agent.change",
+    "agent.archive",
+    "approval.approve",
+    "approval.reject",
+    "session.move",
+    "session.delete",
+    "file.write",
+    "file.delete",
+    "config.reload",
+    "log.read",
+    "log.prune",
+    "checkpoint_key.adopt",
+    "checkpoint_key.succeed",
+]
+"""The name of an act: what it concerns, and what was done to that."""
+
+ACTS: Final[Mapping[ActName, str]] = MappingProxyType(
+    {
+        "key.create": "An API key was made: for whom, with which scopes and permissions, until when.",
+        "key.revoke": "An API key was revoked.",
+        "agent.create": "An agent was stored.",
+        "agent.change": "An agent was changed or rolled back: from which version to which, and which fields.",
+        "agent.archive": "An agent was archived: it takes no new sessions.",
+        "approval.approve": "A request for an approval was approved: for which call, once or for the session.",
+        "approval.reject": "A request for an approval was rejected.",
+        "session.move": "A session was moved to another version of its agent.",
+        "session.delete": "A session was deleted, with its files and its state.",
+        "file.write": "A file of a session was written over REST: its path, size and SHA-256.",
+        "file.delete": "A file or a folder of a session was deleted over REST.",
+        "config.reload": "A configuration file took the place of the one that was served, or failed to.",
+        "log.read": "The audit log was read: by which query, export or tail. One record a request.",
+        "log.prune": "The oldest records were cut off, up to a checkpoint.",
+        "checkpoint_key.adopt": "The database took its first checkpoint key: the public half, and its id.",
+        "checkpoint_key.succeed": "Another checkpoint key took over; signed by the one before, if that was at hand.",
+    }
+)
+"""Every act, with what its record says."""
+
+if missing := set(get_args(ActName)) ^ ACTS.keys():
+    raise RuntimeError(f"these acts are listed once only: {missing}")

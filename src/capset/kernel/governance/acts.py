@@ -1,0 +1,166 @@
+"""Records of administrative acts: who did what to which object, from where (spec 4, G39)."""
+
+from __future__ import annotations
+
+import getpass
+import os
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple, TypedDict
+
+from typing_extensions import Unpack
+
+from capset.clock import iso
+from capset.definitions.acts import ActName
+from capset.definitions.principals import Principal, PrincipalKind
+from capset.definitions.records import Columns, Outcome
+from capset.fingerprint.canonical import PROFILE, canonical
+from capset.ids import Ids, time_of
+from capset.kernel.governance.audit import MAX_RECORDED_BYTES, redacted, storable_text
+from capset.kernel.governance.redaction import Redactor
+from capset.schemas.plain_data import plain
+
+LIBRARY: Final = "library"
+"""The source of acts of the host's own code."""
+
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """The principal behind acts, and the interface that they come by, such as ``rest 127.0.0.1`` or ``cli ada``."""
+
+    id: str
+    kind: PrincipalKind
+    org: str | None
+    source: str = LIBRARY
+    on_behalf_of: str | None = None
+    correlation: str | None = None
+
+
+HOST: Final = Actor("host", "agent", None)
+"""The actor of acts for which the host's own code names no principal."""
+_actor: ContextVar[Actor | None] = ContextVar("capset_actor", default=None)
+
+
+@contextmanager
+def acting(actor: Actor) -> Generator[None]:
+    """Attribute the acts within the ``with`` block to an actor; interfaces do, once they know the caller."""
+    token = _actor.set(actor)
+    try:
+        yield
+    finally:
+        _actor.reset(token)
+
+
+def actor_of(principal: Principal | None) -> Actor:
+    """Return the actor that a principal is here; without one, that of the interface, or else the host's own code.
+
+    The interface is known only if it acts for the same principal.
+    """
+    here = _actor.get()
+    if principal is None:
+        return here or HOST
+    own = Actor(principal.id, principal.kind, principal.org, on_behalf_of=principal.on_behalf_of)
+    return here if here is not None and (here.id, here.kind, here.org) == (own.id, own.kind, own.org) else own
+
+
+def os_source(interface: str) -> str:
+    """Return the source of acts of a program on this machine: the interface and the user who runs it."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a user id without a name, as in many containers
+        user = f"uid {os.getuid()}" if hasattr(os, "getuid") else "unknown"
+    return f"{interface} {user}"
+
+
+class ActColumns(TypedDict, total=False):
+    """The columns of an act that not every act has."""
+
+    org: str | None
+    """The organisation that it concerns, whose auditors may read of it."""
+    session: str
+    agent: str
+    tool: str
+    static_hash: str
+    approval: str | None
+    outcome: Outcome
+    code: str | None
+    reason: str | None
+
+
+class ActEntry(NamedTuple):
+    """The entry of one act, frozen before it is queued; ``about`` is the canonical JSON of what it concerns."""
+
+    name: ActName
+    id: str
+    time: str
+    actor: Actor
+    about: str
+    org: str | None = None
+    session: str = ""
+    agent: str = ""
+    tool: str = ""
+    static_hash: str = ""
+    approval: str | None = None
+    outcome: Outcome = "succeeded"
+    code: str | None = None
+    reason: str | None = None
+
+    def columns(self) -> Columns:
+        """Return the columns of the record."""
+        actor = self.actor
+        return {
+            "id": self.id,
+            "phase": "act",
+            "time": self.time,
+            "correlation": storable_text(actor.correlation) or self.id,
+            "causation": None,
+            "principal": storable_text(actor.id),
+            "principal_kind": actor.kind,
+            "org": storable_text(self.org),
+            "session": self.session,
+            "agent": storable_text(self.agent),
+            "capability": None,
+            "tool": storable_text(self.tool),
+            "effect": None,
+            "arguments": self.about,
+            "arguments_digest": "",
+            "decision": None,
+            "policies": "[]",
+            "reason": storable_text(self.reason),
+            "outcome": self.outcome,
+            "code": self.code,
+            "duration_us": None,
+            "tool_hash": None,
+            "static_hash": self.static_hash,
+            "runtime_hash": "",
+            "prompt_hash": "",
+            "profile": PROFILE,
+            "on_behalf_of": storable_text(actor.on_behalf_of),
+            "approval": self.approval,
+            "attempts": None,
+            "repeats": None,
+            "attributes_digest": None,
+            "code_hash": None,
+            "act": self.name,
+            "source": storable_text(actor.source),
+        }
+
+
+def act_entry(
+    ids: Ids,
+    name: ActName,
+    about: Mapping[str, Any],  # JSON: ids, and what was done; no secrets
+    *,
+    by: Actor,
+    redact: Redactor | None = None,
+    **columns: Unpack[ActColumns],
+) -> ActEntry:
+    """Return the entry of an act. ``columns`` are its further ones, the organisation among them."""
+    mark = ids.mark()
+    shown = plain(dict(about))
+    text = canonical(redacted(shown if redact is None else redact(shown)))
+    if len(text) > MAX_RECORDED_BYTES:
+        text = canonical({"omitted": f"{len(text)} bytes"})
+    return ActEntry(name, ids.text(mark), iso(time_of(mark)), by, text.decode(), **columns)

@@ -1,0 +1,35 @@
+"""Checks of who may open which session with what."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from capset.definitions.blocks import Block
+from capset.definitions.principals import Principal
+from capset.errors import DefinitionError, NotFound
+from capset.stores.base import SessionRow
+
+
+def check_opening(agent: object, principal: object, env: object) -> None:
+    """Raise ``DefinitionError`` for arguments that no session can be opened with."""
+    if not isinstance(agent, Block):
+        raise DefinitionError(
+            f"a session is opened for an Agent, a Flow or another block; got {agent!r}",
+            hint="put a capability into an agent: Agent('name', uses=[…])",
+        )
+    if not isinstance(principal, Principal):
+        raise DefinitionError(f"principal is a Principal, such as Principal('ada'); got {principal!r}")
+    if env is not None and not isinstance(env, Mapping):
+        raise DefinitionError(f"env is a mapping of names to values; got {env!r}")
+
+
+def check_owner(row: SessionRow, principal: Principal) -> None:
+    """Raise ``NotFound`` unless a session is the principal's, for the same others that it acts for."""
+    theirs = (row.principal, row.principal_kind, row.org, row.on_behalf_of)
+    if theirs != (principal.id, principal.kind, principal.org, principal.on_behalf_of):
+        raise no_session(row.id, principal)
+
+
+def no_session(id: str, principal: Principal) -> NotFound:
+    """Return the error for a session that does not exist or is another principal's, without revealing which."""
+    return NotFound(f"there is no session {id!r} of {principal.id!r}")

@@ -1,0 +1,186 @@
+"""Administrative acts over REST: every path that changes something leaves a record of its own kind (G39, G40)."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Awaitable, Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from capset.definitions.acts import ACTS
+from capset.server.app import make_api
+from tests.server.running import EVERYTHING, Running, running
+
+Work = Callable[[httpx2.AsyncClient], Awaitable[httpx2.Response]]
+ADD = {"tool": "add", "arguments": {"a": 1, "b": 2}}
+AGENT = {"name": "adder", "capabilities": ["test_math", "session_file_system"]}
+
+EXEMPT = {
+    "preview_agent": "keeps nothing",
+    "preview_agent_change": "keeps nothing",
+    "check_config": "keeps nothing",
+    "create_session": "grants nothing: each call in it is on record with its id",
+    "call_tool": "its calls are records",
+    "send_message": "the calls of the turn are records, and its events are kept",
+    "record_link": "what it keeps is a record of its own, with the principal",
+}
+"""The operations that are neither reads nor acts, each with the reason."""
+
+
+def mutating() -> set[str]:
+    """Return the ids of the operations of the OpenAPI document that may change something."""
+    paths = make_api().state.document["paths"]
+    return {
+        operation["operationId"]
+        for methods in paths.values()
+        for method, operation in methods.items()
+        if method in ("post", "put", "patch", "delete")
+    }
+
+
+ACT_OF = {
+    "create_agent": "agent.create",
+    "change_agent": "agent.change",
+    "rollback_agent": "agent.change",
+    "archive_agent": "agent.archive",
+    "change_session": "session.move",
+    "delete_session": "session.delete",
+    "write_file": "file.write",
+    "delete_file": "file.delete",
+    "approve": "approval.approve",
+    "reject": "approval.reject",
+}
+
+
+@pytest.mark.spec("G39")
+def test_every_operation_that_changes_something_has_an_act_or_a_reason() -> None:
+    assert mutating() == ACT_OF.keys() | EXEMPT.keys()
+    assert not ACT_OF.keys() & EXEMPT.keys()
+    assert set(ACT_OF.values()) <= ACTS.keys()
+
+
+def acts(server: Running) -> list[dict[str, Any]]:
+    """Return the acts on the chain, oldest first, as an export shows them."""
+    done = server.capset("audit", "export")
+    assert done.code == 0, done.err
+    rows = [json.loads(line) for line in done.out.splitlines()]
+    return [row for row in rows if row["phase"] == "act"]
+
+
+async def asked(client: httpx2.AsyncClient, method: str, path: str, **more: Any) -> Any:
+    response = await client.request(method, path, **more)
+    assert response.is_success, response.text
+    return response.json() if response.content else None
+
+
+CONFIG = {
+    "layers": {
+        "capabilities": {
+            "actions": [
+                {
+                    "id": "careful",
+                    "name": "Careful",
+                    "parameters": {},
+                    "permissions": [],
+                    "approval": "ask",
+                    "handler": "./handlers.py:careful",
+                }
+            ]
+        }
+    },
+}
+
+
+@pytest.mark.spec("G39", "G40", "T39")
+async def test_every_act_over_rest_is_on_the_chain(tmp_path: Path) -> None:
+    (tmp_path / "handlers.py").write_text("async def careful(params, context):\n    return 1\n")
+    (tmp_path / "capset.json").write_text(json.dumps(CONFIG))
+    with running(tmp_path, "--config", "capset.json") as server:
+        key = server.key(scopes=EVERYTHING, grant=["session_files:read", "session_files:write"])
+        other = server.key("bob", scopes=EVERYTHING)
+
+        def client(of: str) -> httpx2.AsyncClient:
+            return httpx2.AsyncClient(base_url=server.url, headers={"authorization": f"Bearer {of}"}, trust_env=False)
+
+        async with client(key) as ada, client(other) as bob:
+            made = await asked(ada, "POST", "/v1/agents", json=AGENT)
+            at = f"/v1/agents/{made['id']}"
+            await asked(ada, "PATCH", at, json={"description": "It adds."})
+            await asked(ada, "POST", f"{at}/rollback", json={"version": 1})
+            session = (await asked(ada, "POST", "/v1/sessions", json={"agent_id": made["id"]}))["id"]
+            await asked(ada, "PATCH", f"/v1/sessions/{session}", json={"agent_version": 1})
+            await asked(ada, "PUT", f"/v1/sessions/{session}/files/a.txt", content=b"hello")
+            await asked(ada, "DELETE", f"/v1/sessions/{session}/files/a.txt")
+            careful = (await asked(ada, "POST", "/v1/sessions", json={"agent_id": "capset"}))["id"]
+            for answer in ("approve", "reject"):
+                pending = await ada.post(f"/v1/sessions/{careful}/calls", json={"tool": "careful", "arguments": {}})
+                assert pending.status_code == 202, pending.text
+                await asked(bob, "POST", f"/v1/approvals/{pending.json()['approval']}/{answer}", json={})
+                await ada.post(f"/v1/sessions/{careful}/calls", json={"tool": "careful", "arguments": {}})
+            await asked(ada, "DELETE", f"/v1/sessions/{session}")
+            await asked(ada, "DELETE", at)
+            refused = await ada.delete(f"/v1/sessions/{session}")
+            assert refused.status_code == 404
+            listed = await asked(ada, "GET", "/v1/audit", params={"kind": "act", "limit": 200})
+            by_name = await asked(ada, "GET", "/v1/audit", params={"act": "file.write"})
+            calls = await asked(ada, "GET", "/v1/audit")
+        found = acts(server)
+    names = [row["act"] for row in found if row["source"].startswith("rest ")]
+    assert names == [
+        "agent.create",
+        "agent.change",
+        "agent.change",
+        "session.move",
+        "file.write",
+        "file.delete",
+        "approval.approve",
+        "approval.reject",
+        "session.delete",
+        "agent.archive",
+        "log.read",
+        "log.read",
+        "log.read",
+    ], "one a change, none for what was refused, one a request that reads the log"
+    assert set(ACT_OF.values()) <= set(names)
+    shown = listed["items"][::-1]
+    assert [one["act"] for one in shown if one["source"].startswith("rest ")] == names[:-3]
+    (written,) = by_name["items"]
+    assert (written["principal"], written["session"], written["outcome"]) == ("ada", session, "succeeded")
+    about = written["arguments"]
+    assert (about["path"], about["size"]) == ("/a.txt", 5)
+    assert written["source"].startswith("rest 127.0.0.1 key ")
+    assert {one["phase"] for one in calls["items"]} == {"outcome"}, "by default, calls"
+    decided = [row for row in found if row["act"].startswith("approval.")]
+    assert [(row["principal"], row["tool"], row["session"]) for row in decided] == [("bob", "careful", careful)] * 2
+    assert all(key not in json.dumps(row) and other not in json.dumps(row) for row in found), "no secrets"
+
+
+@pytest.mark.spec("G39")
+async def test_an_act_whose_record_cannot_be_written_is_refused(tmp_path: Path) -> None:
+    with running(tmp_path) as server:
+        key = server.key(scopes=EVERYTHING)
+        with closing(sqlite3.connect(tmp_path / "capset.db", isolation_level=None)) as database:
+            database.execute(
+                "CREATE TRIGGER full BEFORE INSERT ON records WHEN new.phase = 'act'"
+                " BEGIN SELECT raise(ABORT, 'no room'); END"
+            )
+            headers = {"authorization": f"Bearer {key}"}
+            async with httpx2.AsyncClient(base_url=server.url, headers=headers, trust_env=False) as client:
+                refused = await client.post("/v1/agents", json=AGENT)
+                read = await client.get("/v1/audit")
+                left = await asked(client, "GET", "/v1/agents")
+            database.execute("DROP TRIGGER full")
+    assert (refused.status_code, read.status_code) == (503, 503)
+    assert "no room" not in refused.text
+    assert [one["name"] for one in left["items"] if one["name"] == "adder"] == [], "it was not made either"
+
+
+@pytest.mark.spec("G39")
+def test_the_guide_lists_every_act_as_the_table_does() -> None:
+    guide = (Path(__file__).parents[2] / "docs" / "guide" / "audit.md").read_text(encoding="utf-8")
+    assert "\n".join(f"| `{name}` | {told} |" for name, told in ACTS.items()) in guide
