@@ -149,7 +149,7 @@ def forged() -> dict[str, str]:
         "its own key in the header": token(key("mallory"), {"jwk": key("mallory").as_dict(private=False)}),
         "its own address of keys": token(key("mallory"), {"kid": "one", "jku": "https://evil.example/jwks"}),
         "no name of a key, and signed by none": token(key("mallory"), {"kid": None}),
-        "no name of a key, and another kind of key": token(key("three", "OKP"), {"kid": None}),
+        "no name of a key, and another kind of key": token(key("mallory", "OKP"), {"kid": None}),
         "no name of a key, and the public key as a secret": write(
             {"alg": "HS256"}, claims(), OctKey.import_key(public)
         ),

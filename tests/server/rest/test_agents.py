@@ -209,7 +209,7 @@ async def test_what_there_is_not_is_not_found(asker: httpx2.AsyncClient, id: str
 
 
 async def test_an_id_that_is_too_long_is_refused(asker: httpx2.AsyncClient) -> None:
-    problem(await asker.get(f"/v1/agents/{'a' * 201}"), 422, "invalid_arguments")
+    problem(await asker.get(f"/v1/agents/{'a' * 201}"), 414, "id_too_long")
 
 
 async def test_no_page_is_promised_that_is_not_there(here: Site, ada: httpx2.AsyncClient) -> None:
