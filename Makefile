@@ -75,9 +75,10 @@ clients: $(SETUP) ## generate clients from the OpenAPI document, and use them ag
 mcpclients: $(SETUP) ## have other people's MCP clients wait for an approval, by HTTP and standard streams
 	@$(BIN)/pytest -n 2 --dist loadgroup -m clients $(ARGS) tests/mcp_clients
 
-faults: $(SETUP) ## kill processes at random moments, and check what they left (KILLS=200 SEED=1)
+faults: $(SETUP) ## kill and freeze processes at random moments, and check what they left (KILLS=200 FREEZES=50 SEED=1)
 	@scripts/install_for_tests.sh
-	@CAPSET_KILLS=$(or $(KILLS),200) CAPSET_SEED=$(or $(SEED),1) $(BIN)/pytest -q -s -n 0 tests/faults/test_random_kills.py
+	@CAPSET_KILLS=$(or $(KILLS),200) CAPSET_PAIR_KILLS=$(or $(KILLS),200) CAPSET_FREEZES=$(or $(FREEZES),50) CAPSET_SEED=$(or $(SEED),1) \
+	  $(BIN)/pytest -q -s -n 0 tests/faults/test_random_kills.py tests/faults/test_random_freezes.py
 
 mutants: $(SETUP) ## change single things in the core, and count how many the tests notice (COUNT=150 SEED=1)
 	@scripts/install_for_tests.sh
