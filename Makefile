@@ -79,9 +79,10 @@ siege: $(SETUP) ## attack two servers on SQLite and PostgreSQL, and measure what
 	@scripts/install_for_tests.sh
 	@$(BIN)/python -m siege $(ARGS)
 
-faults: $(SETUP) ## kill processes at random moments, and check what they left (KILLS=200 SEED=1)
+faults: $(SETUP) ## kill and freeze processes at random moments, and check what they left (KILLS=200 FREEZES=50 SEED=1)
 	@scripts/install_for_tests.sh
-	@CAPSET_KILLS=$(or $(KILLS),200) CAPSET_SEED=$(or $(SEED),1) $(BIN)/pytest -q -s -n 0 tests/faults/test_random_kills.py
+	@CAPSET_KILLS=$(or $(KILLS),200) CAPSET_PAIR_KILLS=$(or $(KILLS),200) CAPSET_FREEZES=$(or $(FREEZES),50) CAPSET_SEED=$(or $(SEED),1) \
+	  $(BIN)/pytest -q -s -n 0 tests/faults/test_random_kills.py tests/faults/test_random_freezes.py
 
 mutants: $(SETUP) ## change single things in the core, and count how many the tests notice (COUNT=150 SEED=1)
 	@scripts/install_for_tests.sh

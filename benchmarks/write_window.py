@@ -12,9 +12,8 @@ import tempfile
 import time
 from pathlib import Path
 from statistics import median, quantiles
-from typing import Any
 
-from sqlalchemy import event
+from sqlalchemy import Connection, Engine, event
 
 from capset.stores.sql.sqlite import SqliteStore
 from capset.testing.store_suite.support import entry, intent
@@ -22,31 +21,44 @@ from capset.testing.store_suite.support import entry, intent
 ROUNDS = 300
 
 
+class TimedStore(SqliteStore):
+    """A store that notes how long each of its write transactions held the lock."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.held: list[float] = []
+        self._began_at = 0.0
+
+    def make_engines(self) -> tuple[Engine, Engine]:
+        """Return the engines, with the writer's timed."""
+        writing, reading = super().make_engines()
+        event.listen(writing, "begin", self._note_begin)
+        event.listen(writing, "checkin", self._note_end)
+        return writing, reading
+
+    def _note_begin(self, _connection: Connection) -> None:
+        self._began_at = time.perf_counter()
+
+    def _note_end(self, _raw: object, _record: object) -> None:
+        self.held.append(time.perf_counter() - self._began_at)
+
+
 async def measure(folder: Path, tasks: int) -> str:
     """Return how long transactions held the lock, and which share of the time it was held."""
-    store = SqliteStore(str(folder / f"{tasks}.db"))
+    store = TimedStore(str(folder / f"{tasks}.db"))
     await store.open()
-    began, held = 0.0, list[float]()
-
-    def begun(_connection: Any) -> None:
-        nonlocal began
-        began = time.perf_counter()
-
-    def ended(*_: Any) -> None:
-        held.append(time.perf_counter() - began)
 
     async def write(task: int) -> None:
         for number in range(ROUNDS):
             await store.audit.commit(intent(f"{task}-{number}"))
             await store.audit.commit(entry(f"{task}-{number}"))
 
-    assert store._engines is not None
-    event.listen(store._engines[0], "begin", begun)
-    event.listen(store._engines[0], "checkin", ended)
+    store.held.clear()
     start = time.perf_counter()
     await asyncio.gather(*(write(task) for task in range(tasks)))
-    share = sum(held) / (time.perf_counter() - start)
+    share = sum(store.held) / (time.perf_counter() - start)
     await store.close()
+    held = store.held
     late = quantiles(held, n=100)[98]
     return (
         f"{tasks:>3} at once: {len(held)} transactions, {1000 * median(held):.2f} ms in the median, "
