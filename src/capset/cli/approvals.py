@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar, get_args
 import typer
 from pydantic_core import from_json
 
-from capset.cli.common.acting import acting_here
+from capset.cli.common.actors import acting_here
 from capset.cli.common.exits import Exit, guarded
 from capset.cli.common.options import AsJson, Db, read_arguments
 from capset.cli.common.output import cell, err, out, print_json, table

@@ -11,7 +11,7 @@ from typing import Annotated, Final
 
 import typer
 
-from capset.cli.common.acting import acting_here
+from capset.cli.common.actors import acting_here
 from capset.cli.common.allowances import KeyLimit, KeyRunBudget, KeySessionBudget, given_allowance
 from capset.cli.common.exits import Exit, guarded
 from capset.cli.common.options import AsJson, Db, Grant

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
 import typer
 from pydantic_core import from_json
 
-from capset.cli.common.acting import acting_here
+from capset.cli.common.actors import acting_here
 from capset.cli.common.exits import Exit, guarded, needs_extra
 from capset.cli.common.options import AsJson, Db, Who
 from capset.cli.common.output import cell, err, out, pretty, print_json, short, table, verbatim

@@ -94,9 +94,9 @@ def may_adopt(key: PublicKey, adopted: PublicKey | None, newest: str | None, rep
 
     ``newest`` is the id of the newest checkpoint's key, ``replacing`` that of the key to be succeeded, if any.
     """
-    if adopted is not None:
-        return adopted.id == replacing and key.id != replacing
-    return newest in (None, key.id, replacing)
+    if key.id == replacing:
+        return False  # no key succeeds itself
+    return newest in (None, key.id, replacing) if adopted is None else adopted.id == replacing
 
 
 def no_anchor(before: str) -> Conflict:

@@ -85,7 +85,7 @@ class KeyPairShape(Shape):
 
 
 class PinShape(Shape):
-    """What was pinned: the id of a key, the last record that is kept with it, and the file of the pins."""
+    """A pin that was set: the id of a key, the last record that is kept with it, and the file of the pins."""
 
     key: str
     seq: int | None = None

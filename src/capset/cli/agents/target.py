@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from capset.adapters.agents.permissions import Author
 from capset.adapters.agents.store import StoredAgents
 from capset.adapters.plain_files import parse, read_text
-from capset.cli.common.acting import acting_here
+from capset.cli.common.actors import acting_here
 from capset.cli.common.remote import ask, server_of
 from capset.cli.common.settings import Settings, existing_db, load_settings
 from capset.definitions.principals import Principal

@@ -14,7 +14,7 @@ from typing import Annotated, Any, TextIO, cast
 import typer
 
 from capset.cli.audit.keys import Pins, existing_file, private_key, public_key
-from capset.cli.common.acting import actor_here
+from capset.cli.common.actors import actor_here
 from capset.cli.common.checkpoint_keys import default_pins_file, read_pin
 from capset.cli.common.exits import Exit, ended, guarded
 from capset.cli.common.options import AsJson, Db, instant
@@ -144,7 +144,7 @@ def verify_command(
     if file is None:
         url = existing_db(load_settings(db=db).db)
         if (pin := read_pin(pins or default_pins_file(), url)) is not None:
-            keys.append(pin.key)
+            keys += pin.keys
             kept += [] if pin.kept is None else [pin.kept]
         found = asyncio.run(_verify(url, keys, kept))
     elif db is not None or pins is not None:

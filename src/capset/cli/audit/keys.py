@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from capset.cli.common.acting import actor_here
+from capset.cli.common.actors import actor_here
 from capset.cli.common.checkpoint_keys import (
     Pin,
     database_id,
@@ -80,9 +80,9 @@ def pin_command(
     write_pin(file, url, made)
     seq = None if made.kept is None else made.kept.seq
     if as_json:
-        print_json(PinShape(key=made.key.id, seq=seq, pins=str(file)).plain())
+        print_json(PinShape(key=made.keys[-1].id, seq=seq, pins=str(file)).plain())
     else:
-        print(made.key.id, flush=True)
+        print(made.keys[-1].id, flush=True)
         told = "there is no checkpoint yet" if seq is None else f"the records up to {seq} are kept with it"
         err().print(f"[dim]{told}, in {cell(str(file))}[/]", soft_wrap=True)
     return Exit.DONE
@@ -92,22 +92,24 @@ async def _pin(url: str, pin: Pin | None, given: PublicKey | None) -> tuple[Pin 
     async with opened_store(url) as store:
         log = store.audit
         signer = await log.signer()
-        trusted = given or (pin and pin.key) or signer
-        if trusted is None:
+        known = [*(pin.keys if pin else ()), *([given] if given else ())]
+        keys = {key.id: key for key in known or ([signer] if signer else [])}
+        if not keys:
             raise DefinitionError(
                 "the log has no checkpoint key", hint="capset serve signs it; or name a public key with --key"
             )
         kept = [] if pin is None or pin.kept is None else [pin.kept]
         newest = await newest_checkpoint(log)
         if newest is None and not kept:
-            return Pin(trusted, None), ""
-        trusts = [trusted] if pin is None or pin.key.id == trusted.id else [trusted, pin.key]
-        found = await log.verify(trusts, kept)
+            return Pin(tuple(keys.values()), None), ""
+        found = await log.verify(list(keys.values()), kept)
         if found.problem is not None or newest is None:
             return None, found.problem or "the log has no checkpoint any more"
-        # The verification has followed a succession, if there was one.
-        is_newer = signer is not None and newest.key == signer.id
-        return Pin(signer if is_newer and signer is not None else trusted, newest), ""
+        if (
+            signer is not None and newest.key == signer.id
+        ):  # the verification has followed a succession, if there was one
+            keys.setdefault(signer.id, signer)
+        return Pin(tuple(keys.values()), newest), ""
 
 
 @guarded
@@ -129,7 +131,7 @@ def succeed_command(
         return Exit.DONE
     print(new.id, flush=True)
     if not is_signed:
-        told = f"the key {before} has not signed this: whoever trusts that one alone will not trust {new.id}"
+        told = f"the key {before} has not signed this: those who trust that one alone will not trust {new.id}"
         err().print(f"[yellow]warning:[/] {told}; --key FILE names it", soft_wrap=True)
     return Exit.DONE
 

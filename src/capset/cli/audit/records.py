@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TextIO, get_args
 
 import typer
 
-from capset.cli.common.acting import actor_here
+from capset.cli.common.actors import actor_here
 from capset.cli.common.exits import Exit, guarded
 from capset.cli.common.options import AsJson, Db, Since, Until, instant
 from capset.cli.common.output import cell, err, out, pretty, print_json, short, table

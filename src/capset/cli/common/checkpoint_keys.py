@@ -62,9 +62,12 @@ def write_new(path: Path, text: str, mode: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """The key that a caller trusts for a database, and the newest checkpoint that the caller has seen."""
+    """The keys that a caller trusts for a database, and the newest checkpoint that the caller has seen.
 
-    key: PublicKey
+    They are the first one and its successors, the newest last.
+    """
+
+    keys: tuple[PublicKey, ...]
     kept: Checkpoint | None
 
 
@@ -80,7 +83,8 @@ def read_pin(path: Path, database: str) -> Pin | None:
         return None
     try:
         kept = found["kept"]
-        return Pin(PublicKey.load(found["key"]), None if kept is None else checkpoint_of(kept))
+        keys = tuple(PublicKey.load(one) for one in found["keys"])
+        return Pin(keys, None if kept is None else checkpoint_of(kept))
     except (KeyError, TypeError, AttributeError, Unsound, DefinitionError):
         raise _damaged(path) from None
 
@@ -88,7 +92,7 @@ def read_pin(path: Path, database: str) -> Pin | None:
 def write_pin(path: Path, database: str, pin: Pin) -> None:
     """Set the pin of the database at a URL."""
     pins = _read_pins(path)
-    pins[pin_name(database)] = {"key": pin.key.pem(), "kept": pin.kept and asdict(pin.kept)}
+    pins[pin_name(database)] = {"keys": [key.pem() for key in pin.keys], "kept": pin.kept and asdict(pin.kept)}
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     new = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     write_new(new, json.dumps(pins, indent=2, sort_keys=True) + "\n", 0o600)
@@ -98,7 +102,7 @@ def write_pin(path: Path, database: str, pin: Pin) -> None:
 def pin_name(database: str) -> str:
     """Return the name of a database in the file of pins: its address, without its user and password.
 
-    It is the caller's own name, not one of the database's, which whoever replaces it could choose.
+    It is the caller's own name, not one of the database's, which an attacker who replaces it could choose.
     """
     scheme, _, rest = database.partition("://")
     if scheme == "sqlite":

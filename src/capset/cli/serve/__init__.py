@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from capset.cli.common.acting import actor_here
+from capset.cli.common.actors import actor_here
 from capset.cli.common.allowances import LimitOption, RunBudget, SessionBudget, load_allowance
 from capset.cli.common.configuration import ConfigFile, load_configuration, make_kernel
 from capset.cli.common.exits import Exit, guarded, needs_extra
@@ -33,7 +33,7 @@ from capset.cli.serve.jwt import (
     issuer_of,
 )
 from capset.cli.serve.limits import HttpLimit, request_limits
-from capset.cli.serve.signing import (
+from capset.cli.serve.signatures import (
     CheckpointKeyFile,
     SigningOptions,
     Unsigned,

@@ -70,7 +70,7 @@ def test_the_migrations_make_the_tables_that_the_code_knows(tmp_path: Path) -> N
         ).scalar()
     engine.dispose()
     assert partial == len(tables.FILTERS)
-    assert made == {f"ix_records_{name}" for name in (*tables.FILTERS, "approval", "code", "time")}
+    assert made == {f"ix_records_{name}" for name in (*tables.FILTERS, "approval", "code", "time", "act", "acts")}
     assert tuple(tables.records.c.keys()) == COLUMNS
     assert tuple(tables.sessions.c.keys()) == tuple(SessionRow.__slots__)
 

@@ -35,7 +35,7 @@ Unsigned = Annotated[bool, typer.Option("--unsigned", help="Do not sign the log.
 
 @dataclass(frozen=True, slots=True)
 class SigningOptions:
-    """What a server was told of signing: nothing, not to, or by which checkpoints; ``file`` may have the key yet."""
+    """A server's options for signing: none, not to, or by which checkpoints; ``file`` is that of the key."""
 
     checkpoints: Checkpoints | None = None
     file: Path | None = None
@@ -62,8 +62,7 @@ def _check_place(file: Path, db: str) -> None:
     scheme, _, path = db.partition(":///")
     if scheme == "sqlite" and file.resolve().is_relative_to(Path(path).resolve().parent):
         raise DefinitionError(
-            f"the checkpoint key {str(file)!r} lies in the folder of the database, where whoever can change the log "
-            "finds it",
+            f"the checkpoint key {str(file)!r} lies in the folder of the database, with the log that it is to protect",
             hint="keep it in another place, with --checkpoint-key FILE",
         )
 

@@ -1,0 +1,79 @@
+"""``capset audit pin|succeed``: what a caller trusts of a log, and a key that takes over (G41, G42)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.audit.test_checkpoints import change
+from tests.cli.support import ADD, Run
+
+
+@pytest.fixture
+def signed(run: Run) -> Run:
+    """Give the command where there are two records, and a checkpoint over them by ``audit.key``."""
+    for _ in range(2):
+        assert run(*ADD).code == 0
+    for name in ("audit.key", "new.key"):
+        assert run("audit", "keygen", name).code == 0
+    assert run("audit", "checkpoint", "--key", "audit.key").code == 0
+    return run
+
+
+@pytest.mark.spec("G42")
+def test_a_pin_is_trusted_from_then_on_and_moves_forward(signed: Run) -> None:
+    assert signed("audit", "pin").code == 2, "the log has adopted no key, and none is named"
+    first = signed("audit", "pin", "--key", "audit.key.pub", "--json").json
+    assert first["seq"] == 2
+    assert signed("audit", "verify").out == "verified: 2 records, every hash holds\n"
+    signed(*ADD)
+    signed("audit", "checkpoint", "--key", "audit.key")
+    assert signed("audit", "pin", "--json").json == {**first, "seq": 3}
+    change("DELETE FROM records WHERE seq = 3", "DELETE FROM checkpoints WHERE seq = 3")
+    cut = signed("audit", "verify")
+    assert (cut.code, "record 3 is missing at the end" in cut.said) == (3, True)
+    assert signed("audit", "pin").code == 3
+    assert signed("audit", "verify", "--pins", "elsewhere.json").code == 0, "nobody vouches for it there"
+    Path(first["pins"]).write_text("[]")
+    assert signed("audit", "verify").code == 2, "pins that are damaged are not passed over"
+
+
+@pytest.mark.spec("G42")
+def test_an_emptied_log_is_empty_and_not_verified(signed: Run) -> None:
+    signed("audit", "pin", "--key", "audit.key.pub")
+    change("DELETE FROM records", "DELETE FROM checkpoints")
+    assert signed("audit", "verify").code == 3
+    alone = signed("audit", "verify", "--pins", "none.json")
+    assert alone.code == 0
+    assert alone.out.splitlines() == [
+        "no key was given: nothing vouches for what follows",
+        "empty: there are no records, and nothing says whether there were any",
+    ]
+
+
+@pytest.mark.spec("G41", "G42")
+def test_a_successor_is_trusted_if_the_key_before_has_signed_it(signed: Run) -> None:
+    signed("audit", "pin", "--key", "audit.key.pub")
+    assert signed("audit", "succeed", "--to", "audit.key").code == 2, "no key succeeds itself"
+    done = signed("audit", "succeed", "--to", "new.key", "--key", "audit.key", "--json").json
+    assert done["signed"] is True
+    signed(*ADD)
+    signed("audit", "checkpoint", "--key", "new.key")
+    assert signed("audit", "verify").out.startswith("verified: 4 records")
+    assert signed("audit", "pin", "--json").json["key"] == done["key"], "the pin follows"
+    assert signed("audit", "verify").code == 0
+
+
+@pytest.mark.spec("G41", "G42")
+def test_a_successor_that_the_key_before_has_not_signed_is_a_stranger(signed: Run) -> None:
+    signed("audit", "pin", "--key", "audit.key.pub")
+    wrong = signed("audit", "succeed", "--to", "new.key.pub", "--key", "new.key")
+    assert (wrong.code, "the log is signed by the key" in wrong.said) == (2, True)
+    done = signed("audit", "succeed", "--to", "new.key.pub")
+    assert (done.code, "has not signed this" in done.said) == (0, True)
+    (act,) = signed("audit", "query", "--act", "checkpoint_key.succeed", "--json").json["items"]
+    assert act["arguments"]["signature"] is None
+    signed("audit", "checkpoint", "--key", "new.key")
+    found = signed("audit", "verify")
+    assert (found.code, "signed by another key" in found.said) == (3, True)
