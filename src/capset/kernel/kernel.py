@@ -249,7 +249,8 @@ class Kernel:
         """
         check_opening(agent, principal, env)
         if session_id is None:
-            row = replace(self.new_session(agent, principal), budget=_written(budget))
+            written = None if budget is None else to_json(budget.plain()).decode()
+            row = replace(self.new_session(agent, principal), budget=written)
             # First, so that a bad agent leaves no session.
             session = await self.enter(row, agent, principal=principal, env=env, budget=budget, **labels)
             await self._entered().store.sessions.create(row)
@@ -350,8 +351,7 @@ class Kernel:
 
         ``about`` has the ids of what it concerns, and no secrets. ``by`` is the one who acts, the host by default.
         """
-        runtime = self._entered()
-        actor = by if isinstance(by, Actor) else actor_of(by)
+        runtime, actor = self._entered(), by if isinstance(by, Actor) else actor_of(by)
         return act_entry(runtime.ids, name, about, by=actor, redact=runtime.redactor, **columns)
 
     async def find_session(self, session_id: str) -> SessionRow | None:
@@ -398,7 +398,3 @@ def _folder(workspace: str | Path) -> Path:
     if not folder.is_dir():
         raise DefinitionError(f"the workspace {str(workspace)!r} is no folder", hint="make it first, or name another")
     return folder
-
-
-def _written(budget: Budget | None) -> str | None:
-    return None if budget is None else to_json(budget.plain()).decode()
