@@ -129,7 +129,9 @@ async def test_an_mcp_session_is_known_to_every_server_and_after_a_restart(url: 
         headers = {"Authorization": f"Bearer {one['key']}"}
         async with server(url) as two:
             between = Alternating(one["url"], two["url"])
-            async with httpx2.AsyncClient(base_url="http://servers", headers=headers, transport=between) as client:
+            async with httpx2.AsyncClient(
+                base_url="http://servers", headers=headers, transport=between, timeout=30
+            ) as client:
                 path = f"/mcp/agents/{(await make_agent(client, 'kit'))['id']}"
                 ticket = ""
                 for _ in range(3):
@@ -143,7 +145,10 @@ async def test_an_mcp_session_is_known_to_every_server_and_after_a_restart(url: 
                         assert called.status_code == 200, called.text
                     strange = await ask_mcp(client, path, "tools/list", session=ticket[:-1] + "x")
                     assert strange.status_code == 404
-        async with server(url) as again, httpx2.AsyncClient(base_url=again["url"], headers=headers) as client:
+        async with (
+            server(url) as again,
+            httpx2.AsyncClient(base_url=again["url"], headers=headers, timeout=30) as client,
+        ):
             assert (await ask_mcp(client, path, "tools/list", session=ticket)).status_code == 200
 
 
@@ -168,7 +173,8 @@ async def test_the_key_is_replaced_and_verifies_for_a_time(
     clock = Clock()
     async with AsyncExitStack() as stack:
         here = [await stack.enter_async_context(site(store=url, clock=clock)) for _ in range(servers)]
-        first, last = here[0].client(), httpx2.AsyncClient(base_url=here[-1].url, headers=here[0].client().headers)
+        first = here[0].client()
+        last = httpx2.AsyncClient(base_url=here[-1].url, headers=first.headers, timeout=30)
         path = f"/mcp/agents/{(await make_agent(first, 'kit'))['id']}"
 
         async def opened() -> str:

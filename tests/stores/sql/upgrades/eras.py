@@ -14,6 +14,7 @@ from sqlalchemy import (
     LargeBinary,
     MetaData,
     Table,
+    event,
     insert,
     inspect,
     make_url,
@@ -66,7 +67,14 @@ def engine_at(url: str) -> Engine:
     """Return an engine whose transactions write as the store's do."""
     if (path := path_of(url)) is not None:
         return make_engine(path, "IMMEDIATE")
-    return writing_engine(make_url(url), "a", busy_seconds=5)
+    engine = writing_engine(make_url(url), "a", busy_seconds=5)
+    event.listen(engine, "begin", _take_time)
+    return engine
+
+
+def _take_time(connection: Connection) -> None:
+    """Let a transaction say nothing for long, as while all tables are reflected on a busy machine."""
+    connection.exec_driver_sql("SET LOCAL idle_in_transaction_session_timeout = 0")
 
 
 def made(url: str, last: str) -> dict[str, Era]:
