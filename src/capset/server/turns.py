@@ -28,8 +28,8 @@ from capset.wire.turns import ENDINGS, ended_event, executed_event, failed_event
 
 LOOK_SECONDS: Final = 1.0
 """The maximum delay before events stored by another process are seen here."""
-PAGE: Final = 100
-"""The number of events read at once: each may be as long as a result."""
+PAGE: Final = 16
+"""The number of events read at once: each may be as long as a result, 64 KiB, so that they are a megabyte at most."""
 HELD_SECONDS: Final = 30
 """How long a turn is held without renewal before its process counts as dead."""
 RENEW_SECONDS: Final = 10.0

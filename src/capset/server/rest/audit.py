@@ -61,4 +61,4 @@ async def list_records(service: Served, caller: Audits, wanted: Annotated[AuditF
     )
     audit = service.kernel.audit
     await audit.flush()  # a call already reported to a client must be readable
-    return record_page_shape(await audit.query(query))
+    return await record_page_shape(audit, query)

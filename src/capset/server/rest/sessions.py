@@ -17,6 +17,7 @@ from capset.wire.sessions import (
     SessionPatch,
     SessionShape,
     StateShape,
+    session_page_shape,
     session_shape,
     state_shape,
 )
@@ -46,8 +47,7 @@ async def list_sessions(service: Served, caller: Calls, wanted: Annotated[Sessio
     """List the caller's sessions, newest first."""
     who = caller.principal
     query = SessionQuery(who.org, who.id, who.kind, wanted.agent_id, wanted.limit, wanted.cursor)
-    page = await service.kernel.store.sessions.list(query)
-    return SessionPageShape(items=[session_shape(row) for row in page.items], next=page.next)
+    return await session_page_shape(service.kernel.store.sessions, query)
 
 
 @router.get("/{id}", responses=problems(404, 422), operation_id="get_session")

@@ -50,7 +50,7 @@ class Followed(Asked):
     response_model=TurnShape,
     responses={
         200: {"description": "As events: those of this turn, up to its end", "content": _EVENTS},
-        **problems(400, 404, 409, 413, 415, 422, 501),
+        **problems(400, 404, 409, 413, 415, 422, 429, 501),
         202: {"description": "The turn has begun. It goes on without this client; `events` tells how"},
     },
 )

@@ -51,6 +51,8 @@ class AuditQuery:
     """Only records of this time or later, as ``capset.clock.iso`` writes it."""
     until: str | None = None
     """Only records from before this time."""
+    max_bytes: int | None = None
+    """A page ends before a row with which its rows exceed about this size, but has one at least."""
 
     def __post_init__(self) -> None:
         """Raise ``ValueError`` for a bad limit or time, ``DefinitionError`` for text that is not valid UTF-8."""

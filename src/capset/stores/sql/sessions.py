@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 
-from sqlalchemy import ColumnElement, Connection, delete, func, insert, select, update
+from sqlalchemy import Connection, delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from capset.errors import StoreError
@@ -16,15 +16,22 @@ from capset.stores.base import (
     EventPage,
     EventRow,
     NewEvent,
-    ReplyRow,
     SessionPage,
     SessionQuery,
     SessionRow,
     TurnRow,
 )
 from capset.stores.sql.files import FileRows
-from capset.stores.sql.reader import ReadConnections
-from capset.stores.sql.schema.tables import replies, reservations, session_events, session_turns, sessions, spendings
+from capset.stores.sql.reader import ReadConnections, read_rows
+from capset.stores.sql.schema.tables import (
+    approvals,
+    replies,
+    reservations,
+    session_events,
+    session_turns,
+    sessions,
+    spendings,
+)
 from capset.stores.sql.writer.writer import Writer
 from capset.stores.texts import gone, over, storable
 
@@ -74,7 +81,7 @@ class SqlSessions:
     async def list(self, query: SessionQuery) -> SessionPage:
         """Return sessions, newest first."""
         of_org = sessions.c.org == query.org if query.org is not None else sessions.c.org.is_(None)
-        wanted = select(sessions).where(of_org).order_by(sessions.c.id.desc()).limit(query.limit + 1)
+        wanted = select(sessions).where(of_org).order_by(sessions.c.id.desc())
         for name in ("principal", "principal_kind", "agent_id"):
             if (value := getattr(query, name)) is not None:
                 wanted = wanted.where(sessions.c[name] == value)
@@ -82,9 +89,9 @@ class SqlSessions:
             wanted = wanted.where(sessions.c.id < query.before)
 
         def read(connection: Connection) -> SessionPage:
-            found = [SessionRow(**row) for row in connection.execute(wanted).mappings()]
-            items = tuple(found[: query.limit])
-            return SessionPage(items, items[-1].id if len(found) > query.limit else None)
+            found, has_more = read_rows(connection, wanted, query.limit, query.max_bytes)
+            items = tuple([SessionRow(**row) for row in found])
+            return SessionPage(items, items[-1].id if has_more else None)
 
         return await self._reader.read(read)
 
@@ -93,6 +100,8 @@ class SqlSessions:
 
         def write(connection: Connection) -> bool:
             FileRows(connection, id).remove_all()
+            org = connection.execute(select(sessions.c.org).where(sessions.c.id == id)).scalar() or ""
+            connection.execute(delete(approvals).where(approvals.c.org == org, approvals.c.session == id))
             connection.execute(delete(replies).where(replies.c.session == id))
             of_runs = (spendings.c.owner > f"{id}/") & (spendings.c.owner < f"{id}0")  # the character after a slash
             connection.execute(delete(spendings).where((spendings.c.owner == id) | of_runs))
@@ -202,36 +211,3 @@ def _put(connection: Connection, session: str, turn: str, events: Sequence[NewEv
     own = session_events.c.session == session
     connection.execute(delete(session_events).where(own, session_events.c.seq <= last - KEPT))
     return last
-
-
-class SqlReplies:
-    """The replies, one row each."""
-
-    def __init__(self, writer: Writer) -> None:
-        self._writer = writer
-
-    async def reserve(self, row: ReplyRow, *, expired: str) -> ReplyRow | None:
-        """Reserve a request's key and return ``None``, or return the row already stored under it."""
-
-        def write(connection: Connection) -> ReplyRow | None:
-            connection.execute(delete(replies).where(replies.c.created_at < expired))
-            found = connection.execute(select(replies).where(_at(row.session, row.key))).mappings().one_or_none()
-            if found is not None:
-                return ReplyRow(**found)
-            connection.execute(insert(replies).values(asdict(row)))
-            return None
-
-        return await self._writer.write(write)
-
-    async def fulfil(self, session: str, key: str, status: int, body: str) -> None:
-        """Store the reply to a reserved request."""
-        answered = update(replies).where(_at(session, key)).values(status=status, body=body)
-        await self._writer.write(lambda connection: connection.execute(answered))
-
-    async def release(self, session: str, key: str) -> None:
-        """Forget a request that failed, so that it can be sent again."""
-        await self._writer.write(lambda connection: connection.execute(delete(replies).where(_at(session, key))))
-
-
-def _at(session: str, key: str) -> ColumnElement[bool]:
-    return (replies.c.session == session) & (replies.c.key == key)

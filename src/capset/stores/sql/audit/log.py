@@ -26,7 +26,7 @@ from capset.stores.audit_rules import check_newest, check_sound, following, no_a
 from capset.stores.base import AuditPage, AuditQuery, Entry, Pruned
 from capset.stores.base.audit import FILTERS, check_times
 from capset.stores.sql.audit.records import as_they_lie, head, raw_records, raw_rows
-from capset.stores.sql.reader import ReadConnections
+from capset.stores.sql.reader import ReadConnections, read_rows
 from capset.stores.sql.schema.tables import IS_OUTCOME, checkpoints, open_intents, records, settings
 from capset.stores.sql.writer.writer import Writer
 
@@ -66,7 +66,7 @@ class SqlAudit:
 
     async def query(self, query: AuditQuery) -> AuditPage:
         """Return outcome records, newest first. Raises ``StoreError`` for one that was tampered with."""
-        wanted = select(records).where(IS_OUTCOME).order_by(records.c.seq.desc()).limit(query.limit + 1)
+        wanted = select(records).where(IS_OUTCOME).order_by(records.c.seq.desc())
         for name in FILTERS:
             if (value := getattr(query, name)) is not None:
                 wanted = wanted.where(records.c[name] == value)
@@ -85,10 +85,9 @@ class SqlAudit:
         def read(connection: Connection) -> AuditPage:
             bounds = bounds_of(connection, query.since, query.until)
             with as_they_lie(connection):
-                # All at once: an error for one record would leave SQLite reading, and the next reader in the past.
-                found = [_record(row) for row in connection.execute(wanted.where(*bounds)).mappings().all()]
-            items = tuple(found[: query.limit])
-            return AuditPage(items, items[-1].seq if len(found) > query.limit else None)
+                found, has_more = read_rows(connection, wanted.where(*bounds), query.limit, query.max_bytes)
+            items = tuple([_record(row) for row in found])
+            return AuditPage(items, items[-1].seq if has_more else None)
 
         return await self._reader.read(read)
 
