@@ -85,7 +85,10 @@ class LinkPageShape(Shape):
 
 
 class TransitionsShape(Shape):
-    """How a session's runtime hash moved, in the order in which that was recorded; at most the last 1,000."""
+    """How a session's runtime hash moved, in the order in which that was recorded.
+
+    At most the last 1,000, or the last megabyte.
+    """
 
     items: list[TransitionShape]
 

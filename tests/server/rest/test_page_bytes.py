@@ -137,3 +137,17 @@ async def test_a_folder_is_listed_in_pages(here: Site) -> None:
         async with Client(here.url, key=here.keys["ada"]) as client:
             folder = await client.files.folder(session, recursive=True)
             assert [one.path for one in folder.items] == [one["path"] for one in whole["items"]]
+
+
+@pytest.mark.spec("P36")
+async def test_of_transitions_the_last_megabyte_is_listed(here: Site) -> None:
+    lineage = here.kernel.store.lineage
+    async with here.client() as ada:
+        session = await make_session(ada, "kit")
+        for number in range(15):
+            row = replace(link(number, session, 1), runtime_hash=f"{number:064}")
+            await lineage.record_turn(row, reason=str(number) + "x" * 100 * KIB)
+        response = await ada.get(f"/v1/sessions/{session}/transitions")
+        assert len(response.content) <= PAGE_BYTES + MARGIN
+        numbers = [int(one["reason"].partition("x")[0]) for one in response.json()["items"]]
+        assert numbers == list(range(5, 15))

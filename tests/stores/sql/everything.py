@@ -146,7 +146,7 @@ async def read_everything(store: Store, names: Names = Names(), *, before: str =
     who = {"principal": principal, "principal_kind": "user"}
     asked = ({}, {"principal": principal}, who, {"agent_id": agent_id}, who | {"agent_id": agent_id})
     for filters in asked:
-        await store.sessions.list(SessionQuery(org, limit=50, before=before, **filters))
+        await store.sessions.list(SessionQuery(org, limit=50, before=before, max_bytes=None, **filters))
     await store.events.read(session, after=1, limit=100)
     await store.keys.any()
     await store.keys.find("0" * 64)

@@ -33,8 +33,7 @@ from capset.kernel.runtime import KernelRuntime
 from capset.kernel.streams.emission import emit_event
 from capset.schemas.json_schema import compile_json_schema
 from capset.schemas.validation_errors import SchemaMismatch
-from capset.stores.base import ApprovalPage, ApprovalQuery, ApprovalStore, PayloadRow
-from capset.stores.base.admissions import ArgumentsFull
+from capset.stores.base import ApprovalPage, ApprovalQuery, ApprovalStore, ArgumentsFull, PayloadRow
 
 LOOK_SECONDS: Final = (0.05, 1.0)
 """The first and the longest interval at which a waiting call checks whether another process has decided."""

@@ -40,7 +40,7 @@ class Recursive(Asked):
     recursive: bool = False
 
 
-class Listed(Recursive):
+class FolderFilter(Recursive):
     """Which page of a folder: ``cursor`` is the ``next`` of the page before; a page may end before its ``limit``."""
 
     limit: Annotated[int | None, Query(ge=1, le=1000)] = None
@@ -62,7 +62,7 @@ async def read_file(
     caller: Calls,
     id: Id,
     path: FilePath,
-    wanted: Annotated[Listed, Query()],
+    wanted: Annotated[FolderFilter, Query()],
     unless: Unless = None,
 ) -> FolderShape | Response:
     """Return a file's bytes, or what a folder holds."""
