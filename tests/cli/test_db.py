@@ -33,6 +33,8 @@ def test_an_upgrade_is_told_before_it_is_done(run: Run, tmp_path: Path) -> None:
         "0011",
         "0012",
         "0012b",
+        "0014",
+        "0015",
     ]
     assert "would go from revision 0005" in run("db", "upgrade", "--dry-run", "--db", "a.db").out
     assert path.read_bytes() == before

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from capset.errors import ApprovalRequired, LimitExceeded, StoreError, ToolError
 from capset.ext import ApprovalRow
 from capset.kernel.results import Result
-from capset.stores.base import ApprovalPage
+from capset.stores.base import ApprovalPage, ApprovalQuery
 from capset.wire.approvals import (
     ApprovalShape,
     ApproveInput,
@@ -43,13 +43,18 @@ ROW = ApprovalRow(
 
 
 @pytest.mark.spec("G16")
-def test_a_request_says_what_is_to_be_decided() -> None:
+async def test_a_request_says_what_is_to_be_decided() -> None:
     said = approval_shape(ROW).plain()
     assert (said["arguments"], said["policies"], said["status"]) == ({"amount": 5, "to": "bob"}, ["money"], "pending")
     assert "org" not in said
     assert "modified" not in said
     assert ApprovalShape.model_validate_json(json.dumps(said)) == approval_shape(ROW)
-    assert approval_page_shape(ApprovalPage((ROW,), "a-1")).plain() == {"items": [said], "next": "a-1"}
+
+    async def read(query: ApprovalQuery) -> ApprovalPage:
+        return ApprovalPage((ROW,), "a-1")
+
+    page = await approval_page_shape(read, ApprovalQuery(None, limit=1))
+    assert page.plain() == {"items": [said], "next": "a-1"}
 
 
 def test_what_was_put_in_the_place_of_arguments_hides_secrets_too() -> None:

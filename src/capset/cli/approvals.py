@@ -69,7 +69,7 @@ def list_command(
         )
 
     async def here(desk: ApprovalService) -> ApprovalPageShape:
-        return approval_page_shape(await desk.list(wanted))
+        return await approval_page_shape(desk.list, wanted)
 
     page = _asked(url, there, here, db=db, org=org)
     if as_json:

@@ -21,7 +21,14 @@ from capset.errors import DefinitionError
 from capset.kernel.kernel import Kernel
 from capset.kernel.registry import Registry
 from capset.stores.base import SessionQuery
-from capset.wire.sessions import SessionPageShape, SessionShape, StateShape, session_shape, state_shape
+from capset.wire.sessions import (
+    SessionPageShape,
+    SessionShape,
+    StateShape,
+    session_page_shape,
+    session_shape,
+    state_shape,
+)
 from capset.wire.turns import EventShape, GapShape, event_shape
 
 if TYPE_CHECKING:
@@ -54,8 +61,7 @@ def list_command(
     async def here(place: LocalSessions) -> SessionPageShape:
         who = place.caller.principal
         query = SessionQuery(who.org, who.id, who.kind, agent, limit, cursor)
-        page = await place.service.kernel.store.sessions.list(query)
-        return SessionPageShape(items=[session_shape(row) for row in page.items], next=page.next)
+        return await session_page_shape(place.service.kernel.store.sessions, query)
 
     page = asked(url, there, here, db=db, org=org, principal=principal)
     if as_json:

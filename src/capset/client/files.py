@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from capset.client.answers import media_type_of
 from capset.client.connection import JSON, Connection, if_match, path_of, segment
 from capset.definitions.files import normalise_path
 from capset.errors import FileError
-from capset.wire.sessions import FolderShape, WrittenShape
+from capset.wire.sessions import FileShape, FolderShape, WrittenShape
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +42,19 @@ class FileResource:
 
     async def folder(self, session: str, path: str = "/", *, recursive: bool = False) -> FolderShape:
         """Return a folder's entries, or everything below it. Raises ``FileError`` if there is none, or it is a file."""
-        where = _path(session, path)
-        async with self._connection.head(where, {"recursive": recursive}) as response:
+        items = list[FileShape]()
+        cursor: str | None = None
+        while True:
+            page = await self._page(session, path, {"recursive": recursive, "cursor": cursor})
+            items += page.items
+            if page.next is None:
+                return FolderShape(path=page.path, items=items)
+            if page.next == cursor:
+                raise self._connection.answers.foreign("answered one page of a folder twice")
+            cursor = page.next
+
+    async def _page(self, session: str, path: str, query: Mapping[str, Any]) -> FolderShape:
+        async with self._connection.head(_path(session, path), query) as response:
             if media_type_of(response) != JSON:
                 raise FileError(f"{path!r} is not a folder", hint="files.read() reads it")
             with self._connection.answers.named(safe=True):

@@ -24,6 +24,7 @@ from capset.errors import CapsetError, InternalError
 from capset.kernel.governance.redaction import redactor_of
 from capset.schemas.validation_errors import fields_at
 from capset.server.http.fair_shares import timed_tasks
+from capset.server.http.idempotency import keep_swept
 from capset.server.http.middleware import AllowedHosts, ServerMiddleware
 from capset.server.http.request_context import HttpRefusal, note_refusal, path_of, request_context
 from capset.server.http.responses import misfit, problem_response
@@ -86,6 +87,7 @@ async def open_app(
     tally = Metrics(service, writer)
     app.state.exposition = Exposition(tally)
     telemetry = _telemetry(app, service, tally)
+    sweeping = asyncio.create_task(keep_swept(service.kernel))
     try:
         with timed_tasks(), service.kernel.observe(tally):
             async with (
@@ -95,6 +97,8 @@ async def open_app(
                 routes = DirectRoutes(app, {("POST", CALLS_PATH): partial(calls.answer_call, service), **endpoints})
                 yield ServerMiddleware(routes, service, names, access, telemetry)
     finally:
+        sweeping.cancel()
+        await asyncio.wait([sweeping])
         await service.checker.close()
         access.flush()
         await asyncio.to_thread(writer.drain)

@@ -26,6 +26,7 @@ from capset.kernel.registry import Registry
 from capset.stores.base import AgentQuery, AgentRow, PayloadRow
 from capset.wire.fingerprints import FingerprintShape, InstalledCapability, InstalledShape, code_shape, code_shapes
 from capset.wire.lineage import RefShape
+from capset.wire.pages import PAGE_BYTES
 
 _PAGE: Final = 200
 _MOST: Final = 1_000
@@ -109,8 +110,11 @@ class FingerprintLookup:
         if kept is not None and (found := self._in(kept, hash)) is not None:
             return found
         before: str | None = None
-        for _ in range(_MOST // _PAGE):
-            page = await self._kernel.store.agents.list(AgentQuery(org, limit=_PAGE, before=before))
+        left = _MOST
+        while left > 0:
+            query = AgentQuery(org, limit=min(left, _PAGE), before=before, max_bytes=PAGE_BYTES)
+            page = await self._kernel.store.agents.list(query)
+            left -= len(page.items)
             for row in page.items:
                 if (found := self._in(row, hash)) is not None:
                     return found

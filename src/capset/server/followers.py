@@ -25,7 +25,7 @@ NET_SECONDS: Final = 30.0
 """The same where it does, for a notification that was lost."""
 CHECK_SECONDS: Final = 5.0
 """How often it is checked that an idle follower may still read."""
-PAGE: Final = 100
+PAGE: Final = 16
 """The number of events read at once: each may be as long as a result."""
 _K = TypeVar("_K")
 _log = logging.getLogger("capset.server")

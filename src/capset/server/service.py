@@ -213,5 +213,7 @@ def _context(given: Mapping[str, Any] | None) -> str | None:
         return None
     kept = to_json(session_context_of(given))
     if len(kept) > _MAX_CONTEXT:
-        raise InvalidArguments(f"Invalid context: it has {len(kept)} bytes as JSON, and may have {_MAX_CONTEXT}")
+        raise InvalidArguments(
+            f"Invalid context: it has {len(kept)} bytes as JSON, and may have {_MAX_CONTEXT} (session_context)"
+        )
     return kept.decode()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Awaitable, Callable
+from operator import attrgetter
 from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field
@@ -11,9 +13,10 @@ from capset.definitions.approvals import ApprovalRow, ApprovalScope, ApprovalSta
 from capset.errors import StoreError
 from capset.evaluation.code import known_code
 from capset.kernel.governance.audit import redacted
-from capset.stores.base import ApprovalPage
+from capset.stores.base import ApprovalPage, ApprovalQuery
 from capset.wire.agents import Text
 from capset.wire.fingerprints import CodeShape, code_shape
+from capset.wire.pages import read_page
 from capset.wire.shapes import Shape
 
 
@@ -91,6 +94,9 @@ def approval_shape(row: ApprovalRow) -> ApprovalShape:
     return ApprovalShape.model_validate({**told, **parsed, "modified": modified, "code": code and code_shape(code)})
 
 
-def approval_page_shape(page: ApprovalPage) -> ApprovalPageShape:
+async def approval_page_shape(
+    read: Callable[[ApprovalQuery], Awaitable[ApprovalPage]], query: ApprovalQuery
+) -> ApprovalPageShape:
     """Return the wire shape of a page of requests."""
-    return ApprovalPageShape(items=[approval_shape(row) for row in page.items], next=page.next)
+    items, following = await read_page(read, query, approval_shape, attrgetter("id"))
+    return ApprovalPageShape(items=items, next=following)

@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from functools import cache
+from operator import attrgetter
 from typing import Any, get_type_hints
 
 from pydantic import Field, TypeAdapter, create_model
@@ -13,7 +14,8 @@ from pydantic import Field, TypeAdapter, create_model
 from capset.definitions.records import COLUMNS, Record
 from capset.errors import StoreError
 from capset.fingerprint.chain import Verification
-from capset.stores.base import AuditPage
+from capset.stores.base import AuditLog, AuditQuery
+from capset.wire.pages import read_page
 from capset.wire.shapes import Shape
 
 
@@ -100,16 +102,16 @@ class SuccessionShape(Shape):
     signed: bool
 
 
-def audit_page_shape(page: AuditPage) -> AuditPageShape:
+async def audit_page_shape(log: AuditLog, query: AuditQuery) -> AuditPageShape:
     """Return the wire shape of a page of records."""
-    return AuditPageShape(items=[record_data(record) for record in page.items], next=page.next)
+    items, following = await read_page(log.query, query, record_data, attrgetter("seq"))
+    return AuditPageShape(items=items, next=following)
 
 
-def record_page_shape(page: AuditPage) -> RecordPageShape:
+async def record_page_shape(log: AuditLog, query: AuditQuery) -> RecordPageShape:
     """Return the wire shape of a page of records, in the REST API's paging format."""
-    return RecordPageShape(
-        items=[record_data(record) for record in page.items], next=str(page.next) if page.next else None
-    )
+    page = await audit_page_shape(log, query)
+    return RecordPageShape(items=page.items, next=str(page.next) if page.next else None)
 
 
 def record_data(record: Record) -> dict[str, Any]:

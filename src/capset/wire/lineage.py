@@ -12,23 +12,23 @@ from capset.evaluation.snapshot.envelope import SnapshotEnvelope, read_envelope
 from capset.evaluation.snapshot.turns import KeptTurn
 from capset.stores.base import EnvelopeRow, LinkRow, TransitionRow
 from capset.wire.agents import Text
-from capset.wire.shapes import Shape
+from capset.wire.shapes import INVOCATION, Shape, json_bytes
 
 
 class LinkInput(Shape):
     """Of which session the present snapshot is to be kept, and what of the client's own beside it.
 
     ``invocation`` says for whom this turn runs: only its hash is kept. ``context`` stands in the envelope and
-    ``metadata`` at the link, both of any JSON, and neither is hashed. ``reason`` says why, should the runtime hash have
-    moved. Who acts, and in which environment, is never taken from here.
+    ``metadata`` at the link, both of any JSON, and neither is hashed; they have at most 64 and 16 KiB. ``reason`` says
+    why, should the runtime hash have moved. Who acts, and in which environment, is never taken from here.
     """
 
     model_config = ConfigDict(strict=True)
 
     session_id: Annotated[str, Field(min_length=1, max_length=200)]
-    metadata: dict[str, Any] | None = None
-    context: dict[str, Any] | None = None
-    invocation: dict[str, Any] | None = None
+    metadata: Annotated[dict[str, Any], json_bytes("link_metadata", 16 * 1024)] | None = None
+    context: Annotated[dict[str, Any], json_bytes("link_context", 64 * 1024)] | None = None
+    invocation: Annotated[dict[str, Any], INVOCATION] | None = None
     reason: Annotated[Text, Field(max_length=1_000)] = ""
 
 
@@ -85,7 +85,10 @@ class LinkPageShape(Shape):
 
 
 class TransitionsShape(Shape):
-    """How a session's runtime hash moved, in the order in which that was recorded; at most the last 1,000."""
+    """How a session's runtime hash moved, in the order in which that was recorded.
+
+    At most the last 1,000, or the last megabyte.
+    """
 
     items: list[TransitionShape]
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from operator import attrgetter
 from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field
@@ -11,9 +12,10 @@ from pydantic_core import from_json
 from capset.definitions.files import FileStat
 from capset.definitions.resources import Scope
 from capset.errors import StoreError
-from capset.stores.base import SessionRow
+from capset.stores.base import SessionQuery, SessionRow, SessionStore
 from capset.wire.agents import Version
-from capset.wire.shapes import Shape
+from capset.wire.pages import fitting_items, read_page
+from capset.wire.shapes import INVOCATION, Shape
 
 
 class SessionInput(Shape):
@@ -26,7 +28,7 @@ class SessionInput(Shape):
     model_config = ConfigDict(strict=True)
 
     agent_id: Annotated[str, Field(min_length=1, max_length=200)]
-    invocation: dict[str, Any] | None = None
+    invocation: Annotated[dict[str, Any], INVOCATION] | None = None
     context: dict[str, Any] | None = None
 
 
@@ -74,6 +76,12 @@ def session_shape(row: SessionRow) -> SessionShape:
     return SessionShape(**same, context=context_of(row))
 
 
+async def session_page_shape(store: SessionStore, query: SessionQuery) -> SessionPageShape:
+    """Return the wire shape of a page of sessions."""
+    items, following = await read_page(store.list, query, session_shape, attrgetter("id"))
+    return SessionPageShape(items=items, next=following)
+
+
 def context_of(row: SessionRow) -> dict[str, Any] | None:  # JSON data
     """Return the context that a session was created with. Raises ``StoreError`` if it was altered."""
     try:
@@ -101,10 +109,14 @@ class FileShape(Shape):
 
 
 class FolderShape(Shape):
-    """A directory: what it holds, directories first, then by name; or all below it by path."""
+    """A directory: what it holds, directories first, then by name; or all below it by path.
+
+    ``next`` is the cursor of the next page, if there is one.
+    """
 
     path: str
     items: list[FileShape]
+    next: str | None = None
 
 
 class WrittenShape(Shape):
@@ -117,3 +129,25 @@ class WrittenShape(Shape):
 def file_shape(stat: FileStat) -> FileShape:
     """Return the wire shape of a file or directory."""
     return FileShape(**{name: getattr(stat, name) for name in FileShape.model_fields})
+
+
+def folder_shape(
+    path: str, listed: Iterable[FileStat], *, recursive: bool, limit: int | None = None, cursor: str | None = None
+) -> FolderShape:
+    """Return the wire shape of one page of a directory, all of which is ``listed`` in its order.
+
+    A cursor is the path that the page before ended with, with a slash after a directory's.
+    """
+
+    def place(path: str, is_directory: bool) -> tuple[bool, str]:
+        return (not recursive and not is_directory, path)
+
+    rest = list(listed)
+    if cursor is not None:
+        after = place(cursor.rstrip("/"), cursor.endswith("/"))
+        rest = [one for one in rest if place(one.path, one.is_directory) > after]
+    items = list(fitting_items(map(file_shape, rest[:limit])))
+    following = None
+    if len(items) < len(rest):
+        following = items[-1].path + ("/" if items[-1].is_directory else "")
+    return FolderShape(path=path, items=items, next=following)

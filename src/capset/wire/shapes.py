@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
+from pydantic_core import PydanticCustomError, to_json
 
 
 class Shape(BaseModel):
@@ -24,3 +25,19 @@ def whole(given: Any) -> Any:  # any JSON
 
 Whole: Final = BeforeValidator(whole)
 """Accepts such a number as an integer."""
+
+
+def json_bytes(name: str, most: int) -> AfterValidator:
+    """Return a validator that refuses JSON data of more bytes, under the limit's name."""
+
+    def check(given: Any) -> Any:  # JSON data
+        if (size := len(to_json(given))) > most:
+            told = f"at most {most} bytes as JSON ({name}); it has {size}"
+            raise PydanticCustomError("too_large", "{told}", {"told": told})
+        return given
+
+    return AfterValidator(check)
+
+
+INVOCATION: Final = json_bytes("invocation", 64 * 1024)
+"""The bound of an invocation, of which only the hash is kept."""

@@ -90,8 +90,8 @@ async def write_everything(store: Store) -> None:
     await store.approvals.open(APPROVAL, most=9)
     await store.approvals.move(replace(APPROVAL, status="approved", decided_by="user:eve", decided_at=NOW), "pending")
     for request in ("r-1", "r-2"):
-        await store.replies.reserve(ReplyRow("s", request, "5" * 64, NOW), expired=NOW)
-    await store.replies.fulfil("s", "r-1", 200, "{}")
+        await store.replies.reserve(ReplyRow("s", request, "5" * 64, NOW, org=ORG), expired=NOW)
+    await store.replies.fulfil("s", "r-1", 200, "{}", record="call-1")
     await store.replies.release("s", "r-2")
     await store.files.write("s", "/a/b.txt", b"content", org=ORG, now=NOW)
     await store.files.write("s", "/a/b.txt", b"another", org=ORG, now=NOW)
@@ -146,7 +146,7 @@ async def read_everything(store: Store, names: Names = Names(), *, before: str =
     who = {"principal": principal, "principal_kind": "user"}
     asked = ({}, {"principal": principal}, who, {"agent_id": agent_id}, who | {"agent_id": agent_id})
     for filters in asked:
-        await store.sessions.list(SessionQuery(org, limit=50, before=before, **filters))
+        await store.sessions.list(SessionQuery(org, limit=50, before=before, max_bytes=None, **filters))
     await store.events.read(session, after=1, limit=100)
     await store.keys.any()
     await store.keys.find("0" * 64)

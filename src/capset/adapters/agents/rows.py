@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, Final, cast
 
 from pydantic import ValidationError
+from pydantic_core import to_json
 
 from capset.errors import InvalidArguments
 from capset.schemas.validation_errors import validation_fields
@@ -66,6 +67,11 @@ def _plain(row: AgentRow, fields: Iterable[AgentField]) -> dict[str, Any]:  # JS
 def text_of(row: AgentRow) -> str:
     """Return a definition as text, for comparisons: to Python, 1 and true are equal."""
     return json.dumps(definition_of_row(row), sort_keys=True)
+
+
+def size_of(row: AgentRow) -> int:
+    """Return the size of a definition as JSON, in bytes."""
+    return len(to_json(definition_of_row(row)))
 
 
 def plain_of(row: AgentRow) -> dict[str, Any]:  # JSON

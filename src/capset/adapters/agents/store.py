@@ -16,12 +16,12 @@ from capset.adapters.agents.entries import EntryMismatch, refer
 from capset.adapters.agents.files import agent_of, make_agent
 from capset.adapters.agents.permissions import Author, check_enabled, needs_admin
 from capset.adapters.agents.previews import Preview, preview_of
-from capset.adapters.agents.rows import definition_of_row, filled, patched, restored, row_of, text_of
+from capset.adapters.agents.rows import definition_of_row, filled, patched, restored, row_of, size_of, text_of
 from capset.composition.compose import Composition
 from capset.definitions.acts import ActName
 from capset.definitions.agents import Agent
 from capset.definitions.principals import Principal
-from capset.errors import Conflict, DefinitionError, NotFound, Outdated
+from capset.errors import Conflict, DefinitionError, InvalidArguments, NotFound, Outdated
 from capset.kernel.agent_definition import ONLY_IN_CODE
 from capset.kernel.governance.acts import ActColumns, ActEntry
 from capset.kernel.kernel import Kernel
@@ -32,6 +32,8 @@ from capset.wire.agents import AgentInput, AgentShape
 _CACHED: Final = 1_000
 _PREVIEWS: Final = 2
 """The number of concurrent previews; each occupies one of the threads that stores read with."""
+_MAX_BYTES: Final = 1024 * 1024
+"""The largest size of a definition as JSON; one that an earlier version stored may be changed, but not grow."""
 _TRIES: Final = 20
 """How often a change is retried when others change the same agent; each time, one of them has succeeded."""
 
@@ -241,6 +243,10 @@ class StoredAgents:
         changed = filled(row, given)
         if text_of(changed) == text_of(row):
             return changed  # so that an agent whose capability is gone can still be archived
+        if _MAX_BYTES < (size := size_of(changed)) > size_of(row):
+            raise InvalidArguments(
+                f"Invalid agent: it has {size} bytes as JSON, and may have {_MAX_BYTES} (agent_bytes)"
+            )
         agent = make_agent(given, self._registry, f"agent {given.name!r}", is_new=True)
         composition = self._kernel.compose(agent)
         if not author.is_admin:

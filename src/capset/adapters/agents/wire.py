@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 from capset.adapters.agents.permissions import Author, needs_admin
@@ -22,7 +23,7 @@ from capset.evaluation.compare.sides import Side, side_of
 from capset.evaluation.snapshot.capture import envelope_of
 from capset.fingerprint.changes import Change, compare, compare_named
 from capset.kernel.kernel import Kernel
-from capset.stores.base import AgentQuery, AgentRow, AgentStatus, VersionQuery
+from capset.stores.base import AgentPage, AgentQuery, AgentStatus, VersionQuery
 from capset.wire.agents import (
     AgentDetail,
     AgentDiffShape,
@@ -36,6 +37,7 @@ from capset.wire.agents import (
     preview_shape,
     version_shape,
 )
+from capset.wire.pages import read_page
 
 
 def detail_of(kernel: Kernel, loaded: Loaded) -> AgentDetail:
@@ -66,15 +68,24 @@ async def page_of(
     shown = first[:limit]
     left = limit - len(shown)
     # The store is queried even with no slots left: it knows the total, and whether there is a next page.
-    page = await kernel.store.agents.list(AgentQuery(org, status, name, left or 1, cursor))
+    query, total = AgentQuery(org, status, name, left or 1, cursor), 0
+
+    async def read(query: AgentQuery) -> AgentPage:
+        nonlocal total
+        page = await kernel.store.agents.list(query)
+        total = page.total
+        return page
+
+    stored, following = await read_page(
+        read, query, lambda row: detail_of(kernel, agents.loaded(row)), attrgetter("id")
+    )
     items = list[AgentDetail]()
-    for one in (*shown, *page.items[:left]):
-        loaded = agents.loaded(one) if isinstance(one, AgentRow) else await agents.get(org, one.name)
-        items.append(detail_of(kernel, loaded))
+    for one in shown:
+        items.append(detail_of(kernel, await agents.get(org, one.name)))
         await asyncio.sleep(0)  # the first composition of each takes a millisecond
-    ended = len(first) == len(shown) and (left > 0 or not page.items)
-    following = page.next if ended else f"~{shown[-1].name}"
-    return AgentPageShape(items=items, total=len(defined) + page.total, next=following)
+    if len(first) > len(shown) or (not left and stored):
+        following = f"~{shown[-1].name}"
+    return AgentPageShape(items=[*items, *stored[:left]], total=len(defined) + total, next=following)
 
 
 async def versions_of(
@@ -86,9 +97,9 @@ async def versions_of(
     if loaded.row is None:
         only = defined_version_shape(kernel.compose(loaded.agent))
         return VersionPageShape(items=[only] if before is None or before > 1 else [])
-    page = await kernel.store.agents.versions(VersionQuery(org, id, limit, before))
-    following = None if page.next is None else str(page.next)
-    return VersionPageShape(items=[version_shape(row) for row in page.items], next=following)
+    query = VersionQuery(org, id, limit, before)
+    items, following = await read_page(kernel.store.agents.versions, query, version_shape, attrgetter("version"))
+    return VersionPageShape(items=items, next=None if following is None else str(following))
 
 
 async def diff_of(

@@ -25,7 +25,7 @@ from capset.definitions.records import Outcome, Phase, Record
 from capset.errors import DefinitionError, StoreError, unknown
 from capset.ids import Ids
 from capset.kernel.governance.acts import act_entry
-from capset.stores.base import AuditLog, AuditPage, AuditQuery, Store
+from capset.stores.base import AuditLog, AuditQuery, Store
 from capset.stores.base.audit import FILTERS, Kind
 from capset.wire.audit import AuditPageShape, ExportShape, audit_page_shape, record_data
 
@@ -90,11 +90,10 @@ def query_command(
     else:
         page = asyncio.run(_query(_local(db), query))
     if as_json:
-        print_json((audit_page_shape(page) if isinstance(page, AuditPage) else page).plain())
+        print_json(page.plain())
         return Exit.DONE
-    items = [asdict(record) for record in page.items] if isinstance(page, AuditPage) else page.items
     columns = ("SEQ", "TIME", "PRINCIPAL", "TOOL", "OUTCOME", "WHY", "HASH")
-    out().print(table(*columns, rows=map(_row, items), folds=("PRINCIPAL", "WHY")))
+    out().print(table(*columns, rows=map(_row, page.items), folds=("PRINCIPAL", "WHY")))
     if page.next is not None:
         err().print(f"[dim]more: --before {page.next}[/]")
     return Exit.DONE
@@ -144,28 +143,29 @@ def _outcome(named: str | None) -> Outcome | None:
 
 
 async def _query_there(client: Client, query: AuditQuery) -> AuditPageShape:
-    """Return the requested number of records, in as many pages as the server requires."""
+    """Return the requested number of records, in several pages, up to one that ends early by its size."""
     items: list[dict[str, Any]] = []
     cursor = str(query.before) if query.before is not None else None
     while True:
+        limit = min(query.limit - len(items), _LARGEST_PAGE)
         page = await client.records.list(
             **{name: getattr(query, name) for name in FILTERS},
             kind=query.kind,
             since=query.since,
             until=query.until,
-            limit=min(query.limit - len(items), _LARGEST_PAGE),
+            limit=limit,
             cursor=cursor,
         )
         items += page.items
         cursor = page.next
-        if cursor is None or len(items) >= query.limit:
+        if cursor is None or len(page.items) < limit or len(items) >= query.limit:
             return AuditPageShape(items=items, next=int(cursor) if cursor else None)
 
 
-async def _query(settings: Settings, query: AuditQuery) -> AuditPage:
+async def _query(settings: Settings, query: AuditQuery) -> AuditPageShape:
     about = {name: value for name, value in asdict(query).items() if value is not None}
     async with opened_store(settings.db) as store:
-        page = await store.audit.query(query)
+        page = await audit_page_shape(store.audit, query)
         await _note_reading(store, settings, {"by": "query", **about})
         return page
 

@@ -20,7 +20,7 @@ from capset.cli.demo.server import store_of
 from capset.cli.demo.web import WebFindings, read_the_web
 from capset.errors import DefinitionError
 from capset.stores.base import AuditQuery
-from capset.wire.audit import audit_page_shape, verification_shape
+from capset.wire.audit import AuditPageShape, record_data, verification_shape
 from capset.wire.operations import DemoShape
 
 
@@ -119,7 +119,7 @@ async def _conclude(console: Console, demo: Demo, imported: Imported, folder: Pa
         files=imported.files,
         size_bytes=imported.size_bytes,
         skipped=imported.skipped,
-        records=audit_page_shape(page),
+        records=AuditPageShape(items=list(map(record_data, page.items)), next=page.next),
         verification=verification_shape(verification),
         surprises=demo.calls.surprises,
     )

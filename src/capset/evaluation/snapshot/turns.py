@@ -112,22 +112,24 @@ async def keep_turn(
     metadata: Mapping[str, Any] | None = None,
     reason: str = "",
     clock: Clock | None = None,
+    most: int | None = None,
 ) -> KeptTurn:
     """Store everything of a turn in one transaction, and return the rows.
 
     Stored are the link, the envelope if there is one, the payloads of its hashes, and, if the session's runtime hash
     has changed, a transition with this ``reason``. ``metadata`` is JSON data of the host's, such as the raw invocation.
-    Raises ``StoreError``, ``InvalidArguments`` for metadata that are not JSON data, and ``DefinitionError`` for an
-    envelope that was changed since it was captured.
+    Raises ``StoreError``, ``InvalidArguments`` for metadata that are not JSON data, ``DefinitionError`` for an envelope
+    that was changed since it was captured, and ``LinksFull`` if the session has ``most`` links already.
     """
     op = op_context(org, clock=clock)
     envelope = captured.envelope if isinstance(captured, Captured) else captured
     if isinstance(envelope, CapabilityLink):
         row = link_row(envelope, session=session, metadata=metadata, op=op)
-        return KeptTurn(row, None, await store.lineage.record_turn(row, reason=reason))
+        return KeptTurn(row, None, await store.lineage.record_turn(row, reason=reason, most=most))
     row = link_row(envelope.link, session=session, metadata=metadata, op=op)
     whole = envelope_row(envelope, link=row.id, op=op)
-    moved = await store.lineage.record_turn(row, whole, reason=reason, payloads=payload_rows(envelope, org))
+    payloads = payload_rows(envelope, org)
+    moved = await store.lineage.record_turn(row, whole, reason=reason, payloads=payloads, most=most)
     return KeptTurn(row, whole, moved)
 
 

@@ -14,6 +14,7 @@ from capset.clock import iso
 from capset.definitions.approvals import Answer, ApprovalRow, EqualCall
 from capset.definitions.principals import Principal
 from capset.errors import (
+    ArgumentsTooLarge,
     Conflict,
     DefinitionError,
     InvalidArguments,
@@ -33,10 +34,16 @@ from capset.kernel.runtime import KernelRuntime
 from capset.kernel.streams.emission import emit_event
 from capset.schemas.json_schema import compile_json_schema
 from capset.schemas.validation_errors import SchemaMismatch
-from capset.stores.base import ApprovalPage, ApprovalQuery, ApprovalStore, PayloadRow
+from capset.stores.base import ApprovalPage, ApprovalQuery, ApprovalStore, ArgumentsFull, PayloadRow
 
 LOOK_SECONDS: Final = (0.05, 1.0)
 """The first and the longest interval at which a waiting call checks whether another process has decided."""
+ARGUMENT_BYTES: Final = 1024 * 1024
+"""The largest size of the arguments of a call that waits for an approval, and of those that an approver puts there."""
+PENDING_BYTES: Final = 64 * 1024 * 1024
+"""The size of the arguments of all open requests of an organisation together."""
+_SWEPT: Final = 16
+"""The number of overdue requests that are ended at once: each has its arguments."""
 _HOST: Final = "host:approver"
 _REMEMBERED: Final = 1_000
 _log = logging.getLogger("capset.kernel")
@@ -79,13 +86,14 @@ class ApprovalService:
                 "Permission denied: a request is approved by another principal than the one who made it."
             )
         if answer.arguments is not None and row.status == "pending":
+            _check_size(row.tool, _written(answer.arguments))
             await self._check_arguments(row, answer.arguments)
         return await self._decide(row, answer, _named(by), actor_of(by))
 
     async def sweep(self) -> None:
         """End the overdue requests: each counts as rejected."""
         now = self._now()
-        while rows := await self._store.overdue(now):
+        while rows := await self._store.overdue(now, _SWEPT):
             for row in rows:
                 await self._store.move(replace(row, status="expired"), row.status)
 
@@ -109,9 +117,12 @@ class ApprovalService:
     async def ask(self, call: Invocation, question: Ruling, digest: str) -> ApprovalRow:
         """Open a request for the approval of a call, or join that of an equal call, and return it.
 
-        Raises ``LimitExceeded`` if too many of the principal's requests are open.
+        Raises ``ArgumentsTooLarge``, and ``LimitExceeded`` if too many of the principal's requests are open, or their
+        arguments and those of all others of the org are too large together.
         """
         runtime, context, tool = self._runtime, call.context, call.compiled
+        arguments = masked_arguments(call)
+        _check_size(tool.name, arguments)
         now = runtime.clock.time_ns()
         row = ApprovalRow(
             id=runtime.ids.new(),
@@ -124,7 +135,7 @@ class ApprovalService:
             tool=tool.name,
             tool_hash=tool.hash or "",
             runtime_hash=context.snapshot.runtime_hash,
-            arguments=masked_arguments(call),
+            arguments=arguments,
             digest=digest,
             reason=question.reason,
             policies=json.dumps(question.policies),
@@ -140,7 +151,16 @@ class ApprovalService:
                 payloads.append(PayloadRow(row.org, code.hash, PROFILE, "code", code.covers))
             await runtime.store.lineage.record_payloads(payloads)
         most = runtime.governance.pending_approvals
-        found = await self._store.open(row, most=most, by_code=runtime.governance.code_voids_approvals)
+        by_code = runtime.governance.code_voids_approvals
+        try:
+            found = await self._store.open(row, most=most, max_bytes=PENDING_BYTES, by_code=by_code)
+        except ArgumentsFull:
+            call.deny("the arguments of open requests for approvals are too large together")
+            raise LimitExceeded(
+                f"Rate limit exceeded: the arguments of this organisation's requests that wait for approvals have at "
+                f"most {PENDING_BYTES} bytes together (pending_arguments).",
+                hint="have some of them decided, or wait until they expire",
+            ) from None
         if found is None:
             call.deny(f"{most} requests for approvals are open")
             raise LimitExceeded(
@@ -329,6 +349,14 @@ def _everybody(principal: str, on_behalf_of: str | None) -> set[str]:
 
 def _named(principal: Principal) -> str:
     return f"{principal.kind}:{principal.id}"
+
+
+def _check_size(tool: str, arguments: str) -> None:
+    if len(arguments.encode()) > ARGUMENT_BYTES:
+        raise ArgumentsTooLarge(
+            f"Invalid arguments for {tool!r}: what waits for an approval has at most {ARGUMENT_BYTES} bytes as JSON "
+            "(approval_arguments)"
+        )
 
 
 def _written(arguments: Mapping[str, Any]) -> str:

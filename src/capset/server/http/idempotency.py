@@ -2,23 +2,37 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
+import logging
 import re
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
 from capset.clock import iso
-from capset.errors import Conflict, InvalidArguments, StoreError
+from capset.errors import CapsetError, Conflict, InvalidArguments, LimitExceeded, StoreError
+from capset.kernel.kernel import Kernel
 from capset.kernel.results import Result
 from capset.server.auth.callers import Caller
 from capset.server.http.request_context import HttpRefusal
 from capset.server.service import Service
 from capset.stores.base import ReplyRow
+from capset.stores.base.replies import KeysFull
 
 KEPT: Final = timedelta(hours=24)
 """How long an answer is stored."""
+KEYS: Final = 10_000
+"""The number of keys that an organisation has within that time."""
+ANSWER_BYTES: Final = 1024 * 1024
+"""The largest size of an answer that is stored."""
+ANSWERS_BYTES: Final = 64 * 1024 * 1024
+"""The size of all stored answers of an organisation; the oldest make room for new ones, but keep their keys."""
+SWEEP_SECONDS: Final = 600.0
+"""How often a server removes what is older than that."""
 _KEY: Final = re.compile(r"[\x21-\x7e]{1,255}")
+
+_log = logging.getLogger("capset.server")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +60,30 @@ class Idempotency:
         """
         kernel = self.service.kernel
         now = kernel.now()
-        expired = datetime.fromisoformat(now) - KEPT
-        row = ReplyRow(self.session, self.key, self._digest(), now, correlation=self.correlation)
-        kept = await kernel.store.replies.reserve(row, expired=iso(int(expired.timestamp()) * 1_000_000_000))
+        row = ReplyRow(
+            self.session, self.key, self._digest(), now, correlation=self.correlation, org=self.caller.principal.org
+        )
+        try:
+            kept = await kernel.store.replies.reserve(row, expired=_expired(now), most=KEYS)
+        except KeysFull as full:
+            wait = datetime.fromisoformat(full.oldest) + KEPT - datetime.fromisoformat(now)
+            raise LimitExceeded(
+                f"Rate limit exceeded: {KEYS} requests of this organisation with an Idempotency-Key came within 24 "
+                "hours (idempotency_keys). Nothing was done.",
+                retry_after=max(1.0, wait.total_seconds()),
+                hint="wait, or send the request without a key if it may be done twice",
+            ) from None
         if kept is None:
             return None
         if kept.digest != row.digest:
             raise InvalidArguments("This Idempotency-Key came with another request before: each needs its own")
+        if kept.status is not None and kept.body is None:
+            record = "" if kept.record is None else f": its record is {kept.record}, read that"
+            raise Conflict(
+                "The request of this Idempotency-Key was done, and is not done again, but its answer was too large to "
+                f"be kept, by itself or beside newer ones (idempotency_answer, idempotency_answers){record}",
+                hint=f"GET /v1/audit?id={kept.record}" if kept.record is not None else None,
+            )
         if kept.status is None or kept.body is None:
             raise Conflict("The request of this Idempotency-Key is under way, or was broken off: its record tells")
         return kept.status, kept.body.encode()
@@ -71,14 +102,31 @@ class Idempotency:
         if result.refused:
             await self.release()
         elif not isinstance(error, StoreError):
-            await self.store_reply(200, body)
+            await self.store_reply(200, body, record=result.record)
         elif error.retryable:
             await self.release()
 
-    async def store_reply(self, status: int, body: bytes) -> None:
-        """Store an answer."""
-        await self.service.kernel.store.replies.fulfil(self.session, self.key, status, body.decode())
+    async def store_reply(self, status: int, body: bytes, *, record: str | None = None) -> None:
+        """Store an answer; of one that is too large, only that it was given, and the record of its call."""
+        text = body.decode() if len(body) <= ANSWER_BYTES else None
+        replies = self.service.kernel.store.replies
+        await replies.fulfil(self.session, self.key, status, text, record=record, max_bytes=ANSWERS_BYTES)
 
     async def release(self) -> None:
         """Discard the request, which had no effect, so that it can be made later."""
         await self.service.kernel.store.replies.release(self.session, self.key)
+
+
+def _expired(now: str) -> str:
+    """Return the time before which keys are forgotten."""
+    return iso(int((datetime.fromisoformat(now) - KEPT).timestamp()) * 1_000_000_000)
+
+
+async def keep_swept(kernel: Kernel) -> None:
+    """Remove old answers now and from time to time, until cancelled; no request has to come for that."""
+    while True:
+        try:
+            await kernel.store.replies.sweep(expired=_expired(kernel.now()))
+        except CapsetError as error:
+            _log.error("old answers were not removed: %s", error.message)
+        await asyncio.sleep(SWEEP_SECONDS)

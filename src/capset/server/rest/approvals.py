@@ -48,7 +48,7 @@ async def list_approvals(
             )
         await service.session_row(caller, wanted.session)
     query = ApprovalQuery(caller.principal.org, wanted.status, wanted.session, limit=wanted.limit, before=wanted.cursor)
-    return approval_page_shape(await service.kernel.approvals.list(query))
+    return await approval_page_shape(service.kernel.approvals.list, query)
 
 
 @router.get("/{id}", responses=problems(404, 422), operation_id="get_approval")

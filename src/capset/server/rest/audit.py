@@ -72,9 +72,9 @@ async def list_records(service: Served, caller: Audits, wanted: Annotated[AuditF
     )
     audit = service.kernel.audit
     await audit.flush()  # a call already reported to a client must be readable
-    page = await audit.query(query)
+    page = await record_page_shape(audit, query)
     await audit.commit(_read_act(service, caller, wanted))
-    return record_page_shape(page)
+    return page
 
 
 def _read_act(service: Service, caller: Caller, wanted: AuditFilter) -> ActEntry:

@@ -25,7 +25,7 @@ from capset.server.http.etags import UNCHANGED, IfMatch, IfNoneMatch, Unless, ex
 from capset.server.http.request_context import request_context
 from capset.server.rest.routing import Asked, Calls, Id, Served, StrictRoute, problems
 from capset.server.service import Service
-from capset.wire.sessions import FolderShape, WrittenShape, file_shape
+from capset.wire.sessions import FolderShape, WrittenShape, file_shape, folder_shape
 
 router = APIRouter(prefix="/sessions", tags=["files"], route_class=StrictRoute)
 _BYTES: Final[dict[str, Any]] = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
@@ -47,6 +47,13 @@ class Recursive(Asked):
     recursive: bool = False
 
 
+class FolderFilter(Recursive):
+    """Which page of a folder: ``cursor`` is the ``next`` of the page before; a page may end before its ``limit``."""
+
+    limit: Annotated[int | None, Query(ge=1, le=1000)] = None
+    cursor: Annotated[str | None, Query(max_length=1025, pattern="^/")] = None
+
+
 @router.get(
     "/{id}/files/{path:file}",
     responses={
@@ -62,7 +69,7 @@ async def read_file(
     caller: Calls,
     id: Id,
     path: FilePath,
-    wanted: Annotated[Recursive, Query()],
+    wanted: Annotated[FolderFilter, Query()],
     request: Request,
     unless: Unless = None,
 ) -> FolderShape | Response:
@@ -74,7 +81,7 @@ async def read_file(
         raise FileError(f"there is no file {place!r}", status=404)
     if stat.is_directory:
         listed = await files.list(place, recursive=wanted.recursive)
-        return FolderShape(path=place, items=[file_shape(one) for one in listed])
+        return folder_shape(place, listed, recursive=wanted.recursive, limit=wanted.limit, cursor=wanted.cursor)
     # A mounted file may differ between versions of the agent, and was never written: it has no version.
     if stat.version and is_known(stat.version, unless):
         return unchanged(stat.version)

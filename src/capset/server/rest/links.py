@@ -7,16 +7,20 @@ of the caller's own sessions, and answers 404 for the rest.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated
+from functools import partial
+from operator import attrgetter
+from typing import Annotated, Final
 
 from fastapi import APIRouter, Query, Request, Response
 
+from capset.errors import LimitExceeded
 from capset.evaluation.snapshot.capture import envelope_of
 from capset.evaluation.snapshot.turns import keep_turn
 from capset.fingerprint.hashes import invocation_hash
 from capset.server import lineage
 from capset.server.rest.routing import Asked, Calls, Id, Looks, Paged, Served, StrictRoute, problems
 from capset.stores.base import LinkQuery
+from capset.stores.base.lineage import LinksFull
 from capset.wire.diffs import DiffShape, diff_shape
 from capset.wire.lineage import (
     EnvelopeShape,
@@ -28,8 +32,11 @@ from capset.wire.lineage import (
     kept_link_shape,
     link_shape,
 )
+from capset.wire.pages import read_page
 from capset.wire.sessions import context_of
 
+SESSION_LINKS: Final = 10_000
+"""The number of links, each with its envelope, that clients record of one session."""
 router = APIRouter(prefix="/links", tags=["links"], route_class=StrictRoute)
 
 
@@ -47,7 +54,7 @@ class Both(Asked):
     after: Annotated[str, Query(min_length=1, max_length=200)]
 
 
-@router.post("", status_code=201, responses=problems(400, 404, 409, 413, 415, 422), operation_id="record_link")
+@router.post("", status_code=201, responses=problems(400, 404, 409, 413, 415, 422, 429), operation_id="record_link")
 async def record_link(
     service: Served, caller: Calls, given: LinkInput, request: Request, response: Response
 ) -> KeptLinkShape:
@@ -64,15 +71,22 @@ async def record_link(
     context = context_of(row)
     if context is not None or given.context is not None:
         context = {**(context or {}), **(given.context or {})}
-    kept = await keep_turn(
-        service.kernel.store,
-        envelope_of(snapshot, session_context=context, redact=service.kernel.redactor),
-        session=session.id,
-        org=caller.principal.org,
-        metadata=given.metadata,
-        reason=given.reason,
-        clock=service.kernel.clock,
-    )
+    try:
+        kept = await keep_turn(
+            service.kernel.store,
+            envelope_of(snapshot, session_context=context, redact=service.kernel.redactor),
+            session=session.id,
+            org=caller.principal.org,
+            metadata=given.metadata,
+            reason=given.reason,
+            clock=service.kernel.clock,
+            most=SESSION_LINKS,
+        )
+    except LinksFull:
+        raise LimitExceeded(
+            f"Rate limit exceeded: a session has at most {SESSION_LINKS} links (session_links).",
+            hint="go on in another session",
+        ) from None
     response.headers["Location"] = f"{request.scope['root_path']}/v1/links/{kept.link.id}"
     return kept_link_shape(kept)
 
@@ -81,8 +95,8 @@ async def record_link(
 async def list_links(service: Served, caller: Looks, wanted: Annotated[LinkFilter, Query()]) -> LinkPageShape:
     """List links, newest first. Without the scope ``capset:audit``, ``session_id`` names a session of the caller's."""
     query = LinkQuery(caller.principal.org, wanted.agent_id, wanted.session_id, wanted.limit, wanted.cursor)
-    page = await lineage.links(service, caller, query)
-    return LinkPageShape(items=[link_shape(row) for row in page.items], next=page.next)
+    items, following = await read_page(partial(lineage.links, service, caller), query, link_shape, attrgetter("id"))
+    return LinkPageShape(items=items, next=following)
 
 
 @router.get(

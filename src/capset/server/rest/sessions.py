@@ -11,12 +11,14 @@ from capset.server.http.etags import IfMatch, expected, tag_of
 from capset.server.rest.routing import Calls, Id, Looks, Paged, Served, StrictRoute, problems
 from capset.stores.base import SessionQuery, SessionRow
 from capset.wire.lineage import TransitionsShape, transition_shape
+from capset.wire.pages import fitting_items
 from capset.wire.sessions import (
     SessionInput,
     SessionPageShape,
     SessionPatch,
     SessionShape,
     StateShape,
+    session_page_shape,
     session_shape,
     state_shape,
 )
@@ -46,8 +48,7 @@ async def list_sessions(service: Served, caller: Calls, wanted: Annotated[Sessio
     """List the caller's sessions, newest first."""
     who = caller.principal
     query = SessionQuery(who.org, who.id, who.kind, wanted.agent_id, wanted.limit, wanted.cursor)
-    page = await service.kernel.store.sessions.list(query)
-    return SessionPageShape(items=[session_shape(row) for row in page.items], next=page.next)
+    return await session_page_shape(service.kernel.store.sessions, query)
 
 
 @router.get("/{id}", responses=problems(404, 422), operation_id="get_session")
@@ -101,7 +102,8 @@ async def list_transitions(service: Served, caller: Looks, id: Id) -> Transition
     One of somebody else's, and one that was deleted, is there only for a key with the scope ``capset:audit``.
     """
     rows = await lineage.transitions(service, caller, id)
-    return TransitionsShape(items=[transition_shape(row) for row in rows])
+    newest = list(fitting_items(transition_shape(row) for row in reversed(rows)))
+    return TransitionsShape(items=newest[::-1])
 
 
 def _tagged(row: SessionRow, response: Response) -> SessionShape:

@@ -30,6 +30,8 @@ class ApprovalQuery:
     digest: str | None = None
     limit: int = 50
     before: str | None = None
+    max_bytes: int | None = None
+    """A page ends before a row with which its rows exceed about this size, but has one at least."""
 
     def __post_init__(self) -> None:
         """Raise ``ValueError`` for a limit beyond 1–1,000."""
@@ -45,15 +47,22 @@ class ApprovalPage:
     next: str | None
 
 
+class ArgumentsFull(Exception):
+    """Raised for a request whose arguments have no room beside those of the pending ones; nothing was written."""
+
+
 class ApprovalStore(Protocol):
     """The requests, each of one org."""
 
-    async def open(self, row: ApprovalRow, *, most: int, by_code: bool = False) -> ApprovalRow | None:
+    async def open(
+        self, row: ApprovalRow, *, most: int, max_bytes: int | None = None, by_code: bool = False
+    ) -> ApprovalRow | None:
         """Store a new request and return it, or return the standing one for an equal call at its ``created_at``.
 
         With ``by_code`` equal calls also share the row's hash of code, or have none if it has none. Of equal requests
         that are made at once, in any processes, one is stored. ``None`` if ``most`` requests of its principal, with the
-        same ``on_behalf_of``, are pending. Raises ``StoreError`` if its id is taken.
+        same ``on_behalf_of``, are pending. Raises ``ArgumentsFull`` if the arguments of all pending requests of its org
+        would have more than ``max_bytes`` as UTF-8, and ``StoreError`` if its id is taken.
         """
         ...
 

@@ -88,6 +88,8 @@ class AgentQuery:
     name: str | None = None
     limit: int = 50
     before: str | None = None
+    max_bytes: int | None = None
+    """A page ends before a row with which its rows exceed about this size, but has one at least."""
 
     def __post_init__(self) -> None:
         """Raise ``ValueError`` for a limit beyond 1–1,000."""
@@ -115,6 +117,8 @@ class VersionQuery:
     agent_id: str
     limit: int = 50
     before: int | None = None
+    max_bytes: int | None = None
+    """A page ends before a row with which its rows exceed about this size, but has one at least."""
 
     def __post_init__(self) -> None:
         """Raise ``ValueError`` for a limit beyond 1–1,000."""

@@ -66,6 +66,8 @@ class AuditQuery:
     """Only acts of this name."""
     kind: Kind | None = None
     """Calls, acts or both; by default calls, or acts if ``act`` is given."""
+    max_bytes: int | None = None
+    """A page ends before a row with which its rows exceed about this size, but has one at least."""
 
     def __post_init__(self) -> None:
         """Raise ``ValueError`` for a bad limit or time, ``DefinitionError`` for text that is not valid UTF-8."""

@@ -101,6 +101,8 @@ class LinkQuery:
     session: str | None = None
     limit: int = 50
     before: str | None = None
+    max_bytes: int | None = None
+    """A page ends before a row with which its rows exceed about this size, but has one at least."""
 
     def __post_init__(self) -> None:
         """Raise ``ValueError`` for a limit beyond 1–1,000."""
@@ -114,6 +116,10 @@ class LinkPage:
 
     items: tuple[LinkRow, ...]
     next: str | None
+
+
+class LinksFull(Exception):
+    """Raised for a link of a session that has as many as it may have; nothing was written."""
 
 
 class LineageStore(Protocol):
@@ -138,12 +144,14 @@ class LineageStore(Protocol):
         *,
         reason: str = "",
         payloads: Iterable[PayloadRow] = (),
+        most: int | None = None,
     ) -> TransitionRow | None:
         """Store a link, its envelope and the payloads of its hashes, all of them or nothing.
 
         If the session's last recorded link had another runtime hash, a transition with this ``reason`` is stored too,
         and returned. Of two payloads of one hash the first stays. Raises ``StoreError`` if the id of the link or of the
-        envelope is taken, for an envelope of another link, and for an envelope or a payload of another org.
+        envelope is taken, for an envelope of another link, and for an envelope or a payload of another org;
+        ``LinksFull`` if its session has ``most`` links already.
         """
         ...
 

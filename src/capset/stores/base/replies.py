@@ -1,4 +1,4 @@
-"""The protocol of the stored replies to requests with an ``Idempotency-Key`` (spec 5, P9)."""
+"""The protocol of the stored replies to requests with an ``Idempotency-Key`` (spec 5, P9, P37)."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from typing import Protocol
 class ReplyRow:
     """The row of a request under the key that its client gave it, in one session.
 
-    ``digest`` tells requests apart; ``status`` and ``body`` are its reply, ``None`` while it is under way.
-    ``created_at`` is ISO 8601 UTC. ``correlation`` is that of its call, by which the records of what it did are found;
-    a store may forget it once there is a reply.
+    ``digest`` tells requests apart; ``status`` and ``body`` are its reply, both ``None`` while it is under way. A reply
+    that is not kept has no ``body``; ``record`` is the id of its call's record. ``created_at`` is ISO 8601 UTC.
+    ``correlation`` is that of its call, by which the records of what it did are found; a store may forget it once there
+    is a reply.
     """
 
     session: str
@@ -22,23 +23,52 @@ class ReplyRow:
     status: int | None = None
     body: str | None = None
     correlation: str | None = None
+    org: str | None = None
+    record: str | None = None
+
+
+class KeysFull(Exception):
+    """Raised for a request of an org that has as many keys as it may have; ``oldest`` is the time of the first."""
+
+    def __init__(self, oldest: str) -> None:
+        super().__init__(oldest)
+        self.oldest = oldest
 
 
 class ReplyStore(Protocol):
     """The replies, by session and key."""
 
-    async def reserve(self, row: ReplyRow, *, expired: str) -> ReplyRow | None:
+    async def reserve(self, row: ReplyRow, *, expired: str, most: int | None = None) -> ReplyRow | None:
         """Reserve a request's key and return ``None``, or return the row already stored under it.
 
-        Rows created before ``expired`` are deleted first. A store that outlives its processes deletes, when it is
-        opened, the rows without a reply whose process is dead and whose call has no intent: it had no effect.
+        Rows created before ``expired`` are deleted first. Raises ``KeysFull`` for a new key if its org has ``most``.
+
+        A store that outlives its processes deletes the rows without a reply whose process is dead and whose call has no
+        intent: it had no effect.
         """
         ...
 
-    async def fulfil(self, session: str, key: str, status: int, body: str) -> None:
-        """Store the reply to a reserved request."""
+    async def fulfil(
+        self,
+        session: str,
+        key: str,
+        status: int,
+        body: str | None,
+        *,
+        record: str | None = None,
+        max_bytes: int | None = None,
+    ) -> None:
+        """Store the reply to a reserved request; ``None`` for a body that is not kept.
+
+        If the bodies of its org have more than ``max_bytes`` together then, as UTF-8, the oldest lose theirs; their
+        keys stay.
+        """
         ...
 
     async def release(self, session: str, key: str) -> None:
         """Forget a request that failed, so that it can be sent again."""
+        ...
+
+    async def sweep(self, *, expired: str) -> None:
+        """Delete the rows created before ``expired``."""
         ...

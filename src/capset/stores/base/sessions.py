@@ -57,6 +57,8 @@ class SessionQuery:
     agent_id: str | None = None
     limit: int = 50
     before: str | None = None
+    max_bytes: int | None = None
+    """A page ends before a row with which its rows exceed about this size, but has one at least."""
 
     def __post_init__(self) -> None:
         """Raise ``ValueError`` for a limit beyond 1–1,000."""

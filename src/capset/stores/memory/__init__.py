@@ -34,7 +34,7 @@ class MemoryStore:
         self._events = MemoryEvents(self._door, self._files.sessions)
         self._approvals = MemoryApprovals(self._door)
         self._admissions = MemoryAdmissions(self._door, self._audit, self._approvals)
-        owning = (self._states, self._documents, self._replies, self._events, self._admissions)
+        owning = (self._states, self._documents, self._replies, self._events, self._admissions, self._approvals)
         self._sessions = MemorySessions(self._door, self._files, owning)
         self._agents = MemoryAgents(self._door)
         self._keys = MemoryKeys(self._door)

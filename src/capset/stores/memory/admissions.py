@@ -9,10 +9,11 @@ from typing import Final
 from capset.definitions.approvals import ApprovalRow, ApprovalStatus, EqualCall
 from capset.errors import StoreError
 from capset.stores.base import STANDING, ApprovalPage, ApprovalQuery
-from capset.stores.base.admissions import ApprovalTaken, Claim, QuotaSpent, Refused, WindowFull
+from capset.stores.base.admissions import ApprovalTaken, ArgumentsFull, Claim, QuotaSpent, Refused, WindowFull
 from capset.stores.base.audit import Entry
 from capset.stores.memory.audit import MemoryAudit
 from capset.stores.memory.lifecycle import Lifecycle
+from capset.stores.pages import page_of
 
 _SWEEP_EVERY: Final = 1_000
 """Number of new windows between two removals of expired ones."""
@@ -27,7 +28,9 @@ class MemoryApprovals:
         self._door = door
         self._rows: dict[str, ApprovalRow] = {}
 
-    async def open(self, row: ApprovalRow, *, most: int, by_code: bool = False) -> ApprovalRow | None:
+    async def open(
+        self, row: ApprovalRow, *, most: int, max_bytes: int | None = None, by_code: bool = False
+    ) -> ApprovalRow | None:
         """Store a new request and return it, or return the standing one for an equal call."""
         equal = row.equal_in_code if by_code else row.equal
         if (found := await self.standing(equal, row.created_at)) is not None:
@@ -44,6 +47,12 @@ class MemoryApprovals:
         )
         if pending >= most:
             return None
+        if max_bytes is not None and max_bytes < sum(
+            len(one.arguments.encode())
+            for one in (row, *self._rows.values())
+            if one is row or (one.status == "pending" and one.org == row.org and one.expires_at > row.created_at)
+        ):
+            raise ArgumentsFull
         self._rows[row.id] = row
         return row
 
@@ -75,8 +84,8 @@ class MemoryApprovals:
             and (query.before is None or row.id < query.before)
             and all(getattr(row, name) == value for name, value in wanted.items())
         ]
-        items = tuple(found[: query.limit])
-        return ApprovalPage(items, items[-1].id if len(found) > query.limit else None)
+        items, has_more = page_of(found, query.limit, query.max_bytes)
+        return ApprovalPage(items, items[-1].id if has_more else None)
 
     async def move(self, row: ApprovalRow, expected: ApprovalStatus, *, act: Entry | None = None) -> bool:
         """Replace the request of ``row``'s id and org, if it still has the expected status."""
@@ -87,6 +96,10 @@ class MemoryApprovals:
         self._door.record(act)
         self._rows[row.id] = row
         return True
+
+    def drop(self, session: str) -> None:
+        """Forget the requests of a deleted session."""
+        self._rows = {key: row for key, row in self._rows.items() if row.session != session}
 
     async def overdue(self, now: str, limit: int = 100) -> list[ApprovalRow]:
         """Return open requests of every org that expire at ``now`` or before, the oldest first."""

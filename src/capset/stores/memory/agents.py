@@ -5,6 +5,7 @@ from __future__ import annotations
 from capset.errors import StoreError
 from capset.stores.base import AgentPage, AgentQuery, AgentRow, Entry, VersionPage, VersionQuery
 from capset.stores.memory.lifecycle import Lifecycle
+from capset.stores.pages import page_of
 from capset.stores.rows import copied
 
 
@@ -39,8 +40,9 @@ class MemoryAgents:
             if row.org == query.org and query.status in (None, row.status) and query.name in (None, row.name)
         ]
         found = [row for row in matching if query.before is None or row.id < query.before]
-        items = tuple([copied(row) for row in found[: query.limit]])
-        return AgentPage(items, len(matching), items[-1].id if len(found) > query.limit else None)
+        rows, has_more = page_of(found, query.limit, query.max_bytes)
+        items = tuple([copied(row) for row in rows])
+        return AgentPage(items, len(matching), items[-1].id if has_more else None)
 
     async def replace(self, row: AgentRow, *, act: Entry | None = None) -> bool:
         """Write the next version of an agent, and return whether it follows the current one."""
@@ -65,8 +67,9 @@ class MemoryAgents:
             for number, row in sorted(self._versions.get(query.agent_id, {}).items(), reverse=True)
             if row.org == query.org and (query.before is None or number < query.before)
         ]
-        items = tuple([copied(row) for row in found[: query.limit]])
-        return VersionPage(items, items[-1].version if len(found) > query.limit else None)
+        rows, has_more = page_of(found, query.limit, query.max_bytes)
+        items = tuple([copied(row) for row in rows])
+        return VersionPage(items, items[-1].version if has_more else None)
 
     async def by_hash(self, org: str | None, static_hash: str) -> AgentRow | None:
         """Return the newest version with a static hash, of the newest agent that had it, or ``None``."""

@@ -28,6 +28,7 @@ from capset.stores.audit_rules import (
 from capset.stores.base import AuditPage, AuditQuery, Entry, Pruned
 from capset.stores.base.audit import FILTERS, check_times
 from capset.stores.memory.lifecycle import Lifecycle
+from capset.stores.pages import page_of
 
 
 class MemoryCheckpoints:
@@ -140,8 +141,8 @@ class MemoryAudit:
                 found.append(Record(**row))
                 if len(found) > query.limit:
                     break
-        items = tuple(found[: query.limit])
-        return AuditPage(items, items[-1].seq if len(found) > query.limit else None)
+        items, has_more = page_of(found, query.limit, query.max_bytes)
+        return AuditPage(items, items[-1].seq if has_more else None)
 
     async def span(self, *, since: str | None = None, until: str | None = None) -> tuple[int, int] | None:
         """Return the ``seq`` of the first link since one time, and of the last one before another, if any."""

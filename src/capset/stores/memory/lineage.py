@@ -7,7 +7,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from capset.stores.base import EnvelopeRow, LinkPage, LinkQuery, LinkRow, PayloadRow, RegistrationRow, TransitionRow
+from capset.stores.base.lineage import LinksFull
 from capset.stores.memory.lifecycle import Lifecycle
+from capset.stores.pages import page_of
 from capset.stores.rows import TRANSITIONS, can_be, no_link, stored_row, taken, transition_of, turn_of
 
 Key = tuple[str, str]
@@ -55,6 +57,7 @@ class MemoryLineage:
         *,
         reason: str = "",
         payloads: Iterable[PayloadRow] = (),
+        most: int | None = None,
     ) -> TransitionRow | None:
         """Store a link, its envelope and payloads, and a transition if the runtime hash has changed."""
         self._door.check()
@@ -65,6 +68,9 @@ class MemoryLineage:
             raise taken("a link", link.id)
         if envelope and _key(envelope.org, envelope.id) in self._envelopes:
             raise taken("an envelope", envelope.id)
+        whose = (link.org, link.session)
+        if most is not None and sum((one.org, one.session) == whose for one in self._links.values()) >= most:
+            raise LinksFull
         self._links[key] = link
         if envelope:
             self._keep_envelope(envelope)
@@ -99,8 +105,8 @@ class MemoryLineage:
             and query.session in (None, row.session)
             and (query.before is None or (row.id < query.before and can_be(query.before)))
         ]
-        items = tuple(found[: query.limit])
-        return LinkPage(items, items[-1].id if len(found) > query.limit else None)
+        items, has_more = page_of(found, query.limit, query.max_bytes)
+        return LinkPage(items, items[-1].id if has_more else None)
 
     async def record_envelope(self, row: EnvelopeRow) -> None:
         """Store an envelope. Raises ``StoreError`` if its id is taken, or its link is not in its org."""

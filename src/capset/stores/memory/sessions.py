@@ -24,8 +24,10 @@ from capset.stores.base import (
     SessionRow,
     TurnRow,
 )
+from capset.stores.base.replies import KeysFull
 from capset.stores.memory.files import MemoryFiles
 from capset.stores.memory.lifecycle import Lifecycle
+from capset.stores.pages import page_of
 from capset.stores.texts import gone, over, storable
 
 
@@ -100,8 +102,8 @@ class MemorySessions:
             and (query.before is None or row.id < query.before)
             and all(getattr(row, name) == value for name, value in wanted.items())
         ]
-        items = tuple(found[: query.limit])
-        return SessionPage(items, items[-1].id if len(found) > query.limit else None)
+        items, has_more = page_of(found, query.limit, query.max_bytes)
+        return SessionPage(items, items[-1].id if has_more else None)
 
     async def delete(self, id: str, *, act: Entry | None = None) -> bool:
         """Delete a session with all its data, and return whether there was one."""
@@ -207,26 +209,51 @@ class MemoryReplies:
         self._door = door
         self._rows: dict[tuple[str, str], ReplyRow] = {}
 
-    async def reserve(self, row: ReplyRow, *, expired: str) -> ReplyRow | None:
+    async def reserve(self, row: ReplyRow, *, expired: str, most: int | None = None) -> ReplyRow | None:
         """Reserve a request's key and return ``None``, or return the row already stored under it."""
-        self._door.check()
-        for key in [key for key, kept in self._rows.items() if kept.created_at < expired]:
-            del self._rows[key]
+        await self.sweep(expired=expired)
         if (kept := self._rows.get((row.session, row.key))) is not None:
             return kept
+        of_org = [one.created_at for one in self._rows.values() if one.org == row.org]
+        if most is not None and len(of_org) >= most:
+            raise KeysFull(min(of_org))
         self._rows[row.session, row.key] = row
         return None
 
-    async def fulfil(self, session: str, key: str, status: int, body: str) -> None:
-        """Store the reply to a reserved request."""
+    async def fulfil(
+        self,
+        session: str,
+        key: str,
+        status: int,
+        body: str | None,
+        *,
+        record: str | None = None,
+        max_bytes: int | None = None,
+    ) -> None:
+        """Store the reply to a reserved request; the oldest lose their bodies if all are too large together."""
         self._door.check()
-        if (row := self._rows.get((session, key))) is not None:
-            self._rows[session, key] = replace(row, status=status, body=body)
+        if (row := self._rows.get((session, key))) is None:
+            return
+        self._rows[session, key] = replace(row, status=status, body=body, record=record)
+        if max_bytes is not None:
+            self._shed(row.org, max_bytes)
+
+    def _shed(self, org: str | None, left: int) -> None:
+        of_org = [(at, row) for at, row in self._rows.items() if row.org == org and row.body is not None]
+        for at, row in sorted(of_org, key=lambda one: one[1].created_at, reverse=True):
+            left -= len((row.body or "").encode())
+            if left < 0:
+                self._rows[at] = replace(row, body=None)
 
     async def release(self, session: str, key: str) -> None:
         """Forget a request that failed, so that it can be sent again."""
         self._door.check()
         self._rows.pop((session, key), None)
+
+    async def sweep(self, *, expired: str) -> None:
+        """Delete the rows created before ``expired``."""
+        self._door.check()
+        self._rows = {at: row for at, row in self._rows.items() if row.created_at >= expired}
 
     def drop(self, session: str) -> None:
         """Forget the replies of a deleted session."""

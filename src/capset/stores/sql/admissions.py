@@ -12,8 +12,8 @@ from sqlalchemy.exc import IntegrityError
 from capset.definitions.approvals import ApprovalRow, ApprovalStatus, EqualCall
 from capset.errors import StoreError
 from capset.stores.base import STANDING, ApprovalPage, ApprovalQuery, Entry
-from capset.stores.base.admissions import Claim, Refused
-from capset.stores.sql.reader import ReadConnections
+from capset.stores.base.admissions import ArgumentsFull, Claim, Refused
+from capset.stores.sql.reader import ReadConnections, byte_length, read_rows
 from capset.stores.sql.schema.tables import approvals
 from capset.stores.sql.writer.reservations import Counting, release
 from capset.stores.sql.writer.writer import Writer
@@ -28,15 +28,20 @@ class SqlApprovals:
         self._writer = writer
         self._reader = reader
 
-    async def open(self, row: ApprovalRow, *, most: int, by_code: bool = False) -> ApprovalRow | None:
+    async def open(
+        self, row: ApprovalRow, *, most: int, max_bytes: int | None = None, by_code: bool = False
+    ) -> ApprovalRow | None:
         """Store a new request and return it, or return the standing one for an equal call."""
         equal = row.equal_in_code if by_code else row.equal
-        pending = select(func.count()).where(
+        of_org = (
             approvals.c.org == (row.org or ""),
-            approvals.c.principal == row.principal,
-            approvals.c.on_behalf_of.is_not_distinct_from(row.on_behalf_of),
             approvals.c.status == "pending",
             approvals.c.expires_at > row.created_at,
+        )
+        pending = select(func.count()).where(
+            *of_org,
+            approvals.c.principal == row.principal,
+            approvals.c.on_behalf_of.is_not_distinct_from(row.on_behalf_of),
         )
 
         def write(connection: Connection) -> ApprovalRow | None:
@@ -45,6 +50,10 @@ class SqlApprovals:
                 return found
             if connection.execute(pending).scalar_one() >= most:
                 return None
+            if max_bytes is not None:
+                held = select(func.sum(byte_length(connection, approvals.c.arguments))).where(*of_org)
+                if (connection.execute(held).scalar() or 0) + len(row.arguments.encode()) > max_bytes:
+                    raise ArgumentsFull
             try:
                 connection.execute(insert(approvals).values(_values(row)))
             except IntegrityError as error:
@@ -75,12 +84,12 @@ class SqlApprovals:
                 wanted = wanted.where(approvals.c[name] == value)
         if query.before is not None:
             wanted = wanted.where(approvals.c.id < query.before)
-        wanted = wanted.order_by(approvals.c.id.desc()).limit(query.limit + 1)
+        wanted = wanted.order_by(approvals.c.id.desc())
 
         def read(connection: Connection) -> ApprovalPage:
-            found = [_row(row) for row in connection.execute(wanted).mappings()]
-            items = tuple(found[: query.limit])
-            return ApprovalPage(items, items[-1].id if len(found) > query.limit else None)
+            found, has_more = read_rows(connection, wanted, query.limit, query.max_bytes)
+            items = tuple([_row(row) for row in found])
+            return ApprovalPage(items, items[-1].id if has_more else None)
 
         return await self._reader.read(read)
 

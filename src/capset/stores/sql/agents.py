@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from itertools import groupby
 from typing import Any, Final
@@ -22,8 +22,9 @@ from capset.stores.base import (
     VersionPage,
     VersionQuery,
 )
+from capset.stores.pages import fitting, size_of
 from capset.stores.rows import capability_row, entry_of, version_row, version_text
-from capset.stores.sql.reader import ReadConnections
+from capset.stores.sql.reader import ReadConnections, read_rows
 from capset.stores.sql.schema.tables import agent_capabilities, agent_versions, agents
 from capset.stores.sql.writer.writer import Writer
 
@@ -64,15 +65,16 @@ class SqlAgents:
             matching.append(agents.c.status == query.status)
         if query.name is not None:
             matching.append(agents.c.name == query.name)
-        wanted = select(agents).where(*matching).order_by(agents.c.id.desc()).limit(query.limit + 1)
+        wanted = select(agents).where(*matching).order_by(agents.c.id.desc())
         if query.before is not None:
             wanted = wanted.where(agents.c.id < query.before)
 
         def read(connection: Connection) -> AgentPage:
             total = connection.execute(select(func.count()).select_from(agents).where(*matching)).scalar_one()
-            found = connection.execute(wanted).mappings().all()
-            items = tuple(_rows(connection, found[: query.limit]))
-            return AgentPage(items, total, items[-1].id if len(found) > query.limit else None)
+            found, has_more = read_rows(connection, wanted, query.limit, query.max_bytes)
+            fit = fitting(_sizes(connection, found), query.max_bytes)
+            items = tuple(_rows(connection, found[:fit]))
+            return AgentPage(items, total, items[-1].id if has_more or fit < len(found) else None)
 
         return await self._reader.read(read)
 
@@ -121,12 +123,11 @@ class SqlAgents:
                 select(agent_versions)
                 .where(agent_versions.c.agent_id == query.agent_id, agent_versions.c.version < below)
                 .order_by(agent_versions.c.version.desc())
-                .limit(query.limit + 1)
             )
             found = [current] if is_first else []
-            found += [_version(current, one) for one in connection.execute(wanted).mappings()]
-            items = tuple(found[: query.limit])
-            return VersionPage(items, items[-1].version if len(found) > query.limit else None)
+            rows, has_more = read_rows(connection, wanted, query.limit - len(found), query.max_bytes)
+            items = (*found, *[_version(current, one) for one in rows])
+            return VersionPage(items, items[-1].version if has_more else None)
 
         return await self._reader.read(read)
 
@@ -205,6 +206,14 @@ def _rows(connection: Connection, found: Iterable[RowMapping]) -> list[AgentRow]
         for agent, group in groupby(listed, key=lambda one: one["agent_id"])
     }
     return [_row(row, used.get(row["id"], ())) for row in rows]
+
+
+def _sizes(connection: Connection, found: Sequence[RowMapping]) -> list[int]:
+    """Return the size of each agent with its capabilities."""
+    used, ids = agent_capabilities.c, [row["id"] for row in found]
+    asked = select(used.agent_id, func.sum(func.length(used.entry))).where(used.agent_id.in_(ids))
+    entries = {agent: size or 0 for agent, size in connection.execute(asked.group_by(used.agent_id))}
+    return [size_of(row.values()) + entries.get(row["id"], 0) for row in found]
 
 
 def _row(found: RowMapping, capabilities: tuple[CapabilityRow, ...]) -> AgentRow:

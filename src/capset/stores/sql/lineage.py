@@ -12,6 +12,7 @@ from sqlalchemy.exc import IntegrityError
 
 from capset.fingerprint.hashes import Ref
 from capset.stores.base import EnvelopeRow, LinkPage, LinkQuery, LinkRow, PayloadRow, RegistrationRow, TransitionRow
+from capset.stores.base.lineage import LinksFull
 from capset.stores.rows import (
     TRANSITIONS,
     LineageRow,
@@ -23,7 +24,7 @@ from capset.stores.rows import (
     transition_of,
     turn_of,
 )
-from capset.stores.sql.reader import ReadConnections
+from capset.stores.sql.reader import ReadConnections, read_rows
 from capset.stores.sql.schema.lineage_tables import envelopes, links, payloads, registrations, transitions
 from capset.stores.sql.writer.writer import Writer
 
@@ -57,10 +58,11 @@ class SqlLineage:
         *,
         reason: str = "",
         payloads: Iterable[PayloadRow] = (),
+        most: int | None = None,
     ) -> TransitionRow | None:
         """Store a link, its envelope and payloads, and a transition if the runtime hash has changed."""
         turn = turn_of(link, envelope, reason, payloads)
-        return await self._writer.write(lambda connection: put_turn(connection, turn))
+        return await self._writer.write(lambda connection: put_turn(connection, turn, most))
 
     async def link(self, org: str | None, id: str) -> LinkRow | None:
         """Return a link, or ``None``."""
@@ -76,7 +78,7 @@ class SqlLineage:
         """Return links, newest first."""
         if not can_be(query.org, query.agent_id, query.session, query.before):
             return LinkPage((), None)
-        wanted = _select(links, query.org).order_by(links.c.id.desc()).limit(query.limit + 1)
+        wanted = _select(links, query.org).order_by(links.c.id.desc())
         for name in ("agent_id", "session"):
             if (value := getattr(query, name)) is not None:
                 wanted = wanted.where(links.c[name] == value)
@@ -84,9 +86,9 @@ class SqlLineage:
             wanted = wanted.where(links.c.id < query.before)
 
         def read(connection: Connection) -> LinkPage:
-            found = [LinkRow(**_values(row)) for row in connection.execute(wanted).mappings()]
-            items = tuple(found[: query.limit])
-            return LinkPage(items, items[-1].id if len(found) > query.limit else None)
+            found, has_more = read_rows(connection, wanted, query.limit, query.max_bytes)
+            items = tuple([LinkRow(**_values(row)) for row in found])
+            return LinkPage(items, items[-1].id if has_more else None)
 
         return await self._reader.read(read)
 
@@ -170,13 +172,16 @@ def put_registration(connection: Connection, row: RegistrationRow) -> Registrati
     return replace(row, id=there.id, profile=there.profile, created_at=there.created_at)
 
 
-def put_turn(connection: Connection, turn: TurnRows) -> TransitionRow | None:
+def put_turn(connection: Connection, turn: TurnRows, most: int | None = None) -> TransitionRow | None:
     """Insert the rows of one turn, and a transition if its session's runtime hash has changed; return that one."""
     link, last = turn.link, None
     if link.session is not None:
         of_session = (links.c.org == (link.org or "")) & (links.c.session == link.session)
         asked = select(links.c.id, links.c.runtime_hash).where(of_session).order_by(links.c.number.desc()).limit(1)
         last = connection.execute(asked).one_or_none()
+        count = select(func.count()).select_from(links).where(of_session)
+        if most is not None and connection.execute(count).scalar_one() >= most:
+            raise LinksFull
     try:
         connection.execute(insert(links).values(_columns(link)))
     except IntegrityError as error:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Engine
+from sqlalchemy import ColumnElement, Connection, Engine, LargeBinary, Result, RowMapping, Select, Text, cast, func
 
 from capset.errors import StoreError
+from capset.stores.pages import fitting, size_of
 from capset.stores.sql.problems import explained
 
 _T = TypeVar("_T")
@@ -45,3 +46,41 @@ class ReadConnections:
                 return function(connection)
 
         return await asyncio.to_thread(run)
+
+
+def byte_length(connection: Connection, column: ColumnElement[str | None]) -> ColumnElement[int]:
+    """Return the size of a text as UTF-8; PostgreSQL knows it without reading the text."""
+    if connection.dialect.name == "sqlite":  # whose older versions have no octet_length
+        return func.length(cast(column, LargeBinary))
+    return func.octet_length(column)
+
+
+def read_rows(
+    connection: Connection, wanted: Select[Any], limit: int, max_bytes: int | None
+) -> tuple[list[RowMapping], bool]:
+    """Return the first rows of a query, ``limit`` at most and about as many bytes, and whether there are more.
+
+    No more than these are held: SQLite gives row by row, and PostgreSQL, whose driver reads a whole result, is asked
+    for the sizes before.
+    """
+    wanted = wanted.limit(limit + 1)
+    if max_bytes is None:
+        found = list(connection.execute(wanted).mappings().all())
+        return found[:limit], len(found) > limit
+    if connection.dialect.name == "sqlite":
+        found = list[RowMapping]()
+
+        def sizes(result: Result[Any]) -> Iterator[int]:
+            for row in result.mappings():
+                found.append(row)
+                yield size_of(row.values())
+
+        with connection.execute(wanted) as result:  # closed after an error too, or SQLite would go on reading
+            fit = min(limit, fitting(sizes(result), max_bytes))
+        return found[:fit], fit < len(found)
+    texts = [one for one in wanted.selected_columns if isinstance(one.type, Text)]
+    first, *others = [func.coalesce(byte_length(connection, one), 0) for one in texts]
+    total = sum(others, start=first)
+    known = connection.execute(wanted.with_only_columns(total)).scalars().all()
+    fit = min(limit, fitting(known, max_bytes))
+    return list(connection.execute(wanted.limit(fit)).mappings()), fit < len(known)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, replace
 from typing import Final
 
-from sqlalchemy import ColumnElement, Connection, RowMapping, delete, func, insert, select, update
+from sqlalchemy import Connection, delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from capset.errors import StoreError
@@ -20,7 +19,6 @@ from capset.stores.base import (
     EventPage,
     EventRow,
     NewEvent,
-    ReplyRow,
     SessionPage,
     SessionQuery,
     SessionRow,
@@ -29,10 +27,9 @@ from capset.stores.base import (
 from capset.stores.rows import can_be
 from capset.stores.sql.files import FileRows
 from capset.stores.sql.notifications import Heard, Notifications
-from capset.stores.sql.reader import ReadConnections
+from capset.stores.sql.reader import ReadConnections, read_rows
 from capset.stores.sql.schema.tables import (
-    IS_OUTCOME,
-    records,
+    approvals,
     replies,
     reservations,
     session_events,
@@ -40,7 +37,6 @@ from capset.stores.sql.schema.tables import (
     sessions,
     spendings,
 )
-from capset.stores.sql.writer.leases import Leases
 from capset.stores.sql.writer.writer import Writer
 from capset.stores.texts import gone, over, storable
 
@@ -94,7 +90,7 @@ class SqlSessions:
     async def list(self, query: SessionQuery) -> SessionPage:
         """Return sessions, newest first."""
         of_org = sessions.c.org == query.org if query.org is not None else sessions.c.org.is_(None)
-        wanted = select(sessions).where(of_org).order_by(sessions.c.id.desc()).limit(query.limit + 1)
+        wanted = select(sessions).where(of_org).order_by(sessions.c.id.desc())
         for name in ("principal", "principal_kind", "agent_id"):
             if (value := getattr(query, name)) is not None:
                 wanted = wanted.where(sessions.c[name] == value)
@@ -102,9 +98,9 @@ class SqlSessions:
             wanted = wanted.where(sessions.c.id < query.before)
 
         def read(connection: Connection) -> SessionPage:
-            found = [SessionRow(**row) for row in connection.execute(wanted).mappings()]
-            items = tuple(found[: query.limit])
-            return SessionPage(items, items[-1].id if len(found) > query.limit else None)
+            found, has_more = read_rows(connection, wanted, query.limit, query.max_bytes)
+            items = tuple([SessionRow(**row) for row in found])
+            return SessionPage(items, items[-1].id if has_more else None)
 
         return await self._reader.read(read)
 
@@ -113,6 +109,8 @@ class SqlSessions:
 
         def write(connection: Connection) -> bool:
             FileRows(connection, id).remove_all()
+            org = connection.execute(select(sessions.c.org).where(sessions.c.id == id)).scalar() or ""
+            connection.execute(delete(approvals).where(approvals.c.org == org, approvals.c.session == id))
             connection.execute(delete(replies).where(replies.c.session == id))
             of_runs = (spendings.c.owner > f"{id}/") & (spendings.c.owner < f"{id}0")  # the character after a slash
             connection.execute(delete(spendings).where((spendings.c.owner == id) | of_runs))
@@ -256,73 +254,3 @@ def _put(connection: Connection, session: str, turn: str, events: Sequence[NewEv
     own = session_events.c.session == session
     connection.execute(delete(session_events).where(own, session_events.c.seq <= last - KEPT))
     return last
-
-
-class SqlReplies:
-    """The replies, one row each."""
-
-    def __init__(self, writer: Writer, leases: Leases) -> None:
-        self._writer = writer
-        self._leases = leases
-
-    async def reserve(self, row: ReplyRow, *, expired: str) -> ReplyRow | None:
-        """Reserve a request's key and return ``None``, or return the row already stored under it."""
-
-        def write(connection: Connection) -> ReplyRow | None:
-            connection.execute(delete(replies).where(replies.c.created_at < expired))
-            found = connection.execute(select(replies).where(_at(row.session, row.key))).mappings().one_or_none()
-            if found is not None:
-                return _reply(found)
-            try:
-                self._leases.take(self._writer.id)  # otherwise another process would take this one for dead
-            except OSError as error:
-                raise StoreError(f"this process cannot show that it is alive: {error}") from None
-            note = {"writer": self._writer.id, "correlation": row.correlation}
-            new = {"session": row.session, "key": row.key, "digest": row.digest, "created_at": row.created_at}
-            connection.execute(insert(replies).values(**new, body=json.dumps(note)))
-            return None
-
-        return await self._writer.write(write)
-
-    async def fulfil(self, session: str, key: str, status: int, body: str) -> None:
-        """Store the reply to a reserved request."""
-        answered = update(replies).where(_at(session, key)).values(status=status, body=body)
-        await self._writer.write(lambda connection: connection.execute(answered))
-
-    async def release(self, session: str, key: str) -> None:
-        """Forget a request that failed, so that it can be sent again."""
-        await self._writer.write(lambda connection: connection.execute(delete(replies).where(_at(session, key))))
-
-
-def _reply(found: RowMapping) -> ReplyRow:
-    """Return a row; ``body`` is a note of who makes the call while there is no reply."""
-    row = ReplyRow(**found)
-    return row if row.status is not None else replace(row, body=None, correlation=_note(row.body).get("correlation"))
-
-
-def _note(body: str | None) -> dict[str, str | None]:
-    """Return the note of a row without a reply; earlier versions wrote none."""
-    return {} if body is None else json.loads(body)
-
-
-def reserving_writers(connection: Connection) -> set[str]:
-    """Return the writers that have reserved keys and given no reply."""
-    bodies = connection.execute(select(replies.c.body).where(replies.c.status.is_(None))).scalars()
-    return {writer for body in bodies if (writer := _note(body).get("writer"))}
-
-
-def free_keys(connection: Connection, gone: Collection[str]) -> None:
-    """Delete what dead writers have reserved for calls without an intent; those intents that there are were closed."""
-    intents = records.alias()
-    for row in connection.execute(select(replies).where(replies.c.status.is_(None))).all():
-        note = _note(row.body)
-        if note.get("writer") not in gone or note.get("correlation") is None:
-            continue
-        ended = select(records.c.id).where(IS_OUTCOME, records.c.correlation == note["correlation"])
-        acted = select(intents.c.id).where(intents.c.phase == "intent", intents.c.id.in_(ended))
-        if connection.execute(acted.limit(1)).first() is None:
-            connection.execute(delete(replies).where(_at(row.session, row.key)))
-
-
-def _at(session: str, key: str) -> ColumnElement[bool]:
-    return (replies.c.session == session) & (replies.c.key == key)

@@ -27,9 +27,10 @@ from capset.stores.sql.notifications import Notifications
 from capset.stores.sql.postgres.online import IndexSpec
 from capset.stores.sql.problems import explained
 from capset.stores.sql.reader import ReadConnections
+from capset.stores.sql.replies import SqlReplies, free_keys, reserving_writers
 from capset.stores.sql.schema.revisions import prepare
 from capset.stores.sql.schema.tables import open_intents
-from capset.stores.sql.sessions import SqlEvents, SqlReplies, SqlSessions, free_keys, reserving_writers
+from capset.stores.sql.sessions import SqlEvents, SqlSessions
 from capset.stores.sql.states import SqlStates
 from capset.stores.sql.writer.leases import Leases
 from capset.stores.sql.writer.writer import Writer

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from dataclasses import replace
 from typing import Final
 
@@ -15,10 +16,12 @@ from capset.stores.base import (
     Quota,
     QuotaSpent,
     Refused,
+    SessionRow,
     Store,
     Window,
     WindowFull,
 )
+from capset.stores.base.admissions import ArgumentsFull
 from capset.testing.store_suite.support import LATER, NOW, Check, Make, begin, expect, intent, opened
 
 _SECOND: Final = 1_000_000_000
@@ -125,6 +128,70 @@ async def a_principal_has_so_many_open_requests(make: Make) -> None:
         expect(await store.approvals.open(late, most=1), late, "one when the time of the others is up")
         await store.approvals.move(replace(rows[1], status="approved"), "pending")
         expect(await store.approvals.open(rows[4], most=4), rows[4], "one in the place of a decided one")
+
+
+async def arguments_of_open_requests_have_so_many_bytes(make: Make) -> None:
+    """In all of an org together, however many are opened at once; decided and overdue ones do not count."""
+    async with opened(make) as store:
+        approvals, text = store.approvals, json.dumps({"text": "é" * 500}, ensure_ascii=False)
+        size = len(text.encode())
+        rows = [
+            replace(approval_row(f"id-{number:02}", f"{number:064}"), arguments=text, principal=f"user:{number}")
+            for number in range(20)
+        ]
+
+        async def ask(row: ApprovalRow, most: int) -> bool:
+            try:
+                return await approvals.open(row, most=99, max_bytes=most) is not None
+            except ArgumentsFull:
+                return False
+
+        told = await asyncio.gather(*[ask(row, 5 * size) for row in rows])
+        expect(told.count(True), 5, "how many fit")
+        found = (await approvals.list(ApprovalQuery("acme"))).items
+        expect(len(found), 5, "how many are kept")
+        expect(await ask(found[0], 5 * size), True, "one that is there")
+        expect(await ask(replace(rows[0], id="other", org="other"), size), True, "one of another org")
+        late = replace(rows[1], id="late", created_at=LATER, expires_at="9999-01-01T00:00:00.000000Z")
+        expect(await ask(late, size), True, "one when the time of the others is up")
+        await approvals.move(replace(found[0], status="approved"), "pending")
+        expect(await ask(replace(rows[2], id="next", digest="7" * 64), 6 * size), True, "one in a decided one's place")
+
+
+async def requests_go_with_their_session(make: Make) -> None:
+    """And only they."""
+    async with opened(make) as store:
+        for session in ("session-1", "session-2"):
+            row = SessionRow(session, "scribe", "{}", "1" * 64, "user-1", "user", "acme", NOW)
+            await store.sessions.create(row)
+            await store.approvals.open(replace(approval_row(f"of {session}"), session=session), most=9)
+        await store.sessions.delete("session-1")
+        expect(await store.approvals.get("acme", "of session-1"), None, "the request of a deleted session")
+        left = (await store.approvals.list(ApprovalQuery("acme"))).items
+        expect([one.id for one in left], ["of session-2"], "the requests")
+
+
+async def pages_of_requests_end_by_their_size(make: Make) -> None:
+    """With one request at least, and the next pages have the rest."""
+    async with opened(make) as store:
+        rows = [
+            replace(approval_row(f"id-{number}", f"{number:064}"), arguments=json.dumps("x" * size))
+            for number, size in enumerate((10, 9_000, 3_000, 3_000, 3_000, 10))
+        ]
+        for row in rows:
+            await store.approvals.open(row, most=9)
+        found: list[int] = []
+        query = ApprovalQuery("acme", max_bytes=8_000)
+        while True:
+            page = await store.approvals.list(query)
+            expect(page.items, tuple(reversed(rows))[sum(found) :][: len(page.items)], "the next page")
+            found.append(len(page.items))
+            if page.next is None:
+                break
+            query = replace(query, before=page.next)
+        expect(found, [3, 1, 1, 1], "how many requests each page has")
+        whole = await store.approvals.list(replace(query, before=None, max_bytes=None))
+        expect(len(whole.items), 6, "a page of any size")
 
 
 async def of_many_who_move_a_request_one_does(make: Make) -> None:
@@ -301,6 +368,9 @@ CHECKS: Final[tuple[Check, ...]] = (
     code_counts_where_it_is_asked_for,
     a_request_stands_until_it_is_used_or_expires,
     a_principal_has_so_many_open_requests,
+    arguments_of_open_requests_have_so_many_bytes,
+    requests_go_with_their_session,
+    pages_of_requests_end_by_their_size,
     of_many_who_move_a_request_one_does,
     a_window_takes_so_many_and_says_when_one_more_fits,
     a_clock_that_is_set_back_gives_nobody_a_place,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -11,6 +12,7 @@ from typing import Final
 from capset.errors import StoreError
 from capset.fingerprint.hashes import Ref
 from capset.stores.base import EnvelopeRow, LinkQuery, LinkRow, PayloadRow, RegistrationRow, TransitionRow
+from capset.stores.base.lineage import LinksFull
 from capset.testing.store_suite.support import LATER, NOW, Check, Make, expect, expect_error, opened, session_row
 
 _A: Final = RegistrationRow("id-1", "acme", "agent-1", "scribe", "a" * 64, "jcs-1", NOW)
@@ -172,6 +174,44 @@ async def links_are_listed_newest_first(make: Make) -> None:
             expect([row.id for row in found], [f"link-{one}" for one in ids], f"what {query} finds")
 
 
+async def a_session_has_so_many_links(make: Make) -> None:
+    """However many are recorded at once; those of other sessions and orgs do not count."""
+    async with opened(make) as store:
+
+        async def record(id: str, session: str = "session-1", org: str = "acme") -> bool:
+            try:
+                await store.lineage.record_turn(link_row(id, session=session, org=org), most=3)
+            except LinksFull:
+                return False
+            return True
+
+        told = await asyncio.gather(*[record(f"link-{number}") for number in range(9)])
+        expect(told.count(True), 3, "how many links were recorded")
+        expect(len((await store.lineage.links(LinkQuery("acme"))).items), 3, "how many there are")
+        expect(await record("other", "session-2"), True, "one of another session")
+        expect(await record("other", org="other"), True, "one of another org")
+        await store.lineage.record_turn(link_row("more"))
+        expect(await record("even more"), False, "one beyond the limit")
+
+
+async def pages_of_links_end_by_their_size(make: Make) -> None:
+    """With one link at least, and the next pages have the rest."""
+    async with opened(make) as store:
+        sizes = (10, 9_000, 3_000, 3_000, 10)
+        rows = [
+            replace(link_row(f"link-{number}"), metadata=json.dumps({"text": "x" * size}))
+            for number, size in enumerate(sizes)
+        ]
+        for row in rows:
+            await store.lineage.record_turn(row)
+        page = await store.lineage.links(LinkQuery("acme", max_bytes=8_000))
+        expect(page.items, (rows[4], rows[3], rows[2]), "the first page")
+        page = await store.lineage.links(LinkQuery("acme", before=page.next, max_bytes=8_000))
+        expect((page.items, page.next), ((rows[1],), "link-1"), "a page of one large link")
+        page = await store.lineage.links(LinkQuery("acme", before=page.next, max_bytes=8_000))
+        expect((page.items, page.next), ((rows[0],), None), "the last page")
+
+
 async def links_outlive_their_session(make: Make) -> None:
     """As records do, with everything that belongs to them."""
     async with opened(make) as store:
@@ -271,6 +311,8 @@ CHECKS: Final[tuple[Check, ...]] = (
     a_turn_comes_back_as_it_was_given,
     a_turn_is_kept_whole_or_not_at_all,
     links_are_listed_newest_first,
+    a_session_has_so_many_links,
+    pages_of_links_end_by_their_size,
     links_outlive_their_session,
     a_transition_is_kept_when_the_runtime_hash_moves,
     concurrent_turns_of_a_session_make_a_chain,

@@ -8,6 +8,7 @@ from typing import Final
 
 from capset.errors import StoreError
 from capset.stores.base import KeyRow, ReplyRow, SessionRow, SigningKey
+from capset.stores.base.replies import KeysFull
 from capset.testing.store_suite.support import LATER, NOW, Check, Make, expect, expect_error, opened
 
 _KEY: Final = KeyRow(
@@ -104,10 +105,54 @@ async def a_request_is_forgotten_when_it_should_be(make: Make) -> None:
         expect(await store.replies.reserve(later, expired=LATER), None, "a request of a session that was deleted")
 
 
+async def an_org_has_so_many_keys_of_requests(make: Make) -> None:
+    """However many come at once; kept ones are found nevertheless, and others make room when they are old."""
+    async with opened(make) as store:
+        replies, row = store.replies, replace(_ROW, org="acme")
+
+        async def reserve(row: ReplyRow, expired: str = NOW) -> str:
+            try:
+                return "kept" if await replies.reserve(row, expired=expired, most=3) else "new"
+            except KeysFull as full:
+                return full.oldest
+
+        rows = [replace(row, session=f"session-{number}") for number in range(9)]
+        told = await asyncio.gather(*map(reserve, rows))
+        expect((told.count("new"), told.count(NOW)), (3, 6), "how many were reserved, and how many not")
+        expect(await reserve(rows[told.index("new")]), "kept", "a key that is there")
+        expect(await reserve(replace(row, key="of another", org="other")), "new", "one of another org")
+        expect(await reserve(replace(row, key="of none", org=None)), "new", "one of no org")
+        expect(await reserve(replace(row, key="later", created_at=LATER), LATER), "new", "one when the others are old")
+
+
+async def the_oldest_replies_make_room(make: Make) -> None:
+    """Their keys stay, with their status and record, so that nothing is done twice."""
+    async with opened(make) as store:
+        text, rows = "é" * 500, [replace(_ROW, key=f"key-{number}", org="acme") for number in range(4)]
+        rows = [replace(row, created_at=f"2026-01-0{number + 1}T00:00:00.000000Z") for number, row in enumerate(rows)]
+        other = replace(rows[0], session="other", org="other")
+        for row in (*rows, other):
+            await store.replies.reserve(row, expired="2026")
+            await store.replies.fulfil(row.session, row.key, 200, text, record=f"of {row.key}", max_bytes=2_500)
+
+        async def kept(row: ReplyRow) -> ReplyRow | None:
+            return await store.replies.reserve(row, expired="2026")
+
+        for number, row in enumerate(rows):
+            body = text if number >= 2 else None
+            expect(await kept(row), replace(row, status=200, body=body, record=f"of {row.key}"), "what is kept")
+        expect(await kept(other), replace(other, status=200, body=text, record="of key-0"), "that of another org")
+        await store.replies.sweep(expired=rows[3].created_at)
+        expect(await kept(rows[0]), None, "an old one that was swept")
+        expect((await kept(rows[3]) or _ROW).body, text, "a young one")
+
+
 CHECKS: Final[tuple[Check, ...]] = (
     a_key_is_found_by_its_digest,
     a_key_is_revoked_once,
     signing_keys_are_shared_and_renewed,
     a_request_is_reserved_once,
     a_request_is_forgotten_when_it_should_be,
+    an_org_has_so_many_keys_of_requests,
+    the_oldest_replies_make_room,
 )

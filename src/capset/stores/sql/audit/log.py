@@ -25,8 +25,9 @@ from capset.fingerprint.checkpoints import (
 from capset.stores.audit_rules import check_newest, check_sound, following, may_adopt, no_anchor
 from capset.stores.base import AuditPage, AuditQuery, Entry, Pruned
 from capset.stores.base.audit import FILTERS, check_times
+from capset.stores.pages import fitting, size_of
 from capset.stores.sql.audit.records import as_they_lie, head, raw_records, raw_rows
-from capset.stores.sql.reader import ReadConnections
+from capset.stores.sql.reader import ReadConnections, read_rows
 from capset.stores.sql.schema.tables import IS_ACT, IS_OUTCOME, checkpoints, open_intents, records, settings
 from capset.stores.sql.writer.writer import Writer
 
@@ -72,7 +73,7 @@ class SqlAudit:
 
     async def query(self, query: AuditQuery) -> AuditPage:
         """Return outcomes of calls, or acts, newest first. Raises ``StoreError`` for one that was tampered with."""
-        wanted = select(records).order_by(records.c.seq.desc()).limit(query.limit + 1)
+        wanted = select(records).order_by(records.c.seq.desc())
         for name in FILTERS:
             if (value := getattr(query, name)) is not None:
                 wanted = wanted.where(records.c[name] == value)
@@ -95,10 +96,18 @@ class SqlAudit:
             with as_they_lie(connection):
                 # All at once: an error for one record would leave SQLite reading, and the next reader in the past.
                 # One query for each phase, since each has indexes of its own.
-                pages = [connection.execute(wanted.where(_OF[phase], *bounds)).mappings().all() for phase in phases]
-                found = sorted((_record(row) for page in pages for row in page), key=_newest_first)
-            items = tuple(found[: query.limit])
-            return AuditPage(items, items[-1].seq if len(found) > query.limit else None)
+                pages = [
+                    read_rows(connection, wanted.where(_OF[phase], *bounds), query.limit, query.max_bytes)
+                    for phase in phases
+                ]
+            # What a phase has beyond its page may come before the rest of another's.
+            whole = max((rows[-1]["seq"] for rows, has_more in pages if has_more), default=0)
+            found = [row for rows, _ in pages for row in rows if row["seq"] >= whole]
+            found.sort(key=_newest_first)
+            fit = min(query.limit, fitting((size_of(row.values()) for row in found), query.max_bytes))
+            items = tuple(map(_record, found[:fit]))
+            has_more = len(items) < sum(len(rows) for rows, _ in pages) or any(has_more for _, has_more in pages)
+            return AuditPage(items, items[-1].seq if has_more else None)
 
         return await self._reader.read(read)
 

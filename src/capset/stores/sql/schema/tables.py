@@ -270,9 +270,13 @@ replies: Final = Table(
     Column("created_at", Text, nullable=False),
     Column("status", Integer),
     Column("body", Text),
+    Column("org", Text),
+    Column("record", Text),
+    Column("size", BigInteger),
     Index("ix_replies_created_at", "created_at"),
+    Index("ix_replies_org", "org", "created_at", "size"),
 )
-"""The stored replies to idempotent requests."""
+"""The stored replies to idempotent requests; ``org`` is null for those of a version that did not count them."""
 
 blobs: Final = Table(
     "blobs",

@@ -1,0 +1,136 @@
+"""The stored replies to requests with an ``Idempotency-Key``, counted and bounded by org."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from dataclasses import asdict, replace
+from typing import Any, Final
+
+from sqlalchemy import ColumnElement, Connection, RowMapping, delete, func, insert, select, update
+
+from capset.errors import StoreError
+from capset.stores.base import ReplyRow
+from capset.stores.base.replies import KeysFull
+from capset.stores.sql.schema.tables import IS_OUTCOME, records, replies
+from capset.stores.sql.writer.leases import Leases
+from capset.stores.sql.writer.writer import Writer
+
+_SIZE: Final = "size"
+_ROW: Final = [column for column in replies.c if column.name != _SIZE]
+
+
+class SqlReplies:
+    """The replies, one row each; ``size`` is that of a kept body. Rows of the version before have no org.
+
+    While there is no reply, ``body`` is a note of who makes the call.
+    """
+
+    def __init__(self, writer: Writer, leases: Leases) -> None:
+        self._writer = writer
+        self._leases = leases
+
+    async def reserve(self, row: ReplyRow, *, expired: str, most: int | None = None) -> ReplyRow | None:
+        """Reserve a request's key and return ``None``, or return the row already stored under it."""
+
+        def write(connection: Connection) -> ReplyRow | None:
+            _sweep(connection, expired)
+            found = connection.execute(select(*_ROW).where(_at(row.session, row.key))).mappings().one_or_none()
+            if found is not None:
+                return _reply(found)
+            if most is not None:
+                asked = select(func.count(), func.min(replies.c.created_at)).where(replies.c.org == (row.org or ""))
+                count, oldest = connection.execute(asked).one()
+                if count >= most:
+                    raise KeysFull(oldest or row.created_at)
+            try:
+                self._leases.take(self._writer.id)  # otherwise another process would take this one for dead
+            except OSError as error:
+                raise StoreError(f"this process cannot show that it is alive: {error}") from None
+            note = {"writer": self._writer.id, "correlation": row.correlation}
+            new = {name: value for name, value in asdict(row).items() if name != "correlation"}
+            connection.execute(insert(replies).values(new | {"org": row.org or "", "body": json.dumps(note)}))
+            return None
+
+        return await self._writer.write(write)
+
+    async def fulfil(
+        self,
+        session: str,
+        key: str,
+        status: int,
+        body: str | None,
+        *,
+        record: str | None = None,
+        max_bytes: int | None = None,
+    ) -> None:
+        """Store the reply to a reserved request; the oldest lose their bodies if all are too large together."""
+        values = {"status": status, "body": body, "record": record, _SIZE: len((body or "").encode())}
+
+        def write(connection: Connection) -> None:
+            connection.execute(update(replies).where(_at(session, key)).values(values))
+            org = connection.execute(select(replies.c.org).where(_at(session, key))).scalar()
+            if org is not None and max_bytes is not None:
+                _shed(connection, org, max_bytes)
+
+        await self._writer.write(write)
+
+    async def release(self, session: str, key: str) -> None:
+        """Forget a request that failed, so that it can be sent again."""
+        await self._writer.write(lambda connection: connection.execute(delete(replies).where(_at(session, key))))
+
+    async def sweep(self, *, expired: str) -> None:
+        """Delete the rows created before ``expired``."""
+        await self._writer.write(lambda connection: _sweep(connection, expired))
+
+
+def _reply(found: RowMapping) -> ReplyRow:
+    values: dict[str, Any] = {**found, "org": found["org"] or None}
+    row = ReplyRow(**values)
+    return row if row.status is not None else replace(row, body=None, correlation=_note(row.body).get("correlation"))
+
+
+def _note(body: str | None) -> dict[str, str | None]:
+    """Return the note of a row without a reply; earlier versions wrote none."""
+    return {} if body is None else json.loads(body)
+
+
+def reserving_writers(connection: Connection) -> set[str]:
+    """Return the writers that have reserved keys and given no reply."""
+    bodies = connection.execute(select(replies.c.body).where(replies.c.status.is_(None))).scalars()
+    return {writer for body in bodies if (writer := _note(body).get("writer"))}
+
+
+def free_keys(connection: Connection, gone: Collection[str]) -> None:
+    """Delete what dead writers have reserved for calls without an intent; those intents that there are were closed."""
+    intents = records.alias()
+    for row in connection.execute(select(replies).where(replies.c.status.is_(None))).all():
+        note = _note(row.body)
+        if note.get("writer") not in gone or note.get("correlation") is None:
+            continue
+        ended = select(records.c.id).where(IS_OUTCOME, records.c.correlation == note["correlation"])
+        acted = select(intents.c.id).where(intents.c.phase == "intent", intents.c.id.in_(ended))
+        if connection.execute(acted.limit(1)).first() is None:
+            connection.execute(delete(replies).where(_at(row.session, row.key)))
+
+
+def _sweep(connection: Connection, expired: str) -> None:
+    connection.execute(delete(replies).where(replies.c.created_at < expired))
+
+
+def _shed(connection: Connection, org: str, most: int) -> None:
+    """Remove an org's oldest bodies until the others fit."""
+    kept = (replies.c.org == org) & (replies.c.size > 0)
+    left = (connection.execute(select(func.sum(replies.c.size)).where(kept)).scalar() or 0) - most
+    if left <= 0:
+        return
+    oldest = select(replies.c.session, replies.c.key, replies.c.size).where(kept).order_by(replies.c.created_at)
+    for session, key, size in connection.execute(oldest).all():
+        connection.execute(update(replies).where(_at(session, key)).values(body=None, size=0))
+        left -= size
+        if left <= 0:
+            return
+
+
+def _at(session: str, key: str) -> ColumnElement[bool]:
+    return (replies.c.session == session) & (replies.c.key == key)

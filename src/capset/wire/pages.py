@@ -1,0 +1,70 @@
+"""Pages of lists: they end after so many items, or after about a megabyte of them (spec 5, P36)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Generator, Iterable
+from dataclasses import replace
+from typing import Final, Protocol, TypeVar
+
+from pydantic_core import to_json
+
+from capset.stores.base import AgentQuery, ApprovalQuery, AuditQuery, LinkQuery, SessionQuery, VersionQuery
+
+PAGE_BYTES: Final = 1024 * 1024
+"""The size of a page's items as JSON, unless its first one alone is larger."""
+
+_Query = TypeVar("_Query", AgentQuery, ApprovalQuery, AuditQuery, LinkQuery, SessionQuery, VersionQuery)
+_Row = TypeVar("_Row")
+_Row_co = TypeVar("_Row_co", covariant=True)
+_Item = TypeVar("_Item")
+_Cursor = TypeVar("_Cursor", str, int)
+_Cursor_co = TypeVar("_Cursor_co", covariant=True)
+
+
+class _Page(Protocol[_Row_co, _Cursor_co]):
+    """A page as stores give it."""
+
+    @property
+    def items(self) -> tuple[_Row_co, ...]: ...
+
+    @property
+    def next(self) -> _Cursor_co | None: ...
+
+
+def fitting_items(items: Iterable[_Item], left: int = PAGE_BYTES) -> Generator[_Item]:
+    """Yield the items that fit on a page together, and one at least."""
+    for count, item in enumerate(items):
+        left -= len(to_json(item)) + 1
+        if count and left < 0:
+            return
+        yield item
+
+
+async def read_page(
+    read: Callable[[_Query], Awaitable[_Page[_Row, _Cursor]]],
+    query: _Query,
+    shape: Callable[[_Row], _Item],
+    cursor: Callable[[_Row], _Cursor],
+) -> tuple[list[_Item], _Cursor | None]:
+    """Return one page of a list as items, and the cursor of the next page.
+
+    ``read`` asks the store, for parts of a page of which none is larger than the page; ``shape`` makes an item of a
+    row, and ``cursor`` returns the row's place in the list.
+    """
+    query = replace(query, max_bytes=PAGE_BYTES)
+    items, left = list[_Item](), PAGE_BYTES
+    before: _Cursor | None = None
+    while True:
+        page = await read(query)
+        for row in page.items:
+            item = shape(row)
+            left -= len(to_json(item)) + 1
+            if items and left < 0:
+                return items, before
+            items.append(item)
+            before = cursor(row)
+            await asyncio.sleep(0)  # a large item takes milliseconds
+        if page.next is None or len(page.items) >= query.limit:
+            return items, page.next
+        query = replace(query, limit=query.limit - len(page.items), before=page.next)
