@@ -32,7 +32,7 @@ def test_an_upgrade_is_told_before_it_is_done(run: Run, tmp_path: Path) -> None:
         "0010",
         "0011",
         "0012",
-        "0012b",
+        "0013",
         "0014",
         "0015",
     ]

@@ -6,6 +6,7 @@ import secrets
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from dataclasses import asdict
+from operator import itemgetter
 from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, RowMapping, Select, delete, false, func, insert, select, text
@@ -103,7 +104,7 @@ class SqlAudit:
             # What a phase has beyond its page may come before the rest of another's.
             whole = max((rows[-1]["seq"] for rows, has_more in pages if has_more), default=0)
             found = [row for rows, _ in pages for row in rows if row["seq"] >= whole]
-            found.sort(key=_newest_first)
+            found.sort(key=itemgetter("seq"), reverse=True)
             fit = min(query.limit, fitting((size_of(row.values()) for row in found), query.max_bytes))
             items = tuple(map(_record, found[:fit]))
             has_more = len(items) < sum(len(rows) for rows, _ in pages) or any(has_more for _, has_more in pages)
@@ -297,10 +298,6 @@ def _signer(connection: Connection) -> PublicKey | None:
         return None if text is None else PublicKey.load(str(text))
     except DefinitionError:
         raise StoreError("the checkpoint key of the audit log is damaged", hint="restore a backup") from None
-
-
-def _newest_first(record: Record) -> int:
-    return -record.seq
 
 
 def _checkpoints() -> Select[Any]:

@@ -8,7 +8,7 @@ from alembic import op
 from capset.stores.sql.schema.column_types import TEXT
 
 revision = "0014"
-down_revision = "0012b"
+down_revision = "0013"
 branch_labels = None
 depends_on = None
 

@@ -14,7 +14,7 @@ branch_labels = None
 depends_on = None
 
 _OWN = (("ix_replies_org", "replies", ("org", "created_at", "size"), None),)
-INDEXES = (*import_module("capset.stores.sql.migrations.versions.0011_indexes_of_approvals").INDEXES, *_OWN)
+INDEXES = (*import_module("capset.stores.sql.migrations.versions.0013_indexes_of_acts").INDEXES, *_OWN)
 """The name of each, its table, its columns, and the condition of a partial one."""
 
 

@@ -12,7 +12,7 @@ from alembic import op
 
 from capset.stores.sql.migrations.indexes import create_indexes
 
-revision = "0012b"
+revision = "0013"
 down_revision = "0012"
 branch_labels = None
 depends_on = None
