@@ -92,7 +92,7 @@ def test_a_newer_database_is_refused_and_unchanged(run: Run, tmp_path: Path) -> 
     with sqlite3.connect(tmp_path / "capset.db") as database:
         database.execute("UPDATE alembic_version SET version_num = ?", (HEAD,))
     database.close()
-    assert run("audit", "verify", "--json").json == {"ok": True, "checked": 1}
+    assert run("audit", "verify", "--json").json == {"ok": True, "checked": 1, "vouched": False}
 
 
 def test_a_database_damaged_in_its_middle_is_said_to_be(run: Run, tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ def test_where_nothing_may_be_written_nothing_is_lost(capset: Command) -> None:
         assert (done.code, done.json["error"]["status"]) == (1, 503)
         assert "Permission" not in done.json["error"]["message"]
     assert not (capset.folder / "new.db").exists()
-    assert capset("audit", "verify", "--json").json == {"ok": True, "checked": 1}
+    assert capset("audit", "verify", "--json").json == {"ok": True, "checked": 1, "vouched": False}
 
 
 def test_a_file_that_may_not_be_read_is_one_line(capset: Command) -> None:

@@ -34,7 +34,7 @@ def records_of(capset: Command, folder: str = "capset-demo") -> list[dict[str, o
 
 def test_by_itself_it_reads_real_files_and_proves_what_it_did(capset: Command) -> None:
     done = demo(capset)
-    for said in ("verified: ", "every hash holds", "exported: capset-demo/report.md", "Permission denied: visitor"):
+    for said in ("consistent: ", "every hash holds", "exported: capset-demo/report.md", "Permission denied: visitor"):
         assert said in done.out
     records = records_of(capset)
     codes = [record["code"] for record in records if record["code"]]
@@ -80,7 +80,7 @@ def test_a_call_that_fails_is_told_and_what_there_is_is_concluded(run: Run, monk
     done = run("demo", "empty")
     assert done.code == 1
     assert done.err == "not as expected: test_math.divide failed: [b]no[/] division of 0.0 by 1.0 today\n"
-    assert "verified: 3 records, every hash holds" in done.out
+    assert "consistent: 3 records, every hash holds" in done.out
     assert "exported" not in done.out, "there is no report yet"
     divided = run("audit", "query", "--tool", "divide", "--db", "capset-demo/capset.db", "--json").json
     assert [record["outcome"] for record in divided["items"]] == ["failed"]

@@ -25,7 +25,7 @@ def test_calls_are_made_and_their_records_read(run: Run, postgres_url: str) -> N
     read = ("call", "session_file_system.read_file", *FILES, "--session", session, "--args", '{"path": "/a.txt"}')
     assert run(*read, *there, "--json").json["data"]["content"] == "kept"
     assert len(run("audit", "query", *there, "--json").json["items"]) == 3
-    assert run("audit", "verify", *there, "--json").json == {"ok": True, "checked": 4}
+    assert run("audit", "verify", *there, "--json").json == {"ok": True, "checked": 5, "vouched": False}
     assert run("key", "create", "ci", "--principal", "ada", *there).code == 0
     assert "ada" in run("key", "list", *there).out
     run_at(postgres_url, "UPDATE records SET arguments = '{}' WHERE seq = 1")

@@ -100,7 +100,7 @@ def test_ctrl_c_cancels_the_call_and_says_so_on_record(workshop: Command) -> Non
     assert "Traceback" not in err
     (record,) = workshop("audit", "query", "--json").json["items"]
     assert (record["outcome"], record["tool"]) == ("cancelled", "wait")
-    assert workshop("audit", "verify", "--json").json == {"ok": True, "checked": 2}
+    assert workshop("audit", "verify", "--json").json == {"ok": True, "checked": 3, "vouched": False}
 
 
 @pytest.mark.spec("G19", "G23")
@@ -110,4 +110,4 @@ def test_a_killed_call_is_interrupted_on_record(workshop: Command) -> None:
         process.communicate(timeout=30)
     (record,) = workshop("audit", "query", "--json").json["items"]
     assert (record["outcome"], record["tool"]) == ("interrupted", "wait")
-    assert workshop("audit", "verify", "--json").json == {"ok": True, "checked": 2}
+    assert workshop("audit", "verify", "--json").json == {"ok": True, "checked": 3, "vouched": False}

@@ -157,6 +157,6 @@ def test_every_command_reads_the_database_that_is_set(run: Run, monkeypatch: pyt
     monkeypatch.setenv("CAPSET_DB", "mine.db")
     assert run(*WRITE).code == 3
     assert len(run("audit", "query", "--json").json["items"]) == 1
-    assert run("audit", "verify", "--db", "sqlite:///mine.db", "--json").json["checked"] == 1
-    assert run("audit", "verify", "--db", str(Path.cwd() / "mine.db"), "--json").json["checked"] == 1
+    assert run("audit", "verify", "--db", "sqlite:///mine.db", "--json").json["checked"] == 2
+    assert run("audit", "verify", "--db", str(Path.cwd() / "mine.db"), "--json").json["checked"] == 2
     assert not Path("capset.db").exists()

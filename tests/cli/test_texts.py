@@ -101,7 +101,7 @@ def test_eighty_columns_show_what_matters_uncut(workshop: Command) -> None:
         assert {tool, outcome} <= set(row)
     workshop("call", f"test_math.{'q' * 60}")
     folded = on_a_terminal(workshop, "audit", "query")
-    assert [line.split()[0] for line in folded if line[:1].strip()] == ["SEQ", "4", "3", "2", "1"]
+    assert [line.split()[0] for line in folded if line[:1].strip()] == ["SEQ", "5", "3", "2", "1"]
     assert "".join(folded).count("q") == 60, "a name of any length is all there, in more lines"
 
 

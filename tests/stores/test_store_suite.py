@@ -31,7 +31,7 @@ def make(request: pytest.FixtureRequest, tmp_path: Path) -> Generator[Make]:
                 yield lambda: open_postgres(databases.enter_context(server.database()))
 
 
-@pytest.mark.spec("F28", "F29", "G19", "G20", "G21", "G23", "P10", "P22", "P23", "P25", "P30")
+@pytest.mark.spec("F28", "F29", "G19", "G20", "G21", "G23", "G39", "G40", "G41", "P10", "P22", "P23", "P25", "P30")
 @pytest.mark.parametrize("check", store_suite, ids=lambda check: check.__name__)
 async def test_every_store_keeps_every_promise(check: Check, make: Make) -> None:
     await check(make)

@@ -105,9 +105,8 @@ async def _pin(url: str, pin: Pin | None, given: PublicKey | None) -> tuple[Pin 
         found = await log.verify(list(keys.values()), kept)
         if found.problem is not None or newest is None:
             return None, found.problem or "the log has no checkpoint any more"
-        if (
-            signer is not None and newest.key == signer.id
-        ):  # the verification has followed a succession, if there was one
+        # The verification has followed the signer's succession, if there was one.
+        if signer is not None and newest.key == signer.id:
             keys.setdefault(signer.id, signer)
         return Pin(tuple(keys.values()), newest), ""
 

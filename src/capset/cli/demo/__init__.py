@@ -102,7 +102,7 @@ async def _conclude(console: Console, demo: Demo, imported: Imported, folder: Pa
     show_records(console, page)
     verification = await demo.kernel.audit.verify()
     if verification.ok:
-        console.print(f"[green]verified:[/] {verification.checked} records, every hash holds")
+        console.print(f"[green]consistent:[/] {verification.checked} records, every hash holds")
         console.print("[dim]numbers left out above are intents, written before a side effect[/]")
     else:
         console.print(f"[red]not verified:[/] {verbatim(verification.problem or '')}")

@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import Final
 
 from capset.testing.store_suite import (
+    act_checks,
     admission_checks,
     agent_checks,
     checkpoint_checks,
@@ -33,6 +34,7 @@ store_suite: Final[tuple[Check, ...]] = (
     *lifecycle_checks.CHECKS,
     *record_checks.CHECKS,
     *checkpoint_checks.CHECKS,
+    *act_checks.CHECKS,
     *session_checks.CHECKS,
     *file_checks.CHECKS,
     *quota_checks.CHECKS,
