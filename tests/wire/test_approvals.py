@@ -90,7 +90,7 @@ def test_errors_say_when_to_come_back_and_what_is_to_be_approved() -> None:
 
 @pytest.mark.spec("G18", "P9")
 def test_a_call_that_has_to_be_approved_names_the_request() -> None:
-    asked = Result(False, None, ApprovalRequired("ask", approval="a-1"), "r", "h", "p")
+    asked = Result(False, None, ApprovalRequired("ask", approval="a-1"), "r", "h", "p", True)
     said = call_data(asked, None, "s")
     assert (said["approval"], said["refused"], said["error"]["approval"]) == ("a-1", True, "a-1")
     assert CallShape.model_validate(said).plain() == said

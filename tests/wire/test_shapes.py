@@ -85,7 +85,7 @@ def returns(shape: Shape) -> dict[str, Any]:
 
 
 def ended(data: object = None, error: CapsetError | None = None) -> Result[object]:
-    return Result(error is None, data, error, "r", "0" * 64, "1" * 64)
+    return Result(error is None, data, error, "r", "0" * 64, "1" * 64, isinstance(error, PermissionDenied))
 
 
 @pytest.mark.parametrize("data", [5, "x", [], {}, {"a": None}, [None], False, 0, "", None])

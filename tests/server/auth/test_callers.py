@@ -177,8 +177,9 @@ async def test_keys_are_kept_hashed(tmp_path: Path) -> None:
         await call(client, session, "echo")
         key = here.keys["ada"]
         await here.kernel.audit.flush()
-        await until(lambda: b"api_keys" in b"".join(path.read_bytes() for path in tmp_path.iterdir()))
-        for path in tmp_path.iterdir():
+        files = [path for path in tmp_path.rglob("*") if path.is_file()]
+        await until(lambda: b"api_keys" in b"".join(path.read_bytes() for path in files))
+        for path in files:
             content = path.read_bytes()
             assert key.encode() not in content
             assert key.removeprefix("capset_").encode() not in content

@@ -149,7 +149,7 @@ class Sent(TypedDict):
     accepted: Annotated[str, Field(description="The address for which the mail server took it.")]
 
 
-@tool(effect="external", permissions={"email:send"}, limits="10/1h")
+@tool(effect="external", permissions={"email:send"}, limits="10/1h", argument_bytes=16 * 1024 * 1024)
 async def email_send(ctx: Context, to: Recipient, subject: Subject, body: Body, html: bool = False) -> Sent:
     """Send one email to one person. Use it when somebody outside of this conversation should read something.
 
