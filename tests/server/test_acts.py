@@ -96,7 +96,7 @@ CONFIG = {
 }
 
 
-@pytest.mark.spec("G39", "G40", "T39")
+@pytest.mark.spec("G39", "G40", "T36")
 async def test_every_act_over_rest_is_on_the_chain(tmp_path: Path) -> None:
     (tmp_path / "handlers.py").write_text("async def careful(params, context):\n    return 1\n")
     (tmp_path / "capset.json").write_text(json.dumps(CONFIG))

@@ -48,7 +48,7 @@ async def call(client: httpx2.AsyncClient, session: str, name: str, key: str = "
     return await client.post(f"/v1/sessions/{session}/calls", json=body, headers=headers)
 
 
-@pytest.mark.spec("P37", "T36")
+@pytest.mark.spec("P37", "T37")
 async def test_arguments_that_wait_for_an_approval_are_bounded() -> None:
     async with site(press) as here, here.client() as ada:
         session = await make_session(ada, "press")
@@ -71,7 +71,7 @@ async def test_arguments_that_wait_for_an_approval_are_bounded() -> None:
             assert (await call(eve, other, "publish", text="x" * (MIB - KIB))).status_code == 202
 
 
-@pytest.mark.spec("P37", "T36")
+@pytest.mark.spec("P37", "T37")
 async def test_an_approver_puts_no_larger_arguments_there(here: Site) -> None:
     """Whoever decides over HTTP has a body of a megabyte; a host decides in its own process."""
     boss, approvals = Principal("boss", org="acme"), here.kernel.approvals
@@ -85,7 +85,7 @@ async def test_an_approver_puts_no_larger_arguments_there(here: Site) -> None:
     assert (await approvals.decide("id-1", fitting, by=boss)).status == "approved"
 
 
-@pytest.mark.spec("P37", "T36")
+@pytest.mark.spec("P37", "T37")
 async def test_requests_for_approvals_go_with_their_session() -> None:
     async with site(press) as here, here.client() as ada:
         session = await make_session(ada, "press")
@@ -96,7 +96,7 @@ async def test_requests_for_approvals_go_with_their_session() -> None:
         assert len(await here.records(tool="publish")) == 1, "the record stays"
 
 
-@pytest.mark.spec("P37", "T36")
+@pytest.mark.spec("P37", "T37")
 async def test_an_answer_that_is_too_large_to_be_kept_says_where_it_is_recorded() -> None:
     async with site(press) as here, here.client() as ada:
         session = await make_session(ada, "press")
@@ -110,7 +110,7 @@ async def test_an_answer_that_is_too_large_to_be_kept_says_where_it_is_recorded(
         assert small[0].json() == small[1].json()
 
 
-@pytest.mark.spec("P37", "T36")
+@pytest.mark.spec("P37", "T37")
 async def test_an_organisation_has_so_many_keys_within_a_day(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(idempotency, "KEYS", 20)  # ten thousand requests would take too long
     clock = FakeClock()
@@ -130,7 +130,7 @@ async def test_an_organisation_has_so_many_keys_within_a_day(monkeypatch: pytest
         assert (await call(ada, session, "print_out", "one-more", size=1)).status_code == 200
 
 
-@pytest.mark.spec("P37", "T36")
+@pytest.mark.spec("P37", "T37")
 async def test_answers_make_room_and_are_swept_without_a_request(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(idempotency, "SWEEP_SECONDS", 0.01)
     clock = FakeClock()
@@ -153,7 +153,7 @@ async def test_answers_make_room_and_are_swept_without_a_request(monkeypatch: py
                 await asyncio.sleep(0.01)
 
 
-@pytest.mark.spec("P37", "T36")
+@pytest.mark.spec("P37", "T37")
 @pytest.mark.parametrize(
     ("member", "limit", "size"),
     [
@@ -178,7 +178,7 @@ async def test_what_a_link_carries_is_bounded(
     assert str(size) in said["detail"]
 
 
-@pytest.mark.spec("P37", "T36")
+@pytest.mark.spec("P37", "T37")
 async def test_a_session_has_so_many_links(
     here: Site, ada: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -191,7 +191,7 @@ async def test_a_session_has_so_many_links(
     assert (await ada.post("/v1/links", json={"session_id": other})).status_code == 201
 
 
-@pytest.mark.spec("P37", "T36")
+@pytest.mark.spec("P37", "T37")
 async def test_an_agent_grows_no_larger_than_a_megabyte_by_its_changes(here: Site, ada: httpx2.AsyncClient) -> None:
     agent = await make_agent(ada, "kit", static_context={"a": "x" * (600 * KIB)})
     path = f"/v1/agents/{agent['id']}"

@@ -16,7 +16,7 @@ from tests.cli.support import install
 from tests.server.running import EVERYTHING, Running, running
 from tests.server.support import call, make_session
 
-pytestmark = pytest.mark.spec("K21", "T38")
+pytestmark = pytest.mark.spec("K21", "T33")
 
 YARD = '''
 import asyncio

@@ -8,7 +8,7 @@ from capset.server.http.request_context import MAX_ID
 from tests.server.support import Site, checked_problem, make_session
 from tests.server.wire import ask, line, request
 
-pytestmark = pytest.mark.spec("P44", "T38")
+pytestmark = pytest.mark.spec("P44", "T33")
 HUGE = "a" * (MAX_ID + 1)
 PATHS = [
     ("GET", "/v1/sessions/{id}"),

@@ -10,7 +10,7 @@ import pytest
 from tests.server.support import Site, checked_problem, make_session
 from tests.server.wire import Answer, line
 
-pytestmark = pytest.mark.spec("P42", "T39")
+pytestmark = pytest.mark.spec("P42", "T34")
 
 
 async def send(site: Site, path: str, body: bytes, headers: dict[str, str], trailers: dict[str, str]) -> Answer:

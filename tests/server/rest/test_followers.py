@@ -89,7 +89,7 @@ async def test_an_idle_follower_whose_key_is_revoked_leaves(monkeypatch: pytest.
         await until(lambda: not here.service.turns.followers.count)
 
 
-@pytest.mark.spec("P41", "T40")
+@pytest.mark.spec("P41", "T35")
 async def test_a_principal_follows_with_so_many_streams_and_no_more() -> None:
     limits = RequestLimits(followers=2)
     async with site(limits=limits, generator=Parrot()) as here, AsyncExitStack() as stack:

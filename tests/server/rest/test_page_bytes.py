@@ -62,7 +62,7 @@ def link(number: int, session: str, size: int) -> LinkRow:
     return LinkRow(f"0189{number:04}", "acme", session, "bot", "bot", *hashes, "jcs-1", (), metadata, at)
 
 
-@pytest.mark.spec("P36", "T36")
+@pytest.mark.spec("P36", "T37")
 async def test_a_page_of_links_ends_after_a_megabyte_and_the_next_ones_have_the_rest(here: Site) -> None:
     """As an earlier version stored them, which took metadata of any size."""
     sizes = [16 * KIB] * 200 + [600 * KIB, 3 * KIB * KIB, 10, 10]
