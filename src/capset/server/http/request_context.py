@@ -36,9 +36,7 @@ class HttpRefusal(CapsetError):
 
 def overloaded(message: str) -> HttpRefusal:
     """Return the refusal of a request that found no room, and may come again."""
-    error = HttpRefusal(503, "overloaded", message)
-    error.retryable = True
-    return error
+    return HttpRefusal(503, "overloaded", message, retryable=True)
 
 
 @dataclass(eq=False, slots=True)
