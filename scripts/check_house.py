@@ -133,6 +133,9 @@ def commands(house: House) -> Iterator[str]:
                     yield f"{path}: docs/guide/command-line.md has no row of the command {name!r}"
                 if f'"{name}"' not in tests:
                     yield f"{path}: no test below tests/cli/ runs {one.name.removesuffix('_command')!r}"
+    for group, name, function in re.findall(r"^(\w+)\.command\(\"([^\"]+)\"\)\((\w+)\)$", app, re.MULTILINE):
+        if not function.endswith("_command"):
+            yield f"src/capset/cli/app.py: the function of {group} {name} is called {function}, not NAME_command"
 
 
 def built_ins(house: House) -> Iterator[str]:
@@ -141,6 +144,12 @@ def built_ins(house: House) -> Iterator[str]:
     points: dict[str, str] = project.get("project", {}).get("entry-points", {}).get("capset.capabilities", {})
     modules = {point.partition(":")[0].rpartition(".")[2] for point in points.values()}
     nav = house.text("mkdocs.yml")
+    definitions = house.text("tests/builtin/test_definitions.py")
+    for name in points:
+        if not re.search(rf'^    "{re.sub("[_:]", "[_:]", name)}": ', definitions, re.MULTILINE):
+            yield f"builtin {name}: EXPECTED in tests/builtin/test_definitions.py has no line of it"
+    every_test = (path.read_text("utf-8") for path in sorted((house.root / "tests/builtin").rglob("*.py")))
+    suites = "".join(text for text in every_test if "capability_suite" in text)
     for path in sorted((house.root / PACKAGE / "builtin").glob("*")):
         name = path.stem
         if name.startswith("_") or (path.is_dir() and not (path / "__init__.py").is_file()):
@@ -150,6 +159,8 @@ def built_ins(house: House) -> Iterator[str]:
         tests = house.root / "tests/builtin"
         if not (tests / f"test_{name}.py").is_file() and not (tests / name).is_dir():
             yield f"builtin {name}: neither tests/builtin/test_{name}.py nor tests/builtin/{name}/"
+        if not re.search(rf"\bcapset\.builtin\.{name}\b", suites):
+            yield f"builtin {name}: capability_suite is run on it nowhere; EXAMPLES in tests/builtin/test_suite.py does"
         if not (house.root / f"docs/capabilities/{name}.md").is_file():
             yield f"builtin {name}: no page docs/capabilities/{name}.md; write it, and run scripts.capability_pages"
         if f"capabilities/{name}.md" not in nav:
@@ -170,8 +181,10 @@ def _words(path: Path) -> Iterator[str]:
 
 
 def stages(house: House) -> Iterator[str]:
-    """Yield the stages that belong to no phase, or that no test names."""
+    """Yield the stages that belong to no phase, or that no test names; and that approval is not the first of its."""
     table = house.text("src/capset/kernel/call/stages/phases.py").partition("STAGES: Final")[2]
+    if re.search(r'"admit": \((?!\s*approval\b)', table):
+        yield 'kernel/call/stages/phases.py: approval must be first in "admit": others there see what was approved'
     named = {name for path in (house.root / "tests/kernel").rglob("*.py") for name in _words(path)}
     for path, tree in house.below("kernel/call/stages"):
         for one in tree.body:
@@ -186,13 +199,18 @@ def stages(house: House) -> Iterator[str]:
 
 
 def migrations(house: House) -> Iterator[str]:
-    """Yield that ``ENOUGH`` is not the last migration that changes the shape of the tables."""
+    """Yield that ``ENOUGH`` is not the last migration that changes the shape, or that none with indexes follows it."""
     path = "src/capset/stores/sql/schema/revisions.py"
     found = re.search(r'^ENOUGH: Final = "(\d+)"$', house.text(path), re.MULTILINE)
     versions = sorted((house.root / PACKAGE / "stores/sql/migrations/versions").glob("[0-9]*.py"))
     shaping = [one.name.partition("_")[0] for one in versions if "\nINDEXES" not in one.read_text("utf-8")]
     if found is not None and shaping and found[1] != shaping[-1]:
         yield f"{path}: ENOUGH is {found[1]}, and the last migration without INDEXES is {shaping[-1]}"
+    if versions and shaping[-1:] == [versions[-1].name.partition("_")[0]]:
+        yield (
+            f"{versions[-1].name}: the last migration must have INDEXES (the last ones, and its own), or opening"
+            " a large database would make all that it lacks while its writers wait"
+        )
 
 
 def rest_modules(house: House) -> Iterator[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from capset.stores.sql.schema.revisions import HEAD
+from capset.stores.sql.schema.revisions import HEAD, KNOWN
 from tests.cli.support import ADD, Command, Run
 from tests.cli.test_serve import serving
 from tests.databases import Server, require_scheme
@@ -24,18 +24,7 @@ def test_an_upgrade_is_told_before_it_is_done(run: Run, tmp_path: Path) -> None:
     before = path.read_bytes()
     planned = run("db", "upgrade", "--dry-run", "--db", "a.db", "--json").json
     assert (planned["before"], planned["after"], planned["done"]) == ("0005", HEAD, False)
-    assert [step["revision"] for step in planned["steps"]] == [
-        "0006",
-        "0007",
-        "0008",
-        "0009",
-        "0010",
-        "0011",
-        "0012",
-        "0013",
-        "0014",
-        "0015",
-    ]
+    assert [step["revision"] for step in planned["steps"]] == sorted(one for one in KNOWN if one > "0005")
     assert "would go from revision 0005" in run("db", "upgrade", "--dry-run", "--db", "a.db").out
     assert path.read_bytes() == before
     assert run("db", "check", "--db", "a.db").code == 3

@@ -58,6 +58,7 @@ def test_a_folder_has_at_most_20_entries(tmp_path: Path) -> None:
         ("src/capset/cli/shout.py", "def shout_command() -> None: ...\n", "no row of the command 'shout'"),
         ("src/capset/builtin/shout.py", "", "no entry point"),
         ("src/capset/builtin/shout.py", "", "no page docs/capabilities/shout.md"),
+        ("src/capset/builtin/shout.py", "", "capability_suite is run on it nowhere"),
         ("src/capset/builtin/shout.py", "", "neither tests/builtin/test_shout.py"),
         ("src/capset/builtin/shout.py", "", "mkdocs.yml does not list"),
         ("src/capset/kernel/call/stages/extra.py", "def check(installed): ...\n", "stands in no phase"),
@@ -79,8 +80,35 @@ def test_the_revision_that_is_enough_is_the_last_that_changes_the_tables(tmp_pat
     write(tmp_path, f"{folder}/migrations/versions/0002_indexes.py", "\nINDEXES = ()\n")
     assert problems(tmp_path, {}) == []
     write(tmp_path, f"{folder}/migrations/versions/0003_columns.py", "")
+    enough, last = problems(tmp_path, {})
+    assert enough.endswith("ENOUGH is 0001, and the last migration without INDEXES is 0003")
+    assert last.startswith("0003_columns.py: the last migration must have INDEXES")
+
+
+@pytest.mark.parametrize("admitting", ["(check, approval)", "(\n        check,\n        approval,\n    )"])
+def test_a_stage_before_approval_is_named(tmp_path: Path, admitting: str) -> None:
+    path = "src/capset/kernel/call/stages/phases.py"
+    write(tmp_path, path, f'STAGES: Final = {{"admit": {admitting}}}\n')
     (found,) = problems(tmp_path, {})
-    assert found.endswith("ENOUGH is 0001, and the last migration without INDEXES is 0003")
+    assert "approval must be first" in found
+    write(tmp_path, path, 'STAGES: Final = {"admit": (approval, check)}\n')
+    assert problems(tmp_path, {}) == []
+
+
+def test_a_command_by_another_name_is_named(tmp_path: Path) -> None:
+    write(tmp_path, "src/capset/cli/app.py", 'audit.command("shout")(shout)\n')
+    (found,) = problems(tmp_path, {})
+    assert "the function of audit shout is called shout, not NAME_command" in found
+
+
+def test_a_built_in_that_no_list_of_the_tests_has_is_named(tmp_path: Path) -> None:
+    write(
+        tmp_path, "pyproject.toml", '[project.entry-points."capset.capabilities"]\nshout = "capset.builtin.shout:it"\n'
+    )
+    found = problems(tmp_path, {})
+    assert any("EXPECTED in tests/builtin/test_definitions.py has no line" in one for one in found)
+    write(tmp_path, "tests/builtin/test_definitions.py", 'EXPECTED = {\n    "shout": 1,\n}\n')
+    assert problems(tmp_path, {}) == []
 
 
 def test_a_stage_that_only_prose_names_has_no_test(tmp_path: Path) -> None:

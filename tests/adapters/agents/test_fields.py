@@ -11,7 +11,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from capset import Capability, Kernel
+from capset.adapters.agents.permissions import Author
 from capset.adapters.agents.rows import definition_of_row, filled, patched, plain_of, restored
+from capset.adapters.agents.store import StoredAgents
+from capset.kernel.registry import Registry
 from capset.stores.base import AGENT_FIELDS, AgentRow, make_store
 from capset.wire.agents import AgentDetail, AgentInput, AgentShape, agent_detail
 
@@ -103,6 +107,27 @@ async def test_every_version_keeps_every_field(
         assert await store.agents.version(None, name, 1) == one
     finally:
         await store.close()
+
+
+@pytest.mark.spec("P4", "P7")
+@pytest.mark.parametrize("name", VALUES)
+@settings(max_examples=5, deadline=None)
+@given(data=st.data())
+async def test_a_patch_of_one_field_alone_is_a_version(name: str, data: st.DataObject) -> None:
+    kits = [Capability(one) for one in ("one", "two")]
+    choice = st.lists(st.sampled_from([one.name for one in kits]), min_size=1, unique=True)
+    agents = st.fixed_dictionaries({**VALUES, "capabilities": choice})
+    before = data.draw(agents)
+    after = data.draw(agents.filter(lambda one: normal(one)[name] != normal(before)[name]))
+    async with Kernel() as kernel:
+        stored = StoredAgents(kernel, Registry.of(kits))
+        author = Author("user:ada", is_admin=True)
+        row = await stored.create(None, _input(before), author=author)
+        assert await stored.change(None, row.id, {name: before[name]}, author=author) == row, "nothing has changed"
+        changed = await stored.change(None, row.id, {name: after[name]}, author=author)
+        assert changed.version == 2
+        assert await kernel.store.agents.get(None, row.id) == changed
+        assert plain_of(changed)[name] != plain_of(row)[name]
 
 
 def _input(plain: dict[str, Any]) -> AgentInput:

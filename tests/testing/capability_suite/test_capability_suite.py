@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -9,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from capset import Capability, DefinitionError
+from capset import Capability, DefinitionError, tool
 from capset.testing import capability_suite
 from capset.testing.capability_suite import Check, Example
 from tests.testing.capability_suite.leaking import BROKEN
@@ -54,6 +55,19 @@ async def test_what_breaks_a_promise_is_found_and_named(
 async def test_what_tells_the_time_leaks_nothing() -> None:
     examples = {"wind_up": [{}], "tell_time": [{}]}
     await checks(ticking, examples=examples)["nothing_reaches_another_session"]()
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_what_tosses_a_coin_leaks_nothing(seed: int) -> None:
+    coin = random.Random(seed)
+
+    @tool(effect="read")
+    async def toss() -> str:
+        """Toss a coin."""
+        return coin.choice(("heads", "tails"))
+
+    purse = Capability("purse", tools=[toss])
+    await checks(purse, examples={"toss": [{}]})["nothing_reaches_another_session"]()
 
 
 def test_every_check_can_fail() -> None:

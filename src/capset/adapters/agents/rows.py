@@ -69,6 +69,11 @@ def text_of(row: AgentRow) -> str:
     return json.dumps(definition_of_row(row), sort_keys=True)
 
 
+def is_same(row: AgentRow, other: AgentRow) -> bool:
+    """Return whether two agents have the same writable members."""
+    return json.dumps(plain_of(row), sort_keys=True) == json.dumps(plain_of(other), sort_keys=True)
+
+
 def size_of(row: AgentRow) -> int:
     """Return the size of a definition as JSON, in bytes."""
     return len(to_json(definition_of_row(row)))

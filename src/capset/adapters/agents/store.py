@@ -16,7 +16,7 @@ from capset.adapters.agents.entries import EntryMismatch, refer
 from capset.adapters.agents.files import agent_of, make_agent
 from capset.adapters.agents.permissions import Author, check_enabled, needs_admin
 from capset.adapters.agents.previews import Preview, preview_of
-from capset.adapters.agents.rows import definition_of_row, filled, patched, restored, row_of, size_of, text_of
+from capset.adapters.agents.rows import definition_of_row, filled, is_same, patched, restored, row_of, size_of, text_of
 from capset.composition.compose import Composition
 from capset.definitions.acts import ActName
 from capset.definitions.agents import Agent
@@ -210,7 +210,7 @@ class StoredAgents:
             if version is not None and version != row.version:
                 raise Outdated(f"the agent {id!r} has the version {row.version}, not {version}")
             changed = self._filled(row, make(row), author)
-            if (changed.tags, changed.status) == (row.tags, row.status) and text_of(changed) == text_of(row):
+            if is_same(changed, row):
                 return row
             changed = replace(changed, version=row.version + 1, updated_at=self._kernel.now(), author=author.name)
             if await self._kernel.store.agents.replace(changed, act=self._act(row, changed, author)):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from asyncio import Timeout
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Never
 
 from capset.definitions.messages import Json
 from capset.definitions.records import Outcome
@@ -94,7 +94,15 @@ class Admitted(NamedTuple):
     """Of what the store counts, and the approval that it uses up."""
 
 
-_NOT_VALIDATED: Final = CallArguments({}, None, Json(b""))
+class _NotValidated(CallArguments):
+    """The arguments of a call before its phase ``arguments``."""
+
+    @property
+    def values(self) -> Never:  # pyright: ignore[reportIncompatibleVariableOverride]  # nothing must read them
+        raise RuntimeError("arguments are validated in the phase 'arguments'; a stage before it reads call.given")
+
+
+NOT_VALIDATED: Final = _NotValidated({}, None, Json(b""))
 UNDECIDED: Final = CallDecision()
 ALLOWED: Final = CallDecision("allow")
 NOT_ADMITTED: Final = Admitted()
@@ -154,7 +162,7 @@ class Invocation:
         self.options: Final = options
         self.mark: Final = runtime.mark()
         self.started_ns: Final = runtime.monotonic_ns()
-        self.arguments = _NOT_VALIDATED
+        self.arguments = NOT_VALIDATED
         self.decided = UNDECIDED
         self.attempts = 0
         self.value = MISSING

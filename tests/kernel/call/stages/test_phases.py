@@ -11,7 +11,7 @@ import pytest
 
 from capset import Agent, Capability, Context, Json, Kernel, Principal, Request, policy, tool
 from capset.composition.installation import Installed
-from capset.errors import PermissionDenied, ToolError
+from capset.errors import CapsetError, PermissionDenied, ToolError
 from capset.ext import Answer
 from capset.kernel.call import compilation
 from capset.kernel.call.compiled_tools import PHASES, Phase, Step
@@ -59,6 +59,24 @@ async def test_a_stage_that_reads_arguments_sees_those_that_the_approver_has_cho
             assert result.data == "bob has 1"
         assert here.paid == [("bob", 1)]
     assert seen[-1] == {"to": "bob", "amount": 1}
+
+
+@pytest.mark.spec("G1", "G18")
+@pytest.mark.parametrize("phase", ["identify", "authorize"])
+async def test_a_stage_that_reads_validated_arguments_too_early_lets_no_call_through(
+    monkeypatch: pytest.MonkeyPatch, phase: Phase
+) -> None:
+    def step(call: Invocation) -> None:
+        if call.arguments.values.get("amount", 0) > 9:
+            raise PermissionDenied("too much")
+
+    add_stage(monkeypatch, phase, step)
+    async with till() as here:
+        session = await here.session()
+        with pytest.raises(CapsetError) as caught:
+            await session.call(here.pay, to="bob", amount=1)
+        assert "validated in the phase 'arguments'" in str(caught.value.__cause__)
+        assert here.paid == []
 
 
 @pytest.mark.spec("G1", "G2")

@@ -23,7 +23,7 @@ from tests.stores.sql.everything import read_everything, write_everything
 from tests.stores.sql.support import opened_at, path_of, run_at
 from tests.stores.sql.upgrades.eras import engine_at
 
-ERAS: Final = ("0006", "0008", "0009")
+ERAS: Final = ("0006", "0008", "0009", "0011")
 STATEMENTS: Final[dict[str, Any]] = {
     era: json.loads((Path(__file__).parent / f"{era}.json").read_text(encoding="utf-8")) for era in ERAS
 }

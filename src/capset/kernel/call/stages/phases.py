@@ -31,7 +31,8 @@ STAGES: Final[Mapping[Phase, tuple[Stage, ...]]] = {
 }
 """The stages by their phases, in order. A stage that reads arguments may stand in any of them.
 
-A call that has waited for its approval, or whose approver changed its arguments, goes through all phases before
-``admit`` again (``REPEATED_PHASES``). Approval is the first stage of ``admit``, so that those after it see what was
-approved.
+In ``identify`` and ``authorize`` it reads ``call.given``, which is not validated; from ``arguments`` on,
+``call.arguments.values``. A call that has waited for its approval, or whose approver changed its arguments, goes
+through all phases before ``admit`` again (``REPEATED_PHASES``). Approval is the first stage of ``admit``, so that those
+after it see what was approved; ``make check`` holds it there.
 """
