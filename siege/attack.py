@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from siege.connection import Connection, in_time
-from siege.site import Site
+from siege.connection import Connection, in_time, request
+from siege.site import Member, Site
 
 Work = Callable[[Site, float], Awaitable[Counter[str]]]
 """Attacks until a time in ``time.monotonic()`` seconds, and returns how often it was answered how."""
@@ -23,16 +23,44 @@ class Bounds:
     rate: float = 0.5
     rss: int = 600_000_000
     recovered: float = 1.0
+    wait: float = 5.0
+    """The longest time until the bystander was answered."""
+
+
+def read(site: Site) -> bytes:
+    """Return a read of the bystander's."""
+    return request("GET", f"/v1/agents/{site.bystander.agent}", site.bystander.key)
+
+
+def call(member: Member, tool: str, arguments: str) -> bytes:
+    """Return a call of one tool."""
+    body = f'{{"tool":"{tool}","arguments":{arguments}}}'.encode()
+    return request("POST", f"/v1/sessions/{member.session}/calls", member.key, body)
+
+
+def instant_call(site: Site) -> bytes:
+    """Return a call of the bystander's that a thread answers at once."""
+    return call(site.bystander, "instant", '{"number":1}')
+
+
+def write(site: Site) -> bytes:
+    """Return a call of the bystander's that writes a file."""
+    return call(site.bystander, "write_file", '{"path":"/note.txt","content":"noted"}')
 
 
 @dataclass(frozen=True, slots=True)
 class Attack:
-    """One attack. ``answers`` are the statuses that it may get, ``closed`` for a closed connection."""
+    """One attack. ``answers`` are the statuses that it may get, ``closed`` for a closed connection.
+
+    ``asks`` returns what the bystander asks meanwhile, over and over, and ``served`` are the answers it may get.
+    """
 
     name: str
     work: Work
     answers: frozenset[str]
     bounds: Bounds = Bounds()
+    asks: Callable[[Site], bytes] = read
+    served: frozenset[str] = frozenset({"200"})
 
 
 async def flood(port: int, until: float, asked: bytes, *, connections: int = 8, timeout: float = 15.0) -> Counter[str]:

@@ -47,7 +47,8 @@ class Row:
             "recovered": self.recovered <= bounds.recovered,
             f"answers {sorted(odd)}": not odd,
             "no answer": bool(self.answers),
-            "failed reads": during.failed == 0,
+            f"bystander got {dict(during.failed)}": not during.failed,
+            "wait": during.wait <= bounds.wait,
         }
         return [name for name, is_held in held.items() if not is_held]
 
@@ -71,23 +72,23 @@ def database(engine: str) -> Generator[tuple[Path, str]]:
 
 def fight(site: Site, attack: Attack, seconds: float) -> Row:
     """Return what came of an attack."""
-    before = asyncio.run(_quiet(site, 1.5))
+    before = asyncio.run(_quiet(site, attack, 1.5))
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
         during, answers = asyncio.run(_attacked(site, attack, seconds, pool))
     return Row(attack, before, during, answers, asyncio.run(recovery(site)))
 
 
-async def _quiet(site: Site, seconds: float) -> Seen:
+async def _quiet(site: Site, attack: Attack, seconds: float) -> Seen:
     ended = asyncio.Event()
     asyncio.get_running_loop().call_later(seconds, ended.set)
-    return await watch(site, ended)
+    return await watch(site, attack, ended)
 
 
 async def _attacked(site: Site, attack: Attack, seconds: float, pool: ProcessPoolExecutor) -> tuple[Seen, Counter[str]]:
     loop, ended = asyncio.get_running_loop(), asyncio.Event()
     await loop.run_in_executor(pool, _warm)  # so that its start is not measured
     attacking = loop.run_in_executor(pool, _attack, attack.name, site, seconds)
-    watching = loop.create_task(watch(site, ended))
+    watching = loop.create_task(watch(site, attack, ended))
     try:
         answers = await attacking
     finally:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import statistics
 import time
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from siege.attack import Attack
 from siege.connection import Connection, in_time, request
 from siege.site import Site
 
@@ -25,14 +27,16 @@ class Seen:
 
     seconds: float = 0.0
     reads: list[float] = field(default_factory=list[float])
-    failed: int = 0
+    failed: Counter[str] = field(default_factory=Counter[str])
+    wait: float = 0.0
+    """The longest time until an answer came, of whatever kind."""
     health: list[float] = field(default_factory=list[float])
     rss: int = 0
     threads: int = 0
 
     @property
     def rate(self) -> float:
-        """Reads a second that were answered with 200."""
+        """Answers a second with 200."""
         return len(self.reads) / self.seconds if self.seconds else 0.0
 
 
@@ -43,26 +47,29 @@ def p99(times: list[float]) -> float:
     return statistics.quantiles(times, n=100, method="inclusive")[98] if len(times) >= 100 else max(times)
 
 
-async def watch(site: Site, ended: asyncio.Event, *, server: int = 0) -> Seen:
-    """Read, probe and sample until ``ended`` is set; a request that is then under way counts for as long as it took."""
+async def watch(site: Site, attack: Attack, ended: asyncio.Event) -> Seen:
+    """Ask, probe and sample until ``ended`` is set; a request that is then under way counts for as long as it took."""
     seen = Seen()
-    port, started = site.ports[server], time.perf_counter()
-    work = [_read(site, port, seen, ended) for _ in range(READERS)]
-    await asyncio.gather(*work, _probe(port, seen, ended), _sample(site, seen, ended))
+    started = time.perf_counter()
+    work = [_ask(site, attack, seen, ended) for _ in range(READERS)]
+    await asyncio.gather(*work, _probe(site.port, seen, ended), _sample(site, seen, ended))
     seen.seconds = time.perf_counter() - started
     return seen
 
 
-async def _read(site: Site, port: int, seen: Seen, ended: asyncio.Event) -> None:
-    asked = request("GET", f"/v1/agents/{site.bystander.agent}", site.bystander.key)
-    async with Connection(port) as connection:
+async def _ask(site: Site, attack: Attack, seen: Seen, ended: asyncio.Event) -> None:
+    asked = attack.asks(site)
+    async with Connection(site.port) as connection:
         while not ended.is_set():
             started = time.perf_counter()
-            if await in_time(connection, asked, PATIENCE_SECONDS) == "200":
+            status = await in_time(connection, asked, PATIENCE_SECONDS)
+            seen.wait = max(seen.wait, time.perf_counter() - started)
+            if status == "200":
                 seen.reads.append(time.perf_counter() - started)
-            else:
-                seen.failed += 1
-                await asyncio.sleep(0.01)
+                continue
+            if status not in attack.served:
+                seen.failed[status] += 1
+            await asyncio.sleep(0.01)
 
 
 async def _probe(port: int, seen: Seen, ended: asyncio.Event) -> None:
@@ -71,7 +78,7 @@ async def _probe(port: int, seen: Seen, ended: asyncio.Event) -> None:
         while not ended.is_set():
             started = time.perf_counter()
             if await in_time(connection, asked, PATIENCE_SECONDS) != "200":
-                seen.failed += 1
+                seen.failed["healthz"] += 1
             seen.health.append(time.perf_counter() - started)
             await asyncio.sleep(PROBE_SECONDS)
 

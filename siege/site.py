@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.request import Request, urlopen
 
+from siege.tools import ENTRY_POINTS, METADATA
+
 _ADDRESS = re.compile(r"serves http://127.0.0.1:(\d+)")
 _SECONDS = 30.0
 FILES = ("session_files:read", "session_files:write")
@@ -50,8 +52,12 @@ def besieged(folder: Path, url: str, *options: str, servers: int = 2) -> Generat
     """Start servers on a database, give their members what they need, and stop them at the end."""
     environ = {
         "PATH": os.environ["PATH"], "HOME": str(folder), "LANG": "C.UTF-8", "CAPSET_DB": url,
-        "PYTHONPATH": str(Path(__file__).parents[1]),
+        "PYTHONPATH": os.pathsep.join((str(folder / "site"), str(Path(__file__).parents[1]))),
     }  # fmt: skip
+    info = folder / "site/capset_siege-1.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text(METADATA)
+    (info / "entry_points.txt").write_text(ENTRY_POINTS)
     keys = {org: _key(folder, environ, org) for org in ("attackers", "bystanders")}
     with ExitStack() as stack:
         started = [stack.enter_context(_server(folder, environ, number, options)) for number in range(servers)]
@@ -104,7 +110,7 @@ def _port(process: subprocess.Popen[bytes], log: Path) -> int:
 
 
 def _member(port: int, key: str, name: str) -> Member:
-    uses = ["test_math", "session_file_system", "stateless_todo_list"]
+    uses = ["test_math", "session_file_system", "stateless_todo_list", "siege_tools"]
     agent = _post(port, key, "/v1/agents", {"name": f"worker of {name}", "capabilities": uses})
     session = _post(port, key, "/v1/sessions", {"agent_id": agent["id"]})
     return Member(key, agent["id"], session["id"])

@@ -142,8 +142,8 @@ def _all(file: IO[str]) -> str:
 
 
 @cache
-def warm(command: Path, environ: tuple[tuple[str, str], ...], *, doors: bool) -> Warm:
-    """Return the warm process, with or without what doors import; it ends with this one."""
-    found = Warm(command, dict(environ), (*EARLY, *DOORS) if doors else EARLY)
+def warm(command: Path, environ: tuple[tuple[str, str], ...], *more: str, doors: bool) -> Warm:
+    """Return the warm process, with or without what doors import, and with more modules; it ends with this one."""
+    found = Warm(command, dict(environ), (*EARLY, *(DOORS if doors else ()), *more))
     atexit.register(found.end)
     return found

@@ -62,22 +62,22 @@ def box(tmp_path: Path) -> Command:
 
 def test_same_definition_other_code(box: Command, upgrade: Install) -> None:
     first = upgrade("1.0", HONEST)
-    then = json.loads(box.anew("fingerprint", "adder", "--envelope", "then.json", "--json").out)
+    then = json.loads(box("fingerprint", "adder", "--envelope", "then.json", "--json").out)
     assert [(one["name"], one["code_hash"]) for one in then["tools"]] == [("add", first)]
     assert then["code"] == [
         {"hash": first, "kind": "distribution", "name": "tinybox", "version": "1.0", "tools": ["add"]}
     ]
-    assert json.loads(box.anew("call", "sums.add", "--args", '{"a": 1, "b": 2}', "--json").out)["data"] == 3
+    assert json.loads(box("call", "sums.add", "--args", '{"a": 1, "b": 2}', "--json").out)["data"] == 3
 
     second = upgrade("1.1", OTHER)
     assert second != first
-    now = json.loads(box.anew("fingerprint", "adder", "--envelope", "now.json", "--json").out)
+    now = json.loads(box("fingerprint", "adder", "--envelope", "now.json", "--json").out)
     assert [now[name] for name in ("static_hash", "runtime_hash", "prompt_hash")] == [
         then[name] for name in ("static_hash", "runtime_hash", "prompt_hash")
     ]
     assert now["tools"][0]["hash"] == then["tools"][0]["hash"]
     assert (now["code"][0]["hash"], now["code"][0]["version"]) == (second, "1.1")
-    assert json.loads(box.anew("call", "sums.add", "--args", '{"a": 1, "b": 2}', "--json").out)["data"] == 4
+    assert json.loads(box("call", "sums.add", "--args", '{"a": 1, "b": 2}', "--json").out)["data"] == 4
 
     done = box("diff", "then.json", "now.json", "--exit-code")
     assert done.code == 3
@@ -93,7 +93,7 @@ def test_same_definition_other_code(box: Command, upgrade: Install) -> None:
     assert (found["differs"], found["tools"]["changed"], found["tools"]["stayed"]) == (True, [], 1)
     assert found["code"] == [{"before": first, "after": second, "tools": ["add"], "changed": []}]
     assert box("diff", "now.json", "now.json", "--exit-code").code == 0
-    replayed = json.loads(box.anew("replay", "then.json", "--exit-code", "--json").out)
+    replayed = json.loads(box("replay", "then.json", "--exit-code", "--json").out)
     assert (replayed["differs"], replayed["hydrate"]["accepts"]) == (True, True)
 
     items = box("audit", "query", "--json").json["items"]
@@ -104,21 +104,21 @@ def test_same_definition_other_code(box: Command, upgrade: Install) -> None:
 
 def test_what_the_hash_covers_is_printed(box: Command, upgrade: Install) -> None:
     shown = upgrade("1.0", HONEST)
-    printed = box.anew("fingerprint", "adder", "--payload", shown[:12]).out
+    printed = box("fingerprint", "adder", "--payload", shown[:12]).out
     assert hashlib.sha256(printed.encode()).hexdigest() == shown
     folder = box.folder / "packages"
     for one in json.loads(printed)["files"]:
         assert hashlib.sha256((folder / one["path"]).read_bytes()).hexdigest() == one["digest"]
-    tree = box.anew("fingerprint", "adder").out.splitlines()
+    tree = box("fingerprint", "adder").out.splitlines()
     assert any(line.endswith(f"  {shown}") and "code tinybox 1.0" in line for line in tree)
 
 
 def test_a_link_without_code_hashes_is_compared_as_before(box: Command, upgrade: Install) -> None:
     """As those are that an earlier version of capset kept: nothing is known, so nothing is told."""
     upgrade("1.0", HONEST)
-    box.anew("fingerprint", "adder", "--envelope", "then.json")
+    box("fingerprint", "adder", "--envelope", "then.json")
     upgrade("1.1", OTHER)
-    box.anew("fingerprint", "adder", "--envelope", "now.json")
+    box("fingerprint", "adder", "--envelope", "now.json")
     old = json.loads((box.folder / "then.json").read_text("utf-8"))
     for ref in old["runtime"]["link"]["tool_refs"]:
         del ref["code"]
@@ -132,26 +132,26 @@ def test_a_link_without_code_hashes_is_compared_as_before(box: Command, upgrade:
 def test_who_approves_sees_the_code_and_approves_no_other(box: Command, upgrade: Install) -> None:
     first = upgrade("1.0", HONEST)
     pay = ("call", "payments.pay", "--args", '{"amount": 5}', "--defer", "--json")
-    asked = json.loads(box.anew(*pay).out)
-    shown = box.anew("approvals", "show", asked["approval"]).out.splitlines()
+    asked = json.loads(box(*pay).out)
+    shown = box("approvals", "show", asked["approval"]).out.splitlines()
     assert f"code_hash     {first}" in shown
     assert "code          tinybox 1.0" in shown
-    assert box.anew("approvals", "approve", asked["approval"], "--principal", "boss").code == 0
+    assert box("approvals", "approve", asked["approval"], "--principal", "boss").code == 0
 
     second = upgrade("1.1", OTHER)
     again = (*pay, "--session", asked["session"])
-    other = json.loads(box.anew(*again).out)
+    other = json.loads(box(*again).out)
     assert (other["success"], other["approval"] == asked["approval"]) == (False, False)
-    told = json.loads(box.anew("approvals", "show", other["approval"], "--json").out)
+    told = json.loads(box("approvals", "show", other["approval"], "--json").out)
     assert told["code"] == {"hash": second, "kind": "distribution", "name": "tinybox", "version": "1.1"}
-    old = json.loads(box.anew("approvals", "show", asked["approval"], "--json").out)
+    old = json.loads(box("approvals", "show", asked["approval"], "--json").out)
     assert (old["code_hash"], "code" in old) == (first, False), "what is not installed here has no name"
-    void = box.anew(*again, "--approval", asked["approval"])
+    void = box(*again, "--approval", asked["approval"])
     assert (void.code, json.loads(void.out)["error"]["code"]) == (3, "approval_void")
     assert "other code of the tool" in json.loads(void.out)["error"]["message"]
 
     upgrade("1.0", HONEST)
-    assert json.loads(box.anew(*again).out)["data"] == 5
+    assert json.loads(box(*again).out)["data"] == 5
 
 
 @pytest.mark.spec("G17", "G27")
@@ -163,7 +163,7 @@ def test_a_configuration_says_that_code_does_not_count(box: Command, upgrade: In
     (box.folder / "desk.json").write_text(json.dumps(config), encoding="utf-8")
     pay = ("call", "pay", "--config", "desk.json", "--args", '{"amount": 5}', "--defer", "--json")
     upgrade("1.0", HONEST)
-    asked = json.loads(box.anew(*pay).out)
-    box.anew("approvals", "approve", asked["approval"], "--principal", "boss")
+    asked = json.loads(box(*pay).out)
+    box("approvals", "approve", asked["approval"], "--principal", "boss")
     upgrade("1.1", OTHER)
-    assert json.loads(box.anew(*pay, "--session", asked["session"]).out)["data"] == 6
+    assert json.loads(box(*pay, "--session", asked["session"]).out)["data"] == 6

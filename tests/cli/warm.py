@@ -94,6 +94,7 @@ def become(request: dict[str, dict[str, str]], streams: list[int]) -> None:
     os.chdir(str(request["folder"]))
     os.environ.clear()
     os.environ.update(request["environ"])
+    sys.dont_write_bytecode = "PYTHONDONTWRITEBYTECODE" in os.environ
     sys.path[1:1] = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
 
 

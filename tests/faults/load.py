@@ -7,11 +7,13 @@ import json
 import os
 import random
 import time
+from contextlib import suppress
 from dataclasses import asdict
 from itertools import count
 from pathlib import Path
 
 from capset import Agent, Capability, Kernel, Principal, tool
+from capset.errors import StoreBusy
 from capset.ext import CheckpointKey
 
 WORKERS = 12
@@ -79,7 +81,9 @@ async def _load(url: str, folder: Path, seed: int, key: CheckpointKey) -> None:
         async def sign() -> None:
             while True:
                 await asyncio.sleep(random.uniform(0, 0.05))
-                if made := await kernel.audit.checkpoint(key, now=kernel.now()):
-                    note(folder, KEPT, json.dumps(asdict(made)))
+                with suppress(StoreBusy):  # another process is frozen, and has the lock
+                    made = await kernel.audit.checkpoint(key, now=kernel.now())
+                    if made:
+                        note(folder, KEPT, json.dumps(asdict(made)))
 
         await asyncio.gather(sign(), *(call() for _ in range(WORKERS)))

@@ -14,7 +14,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.cli.support import CAPSET, Command, clean_environment, install
+from tests.cli.support import Command, clean_environment, install
 from tests.server.running import EVERYTHING
 
 PIT = '''
@@ -70,20 +70,17 @@ class Pit:
         self.said.touch()
         self._folder = folder
         more = {"CAPSET_DB": url, "PYTHONPATH": str(packages), "PIT": str(self.said)}
-        self._environ = clean_environment(folder, **more)
+        self._command = Command(folder, clean_environment(folder, **more))
         scopes = [word for scope in EVERYTHING for word in ("--scope", scope)]
-        made = Command(folder, self._environ)("key", "create", "k", "--principal", "ada", *scopes, "--json")
+        made = self._command("key", "create", "k", "--principal", "ada", *scopes, "--json")
         self._headers = {"Authorization": f"Bearer {made.json['key']}"}
         self.process = self._start()
         self.session = ""
 
-    def _start(self) -> subprocess.Popen[bytes]:
-        process = subprocess.Popen(
-            [CAPSET, "serve", "--port", "0"], cwd=self._folder, env=self._environ, stderr=subprocess.PIPE
-        )
+    def _start(self) -> subprocess.Popen[str]:
+        process = self._command.start("serve", "--port", "0")
         assert process.stderr is not None
-        line = process.stderr.readline().decode()
-        self._url = line.split()[2]
+        self._url = process.stderr.readline().split()[2]
         return process
 
     def _post(self, path: str, body: dict[str, Any], **headers: str) -> httpx2.Response:
@@ -115,7 +112,7 @@ class Pit:
             assert time.monotonic() < end
             time.sleep(0.02)
 
-    def again(self) -> subprocess.Popen[bytes]:
+    def again(self) -> subprocess.Popen[str]:
         """Start another server on the database, which takes the calls from now on."""
         first, self.process = self.process, self._start()
         return first

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.cli.support import CAPSET, Command, clean_environment
+from tests.cli.support import Command, clean_environment
 
 EVERYTHING = ("capset:admin",)
 _ADDRESS = re.compile(r"capset serves (http://\S+)")
@@ -24,7 +24,7 @@ class Running:
 
     url: str
     capset: Command
-    process: subprocess.Popen[bytes]
+    process: subprocess.Popen[str]
     log: Path
 
     def key(
@@ -53,14 +53,7 @@ def running(folder: Path, *options: str, **environ: str) -> Generator[Running]:
     command = Command(folder, clean_environment(folder, **environ))
     log = folder / "server.log"
     with log.open("wb") as errors:
-        process = subprocess.Popen(
-            [CAPSET, "serve", "--port", "0", *options],
-            cwd=folder,
-            env=dict(command.environ),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=errors,
-        )
+        process = command.start("serve", "--port", "0", *options, stdout=subprocess.DEVNULL, stderr=errors)
     try:
         yield Running(_address(process, log), command, process, log)
         process.send_signal(signal.SIGTERM)
@@ -75,7 +68,7 @@ def running(folder: Path, *options: str, **environ: str) -> Generator[Running]:
     assert surprises == []
 
 
-def _address(process: subprocess.Popen[bytes], log: Path) -> str:
+def _address(process: subprocess.Popen[str], log: Path) -> str:
     end = time.monotonic() + _SECONDS
     while time.monotonic() < end:
         said = log.read_text()

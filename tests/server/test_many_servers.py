@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
-import sys
-from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, ExitStack
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -18,11 +14,11 @@ from capset.clock import SystemClock
 from capset.server.mcp import signing_keys
 from tests.databases import require_scheme
 from tests.server.approving import approved, asked
+from tests.server.killed import serving
 from tests.server.rest.test_turns import events, send, turn
 from tests.server.sse import following
 from tests.server.support import call, make_agent, make_session, site
 
-ROOT = Path(__file__).parents[2]
 HELLO = {
     "protocolVersion": "2025-06-18",
     "capabilities": {},
@@ -51,23 +47,6 @@ class Alternating(httpx2.AsyncBaseTransport):
         await self._transport.aclose()
 
 
-@asynccontextmanager
-async def server(url: str) -> AsyncGenerator[dict[str, str]]:
-    """Run a server in a process of its own, and give where it is and keys."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "tests.server.killed", url),
-        cwd=ROOT,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
-    )
-    try:
-        assert process.stdout is not None
-        yield json.loads(await process.stdout.readline())
-    finally:
-        process.kill()
-        await process.wait()
-
-
 @pytest.fixture(params=["sqlite", "postgres"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """Give the URL of a new database on each engine."""
@@ -89,16 +68,16 @@ async def ask_mcp(client: httpx2.AsyncClient, path: str, method: str, **more: An
 @pytest.mark.spec("P39")
 async def test_consecutive_requests_may_each_go_to_another_server(url: str) -> None:
     async with AsyncExitStack() as stack:
-        one = await stack.enter_async_context(server(url))
-        two = await stack.enter_async_context(server(url))
-        between = Alternating(one["url"], two["url"])
+        one = stack.enter_context(serving(url))
+        two = stack.enter_context(serving(url))
+        between = Alternating(one.url, two.url)
 
         async def client(key: str) -> httpx2.AsyncClient:
             headers = {"Authorization": f"Bearer {key}"}
             made = httpx2.AsyncClient(base_url="http://servers", headers=headers, transport=between, timeout=30)
             return await stack.enter_async_context(made)
 
-        ada, approver = await client(one["key"]), await client(two["approver"])
+        ada, approver = await client(one.key), await client(two.approver)
         session = await make_session(ada, "kit", "till", "session_file_system")
         for number in range(4):
             assert (await call(ada, session, "note", text=str(number))).json()["data"] == {"kept": str(number)}
@@ -124,11 +103,11 @@ async def test_consecutive_requests_may_each_go_to_another_server(url: str) -> N
 
 @pytest.mark.spec("P39")
 async def test_an_mcp_session_is_known_to_every_server_and_after_a_restart(url: str) -> None:
-    async with AsyncExitStack() as stack:
-        one = await stack.enter_async_context(server(url))
-        headers = {"Authorization": f"Bearer {one['key']}"}
-        async with server(url) as two:
-            between = Alternating(one["url"], two["url"])
+    with ExitStack() as stack:
+        one = stack.enter_context(serving(url))
+        headers = {"Authorization": f"Bearer {one.key}"}
+        with serving(url) as two:
+            between = Alternating(one.url, two.url)
             async with httpx2.AsyncClient(
                 base_url="http://servers", headers=headers, transport=between, timeout=30
             ) as client:
@@ -145,10 +124,8 @@ async def test_an_mcp_session_is_known_to_every_server_and_after_a_restart(url: 
                         assert called.status_code == 200, called.text
                     strange = await ask_mcp(client, path, "tools/list", session=ticket[:-1] + "x")
                     assert strange.status_code == 404
-        async with (
-            server(url) as again,
-            httpx2.AsyncClient(base_url=again["url"], headers=headers, timeout=30) as client,
-        ):
+        again = stack.enter_context(serving(url))
+        async with httpx2.AsyncClient(base_url=again.url, headers=headers, timeout=30) as client:
             assert (await ask_mcp(client, path, "tools/list", session=ticket)).status_code == 200
 
 

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import signal
-import sys
 import time
 from collections.abc import AsyncGenerator
 from pathlib import Path
@@ -20,6 +17,7 @@ from capset.server.followers import PAGE
 from capset.server.turns import HELD_SECONDS
 from capset.stores.base import KEPT, NewEvent, TurnRow
 from tests.databases import require_scheme
+from tests.server.killed import serving
 from tests.server.rest.test_turns import events, send, turn
 from tests.server.runners import Parrot
 from tests.server.sse import following
@@ -163,24 +161,13 @@ async def test_two_servers_on_one_database_are_one(postgres_url: str) -> None:
 @pytest.mark.spec("P10")
 async def test_a_turn_whose_process_was_killed_ends_as_interrupted(tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path}/capset.db"
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "tests.server.killed", store),
-        cwd=Path(__file__).parents[3],
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
-    )
-    try:
-        assert process.stdout is not None
-        there = json.loads(await process.stdout.readline())
-        headers = {"Authorization": f"Bearer {there['key']}"}
-        async with httpx2.AsyncClient(base_url=there["url"], headers=headers, trust_env=False) as client:
+    with serving(store) as there:
+        headers = {"Authorization": f"Bearer {there.key}"}
+        async with httpx2.AsyncClient(base_url=there.url, headers=headers, trust_env=False) as client:
             session = await make_session(client, "kit")
             begun = (await send(client, session, {"call": "echo", "wait": True})).json()
             async with following(client, begun["events"]) as found:
                 assert [(await anext(found)).type for _ in range(2)] == ["turn.started", "tool.executed"]
-    finally:
-        process.send_signal(signal.SIGKILL)
-        await process.wait()
     async with site(store=store, generator=Parrot()) as here, here.client() as client:
         said = problem(await send(client, session, "next"), 409, "turn_running")
         assert begun["turn"] in said["detail"], "it may be alive"
