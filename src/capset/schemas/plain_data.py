@@ -53,10 +53,14 @@ def plain(value: Any) -> Any:
 def plain_json(text: bytes) -> Any:
     """Return JSON text as plain data, or a note if the text is not JSON."""
     try:
-        # A number beyond every float, such as 1e999, is valid JSON and yet parsed as an infinity.
-        return plain(from_json(text, allow_inf_nan=False))
+        value = from_json(text, allow_inf_nan=False)
     except (ValueError, RecursionError):
         return {"unreadable": f"{len(text)} bytes that are not JSON"}
+    try:
+        # A number beyond every float, such as 1e999, is valid JSON and yet parsed as an infinity.
+        return from_json(to_json(value, inf_nan_mode="null"))
+    except (ValueError, RecursionError):
+        return plain_unvalidated(value)
 
 
 def plain_unvalidated(value: Any) -> Any:

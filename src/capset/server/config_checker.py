@@ -11,6 +11,7 @@ import os
 import sys
 from contextlib import suppress
 from pathlib import Path
+from time import perf_counter
 from typing import Final
 
 from pydantic_core import from_json, to_json
@@ -19,7 +20,7 @@ from capset.adapters.config_file.checks import Format, check_text
 from capset.definitions.principals import Principal
 from capset.errors import InvalidArguments
 from capset.kernel.registry import Registry
-from capset.server.http.fair_shares import Turns
+from capset.server.http.fair_shares import Turns, charge
 from capset.wire.operations import ConfigCheckShape
 
 CHECK_SECONDS: Final = 5.0
@@ -45,7 +46,11 @@ class ConfigChecker:
         """
         names = sorted(registry.capabilities)
         async with self._turns.take(principal):
-            answer = await self._ask(to_json({"text": text, "format": format, "names": names}))
+            started = perf_counter()
+            try:
+                answer = await self._ask(to_json({"text": text, "format": format, "names": names}))
+            finally:
+                charge(perf_counter() - started)  # the process takes a core from this one, where there are few
             if answer == b"null":  # the host's own capabilities are known to this process alone
                 return await asyncio.to_thread(check_text, text, format, registry)
         return ConfigCheckShape.model_validate_json(answer)

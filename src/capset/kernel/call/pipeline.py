@@ -24,7 +24,7 @@ from capset.errors import (
 )
 from capset.evaluation.containment import dispatch_hooks
 from capset.kernel.call.invocation import MISSING, Invocation
-from capset.kernel.governance.audit import CallEntry, outcome_of
+from capset.kernel.governance.audit import MAX_RECORDED_BYTES, CallEntry, outcome_of
 from capset.kernel.named_tuples import new_tuple
 from capset.kernel.runtime import KernelRuntime
 from capset.kernel.streams.emission import hide_store_details
@@ -99,6 +99,16 @@ def _public_error(call: Invocation, error: Exception) -> CapsetError:
     return told
 
 
+def _drop_frames(error: CapsetError) -> None:
+    """Drop the frames of what refused a call: they hold the call, which holds the error.
+
+    Large arguments would stay in memory until the garbage collector comes to them.
+    """
+    error.__traceback__ = None
+    if error.__suppress_context__:
+        error.__context__ = None
+
+
 def _give_back(call: Invocation) -> asyncio.Task[None] | None:
     """Give back what was taken for a handler that never started (G3), in a task that outlives the call's own."""
     reserved, claim = call.admitted
@@ -142,6 +152,8 @@ def _end(call: Invocation, outcome: Outcome, error: CapsetError | None = None) -
         recorded = plain_unvalidated(call.given)
     if error is not None:
         call.error, code = error, error.code
+        if not call.attempts:
+            _drop_frames(error)
     duration_us = (runtime.monotonic_ns() - call.started_ns) // 1000
     entry = call.ended = new_tuple(
         CallEntry,
@@ -184,6 +196,9 @@ def _record(call: Invocation, entry: CallEntry) -> Awaitable[None] | None:
     if is_allowed and call.compiled.has_side_effects:
         return _commit(call, entry, is_durable=True)
     if not is_allowed or runtime.governance.record_reads:  # refusals are on record all the same (G23)
+        if type(entry.given) is Json and len(entry.given.text) > MAX_RECORDED_BYTES:
+            # The queue is bounded by number alone, and its thread has much to do.
+            return _commit(call, entry, is_durable=False)
         try:
             runtime.audit.append(entry)
         except StoreError:

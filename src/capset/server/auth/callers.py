@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Final, Protocol, cast
 
@@ -14,6 +15,8 @@ from capset.server.http.ttl_cache import TtlCache
 from capset.stores.base import KeyRow
 
 _MAX_KEY: Final = 200
+_MET: Final = 10_000
+"""Number of callers that are remembered as let in before."""
 REFUSED: Final = "This needs a valid API key or token, as the header: Authorization: Bearer KEY"
 """The message for every request without valid credentials."""
 
@@ -68,6 +71,7 @@ class Callers:
         self._anyone = anyone
         self._tokens = tokens
         self._known: TtlCache[str, tuple[KeyRow, Caller] | None] = TtlCache()
+        self._met: OrderedDict[str, None] = OrderedDict()
 
     async def identify(self, authorization: str | None) -> Caller:
         """Return the sender of this ``Authorization`` header.
@@ -77,6 +81,19 @@ class Callers:
         """
         if self._anyone is not None:
             return self._anyone
+        found = await self._identify(authorization)
+        digest = digest_of(authorization or "")
+        self._met[digest] = None
+        self._met.move_to_end(digest)
+        if len(self._met) > _MET:
+            self._met.popitem(last=False)
+        return found
+
+    def has_met(self, authorization: str | None) -> bool:
+        """Return whether the sender of this header was let in before; it may not be any more."""
+        return self._anyone is not None or (bool(authorization) and digest_of(authorization or "") in self._met)
+
+    async def _identify(self, authorization: str | None) -> Caller:
         scheme, _, key = (authorization or "").partition(" ")
         key = key.strip()
         if scheme.lower() != "bearer" or not key:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
 from io import BytesIO
@@ -91,6 +92,14 @@ class Reservation:
             self.size = size
 
 
+def declared_size(headers: Mapping[bytes, bytes]) -> int | None:
+    """Return the size in bytes that a body is declared to have, ``None`` for one that comes in chunks."""
+    if b"transfer-encoding" in headers:
+        return None
+    declared = headers.get(b"content-length", b"0")
+    return None if not declared.isdigit() else sys.maxsize if len(declared) > 18 else int(declared)
+
+
 class RequestBody:
     """A request's body that is still to be read, of at most ``limit`` bytes.
 
@@ -106,13 +115,9 @@ class RequestBody:
         self._seconds = seconds
         self._values = values
         self._counter = ValueCounter()
-        self.size: int | None = None
-        """The size in bytes, where it is declared."""
-        declared = headers.get(b"content-length", b"0")
-        if b"transfer-encoding" not in headers and declared.isdigit():
-            if len(declared) > 18 or int(declared) > limit:
-                raise _too_large(limit)
-            self.size = int(declared)
+        self.size = declared_size(headers)
+        if self.size is not None and self.size > limit:
+            raise _too_large(limit)
 
     async def read(self, reservation: Reservation | None) -> bytes:
         """Return the whole body; above ``LARGE``, it grows within the ``reservation`` of its caller, if there is one.

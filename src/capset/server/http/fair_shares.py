@@ -1,35 +1,53 @@
 """Fair shares of the event loop: between organisations, then between an organisation's principals (spec 5, P35).
 
-Every step of a request's tasks is timed and charged to its caller. While the loop is saturated, requests of the
-caller that has had most of it wait until others have had as much. Requests with large bodies also take turns.
+Every step of a request's tasks, and what the loop's threads do for it, is timed and charged to its caller. While the
+loop has no time, requests of the caller that has had most of it wait until others have had as much. Requests with large
+bodies also take turns.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Coroutine, Generator, Hashable
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Hashable
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from contextvars import Context, ContextVar
 from math import exp
-from time import perf_counter
+from time import perf_counter, thread_time
 from types import TracebackType
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from capset.definitions.principals import Principal
 from capset.kernel.call.fair_slots import FairSlots, owner_of
 from capset.server.http.request_context import HttpRefusal, RequestLimits, overloaded
 
+T = TypeVar("T")
+
 MEMORY_SECONDS: Final = 0.5
 """The time after which a charge has faded to about a third."""
 SATURATED: Final = 0.6
-"""The part of the loop's time from which on requests may have to wait."""
+"""The part of the time that is charged from which on requests may have to wait."""
+LATE_SECONDS: Final = 0.003
+"""The delay of the loop and of the threads that read from which on requests may have to wait, whatever causes it."""
+CONNECTION_SECONDS: Final = 0.001
+"""What the first request of a connection is charged for the making of it."""
+PRICE_SECONDS: Final = 0.001
+"""What a request is charged that had to wait, so that those that wait together are not let in together."""
 ACTIVE_SECONDS: Final = 0.25
 """How long after its last charge a caller still counts as one that others must leave time to."""
 SWIFT_SECONDS: Final = 0.005
 """Time in one step beyond this is charged three times, since no other request is served during it."""
 LARGE_SECONDS: Final = 0.25
 """How long a request with a large body keeps others of its kind waiting at most."""
-_TICK_SECONDS: Final = 0.005
+RECORD_SECONDS: Final = 0.15
+"""What a mebibyte of arguments is charged for the record that another thread makes of them: estimated, as measured."""
+DISCARD_SECONDS: Final = (0.004, 0.001)
+"""What a refused body is charged, and each mebibyte of it: its rest is received and thrown away, and its connection is
+closed, which is nobody's task."""
+_TICK_SECONDS: Final = 0.002
+_SPARE: Final = 16
+"""The maximum number of requests let in at one tick because the loop is not late, though others have had less."""
 _SETTLED_SECONDS: Final = 0.001
 _KNOWN: Final = 1_000
 """Shares beyond this number are forgotten once they have faded."""
@@ -91,12 +109,20 @@ class Share:
 _current: ContextVar[Share | None] = ContextVar("capset_share", default=None)
 
 
+def charge(seconds: float) -> None:
+    """Charge the caller of this task for work that is done elsewhere; nobody, if there is none."""
+    if (share := _current.get()) is not None:
+        share.charge(seconds, perf_counter())
+
+
 class FairShares:
     """The shares of a server's callers."""
 
     def __init__(self, limits: RequestLimits) -> None:
         self._seconds, self._requests = limits.share_seconds, limits.requests
         self._all = Share()
+        self._waiting: dict[Share, deque[asyncio.Future[None]]] = {}
+        self._releasing: asyncio.Task[None] | None = None
 
     @contextmanager
     def enter(self, principal: Principal) -> Generator[Share]:
@@ -118,19 +144,70 @@ class FairShares:
         finally:
             share.requests -= 1
 
-    async def admit(self, share: Share) -> None:
-        """Wait while the loop is saturated and this share is the largest. Raises ``HttpRefusal`` after too long."""
-        if not self._is_saturated(perf_counter()):
-            return
-        until = perf_counter() + self._seconds
-        while (now := perf_counter()) < until:
-            if not (self._is_saturated(now) and share.must_wait(now)):
-                return
-            await asyncio.sleep(_TICK_SECONDS)
-        raise overloaded(f"Others had had less of the server for {self._seconds:g} seconds: retry")
+    def enter_unknown(self, address: str) -> Share:
+        """Return the share of requests from an address whose credentials have yet to be checked; it is charged now."""
+        share = self._all.child(("unknown", address))
+        _current.set(share)
+        return share
 
-    def _is_saturated(self, now: float) -> bool:
-        return self._all.load(now) > SATURATED * MEMORY_SECONDS
+    async def admit(self, share: Share) -> None:
+        """Wait while the loop has no time and this share is the largest. Raises ``HttpRefusal`` after too long."""
+        if share not in self._waiting:
+            now = perf_counter()
+            if not share.must_wait(now):
+                return
+            if await self._has_time():
+                return
+        loop = asyncio.get_running_loop()
+        waiter = loop.create_future()
+        self._waiting.setdefault(share, deque()).append(waiter)
+        if self._releasing is None:
+            # In a context of its own: what it does is charged to nobody.
+            self._releasing = loop.create_task(self._release(), context=Context())
+        try:
+            async with asyncio.timeout(self._seconds):
+                await waiter
+        except TimeoutError:
+            raise overloaded(f"Others had had less of the server for {self._seconds:g} seconds: retry") from None
+
+    async def _release(self) -> None:
+        """Let requests in until none waits: those that need not wait any more, and others while the loop has time."""
+        spare = 1
+        try:
+            while self._waiting:
+                await asyncio.sleep(_TICK_SECONDS)
+                spare = min(2 * spare, _SPARE) if await self._has_time() else 0
+                now = perf_counter()
+                left = spare
+                for share in sorted(self._waiting, key=lambda one: one.load(now)):
+                    queue = self._waiting[share]
+                    while queue and (left or not share.must_wait(now)):
+                        waiter = queue.popleft()
+                        if waiter.done():  # its client left, or it has waited too long
+                            continue
+                        left -= left > 0
+                        share.charge(PRICE_SECONDS, now)
+                        waiter.set_result(None)
+                    if not queue:
+                        del self._waiting[share]
+                spare = max(spare, 1)
+        finally:
+            self._releasing = None
+
+    async def _has_time(self) -> bool:
+        """Return whether the loop is neither saturated nor late."""
+        return self._all.load(perf_counter()) < SATURATED * MEMORY_SECONDS and await _delay() < LATE_SECONDS
+
+
+async def _delay() -> float:
+    """Return the seconds that others keep a thread and the loop from work that takes no time."""
+    started = perf_counter()
+    await asyncio.to_thread(_do_nothing)
+    return perf_counter() - started
+
+
+def _do_nothing() -> None:
+    """Return."""
 
 
 class Turns:
@@ -200,18 +277,46 @@ class TimedCoroutine(Coroutine[Any, Any, Any]):
         self._coroutine.close()
 
 
+class TimedThreads(ThreadPoolExecutor):
+    """The loop's own threads; what they do is charged to the share of the context that asks for it."""
+
+    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
+        """Have a function run, and its processor time charged. A charge that another thread makes at once may be lost.
+
+        A lost one is a fraction of a millisecond; a lock would cost every step of every task more.
+        """
+        if (share := _current.get()) is None:
+            return super().submit(fn, *args, **kwargs)
+        return super().submit(_run_charged, share, fn, *args, **kwargs)
+
+
+def _run_charged(share: Share, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+    started = thread_time()
+    try:
+        return function(*args, **kwargs)
+    finally:
+        share.charge(thread_time() - started, perf_counter())
+
+
 @contextmanager
 def timed_tasks() -> Generator[None]:
-    """Time the steps of tasks that are made while inside, unless the loop has a task factory already."""
+    """Time the steps of tasks that are made while inside, and the loop's threads.
+
+    Nothing is timed in a loop that has a task factory already.
+    """
     loop = asyncio.get_running_loop()
     if loop.get_task_factory() is not None:
         yield
         return
     loop.set_task_factory(_timed_task)
+    threads = TimedThreads(thread_name_prefix="capset-loop")
+    loop.set_default_executor(threads)
     try:
         yield
     finally:
         loop.set_task_factory(None)
+        loop.set_default_executor(ThreadPoolExecutor())
+        threads.shutdown(wait=False)
 
 
 def _timed_task(

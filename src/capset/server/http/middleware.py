@@ -21,15 +21,25 @@ from capset.server.http.bodies import (
     BodyMemory,
     ClientLeft,
     RequestBody,
+    declared_size,
     replaying,
     send_in_parts,
     size_of,
 )
-from capset.server.http.fair_shares import LARGE_SECONDS, FairShares, Turns
+from capset.server.http.fair_shares import (
+    CONNECTION_SECONDS,
+    DISCARD_SECONDS,
+    LARGE_SECONDS,
+    RECORD_SECONDS,
+    FairShares,
+    Turns,
+    charge,
+)
 from capset.server.http.request_context import (
     CLIENT_LEFT,
     KEY,
     MAX_ID,
+    OPENS,
     HttpRefusal,
     RequestContext,
     correlation_of,
@@ -145,7 +155,32 @@ class ServerMiddleware:
         return None
 
     async def _enter(self, scope: Scope, receive: Receive, send: Send, request_info: RequestContext) -> None:
-        limits, path = self._limits, path_of(scope)
+        path, authorization = path_of(scope), request_info.header(b"authorization")
+        is_public, callers = path in PUBLIC, self._service.callers
+        has_been_met = is_public or callers.has_met(authorization)
+        if not has_been_met:
+            await self._shares.admit(self._shares.enter_unknown(str((scope.get("client") or ("",))[0])))
+            self._check_head(scope, request_info, path)
+        if not is_public:
+            request_info.caller = await callers.identify(authorization)
+        if request_info.caller is None:
+            self._check_head(scope, request_info, path)
+            return await self._answer(scope, receive, send, request_info)
+        with (
+            self._shares.enter(request_info.caller.principal) as share,
+            self._memory.hold(share) as request_info.memory,
+        ):
+            if scope.get(OPENS):
+                charge(CONNECTION_SECONDS)
+            await self._shares.admit(share)
+            if has_been_met:
+                self._check_head(scope, request_info, path)
+            await self._answer(scope, receive, send, request_info)
+        return None
+
+    def _check_head(self, scope: Scope, request_info: RequestContext, path: str) -> None:
+        """Raise ``HttpRefusal`` for a head that is too large or names no host of this server, or an odd path."""
+        limits = self._limits
         if size_of(scope["headers"]) + len(scope["raw_path"]) + len(scope["query_string"]) > limits.head:
             raise HttpRefusal(
                 431, "headers_too_large", f"A request's line and headers have at most {limits.head} bytes"
@@ -156,32 +191,25 @@ class ServerMiddleware:
         if addressed != self._addressed:
             self._names.check(request_info.header(b"host"), request_info.header(b"origin"))
             self._addressed = addressed
-        if path not in PUBLIC:
-            request_info.caller = await self._service.callers.identify(request_info.header(b"authorization"))
         if not is_utf8(scope["raw_path"]):
             raise HttpRefusal(400, "invalid_path", "A path is UTF-8, percent-encoded")
-        body = self._body(scope, receive, request_info)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send, request_info: RequestContext) -> None:
+        """Read the body, and answer: with a large body, when its turn has come."""
         if scope["method"] == "HEAD":
             scope = {**scope, "method": "GET"}  # the server omits the body (RFC 9110 §9.3.2)
-        if request_info.caller is None:
-            return await self._answer(scope, receive, send, request_info, body)
-        with (
-            self._shares.enter(request_info.caller.principal) as share,
-            self._memory.hold(share) as request_info.memory,
-        ):
-            await self._shares.admit(share)
-            await self._answer(scope, receive, send, request_info, body)
-        return None
-
-    async def _answer(
-        self, scope: Scope, receive: Receive, send: Send, request_info: RequestContext, body: RequestBody
-    ) -> None:
-        """Read the body, and answer: with a large body, when its turn has come."""
-        content = await body.read(request_info.memory)
+        try:
+            content = await self._body(scope, receive, request_info).read(request_info.memory)
+        except HttpRefusal:
+            once, each = DISCARD_SECONDS
+            charge(once + each * min(declared_size(request_info.headers) or 0, self._limits.file) / 2**20)
+            raise
         turn = nullcontext()
         if len(content) > LARGE and request_info.caller is not None:
             turn = self._turns.take(request_info.caller.principal, most=LARGE_SECONDS)
         async with turn:
+            if request_info.route in LARGE_BODIES:
+                charge(RECORD_SECONDS * len(content) / 2**20)
             await self._app(scope, replaying(content, receive), send)
 
     def _body(self, scope: Scope, receive: Receive, request_info: RequestContext) -> RequestBody:

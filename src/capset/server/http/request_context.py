@@ -22,6 +22,8 @@ MAX_ID: Final = 200
 """The maximum length of an id in a path, in characters; beyond it, 414."""
 KEY: Final = "capset.visit"
 """The key of the request context in an ASGI scope."""
+OPENS: Final = "capset.opens"
+"""The key that says in an ASGI scope whether a request is the first of its connection."""
 
 
 class HttpRefusal(CapsetError):

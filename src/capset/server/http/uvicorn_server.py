@@ -18,7 +18,7 @@ from uvicorn.server import ServerState
 
 from capset.errors import CapsetError, Unreachable
 from capset.ids import Ids
-from capset.server.http.request_context import HttpRefusal, RequestLimits
+from capset.server.http.request_context import OPENS, HttpRefusal, RequestLimits
 from capset.wire.errors import MEDIA_TYPE, problem_of
 
 DRAIN_SECONDS: Final = 10
@@ -154,6 +154,7 @@ def protocol_with(limits: RequestLimits) -> type[HttpToolsProtocol]:
         ) -> None:
             super().__init__(config, server_state, app_state, _loop)
             self._head = 0
+            self._opens = True
             self._in_head = True
             self._in_body = False
             self._between = 0
@@ -201,6 +202,7 @@ def protocol_with(limits: RequestLimits) -> type[HttpToolsProtocol]:
             if any(name == b"upgrade" for name, _ in self.headers) and any(map(_brings_a_body, self.headers)):
                 raise ValueError("an upgrade with a body")  # the parser would take the body for another request
             super().on_headers_complete()
+            cast("dict[str, Any]", self.scope)[OPENS], self._opens = self._opens, False
             if 0 < len(self.pipeline) <= PIPELINED:
                 self.flow.resume_reading()  # otherwise a disconnect would go unnoticed
             self._in_body, self._between = True, 0

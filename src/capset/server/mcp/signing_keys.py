@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import math
 import time
@@ -50,19 +51,25 @@ class StoredKeys:
         self._kernel = kernel
         self._keys: Sequence[bytes] = ()
         self._looked = -math.inf
+        self._reading = asyncio.Lock()
 
     async def get(self, *, afresh: bool = False) -> Sequence[bytes]:
         """Return the keys as they were at most ``LOOK_SECONDS`` ago, or ``AGAIN_SECONDS`` if ``afresh``."""
-        if time.monotonic() - self._looked >= (AGAIN_SECONDS if afresh else LOOK_SECONDS):
-            self._looked = time.monotonic()
-            try:
-                self._keys = await self._read()
-            except StoreError as error:
-                if not self._keys:
-                    self._looked = -math.inf
-                    raise
-                _log.warning("the signing keys could not be read again: %s", error.message)
+        seconds = AGAIN_SECONDS if afresh else LOOK_SECONDS
+        if time.monotonic() - self._looked >= seconds:
+            async with self._reading:  # whoever comes meanwhile waits for the same keys
+                if time.monotonic() - self._looked >= seconds:
+                    await self._read_again()
         return self._keys
+
+    async def _read_again(self) -> None:
+        try:
+            self._keys = await self._read()
+        except StoreError as error:
+            if not self._keys:
+                raise
+            _log.warning("the signing keys could not be read again: %s", error.message)
+        self._looked = time.monotonic()
 
     async def _read(self) -> Sequence[bytes]:
         now = self._kernel.clock.time_ns()
