@@ -134,7 +134,7 @@ async def _greetings(site: Site, until: float) -> Counter[str]:
 async def _previews(site: Site, until: float) -> Counter[str]:
     """Have large agents composed that are not kept."""
     uses = ["test_math", "session_file_system", "stateless_todo_list"]
-    body = json.dumps({"name": "big", "capabilities": uses, "instructions": ["x" * 200] * 2_000}).encode()
+    body = json.dumps({"name": "big", "capabilities": uses, "instructions": ["x" * 2_000] * 100}).encode()
     return await flood(site.port, until, request("POST", "/v1/agents/preview", site.attacker.key, body))
 
 
@@ -162,6 +162,6 @@ ATTACKS = (
     Attack("ids of 20 kB", _long_ids, _REFUSED | {"414", "431"}),
     Attack("keys in trailers", _trailers, _REFUSED | {"401", "closed"}),
     Attack("MCP handshakes", _greetings, _DONE),
-    Attack("previews of agents of 400 kB", _previews, _DONE | {"422"}),
+    Attack("previews of agents of 200 kB", _previews, _DONE | {"422"}),
     Attack("patterns that go back", _patterns, _DONE | {"422"}),
 )

@@ -20,7 +20,7 @@ from capset.adapters.config_file.checks import Format, check_text
 from capset.definitions.principals import Principal
 from capset.errors import InvalidArguments
 from capset.kernel.registry import Registry
-from capset.server.http.fair_shares import Turns, charge
+from capset.server.http.fair_shares import LARGE_SECONDS, Turns, charge
 from capset.wire.operations import ConfigCheckShape
 
 CHECK_SECONDS: Final = 5.0
@@ -50,7 +50,8 @@ class ConfigChecker:
             try:
                 answer = await self._ask(to_json({"text": text, "format": format, "names": names}))
             finally:
-                charge(perf_counter() - started)  # the process takes a core from this one, where there are few
+                # The process takes a core from this one, where there are few; how long it waits for it is no cost.
+                charge(min(perf_counter() - started, LARGE_SECONDS))
             if answer == b"null":  # the host's own capabilities are known to this process alone
                 return await asyncio.to_thread(check_text, text, format, registry)
         return ConfigCheckShape.model_validate_json(answer)

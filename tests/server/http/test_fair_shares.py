@@ -8,6 +8,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Coroutine
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ import pytest
 from capset import Capability, Principal, tool
 from capset.server.http.fair_shares import (
     ACTIVE_SECONDS,
+    MANY,
     MEMORY_SECONDS,
     FairShares,
     Share,
@@ -63,6 +65,52 @@ async def test_a_principal_answers_for_its_organisation_too() -> None:
     assert alone.load(now + 10 * MEMORY_SECONDS) < 1e-5, "charges fade"
 
 
+async def test_of_two_that_have_had_the_same_the_one_with_more_requests_at_once_waits() -> None:
+    few, many = shares_of(0.1, 0.1)
+    now = time.perf_counter()
+    assert [one.must_wait(now) for one in (few, many)] == [False, False]
+    with ExitStack() as entered:
+        for _ in range(MANY):
+            entered.enter_context(many.under_way())
+        assert [one.must_wait(now) for one in (few, many)] == [False, True]
+    assert (many.requests, many.must_wait(now)) == (0, False)
+
+
+async def test_what_threads_do_for_a_request_is_charged_to_its_caller() -> None:
+    shares = FairShares(RequestLimits())
+
+    async def request() -> Share:
+        with shares.enter(Principal("a", org="a")) as share:
+            await asyncio.to_thread(burn, 0.05)
+            return share
+
+    with timed_tasks():
+        share = await asyncio.create_task(request())
+    assert share.load(time.perf_counter()) > 0.03
+    await asyncio.to_thread(burn, 0)  # the loop has threads as before
+
+
+async def test_those_who_wait_are_let_in_when_there_is_time() -> None:
+    shares, now = FairShares(RequestLimits(share_seconds=5)), time.perf_counter()
+    with shares.enter(Principal("hog", org="a")) as hog, shares.enter(Principal("other", org="b")) as other:
+        pass
+    hog.charge(1.0, now)
+    until = now + 0.5
+
+    async def stay() -> None:
+        while time.perf_counter() < until:
+            burn(0.005)
+            other.charge(0.005, time.perf_counter())
+            await asyncio.sleep(0)
+
+    staying = asyncio.create_task(stay())
+    await asyncio.sleep(0.1)
+    async with asyncio.timeout(2):
+        await asyncio.gather(*(shares.admit(hog) for _ in range(50)))
+    assert time.perf_counter() >= until, "they waited while it was busy"
+    await staying
+
+
 async def test_long_steps_cost_more_than_many_short_ones() -> None:
     one, many = shares_of(0.0, 0.0)
     now = time.perf_counter()
@@ -101,17 +149,19 @@ async def test_who_has_had_most_waits_until_others_have_had_as_much() -> None:
         pass
     await shares.admit(hog)  # the loop is idle
     for _ in range(20):
-        hog.charge(0.1, now)
+        hog.charge(1.0, now)
     await shares.admit(hog)  # nobody else is there
     other.charge(0.01, time.perf_counter())
     await shares.admit(other)
 
     async def stay() -> None:
         while True:
-            other.charge(0.002, time.perf_counter())
-            await asyncio.sleep(0.01)
+            burn(0.005)
+            other.charge(0.005, time.perf_counter())
+            await asyncio.sleep(0)
 
     staying = asyncio.create_task(stay())
+    await asyncio.sleep(0.1)  # until the process is known to be busy
     started = time.perf_counter()
     with pytest.raises(HttpRefusal, match="less of the server") as raised:
         await shares.admit(hog)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import os
 import sys
 from collections.abc import Callable, Generator, Mapping
@@ -33,6 +32,7 @@ from capset.cli.serve.jwt import (
     issuer_of,
 )
 from capset.cli.serve.limits import HttpLimit, request_limits
+from capset.cli.serve.process import prepare, settle
 from capset.cli.serve.signatures import (
     CheckpointKeyFile,
     SigningOptions,
@@ -144,6 +144,7 @@ def serve_command(
     allowance = load_allowance(limit, session_budget, run_budget)
     limits = request_limits(http_limit or (), file=governance.file_bytes)
     served = _Served(installed, configuration, drain_delay, signing, allowance, limits)
+    prepare()
     with telemetry(), asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(_serve(settings, host, port, names, served, issuer, insecure=insecure))
     return Exit.DONE
@@ -219,7 +220,7 @@ async def _serve(
             log = LogWriter(sys.stderr.buffer)
             async with open_app(service, names, log=log) as app:
                 logs.configure(log)
-                _settle()
+                settle()
                 with served.reloading(service, actor):
                     delay = served.drain_delay
                     ending = service.turns.bell.close
@@ -235,13 +236,6 @@ def _tokens_of(issuer: Issuer) -> Callable[[Kernel], Identifies]:
 
     jwks = Jwks(issuer.jwks)
     return lambda kernel: Tokens(kernel, issuer, jwks=jwks)
-
-
-def _settle() -> None:
-    """Collect garbage less often, and exclude long-lived objects: most calls leave no garbage."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(10_000, 20, 20)
 
 
 def _who(settings: Settings, issuer: Issuer | None, *, insecure: bool, has_keys: bool) -> str:

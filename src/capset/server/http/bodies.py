@@ -14,6 +14,7 @@ from typing import Final, Self
 from starlette.types import Message, Receive, Send
 
 from capset.schemas.strict_json import ValueCounter
+from capset.server.http.fair_shares import TRANSFER_SECONDS, charge
 from capset.server.http.request_context import HttpRefusal, overloaded
 
 PATIENCE_SECONDS: Final = 0.05
@@ -143,6 +144,7 @@ class RequestBody:
         while message.get("more_body"):
             message = await _next(self._receive, min(self._seconds, until - monotonic()))
             part: bytes = message.get("body", b"")
+            charge(TRANSFER_SECONDS * len(part) / 2**20)
             body.write(part)
             size = body.tell()
             self._count(part)
@@ -163,6 +165,7 @@ async def send_in_parts(send: Send, message: Message, seconds: float) -> None:
     body = memoryview(message["body"])
     try:
         for at in range(0, len(body), PART):
+            charge(TRANSFER_SECONDS * PART / 2**20)
             more = message.get("more_body", False) or at + PART < len(body)
             async with asyncio.timeout(seconds):
                 await send({**message, "body": bytes(body[at : at + PART]), "more_body": more})

@@ -1,8 +1,8 @@
 """Fair shares of the event loop: between organisations, then between an organisation's principals (spec 5, P35).
 
-Every step of a request's tasks, and what the loop's threads do for it, is timed and charged to its caller. While the
-loop has no time, requests of the caller that has had most of it wait until others have had as much. Requests with large
-bodies also take turns.
+Every step of a request's tasks, and what the loop's threads do for it, is charged to its caller: processor time, since
+a step may have to wait for the threads of others. While the process is busy, requests of the caller that has had most
+of it wait until others have had as much. Requests with large bodies also take turns.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Hashable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, asynccontextmanager, contextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager, nullcontext
 from contextvars import Context, ContextVar
 from math import exp
-from time import perf_counter, thread_time
+from time import perf_counter, process_time, thread_time
 from types import TracebackType
 from typing import Any, Final, TypeVar
 
@@ -26,26 +26,41 @@ T = TypeVar("T")
 
 MEMORY_SECONDS: Final = 0.5
 """The time after which a charge has faded to about a third."""
-SATURATED: Final = 0.6
-"""The part of the time that is charged from which on requests may have to wait."""
+BUSY: Final = 0.7
+"""The part of a core that this process takes from which on requests may have to wait."""
+LARGER: Final = 1.25
+"""How many times as much as others a share has had before its requests wait: of two equal ones, neither waits."""
+MANY: Final = 32
+"""The number of requests at once with which a share counts twice; with twice as many and more, three times."""
 LATE_SECONDS: Final = 0.003
 """The delay of the loop and of the threads that read from which on requests may have to wait, whatever causes it."""
+REQUEST_SECONDS: Final = 0.0003
+"""What a request is charged for what no task of it does: it is parsed, begun, and logged."""
+HEAD_SECONDS: Final = 0.02
+"""What a mebibyte of a request's line and headers is charged."""
 CONNECTION_SECONDS: Final = 0.001
 """What the first request of a connection is charged for the making of it."""
-PRICE_SECONDS: Final = 0.001
-"""What a request is charged that had to wait, so that those that wait together are not let in together."""
 ACTIVE_SECONDS: Final = 0.25
 """How long after its last charge a caller still counts as one that others must leave time to."""
 SWIFT_SECONDS: Final = 0.005
 """Time in one step beyond this is charged three times, since no other request is served during it."""
 LARGE_SECONDS: Final = 0.25
 """How long a request with a large body keeps others of its kind waiting at most."""
-RECORD_SECONDS: Final = 0.15
-"""What a mebibyte of arguments is charged for the record that another thread makes of them: estimated, as measured."""
+RECORD_SECONDS: Final = 0.25
+"""What a mebibyte of JSON is charged for what other threads do with it, such as the record of a call: estimated."""
+FILE_SECONDS: Final = 0.004
+"""The same of a file that is written."""
+WRITE_SECONDS: Final = 0.002
+"""What a request that writes is charged for the transaction, which another thread makes."""
+TRANSFER_SECONDS: Final = 0.005
+"""What a mebibyte is charged that is received or sent, by the protocol and the system."""
 DISCARD_SECONDS: Final = (0.004, 0.001)
 """What a refused body is charged, and each mebibyte of it: its rest is received and thrown away, and its connection is
 closed, which is nobody's task."""
+_MEASURED_SECONDS: Final = 0.02
 _TICK_SECONDS: Final = 0.002
+_AT_ONCE: Final = 4
+"""The number of requests of one share let in at one tick: what they cost is known when they are done."""
 _SPARE: Final = 16
 """The maximum number of requests let in at one tick because the loop is not late, though others have had less."""
 _SETTLED_SECONDS: Final = 0.001
@@ -97,9 +112,22 @@ class Share:
         parent = self._parent
         if parent is None:
             return False
-        own = self.load(now)
-        others = [one.load(now) for one in parent._children.values() if one is not self and one.is_active(now)]
-        return (bool(others) and own > max(others)) or parent.must_wait(now)
+        others = [one.weight(now) for one in parent._children.values() if one is not self and one.is_active(now)]
+        return (bool(others) and self.weight(now) > LARGER * max(others)) or parent.must_wait(now)
+
+    def weight(self, now: float) -> float:
+        """Return the load, which counts for more the more requests are under way at once."""
+        return self.load(now) * (1 + min(self.requests, 2 * MANY) / MANY)
+
+    @contextmanager
+    def under_way(self) -> Generator[None]:
+        """Count a request while inside, here and in what this share is part of."""
+        self.requests += 1
+        try:
+            with nullcontext() if self._parent is None else self._parent.under_way():
+                yield
+        finally:
+            self.requests -= 1
 
     def is_active(self, now: float) -> bool:
         """Return whether it was charged a moment ago."""
@@ -121,6 +149,7 @@ class FairShares:
     def __init__(self, limits: RequestLimits) -> None:
         self._seconds, self._requests = limits.share_seconds, limits.requests
         self._all = Share()
+        self._busy = _Busy()
         self._waiting: dict[Share, deque[asyncio.Future[None]]] = {}
         self._releasing: asyncio.Task[None] | None = None
 
@@ -138,17 +167,16 @@ class FairShares:
             )
             refused.retryable, refused.retry_after = True, 1.0
             raise refused
-        share.requests += 1
-        try:
+        with share.under_way():
             yield share
-        finally:
-            share.requests -= 1
 
-    def enter_unknown(self, address: str) -> Share:
-        """Return the share of requests from an address whose credentials have yet to be checked; it is charged now."""
+    @contextmanager
+    def enter_unknown(self, address: str) -> Generator[Share]:
+        """Yield the share of requests from an address whose credentials have yet to be checked."""
         share = self._all.child(("unknown", address))
         _current.set(share)
-        return share
+        with share.under_way():
+            yield share
 
     async def admit(self, share: Share) -> None:
         """Wait while the loop has no time and this share is the largest. Raises ``HttpRefusal`` after too long."""
@@ -181,13 +209,13 @@ class FairShares:
                 left = spare
                 for share in sorted(self._waiting, key=lambda one: one.load(now)):
                     queue = self._waiting[share]
-                    while queue and (left or not share.must_wait(now)):
-                        waiter = queue.popleft()
-                        if waiter.done():  # its client left, or it has waited too long
-                            continue
+                    for _ in range(_AT_ONCE if not share.must_wait(now) else left):
+                        while queue and queue[0].done():  # its client left, or it has waited too long
+                            queue.popleft()
+                        if not queue:
+                            break
                         left -= left > 0
-                        share.charge(PRICE_SECONDS, now)
-                        waiter.set_result(None)
+                        queue.popleft().set_result(None)
                     if not queue:
                         del self._waiting[share]
                 spare = max(spare, 1)
@@ -195,8 +223,24 @@ class FairShares:
             self._releasing = None
 
     async def _has_time(self) -> bool:
-        """Return whether the loop is neither saturated nor late."""
-        return self._all.load(perf_counter()) < SATURATED * MEMORY_SECONDS and await _delay() < LATE_SECONDS
+        """Return whether the process is not busy and the loop not late."""
+        return self._busy.measure() < BUSY and await _delay() < LATE_SECONDS
+
+
+class _Busy:
+    """The part of a core that this process takes, its threads included."""
+
+    def __init__(self) -> None:
+        self._wall, self._own, self._found = perf_counter(), process_time(), 0.0
+
+    def measure(self) -> float:
+        """Return it for the time since the last measurement, or the result of that if it was a moment ago."""
+        wall = perf_counter()
+        if wall - self._wall >= _MEASURED_SECONDS:
+            own = process_time()
+            self._found = (own - self._own) / (wall - self._wall)
+            self._wall, self._own = wall, own
+        return self._found
 
 
 async def _delay() -> float:
@@ -256,22 +300,20 @@ class TimedCoroutine(Coroutine[Any, Any, Any]):
         return self._coroutine.__await__()
 
     def send(self, value: Any) -> Any:
-        started = perf_counter()
+        started = thread_time()
         try:
             return self._coroutine.send(value)
         finally:
             if (share := _current.get()) is not None:
-                now = perf_counter()
-                share.charge(now - started, now)
+                share.charge(thread_time() - started, perf_counter())
 
     def throw(self, typ: Any, val: BaseException | object = None, tb: TracebackType | None = None) -> Any:
-        started = perf_counter()
+        started = thread_time()
         try:
             return self._coroutine.throw(typ) if val is None else self._coroutine.throw(typ, val, tb)
         finally:
             if (share := _current.get()) is not None:
-                now = perf_counter()
-                share.charge(now - started, now)
+                share.charge(thread_time() - started, perf_counter())
 
     def close(self) -> None:
         self._coroutine.close()

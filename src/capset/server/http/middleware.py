@@ -16,7 +16,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from capset.errors import Cancelled, CapsetError, InternalError, PermissionDenied
 from capset.net.addresses import is_loopback
 from capset.server.http.bodies import (
-    LARGE,
     PART,
     BodyMemory,
     ClientLeft,
@@ -29,8 +28,12 @@ from capset.server.http.bodies import (
 from capset.server.http.fair_shares import (
     CONNECTION_SECONDS,
     DISCARD_SECONDS,
+    FILE_SECONDS,
+    HEAD_SECONDS,
     LARGE_SECONDS,
     RECORD_SECONDS,
+    REQUEST_SECONDS,
+    WRITE_SECONDS,
     FairShares,
     Turns,
     charge,
@@ -54,9 +57,19 @@ from capset.server.service import Service
 
 PUBLIC: Final = frozenset({"/v1/healthz", "/v1/readyz"})
 """The paths that need no key."""
+AUDIT: Final = "/v1/audit"
 FILE: Final = "/v1/sessions/{id}/files/{path}"
 LARGE_BODIES: Final = frozenset({CALLS_PATH, "/v1/sessions/{id}/messages", *MCP_PATHS})
 """The paths that take larger bodies than others: a tool may allow large arguments, and a message contain media."""
+DEAR_BODY: Final = 16 * 1024
+"""Requests with larger bodies take turns."""
+DEAR: Final = frozenset(
+    {
+        *("/v1/agents", "/v1/agents/preview", "/v1/agents/{id}/preview", "/v1/agents/{id}/versions"),
+        *("/v1/approvals", AUDIT, "/v1/links", "/v1/sessions", "/v1/sessions/{id}/files"),
+    }
+)
+"""The paths whose requests take turns as those with large bodies do: pages, and what is composed to be looked at."""
 _SAFE: Final = ((b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store"))
 _log = logging.getLogger("capset.server")
 
@@ -158,13 +171,18 @@ class ServerMiddleware:
         path, authorization = path_of(scope), request_info.header(b"authorization")
         is_public, callers = path in PUBLIC, self._service.callers
         has_been_met = is_public or callers.has_met(authorization)
-        if not has_been_met:
-            await self._shares.admit(self._shares.enter_unknown(str((scope.get("client") or ("",))[0])))
+        if is_public:
             self._check_head(scope, request_info, path)
-        if not is_public:
+        elif has_been_met:
             request_info.caller = await callers.identify(authorization)
+        else:
+            with self._shares.enter_unknown(str((scope.get("client") or ("",))[0])) as unknown:
+                if scope.get(OPENS):
+                    charge(CONNECTION_SECONDS)
+                await self._shares.admit(unknown)
+                self._check_head(scope, request_info, path)
+                request_info.caller = await callers.identify(authorization)
         if request_info.caller is None:
-            self._check_head(scope, request_info, path)
             return await self._answer(scope, receive, send, request_info)
         with (
             self._shares.enter(request_info.caller.principal) as share,
@@ -181,7 +199,9 @@ class ServerMiddleware:
     def _check_head(self, scope: Scope, request_info: RequestContext, path: str) -> None:
         """Raise ``HttpRefusal`` for a head that is too large or names no host of this server, or an odd path."""
         limits = self._limits
-        if size_of(scope["headers"]) + len(scope["raw_path"]) + len(scope["query_string"]) > limits.head:
+        size = size_of(scope["headers"]) + len(scope["raw_path"]) + len(scope["query_string"])
+        charge(REQUEST_SECONDS + HEAD_SECONDS * size / 2**20)
+        if size > limits.head:
             raise HttpRefusal(
                 431, "headers_too_large", f"A request's line and headers have at most {limits.head} bytes"
             )
@@ -205,11 +225,12 @@ class ServerMiddleware:
             charge(once + each * min(declared_size(request_info.headers) or 0, self._limits.file) / 2**20)
             raise
         turn = nullcontext()
-        if len(content) > LARGE and request_info.caller is not None:
+        if request_info.caller is not None and (len(content) > DEAR_BODY or request_info.route in DEAR):
             turn = self._turns.take(request_info.caller.principal, most=LARGE_SECONDS)
         async with turn:
-            if request_info.route in LARGE_BODIES:
-                charge(RECORD_SECONDS * len(content) / 2**20)
+            cost = FILE_SECONDS if is_file(scope["method"], request_info.route) else RECORD_SECONDS
+            writes = scope["method"] != "GET" or request_info.route == AUDIT
+            charge(cost * len(content) / 2**20 + WRITE_SECONDS * writes)
             await self._app(scope, replaying(content, receive), send)
 
     def _body(self, scope: Scope, receive: Receive, request_info: RequestContext) -> RequestBody:
