@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import AsyncExitStack, ExitStack
 from itertools import cycle
 from pathlib import Path
@@ -127,6 +128,14 @@ async def test_an_mcp_session_is_known_to_every_server_and_after_a_restart(url: 
         again = stack.enter_context(serving(url))
         async with httpx2.AsyncClient(base_url=again.url, headers=headers, timeout=30) as client:
             assert (await ask_mcp(client, path, "tools/list", session=ticket)).status_code == 200
+
+
+@pytest.mark.spec("P39")
+async def test_sessions_that_begin_at_once_on_a_new_server_all_begin(url: str) -> None:
+    async with site(store=url) as here, here.client() as client:
+        path = f"/mcp/agents/{(await make_agent(client, 'kit'))['id']}"
+        opened = await asyncio.gather(*(ask_mcp(client, path, "initialize", params=HELLO) for _ in range(20)))
+        assert {one.status_code for one in opened} == {200}
 
 
 class Clock(SystemClock):

@@ -1,29 +1,22 @@
-"""The settings of a process that serves: memory, threads, garbage."""
+"""The settings of a process that serves: memory and garbage."""
 
 from __future__ import annotations
 
 import ctypes
 import gc
-import sys
 from contextlib import suppress
 from typing import Final
 
-SWITCH_SECONDS: Final = 0.001
-"""How long a thread keeps the interpreter while others wait for it; Python's own value is 5 ms.
-
-A read from a database waits for the interpreter several times, so beside a busy thread it took five times as long.
-"""
 _MMAP_THRESHOLD: Final = (-3, 1024 * 1024)
 _ARENAS: Final = (-8, 2)
 
 
 def prepare() -> None:
-    """Have large buffers returned to the system as soon as they are freed, and switch between threads sooner.
+    """Have large buffers returned to the system as soon as they are freed.
 
     The C library of most Linux systems raises the size from which it does so up to 32 MiB by itself, and keeps freed
     memory for each thread (``mallopt(3)``).
     """
-    sys.setswitchinterval(SWITCH_SECONDS)
     with suppress(AttributeError, OSError, TypeError):  # another C library
         for option, value in (_MMAP_THRESHOLD, _ARENAS):
             ctypes.CDLL(None).mallopt(option, value)

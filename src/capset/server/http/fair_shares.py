@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 MEMORY_SECONDS: Final = 0.5
 """The time after which a charge has faded to about a third."""
-BUSY: Final = 0.7
+BUSY: Final = 0.5
 """The part of a core that this process takes from which on requests may have to wait."""
 LARGER: Final = 1.25
 """How many times as much as others a share has had before its requests wait: of two equal ones, neither waits."""
