@@ -33,7 +33,7 @@ LARGER: Final = 1.25
 MANY: Final = 32
 """The number of requests at once with which a share counts twice; with twice as many and more, three times."""
 LATE_SECONDS: Final = 0.003
-"""The delay of the loop and of the threads that read from which on requests may have to wait, whatever causes it."""
+"""The delay of the loop and of the threads that read from which on requests may have to wait, with any cause."""
 REQUEST_SECONDS: Final = 0.0003
 """What a request is charged for what no task of it does: it is parsed, begun, and logged."""
 HEAD_SECONDS: Final = 0.02
@@ -56,7 +56,7 @@ TRANSFER_SECONDS: Final = 0.005
 """What a mebibyte is charged that is received or sent, by the protocol and the system."""
 DISCARD_SECONDS: Final = (0.004, 0.001)
 """What a refused body is charged, and each mebibyte of it: its rest is received and thrown away, and its connection is
-closed, which is nobody's task."""
+closed, which no task does."""
 _MEASURED_SECONDS: Final = 0.02
 _TICK_SECONDS: Final = 0.002
 _AT_ONCE: Final = 4
@@ -138,7 +138,7 @@ _current: ContextVar[Share | None] = ContextVar("capset_share", default=None)
 
 
 def charge(seconds: float) -> None:
-    """Charge the caller of this task for work that is done elsewhere; nobody, if there is none."""
+    """Charge the caller of this task for work that is done elsewhere, if it has one."""
     if (share := _current.get()) is not None:
         share.charge(seconds, perf_counter())
 
@@ -190,7 +190,7 @@ class FairShares:
         waiter = loop.create_future()
         self._waiting.setdefault(share, deque()).append(waiter)
         if self._releasing is None:
-            # In a context of its own: what it does is charged to nobody.
+            # In a context of its own: what it does is charged to no caller.
             self._releasing = loop.create_task(self._release(), context=Context())
         try:
             async with asyncio.timeout(self._seconds):

@@ -57,7 +57,7 @@ class StoredKeys:
         """Return the keys as they were at most ``LOOK_SECONDS`` ago, or ``AGAIN_SECONDS`` if ``afresh``."""
         seconds = AGAIN_SECONDS if afresh else LOOK_SECONDS
         if time.monotonic() - self._looked >= seconds:
-            async with self._reading:  # whoever comes meanwhile waits for the same keys
+            async with self._reading:  # another request waits for the same keys
                 if time.monotonic() - self._looked >= seconds:
                     await self._read_again()
         return self._keys
