@@ -20,6 +20,10 @@ from siege.connection import Connection, in_time, request
 from siege.site import Site
 
 
+QUIET_SECONDS = 3.0
+"""How long the bystander is alone before an attack, for comparison."""
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
     """What came of one attack, and where it misses its bounds."""
@@ -72,7 +76,7 @@ def database(engine: str) -> Generator[tuple[Path, str]]:
 
 def fight(site: Site, attack: Attack, seconds: float) -> Row:
     """Return what came of an attack."""
-    before = asyncio.run(_quiet(site, attack, 1.5))
+    before = asyncio.run(_quiet(site, attack, QUIET_SECONDS))
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
         during, answers = asyncio.run(_attacked(site, attack, seconds, pool))
     return Row(attack, before, during, answers, asyncio.run(recovery(site)))

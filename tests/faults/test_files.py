@@ -101,6 +101,7 @@ def check(folder: Path, files: dict[str, str]) -> None:
         assert there in possible, task
 
 
+@pytest.mark.long
 @pytest.mark.spec("P25")
 async def test_whoever_is_killed_while_files_are_written_they_are_whole(url: str, tmp_path: Path) -> None:
     session = await session_in(url)

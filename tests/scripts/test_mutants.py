@@ -68,6 +68,7 @@ def test_what_is_noticed_what_survives_and_what_says_nothing(tiny: Aim, capsys: 
         assert (tiny.root / name).read_text() == text, "the tree itself is left alone"
 
 
+@pytest.mark.long
 def test_what_it_names_of_this_project_is_there(tiny: Aim) -> None:
     here = Aim(ROOT, PACKAGE, MODULES, tiny.cache, ROOT / "scripts/mutants/equivalent.toml")
     assert len(sample(here, 3, 1)) == 3

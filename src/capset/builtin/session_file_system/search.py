@@ -13,7 +13,7 @@ from typing_extensions import TypedDict
 
 from capset import Context, ToolError, tool
 from capset.builtin.session_file_system.content import text_of
-from capset.ext import FileStat
+from capset.ext import FileStat, slot
 
 LINE_CHARACTERS: Final = 500
 """A longer line is cut to this length, around the match."""
@@ -185,6 +185,8 @@ def _set(members: str) -> str:
 BATCH_BYTES: Final = 8 << 20
 """How many bytes of files are in memory at once; a larger file is processed alone."""
 BATCH_FILES: Final = 500
+BATCHES: Final = 2
+"""How many batches all searches of a process have in memory at once."""
 
 Glob = Annotated[str, Field(min_length=1, max_length=1000)]
 
@@ -232,9 +234,11 @@ async def grep_files(
     wanted = path_filter(path_pattern)
     listed = await ctx.files.list("/", recursive=True)
     for batch in batched([stat for stat in listed if not stat.is_directory and wanted(stat.path)]):
-        files = await ctx.files.read_many(batch)
-        # Matching is heavy, and RE2 lets other threads run; between batches the call can be cancelled.
-        await asyncio.to_thread(search.look_at, files)
+        async with slot(ctx, "grep_files", at_once=BATCHES):
+            files = await ctx.files.read_many(batch)
+            # Matching is heavy, and RE2 lets other threads run; between batches the call can be cancelled.
+            await asyncio.to_thread(search.look_at, files)
+            del files  # before the next ones are read
         if search.truncated:
             break
     return GrepResult(
