@@ -19,7 +19,6 @@ from siege.bystander import PATIENCE_SECONDS, Seen, p99, watch
 from siege.connection import Connection, in_time, request
 from siege.site import Site
 
-
 QUIET_SECONDS = 3.0
 """How long the bystander is alone before an attack, for comparison."""
 
