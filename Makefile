@@ -39,7 +39,7 @@ long: $(SETUP) ## run the tests that take long: generated requests at whole serv
 	@$(BIN)/pytest -n auto -m long $(ARGS)
 
 # Tests that name what a recipe of AGENTS.md left out: files that are made of others, and lists that follow others.
-GATES := tests/docs/test_rest_reference.py tests/docs/test_config_file.py tests/docs/test_agent_file_schema.py \
+GATES := tests/docs/test_rest_reference.py tests/docs/test_module_index.py tests/docs/test_config_file.py tests/docs/test_agent_file_schema.py \
   tests/docs/test_capability_pages.py tests/server/test_openapi.py tests/adapters/agents/test_fields.py \
   tests/wire/test_records.py \
   tests/stores/sql/schema/test_revisions.py::test_the_migrations_make_the_tables_that_the_code_knows \
