@@ -57,6 +57,7 @@ from capset_client.models import (
     LinkPageShape,
     PreviewShape,
     Problem,
+    ReadyShape,
     RecordPageShape,
     SessionInput,
     SessionPageShape,
@@ -122,7 +123,7 @@ def succeed(client: AuthenticatedClient, url: str) -> str:
         health = healthz.sync(client=anyone), readyz.sync(client=anyone)
     shown: list[tuple[object, type[object]]] = [
         (health[0], HealthShape),
-        (health[1], HealthShape),
+        (health[1], ReadyShape),
         (get_agent.sync(made.id, client=client), AgentDetail),
         (list_agent_versions.sync(made.id, client=client), VersionPageShape),
         (diff_agent_versions.sync(made.id, client=client, before=1), AgentDiffShape),
