@@ -46,7 +46,7 @@ SWIFT_SECONDS: Final = 0.005
 """Time in one step beyond this is charged three times, since no other request is served during it."""
 LARGE_SECONDS: Final = 0.25
 """How long a request with a large body keeps others of its kind waiting at most."""
-RECORD_SECONDS: Final = 0.25
+RECORD_SECONDS: Final = 0.4
 """What a mebibyte of JSON is charged for what other threads do with it, such as the record of a call: estimated."""
 FILE_SECONDS: Final = 0.004
 """The same of a file that is written."""

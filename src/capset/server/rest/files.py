@@ -86,7 +86,9 @@ async def read_file(
     if stat.version and is_known(stat.version, unless):
         return unchanged(stat.version)
     if (memory := request_context(request.scope).memory) is not None and stat.size_bytes > LARGE:
-        await memory.grow(stat.size_bytes)
+        # The driver of a database holds what it gives twice. A file of any size fits, alone.
+        limits = service.limits
+        await memory.grow(max(stat.size_bytes, min(2 * stat.size_bytes, limits.own_memory, limits.memory)))
     stat, content = await files.read(place)
     headers = {"ETag": tag_of(stat.version), "Content-Disposition": "attachment"}
     return Response(content, media_type="application/octet-stream", headers=headers)
