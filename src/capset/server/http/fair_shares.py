@@ -57,6 +57,8 @@ TRANSFER_SECONDS: Final = 0.005
 DISCARD_SECONDS: Final = (0.004, 0.001)
 """What a refused body is charged, and each mebibyte of it: its rest is received and thrown away, and its connection is
 closed, which no task does."""
+_UNKNOWN: Final = ("unknown",)
+"""The key of the share of unknown callers; those of organisations are texts, or none."""
 _MEASURED_SECONDS: Final = 0.02
 _TICK_SECONDS: Final = 0.002
 _AT_ONCE: Final = 4
@@ -172,8 +174,11 @@ class FairShares:
 
     @contextmanager
     def enter_unknown(self, address: str) -> Generator[Share]:
-        """Yield the share of requests from an address whose credentials have yet to be checked."""
-        share = self._all.child(("unknown", address))
+        """Yield the share of requests from an address whose credentials have yet to be checked.
+
+        All such addresses together are one share beside those of organisations, however many they are.
+        """
+        share = self._all.child(_UNKNOWN).child(address)
         _current.set(share)
         with share.under_way():
             yield share
