@@ -16,6 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from capset.errors import Cancelled, CapsetError, InternalError, PermissionDenied
 from capset.net.addresses import is_loopback
 from capset.server.http.bodies import (
+    LARGE,
     PART,
     BodyMemory,
     ClientLeft,
@@ -224,9 +225,11 @@ class ServerMiddleware:
             once, each = DISCARD_SECONDS
             charge(once + each * min(declared_size(request_info.headers) or 0, self._limits.file) / 2**20)
             raise
-        turn = nullcontext()
-        if request_info.caller is not None and (len(content) > DEAR_BODY or request_info.route in DEAR):
-            turn = self._turns.take(request_info.caller.principal, most=LARGE_SECONDS)
+        turn, is_dear = nullcontext(), request_info.route in DEAR
+        if request_info.caller is not None and (len(content) > DEAR_BODY or is_dear):
+            # What is done with a smaller body takes less time, and after that a call may wait for its tool.
+            most = LARGE_SECONDS if is_dear else LARGE_SECONDS * min(1.0, len(content) / LARGE)
+            turn = self._turns.take(request_info.caller.principal, most=most)
         async with turn:
             cost = FILE_SECONDS if is_file(scope["method"], request_info.route) else RECORD_SECONDS
             writes = scope["method"] != "GET" or request_info.route == AUDIT
