@@ -35,9 +35,9 @@ MANY: Final = 32
 LATE_SECONDS: Final = 0.003
 """The delay of the loop and of the threads that read from which on requests may have to wait, with any cause."""
 REQUEST_SECONDS: Final = 0.0003
-"""What a request is charged for what no task of it does: it is parsed, begun, and logged."""
+"""The charge for each request: parsing it, starting its task, and logging it."""
 HEAD_SECONDS: Final = 0.02
-"""What a mebibyte of a request's line and headers is charged."""
+"""The charge for each mebibyte of a request's line and headers."""
 CONNECTION_SECONDS: Final = 0.001
 """What the first request of a connection is charged for the making of it."""
 ACTIVE_SECONDS: Final = 0.25
