@@ -55,7 +55,8 @@ def lines_in(folder: Path, names: str) -> int:
 
 def rows_in(url: str, session: str, quota: FileQuota) -> list[Any]:
     """Return what a session has, at one moment, once it is found to be within its quota."""
-    asked = f"SELECT path, is_directory, size_bytes, digest FROM files WHERE session = '{session}' AND path > '/'"
+    digest = "coalesce(digest, parts)"
+    asked = f"SELECT path, is_directory, size_bytes, {digest} FROM files WHERE session = '{session}' AND path > '/'"
     rows: list[Any] = run_at(url, asked)  # pyright: ignore[reportArgumentType]
     sizes = [size for _, is_directory, size, _ in rows if not is_directory]
     assert max(len(sizes), len(rows) - len(sizes)) <= quota.session_files
@@ -71,7 +72,12 @@ def files_in(url: str, session: str, quota: FileQuota) -> dict[str, str]:
     files = {path: digest for path, is_directory, _, digest in rows if not is_directory}
     directories = {path for path, is_directory, _, _ in rows if is_directory}
     assert {parent_of(path) for path, *_ in rows} <= {"/", *directories}
-    referred = {digest for (digest,) in run_at(url, "SELECT digest FROM files WHERE digest IS NOT NULL")}
+    parts = run_at(url, "SELECT digest, content FROM blob_parts ORDER BY digest, number")
+    referred = {digest for (digest,) in run_at(url, "SELECT coalesce(digest, parts) FROM files") if digest}
+    loose = {digest for (digest,) in run_at(url, "SELECT digest FROM loose_parts")} - referred
+    for digest, content in parts:
+        if digest not in loose:
+            kept[digest] = kept.get(digest, b"") + bytes(content)
     assert kept.keys() == referred, "content of no file, or a file without any"
     for digest, content in kept.items():
         assert hashlib.sha256(content).hexdigest() == digest, "a torn file"

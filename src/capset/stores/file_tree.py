@@ -169,6 +169,22 @@ def write(
 ) -> tuple[FileStat, TreeNode | None]:
     """Create or replace a file, with its parents. Return it, and the row that it replaced.
 
+    Raises ``FileError`` as ``check_write`` does.
+    """
+    old, missing = check_write(rows, path, size=size, version=version, quota=quota)
+    first = rows.gone() + 1 if missing or not old else 0
+    _make(rows, missing, first, now)
+    version, created_at = (old.stat.version + 1, old.stat.created_at) if old else (first, now)
+    new = FileStat(path, False, size, version, created_at, now)
+    rows.put(TreeNode(new, digest))
+    return new, old
+
+
+def check_write(
+    rows: TreeRows, path: str, *, size: int, version: int | None = None, quota: FileQuota = STANDARD
+) -> tuple[TreeNode | None, Sequence[str]]:
+    """Return the row that a file would replace, and the missing directories above it.
+
     Raises ``FileError`` if ``path`` is a directory or read-only, or a parent is a file or read-only,
     ``VersionMismatch`` if the file has another version than the one expected, 0 if there is none, and ``QuotaExceeded``
     if there is no room.
@@ -183,12 +199,7 @@ def write(
         _refuse_readonly("write", path, old)
     _check_version(path, old, version)
     check_room(quota, Growth(path, size, old.stat.size_bytes if old else None, len(missing)), rows.usage)
-    first = rows.gone() + 1 if missing or not old else 0
-    _make(rows, missing, first, now)
-    version, created_at = (old.stat.version + 1, old.stat.created_at) if old else (first, now)
-    new = FileStat(path, False, size, version, created_at, now)
-    rows.put(TreeNode(new, digest))
-    return new, old
+    return old, missing
 
 
 def delete(rows: TreeRows, path: str, *, recursive: bool, version: int | None = None) -> Sequence[TreeNode]:

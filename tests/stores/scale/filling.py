@@ -140,6 +140,9 @@ def _tables(counts: Sizes) -> list[tuple[str, int, dict[str, str]]]:
             "is_readonly": "false", "size_bytes": "0", "version": "1", "created_at": time, "modified_at": time,
             "org": org}),
         ("blobs", 1, {"org": f"'{LARGE}'", "digest": digest, "size": "1", "content": "{blob}"}),
+        ("blob_parts", 1, {"org": f"'{LARGE}'", "digest": digest, "number": "0", "content": "{blob}"}),
+        ("loose_parts", counts.agents, {
+            "id": _padded("loose-", "i"), "org": org, "digest": _padded("", "i"), "until": time}),
         ("files", counts.sessions // 50, {
             "session": _padded("session-", "(i * 50)"), "path": "'/a/b.txt'", "parent": "'/a'",
             "is_directory": "false", "is_readonly": "false", "size_bytes": "1", "version": "1", "created_at": time,

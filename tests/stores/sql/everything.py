@@ -27,6 +27,7 @@ from capset.stores.base import (
     TurnRow,
     VersionQuery,
 )
+from capset.stores.sql.blobs import PART_BYTES
 from capset.testing.store_suite.lineage_checks import envelope_row, link_row
 from capset.testing.store_suite.support import LATER, NOW, entry, intent
 
@@ -69,6 +70,7 @@ APPROVAL: Final = ApprovalRow(
     created_at=NOW,
     expires_at=LATER,
 )
+LARGE: Final = bytes(PART_BYTES + 1)
 NOTES: Final = ScopeKey("session", ORG, "s", "notes")
 TEXTS: Final = ScopeKey("session", ORG, "s", "texts")
 
@@ -100,6 +102,7 @@ async def write_everything(store: Store) -> None:
     await store.files.write("s", "/d/e.txt", b"moved", org=ORG, now=NOW)
     await store.files.move("s", "/d", "/f/g", overwrite=False, now=NOW)
     await store.files.move("s", "/f/g/e.txt", "/a/b.txt", overwrite=True, now=NOW)
+    await store.files.write("s", "/large", LARGE, org=ORG, now=NOW)
     await store.states.change(NOTES, lambda _: "1", now=NOW)
     await store.states.change(NOTES, lambda _: "2", now=NOW)
     await store.documents.add(TEXTS, DocumentRow("t-1", "Two words", NOW))
@@ -164,6 +167,7 @@ async def read_everything(store: Store, names: Names = Names(), *, before: str =
     for recursive in (False, True):
         await store.files.list(session, "/a", recursive=recursive)
     await store.files.read(session, "/a/b.txt")
+    await store.files.read(session, "/large")
     await store.files.read_many(session, ["/a/b.txt", "/a/c.txt"])
     await store.states.read([notes, ScopeKey("user", org, principal, "notes")])
     await store.documents.get(texts, "t-1")

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from itertools import groupby
-from operator import itemgetter
+from functools import partial
 from typing import Final
 
-from sqlalchemy import ColumnElement, Connection, RowMapping, delete, exists, func, insert, literal, select, update
+from sqlalchemy import ColumnElement, Connection, RowMapping, delete, func, insert, literal, select, update
 
 from capset.definitions.files import FileQuota, FileStat, parent_of
 from capset.errors import FileError
@@ -18,24 +15,29 @@ from capset.stores import file_tree as filetree
 from capset.stores.base.audit import Entry
 from capset.stores.base.files import STANDARD
 from capset.stores.file_tree import ROOT, TreeNode, Usage
+from capset.stores.sql.blobs import PART_BYTES, Blob, Parts, read_parts, remove_blobs, store_blob
 from capset.stores.sql.reader import ReadConnections
 from capset.stores.sql.schema.tables import blobs, files, sessions
 from capset.stores.sql.writer.writer import Writer
 
 _CHUNK: Final = 500
 """Number of paths per statement."""
+_DIGEST: Final = func.coalesce(files.c.digest, files.c.parts)
+"""The digest of a file's content, wherever that is; null for a directory."""
 
 
 class FileRows:
-    """``TreeRows`` in SQL. New rows belong to ``org``, ``''`` for none; new files have ``content``."""
+    """``TreeRows`` in SQL. New rows belong to ``org``, ``''`` for none; a new file has the content of ``blob``."""
 
-    def __init__(self, connection: Connection, session: str, org: str = "", content: bytes = b"") -> None:
+    def __init__(self, connection: Connection, session: str, org: str = "", blob: Blob | None = None) -> None:
         self._connection = connection
-        self._content = content
+        self._blob = blob
+        self._org = org
         self._session = files.c.session == session
         self._own = {"session": session, "org": org}
         self._gone: list[int] | None = None  # the version of the root's row, if any; None until read
         self._freed: set[tuple[str, str]] = set()  # by org and digest: content that rows no longer refer to
+        self._freed_parts: set[tuple[str, str]] = set()  # the same of content in parts
 
     def get(self, path: str) -> TreeNode | None:
         """Return the row at a path."""
@@ -55,10 +57,11 @@ class FileRows:
             "version": stat.version,
             "created_at": stat.created_at,
             "modified_at": stat.modified_at,
-            "digest": node.digest,
+            "digest": None,
+            "parts": None,
         }
-        if node.digest is not None:
-            self._store_blob(node.digest)
+        if node.digest is not None and self._blob is not None:
+            values |= store_blob(self._connection, self._org, self._blob)
         at = files.c.path == stat.path
         there = self._free(at)
         change = update(files).where(self._session, at) if there else insert(files)
@@ -121,50 +124,49 @@ class FileRows:
         below = update(files).where(self._session, _below(source))
         self._connection.execute(below.values(path=place, parent=holder, **new))
 
-    def remove_all(self) -> None:
-        """Remove every row, with the content that no other file refers to."""
+    def remove_all(self, parts: Parts) -> None:
+        """Remove every row, with the content that no other file refers to, as ``let_go`` does."""
         everything = files.c.path.is_not(None)
         self._free(everything)
         self._connection.execute(delete(files).where(self._session, everything))
-        self.let_go()
+        self.let_go(parts)
 
     def content(self, path: str) -> bytes:
         """Return the content of a file that exists."""
-        of = (files.c.org == blobs.c.org) & (files.c.digest == blobs.c.digest)
-        asked = select(blobs.c.content).select_from(files.join(blobs, of))
-        return self._connection.execute(asked.where(self._session, files.c.path == path)).scalar_one()
+        return self.contents([path])[path][1]
 
     def contents(self, paths: Sequence[str]) -> Mapping[str, tuple[FileStat, bytes]]:
         """Return the files among these paths, with their content."""
         of = (files.c.org == blobs.c.org) & (files.c.digest == blobs.c.digest)
-        asked = select(files, blobs.c.content).select_from(files.join(blobs, of)).where(self._session)
+        asked = (
+            select(files, blobs.c.content)
+            .select_from(files.outerjoin(blobs, of))
+            .where(self._session, _DIGEST.is_not(None))
+        )
         found: dict[str, tuple[FileStat, bytes]] = {}
         for start in range(0, len(paths), _CHUNK):
             rows = self._connection.execute(asked.where(files.c.path.in_(paths[start : start + _CHUNK]))).mappings()
-            found |= {row["path"]: (_node(row).stat, row["content"]) for row in rows}
+            found |= {row["path"]: (_node(row).stat, self._content(row)) for row in rows.all()}
         return found
 
-    def let_go(self) -> None:
-        """Remove the freed content that no row of any session refers to now."""
-        referring = exists().where(files.c.org == blobs.c.org, files.c.digest == blobs.c.digest)
-        freed = sorted(self._freed)
-        for org, of_org in groupby(freed, key=itemgetter(0)):
-            digests = [digest for _, digest in of_org]
-            for start in range(0, len(digests), _CHUNK):
-                named = blobs.c.digest.in_(digests[start : start + _CHUNK])
-                self._connection.execute(delete(blobs).where(blobs.c.org == org, named, ~referring))
-        self._freed.clear()
+    def _content(self, row: RowMapping) -> bytes:
+        if row["digest"] is not None:
+            return row["content"]
+        return read_parts(self._connection, row["org"], row["parts"], row["size_bytes"])
 
-    def _store_blob(self, digest: str) -> None:
-        key = {"org": self._own["org"], "digest": digest}
-        there = select(blobs.c.digest).filter_by(**key)
-        if self._connection.execute(there).first() is None:
-            self._connection.execute(insert(blobs).values(**key, size=len(self._content), content=self._content))
+    def let_go(self, parts: Parts) -> None:
+        """Remove the freed content that no row of any session refers to now, or leave its parts to ``sweep_freed``."""
+        remove_blobs(self._connection, self._freed)
+        parts.free(self._connection, self._freed_parts)
+        self._freed.clear()
+        self._freed_parts.clear()
 
     def _free(self, at: ColumnElement[bool]) -> int:
         """Note the content that rows refer to now, and return the number of rows."""
-        found = self._connection.execute(select(files.c.org, files.c.digest).where(self._session, at)).all()
+        asked = select(files.c.org, files.c.digest, files.c.parts).where(self._session, at)
+        found = self._connection.execute(asked).all()
         self._freed.update((row.org, row.digest) for row in found if row.digest is not None)
+        self._freed_parts.update((row.org, row.parts) for row in found if row.parts is not None)
         return len(found)
 
     def _select(self, at: ColumnElement[bool]) -> list[TreeNode]:
@@ -189,19 +191,16 @@ def _node(row: RowMapping) -> TreeNode:
         modified_at=row["modified_at"],
         is_readonly=row["is_readonly"],
     )
-    return TreeNode(stat, row["digest"])
-
-
-_HASHED_INLINE_BYTES: Final = 256 * 1024
-"""Up to here, hashing is faster than a thread."""
+    return TreeNode(stat, row["digest"] or row["parts"])
 
 
 class SqlFiles:
     """The files of every session. Content is stored once by hash within an org."""
 
-    def __init__(self, writer: Writer, reader: ReadConnections) -> None:
+    def __init__(self, writer: Writer, reader: ReadConnections, parts: Parts) -> None:
         self._writer = writer
         self._reader = reader
+        self._parts = parts
 
     async def stat(self, session: str, path: str) -> FileStat | None:
         """Return the entry at ``path``; the root always exists."""
@@ -233,19 +232,25 @@ class SqlFiles:
 
         Raises ``FileError`` as ``filetree.write`` does, and if there is no such session.
         """
-        digest = await _sha256(content)
+        size = len(content)
 
-        def write(connection: Connection) -> tuple[FileStat, bool]:
+        def check(connection: Connection) -> None:
+            filetree.check_write(FileRows(connection, session), path, size=size, version=version, quota=quota)
+
+        def write(connection: Connection, blob: Blob) -> tuple[FileStat, bool]:
             if connection.execute(select(sessions.c.id).where(sessions.c.id == session)).first() is None:
                 raise FileError("the session of these files was deleted", status=404)
-            rows = FileRows(connection, session, org or "", content)
-            stat, old = filetree.write(
-                rows, path, digest=digest, size=len(content), now=now, version=version, quota=quota
-            )
-            rows.let_go()
+            rows = FileRows(connection, session, org or "", blob)
+            stat, old = filetree.write(rows, path, digest=blob.digest, size=size, now=now, version=version, quota=quota)
+            rows.let_go(self._parts)
             return stat, old is None
 
-        return await self._writer.write(write, act)
+        if size > PART_BYTES:  # before anything of it is written
+            await self._reader.read(check)
+        async with self._parts.stored(org or "", content) as blob:
+            written = await self._writer.write(partial(write, blob=blob), act)
+        await self._parts.sweep_freed()
+        return written
 
     async def list(self, session: str, path: str, *, recursive: bool) -> list[FileStat]:
         """Return a directory's entries: directories first, then by name; all below it by path when recursive."""
@@ -261,10 +266,12 @@ class SqlFiles:
         def write(connection: Connection) -> int:
             rows = FileRows(connection, session)
             gone = filetree.delete(rows, path, recursive=recursive, version=version)
-            rows.let_go()
+            rows.let_go(self._parts)
             return len(gone)
 
-        return await self._writer.write(write, act)
+        count = await self._writer.write(write, act)
+        await self._parts.sweep_freed()
+        return count
 
     async def move(
         self,
@@ -285,19 +292,15 @@ class SqlFiles:
         def write(connection: Connection) -> FileStat:
             rows = FileRows(connection, session)
             stat, _ = filetree.move(rows, source, target, overwrite=overwrite, now=now, version=version, quota=quota)
-            rows.let_go()
+            rows.let_go(self._parts)
             return stat
 
-        return await self._writer.write(write)
+        moved = await self._writer.write(write)
+        await self._parts.sweep_freed()
+        return moved
 
     async def read_many(self, session: str, paths: Sequence[str]) -> Sequence[tuple[FileStat, bytes]]:
         """Return the files among ``paths`` with their content, in the given order."""
         asked = tuple(paths)
         found = await self._reader.read(lambda connection: FileRows(connection, session).contents(asked))
         return [found[path] for path in asked if path in found]
-
-
-async def _sha256(content: bytes) -> str:
-    if len(content) > _HASHED_INLINE_BYTES:
-        return (await asyncio.to_thread(hashlib.sha256, content)).hexdigest()
-    return hashlib.sha256(content).hexdigest()

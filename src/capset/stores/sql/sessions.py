@@ -25,6 +25,7 @@ from capset.stores.base import (
     TurnRow,
 )
 from capset.stores.rows import can_be
+from capset.stores.sql.blobs import Parts
 from capset.stores.sql.files import FileRows
 from capset.stores.sql.notifications import Heard, Notifications
 from capset.stores.sql.reader import ReadConnections, read_rows
@@ -47,10 +48,11 @@ _NAMED: Final = 1_000
 class SqlSessions:
     """The sessions, one row each."""
 
-    def __init__(self, writer: Writer, reader: ReadConnections, notifications: Notifications) -> None:
+    def __init__(self, writer: Writer, reader: ReadConnections, notifications: Notifications, parts: Parts) -> None:
         self._writer = writer
         self._reader = reader
         self._notifications = notifications
+        self._parts = parts
 
     async def create(self, row: SessionRow) -> None:
         """Store a new session. Raises ``StoreError`` if its id is taken."""
@@ -108,7 +110,7 @@ class SqlSessions:
         """Delete a session with all its data, and return whether there was one."""
 
         def write(connection: Connection) -> bool:
-            FileRows(connection, id).remove_all()
+            FileRows(connection, id).remove_all(self._parts)
             org = connection.execute(select(sessions.c.org).where(sessions.c.id == id)).scalar() or ""
             connection.execute(delete(approvals).where(approvals.c.org == org, approvals.c.session == id))
             connection.execute(delete(replies).where(replies.c.session == id))
@@ -120,7 +122,9 @@ class SqlSessions:
             # Its values and texts are deleted with it: their rows refer to it.
             return bool(connection.execute(delete(sessions).where(sessions.c.id == id)).rowcount)
 
-        return await self._writer.write(write, act)
+        is_deleted = await self._writer.write(write, act)
+        await self._parts.sweep_freed()
+        return is_deleted
 
 
 def _insert(connection: Connection, row: SessionRow) -> None:

@@ -19,6 +19,7 @@ from capset.stores.sql.admissions import SqlAdmissions, SqlApprovals
 from capset.stores.sql.agents import SqlAgents
 from capset.stores.sql.audit.log import SqlAudit
 from capset.stores.sql.audit.records import as_they_lie, extend, marks, raw_records
+from capset.stores.sql.blobs import Parts
 from capset.stores.sql.documents import Search, SqlDocuments
 from capset.stores.sql.files import SqlFiles
 from capset.stores.sql.keys import SqlKeys
@@ -60,8 +61,9 @@ class SqlStore(ABC):
         self._engines: tuple[Engine, Engine] | None = None
         self._settling: asyncio.Task[None] | None = None
         self._audit = SqlAudit(self._writer, self._reader)
-        self._sessions = SqlSessions(self._writer, self._reader, notifications)
-        self._files = SqlFiles(self._writer, self._reader)
+        self._parts = Parts(self._writer, self._reader)
+        self._sessions = SqlSessions(self._writer, self._reader, notifications, self._parts)
+        self._files = SqlFiles(self._writer, self._reader, self._parts)
         self._states = SqlStates(self._writer, self._reader)
         self._documents = SqlDocuments(self._writer, self._reader, search)
         self._agents = SqlAgents(self._writer, self._reader)
@@ -193,6 +195,7 @@ class SqlStore(ABC):
             try:
                 with explained(self._name):
                     suspects = await close_interrupted(self._writer, self._reader, self._leases, among=suspects)
+                    await self._parts.sweep()
             except StoreError as error:
                 _logger.warning("%s; intents of dead writers are looked for again", error.message)
 

@@ -288,6 +288,26 @@ blobs: Final = Table(
 )
 """The content of files, once by its SHA-256 within an org, deleted with the last file that refers to it."""
 
+blob_parts: Final = Table(
+    "blob_parts",
+    metadata,
+    Column("org", Text, primary_key=True),
+    Column("digest", Text, primary_key=True),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("content", LargeBinary, nullable=False),
+)
+"""Large content, in parts numbered from 0, by the SHA-256 of the whole within an org."""
+
+loose_parts: Final = Table(
+    "loose_parts",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("org", Text, nullable=False),
+    Column("digest", Text, nullable=False),
+    Column("until", Text, nullable=False),
+)
+"""The content in parts that no file refers to, kept until a time: ``''`` if its files are gone."""
+
 files: Final = Table(
     "files",
     metadata,
@@ -302,12 +322,23 @@ files: Final = Table(
     Column("modified_at", Text, nullable=False),
     Column("org", Text, nullable=False),
     Column("digest", Text),
+    Column("parts", Text),
     ForeignKeyConstraint(["org", "digest"], ["blobs.org", "blobs.digest"], name="fk_files_blob"),
     Index("ix_files_parent", "session", "parent"),
     Index("ix_files_blob", "org", "digest"),
     Index("ix_files_usage", "session", "is_directory", "size_bytes"),
+    Index(
+        "ix_files_parts",
+        "org",
+        "parts",
+        sqlite_where=text("parts IS NOT NULL"),
+        postgresql_where=text("parts IS NOT NULL"),
+    ),
 )
-"""The files and directories of sessions. The version of a row of ``/`` is the highest of all removed entries."""
+"""The files and directories of sessions. The version of a row of ``/`` is the highest of all removed entries.
+
+A file's content is that of ``digest`` in ``blobs``, or of ``parts`` in ``blob_parts``.
+"""
 
 states: Final = Table(
     "states",

@@ -1,0 +1,186 @@
+"""The content of files, once by its SHA-256 within an org: small content in one row, large content in parts.
+
+A part is written by a transaction of its own, since every other write of the database waits for a transaction's end
+(ADR 0042). Until the transaction of their file, parts are loose, and kept for a limited time. Then they are removed,
+also a few at a time: those of writers that died, and those whose files are gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import time
+from collections.abc import AsyncGenerator, Collection
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from io import BytesIO
+from itertools import groupby
+from operator import itemgetter
+from typing import Final
+
+from sqlalchemy import Connection, RowMapping, delete, exists, insert, select, update
+
+from capset.clock import iso
+from capset.errors import StoreError
+from capset.ids import Ids
+from capset.stores.sql.reader import ReadConnections
+from capset.stores.sql.schema.tables import blob_parts, blobs, files, loose_parts
+from capset.stores.sql.writer.writer import Writer
+
+PART_BYTES: Final = 1024 * 1024
+"""Size of a part, but the last; content of at most this size is one row."""
+KEPT_SECONDS: Final = 3600
+"""Time after which the parts of a writer that died are removed; one that lives writes what is then missing."""
+_REMOVED_AT_ONCE: Final = 8
+"""Number of parts that one transaction removes."""
+_CHUNK: Final = 500
+"""Number of digests per statement."""
+_HASHED_INLINE_BYTES: Final = 256 * 1024
+"""Up to here, hashing is faster than a thread."""
+
+
+@dataclass(frozen=True, slots=True)
+class Blob:
+    """Content and its digest; ``loose`` is the id of its parts, which are stored already, if it is large."""
+
+    content: bytes
+    digest: str
+    loose: str | None = None
+
+
+def store_blob(connection: Connection, org: str, blob: Blob) -> dict[str, str | None]:
+    """Store what is missing of content, no longer loose, and return the columns of a row of ``files`` for it."""
+    if blob.loose is None:
+        key = {"org": org, "digest": blob.digest}
+        if connection.execute(select(blobs.c.digest).filter_by(**key)).first() is None:
+            connection.execute(insert(blobs).values(**key, size=len(blob.content), content=blob.content))
+        return {"digest": blob.digest, "parts": None}
+    for number in range(_count(blob.content)):  # none is missing, unless it took too long
+        _store_part(connection, org, blob, number)
+    connection.execute(delete(loose_parts).where(loose_parts.c.id == blob.loose))
+    return {"digest": None, "parts": blob.digest}
+
+
+def _count(content: bytes) -> int:
+    return -(-len(content) // PART_BYTES)
+
+
+def _store_part(connection: Connection, org: str, blob: Blob, number: int) -> None:
+    key = {"org": org, "digest": blob.digest, "number": number}
+    if connection.execute(select(blob_parts.c.number).filter_by(**key)).first() is None:
+        part = blob.content[number * PART_BYTES : (number + 1) * PART_BYTES]
+        connection.execute(insert(blob_parts).values(**key, content=part))
+
+
+def read_parts(connection: Connection, org: str, digest: str, size: int) -> bytes:
+    """Return content of ``size`` bytes that is stored in parts. Raises ``StoreError`` if some are missing."""
+    found, number = BytesIO(), 0
+    asked = select(blob_parts.c.content).filter_by(org=org, digest=digest)
+    # One at a time: the driver of PostgreSQL would hold all of them, twice.
+    while (part := connection.execute(asked.filter_by(number=number)).scalar_one_or_none()) is not None:
+        found.write(part)
+        number += 1
+    if found.tell() != size:
+        raise StoreError(
+            f"only {found.tell():,} of {size:,} bytes of the content {digest} are in the database",
+            hint="restore a backup",
+        )
+    return found.getvalue()
+
+
+def remove_blobs(connection: Connection, freed: Collection[tuple[str, str]]) -> None:
+    """Remove content that is one row, by org and digest, unless a file of any session refers to it."""
+    referring = exists().where(files.c.org == blobs.c.org, files.c.digest == blobs.c.digest)
+    for org, of_org in groupby(sorted(freed), key=itemgetter(0)):
+        digests = [digest for _, digest in of_org]
+        for start in range(0, len(digests), _CHUNK):
+            named = blobs.c.digest.in_(digests[start : start + _CHUNK])
+            connection.execute(delete(blobs).where(blobs.c.org == org, named, ~referring))
+
+
+def _is_referred(connection: Connection, org: str, digest: str) -> bool:
+    return connection.execute(select(files.c.path).filter_by(org=org, parts=digest).limit(1)).first() is not None
+
+
+class Parts:
+    """The writing and removing of parts, each transaction a bounded time."""
+
+    def __init__(self, writer: Writer, reader: ReadConnections) -> None:
+        self._writer = writer
+        self._reader = reader
+        self._ids = Ids()
+        self._has_freed = False
+
+    @asynccontextmanager
+    async def stored(self, org: str, content: bytes) -> AsyncGenerator[Blob]:
+        """Yield content for ``store_blob``, if it is large with its parts stored; what becomes no file is removed."""
+        blob = Blob(content, await _sha256(content))
+        there = select(blobs.c.digest).filter_by(org=org, digest=blob.digest)
+        if len(content) <= PART_BYTES or await self._reader.read(lambda at: at.execute(there).first()):
+            yield blob
+            return
+        blob = replace(blob, loose=self._ids.new())
+        try:
+            await self._store(org, blob)
+            yield blob
+        except BaseException:
+            await asyncio.shield(self._give_up(blob))
+            raise
+
+    async def _store(self, org: str, blob: Blob) -> None:
+        until = iso(time.time_ns() + KEPT_SECONDS * 1_000_000_000)
+        row = insert(loose_parts).values(id=blob.loose, org=org, digest=blob.digest, until=until)
+        await self._writer.write(lambda at: at.execute(row).rowcount)
+        stored = select(blob_parts.c.number).filter_by(org=org, digest=blob.digest)
+        known = await self._reader.read(lambda at: at.execute(stored).scalars().all())
+        for number in sorted({*range(_count(blob.content))}.difference(known)):
+            await self._writer.write(partial(_store_part, org=org, blob=blob, number=number))
+
+    async def _give_up(self, blob: Blob) -> None:
+        expired = update(loose_parts).where(loose_parts.c.id == blob.loose).values(until="")
+        with contextlib.suppress(StoreError):  # they are kept for their time
+            if await self._writer.write(lambda at: at.execute(expired).rowcount):
+                await self.sweep()
+
+    def free(self, connection: Connection, freed: Collection[tuple[str, str]]) -> None:
+        """Note parts, by org and digest, as loose unless a file of any session refers to them."""
+        for org, digest in sorted(freed):
+            if not _is_referred(connection, org, digest):
+                connection.execute(insert(loose_parts).values(id=self._ids.new(), org=org, digest=digest, until=""))
+                self._has_freed = True
+
+    async def sweep_freed(self) -> None:
+        """Remove parts that were freed since the last time."""
+        if self._has_freed:
+            self._has_freed = False
+            await self.sweep()
+
+    async def sweep(self) -> None:
+        """Remove loose parts whose time is over. Leaves to a later call what the database refuses."""
+        old = select(loose_parts).where(loose_parts.c.until < iso(time.time_ns()))
+        with contextlib.suppress(StoreError):
+            for loose in await self._reader.read(lambda at: at.execute(old).mappings().all()):
+                while not await self._writer.write(partial(_remove_some, loose=loose)):
+                    pass
+
+
+async def _sha256(content: bytes) -> str:
+    if len(content) > _HASHED_INLINE_BYTES:
+        return (await asyncio.to_thread(hashlib.sha256, content)).hexdigest()
+    return hashlib.sha256(content).hexdigest()
+
+
+def _remove_some(connection: Connection, loose: RowMapping) -> bool:
+    """Remove some loose parts, and return whether none is left, or they are not loose or kept for others."""
+    key = {"org": loose["org"], "digest": loose["digest"]}
+    others = select(loose_parts.c.id).filter_by(**key).where(loose_parts.c.until > loose["until"])
+    if not _is_referred(connection, **key) and connection.execute(others).first() is None:
+        some = select(blob_parts.c.number).filter_by(**key).limit(_REMOVED_AT_ONCE)
+        numbers = connection.execute(some).scalars().all()
+        connection.execute(delete(blob_parts).filter_by(**key).where(blob_parts.c.number.in_(numbers)))
+        if len(numbers) == _REMOVED_AT_ONCE:
+            return False
+    connection.execute(delete(loose_parts).where(loose_parts.c.id == loose["id"]))
+    return True

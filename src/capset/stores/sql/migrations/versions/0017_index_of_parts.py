@@ -1,0 +1,24 @@
+"""The index by which parts without a file are found, and those of earlier revisions that may be missing."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from alembic import op
+
+from capset.stores.sql.migrations.indexes import create_indexes
+
+revision = "0017"
+down_revision = "0016"
+branch_labels = None
+depends_on = None
+
+_OWN = (("ix_files_parts", "files", ("org", "parts"), "parts IS NOT NULL"),)
+INDEXES = (*import_module("capset.stores.sql.migrations.versions.0015_index_of_replies").INDEXES, *_OWN)
+"""The name of each, its table, its columns, and the condition of a partial one."""
+
+
+def upgrade() -> None:
+    """Add indexes; a process of the version before goes on working beside them."""
+    is_sqlite = op.get_context().dialect.name == "sqlite"
+    create_indexes(_OWN if is_sqlite else INDEXES)
