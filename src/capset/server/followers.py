@@ -15,6 +15,7 @@ from capset.definitions.principals import Principal
 from capset.errors import CapsetError, Interrupted, StateError
 from capset.kernel.kernel import Kernel
 from capset.server.auth.callers import Callers
+from capset.server.http.fair_shares import resting
 from capset.server.http.request_context import HttpRefusal
 from capset.stores.base import EventRow, EventStore, NewEvent, TurnRow
 from capset.wire.turns import ENDINGS, failed_event
@@ -227,7 +228,8 @@ async def follow(
                 continue
             if not waits or bell.is_closed:
                 return
-            await _next_look(bell, rung, _seconds_left(kernel, page.running))
+            with resting():
+                await _next_look(bell, rung, _seconds_left(kernel, page.running))
 
 
 async def _next_look(bell: Notifier, rung: asyncio.Event, left: float | None) -> None:

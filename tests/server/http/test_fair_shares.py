@@ -16,12 +16,14 @@ import pytest
 from capset import Capability, Principal, tool
 from capset.server.http.fair_shares import (
     ACTIVE_SECONDS,
+    HUNGRY,
     MANY,
     MEMORY_SECONDS,
     FairShares,
     Share,
     TimedCoroutine,
     Turns,
+    resting,
     timed_tasks,
 )
 from capset.server.http.request_context import HttpRefusal, RequestLimits
@@ -74,6 +76,37 @@ async def test_of_two_that_have_had_the_same_the_one_with_more_requests_at_once_
             entered.enter_context(many.under_way())
         assert [one.must_wait(now) for one in (few, many)] == [False, True]
     assert (many.requests, many.must_wait(now)) == (0, False)
+
+
+async def test_of_two_that_have_had_the_same_the_one_with_dear_requests_waits() -> None:
+    few, many = shares_of(0.1, 0.1)
+    for share, requests in ((few, 2), (many, 50)):
+        for _ in range(requests):
+            with share.under_way():
+                pass
+    now = time.perf_counter()
+    assert [one.must_wait(now) for one in (few, many)] == [True, False]
+
+
+async def test_nothing_waits_for_others_that_take_almost_nothing_unless_the_loop_is_late() -> None:
+    light, heavy = shares_of(0.001, 0.4)
+    now = time.perf_counter()
+    assert heavy.must_wait(now)
+    assert not heavy.must_wait(now, HUNGRY * MEMORY_SECONDS)
+    assert not light.must_wait(now)
+
+
+async def test_a_stream_that_waits_for_events_is_not_under_way() -> None:
+    shares = FairShares(RequestLimits(requests=1))
+    with shares.enter(Principal("a", org="a")) as share:
+        with resting():
+            assert share.requests == 0
+            with shares.enter(Principal("a", org="a")):
+                pass
+        assert share.requests == 1
+    assert share.requests == 0
+    with resting():  # a task of no request
+        pass
 
 
 async def test_unknown_callers_are_one_share_beside_organisations_and_one_each_among_themselves() -> None:

@@ -11,7 +11,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Hashable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, asynccontextmanager, contextmanager, nullcontext
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from contextvars import Context, ContextVar
 from math import exp
 from time import perf_counter, process_time, thread_time
@@ -28,8 +28,12 @@ MEMORY_SECONDS: Final = 0.5
 """The time after which a charge has faded to about a third."""
 BUSY: Final = 0.5
 """The part of a core that this process takes from which on requests may have to wait."""
+HUNGRY: Final = 0.1
+"""The part of a core that a share takes from which on others wait for it although the loop is not late."""
 LARGER: Final = 1.25
 """How many times as much as others a share has had before its requests wait: of two equal ones, neither waits."""
+DEAR_SECONDS: Final = 0.01
+"""The mean time of its requests with which a share counts twice."""
 MANY: Final = 32
 """The number of requests at once with which a share counts twice; with twice as many and more, three times."""
 LATE_SECONDS: Final = 0.003
@@ -73,12 +77,13 @@ _KNOWN: Final = 1_000
 class Share:
     """The recent time of a principal, an organisation or everybody, in seconds that fade; a tree of these three."""
 
-    __slots__ = ("_at", "_children", "_parent", "_pending", "_seconds", "requests")
+    __slots__ = ("_at", "_begun", "_children", "_parent", "_pending", "_seconds", "requests")
 
     def __init__(self, parent: Share | None = None) -> None:
         self._parent = parent
         self._children: dict[Hashable, Share] = {}
         self._seconds = self._at = self._pending = 0.0
+        self._begun = 0.0  # number of requests, which fades as the time does
         self.requests = 0
         """Requests that are under way."""
 
@@ -99,44 +104,66 @@ class Share:
             self._add(self._pending + 2 * max(0.0, seconds - SWIFT_SECONDS), now)
             self._pending = 0.0
 
-    def _add(self, seconds: float, now: float) -> None:
-        self._seconds = self.load(now) + seconds
+    def _add(self, seconds: float, now: float, requests: int = 0) -> None:
+        left = exp((self._at - now) / MEMORY_SECONDS)
+        self._seconds, self._begun = self._seconds * left + seconds, self._begun * left + requests
         self._at = now
         if self._parent is not None:
-            self._parent._add(seconds, now)
+            self._parent._add(seconds, now, requests)
 
     def load(self, now: float) -> float:
         """Return what has not faded yet."""
         return self._seconds * exp((self._at - now) / MEMORY_SECONDS)
 
-    def must_wait(self, now: float) -> bool:
-        """Return whether this share, or one that it is part of, is the largest of several that are in use."""
+    def must_wait(self, now: float, least: float = 0.0) -> bool:
+        """Return whether this share, or one that it is part of, is the largest of several with at least this load."""
         parent = self._parent
         if parent is None:
             return False
-        others = [one.weight(now) for one in parent._children.values() if one is not self and one.is_active(now)]
-        return (bool(others) and self.weight(now) > LARGER * max(others)) or parent.must_wait(now)
+        others = [one.weight(now) for one in parent._children.values() if one is not self and one.is_active(now, least)]
+        return (bool(others) and self.weight(now) > LARGER * max(others)) or parent.must_wait(now, least)
 
     def weight(self, now: float) -> float:
-        """Return the load, which counts for more the more requests are under way at once."""
-        return self.load(now) * (1 + min(self.requests, 2 * MANY) / MANY)
+        """Return the load; it counts for more the more requests are under way at once, and the more each takes."""
+        is_dear = min(1.0, self._seconds / (max(self._begun, 1.0) * DEAR_SECONDS))
+        is_many = min(2.0, self.requests / MANY)
+        return self.load(now) * (1 + is_many) * (1 + is_dear)
 
     @contextmanager
     def under_way(self) -> Generator[None]:
         """Count a request while inside, here and in what this share is part of."""
-        self.requests += 1
+        self._add(0.0, perf_counter(), 1)
+        self.count(1)
         try:
-            with nullcontext() if self._parent is None else self._parent.under_way():
-                yield
+            yield
         finally:
-            self.requests -= 1
+            self.count(-1)
 
-    def is_active(self, now: float) -> bool:
-        """Return whether it was charged a moment ago."""
-        return now - self._at < ACTIVE_SECONDS
+    def count(self, requests: int) -> None:
+        """Count requests as under way, or no longer."""
+        self.requests += requests
+        if self._parent is not None:
+            self._parent.count(requests)
+
+    def is_active(self, now: float, least: float) -> bool:
+        """Return whether it was in use a moment ago, with at least this load."""
+        return now - self._at < ACTIVE_SECONDS and self.load(now) >= least
 
 
 _current: ContextVar[Share | None] = ContextVar("capset_share", default=None)
+
+
+@contextmanager
+def resting() -> Generator[None]:
+    """Do not count this task's request as under way while inside, where it waits for events that may never come."""
+    share = _current.get()
+    if share is not None:
+        share.count(-1)
+    try:
+        yield
+    finally:
+        if share is not None:
+            share.count(1)
 
 
 def charge(seconds: float) -> None:
@@ -189,7 +216,8 @@ class FairShares:
             now = perf_counter()
             if not share.must_wait(now):
                 return
-            if await self._has_time():
+            has_time, least = await self._look()
+            if has_time or not share.must_wait(now, least):
                 return
         loop = asyncio.get_running_loop()
         waiter = loop.create_future()
@@ -209,12 +237,13 @@ class FairShares:
         try:
             while self._waiting:
                 await asyncio.sleep(_TICK_SECONDS)
-                spare = min(2 * spare, _SPARE) if await self._has_time() else 0
+                has_time, least = await self._look()
+                spare = min(2 * spare, _SPARE) if has_time else 0
                 now = perf_counter()
                 left = spare
                 for share in sorted(self._waiting, key=lambda one: one.load(now)):
                     queue = self._waiting[share]
-                    for _ in range(_AT_ONCE if not share.must_wait(now) else left):
+                    for _ in range(_AT_ONCE if not share.must_wait(now, least) else left):
                         while queue and queue[0].done():  # its client left, or it has waited too long
                             queue.popleft()
                         if not queue:
@@ -227,9 +256,11 @@ class FairShares:
         finally:
             self._releasing = None
 
-    async def _has_time(self) -> bool:
-        """Return whether the process is not busy and the loop not late."""
-        return self._busy.measure() < BUSY and await _delay() < LATE_SECONDS
+    async def _look(self) -> tuple[bool, float]:
+        """Return whether the loop has time, and the least load of others for which requests wait."""
+        if await _delay() >= LATE_SECONDS:
+            return False, 0.0
+        return self._busy.measure() < BUSY, HUNGRY * MEMORY_SECONDS
 
 
 class _Busy:
