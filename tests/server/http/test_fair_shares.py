@@ -116,7 +116,7 @@ async def test_unknown_callers_are_one_share_beside_organisations_and_one_each_a
         known = entered.enter_context(shares.enter(Principal("a", org="a")))
         many = [entered.enter_context(shares.enter_unknown(f"10.0.0.{number}")) for number in range(100)]
         busy = entered.enter_context(shares.enter_unknown("10.0.1.1"))
-        known.charge(0.1, now)
+        known.charge(0.05, now)
         for one in many:
             one.charge(0.002, now)
         busy.charge(0.02, now)

@@ -32,10 +32,10 @@ HUNGRY: Final = 0.1
 """The part of a core that a share takes from which on others wait for it although the loop is not late."""
 LARGER: Final = 1.25
 """How many times as much as others a share has had before its requests wait: of two equal ones, neither waits."""
+MANY: Final = 16
+"""The number of requests at once with which a share counts once more; with twice as many, and then more, twice more."""
 DEAR_SECONDS: Final = 0.01
-"""The mean time of its requests with which a share counts twice."""
-MANY: Final = 32
-"""The number of requests at once with which a share counts twice; with twice as many and more, three times."""
+"""The mean time of its requests with which a share counts once more; as with ``MANY``, twice more at most."""
 LATE_SECONDS: Final = 0.003
 """The delay of the loop and of the threads that read from which on requests may have to wait, with any cause."""
 REQUEST_SECONDS: Final = 0.0003
@@ -125,9 +125,9 @@ class Share:
 
     def weight(self, now: float) -> float:
         """Return the load; it counts for more the more requests are under way at once, and the more each takes."""
-        is_dear = min(1.0, self._seconds / (max(self._begun, 1.0) * DEAR_SECONDS))
-        is_many = min(2.0, self.requests / MANY)
-        return self.load(now) * (1 + is_many) * (1 + is_dear)
+        many = self.requests / MANY
+        dear = self._seconds / (max(self._begun, 1.0) * DEAR_SECONDS)
+        return self.load(now) * (1 + min(many, 2.0) + min(dear, 2.0))
 
     @contextmanager
     def under_way(self) -> Generator[None]:
