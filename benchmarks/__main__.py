@@ -26,6 +26,7 @@ from benchmarks import (
     pages,
     registered,
     rest_call,
+    rest_rates,
     shared_limit,
     state,
     streams,
@@ -36,7 +37,7 @@ MEASURES = {
     module.__name__.removeprefix("benchmarks."): module.measure
     for module in (
         *(governed_call, observed_call, durable, shared_limit, registered, import_cpu, compose),
-        *(fingerprints, evaluating, streams, state, rest_call, pages),
+        *(fingerprints, evaluating, streams, state, rest_call, rest_rates, pages),
     )
 }
 

@@ -30,10 +30,10 @@ def measure(*, quick: bool) -> list[Row]:
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         capset = stack.enter_context(
-            _running(["-c", "from capset.cli import main; main()", "serve", "--port", "0", "--insecure"], folder)
+            running(["-c", "from capset.cli import main; main()", "serve", "--port", "0", "--insecure"], folder)
         )
-        echo = stack.enter_context(_running(["-m", "benchmarks.echo"], folder))
-        call = _call(capset[1])
+        echo = stack.enter_context(running(["-m", "benchmarks.echo"], folder))
+        call = call_of(capset[1], "test_math", "add")
         ratios: list[float] = []
         costs: list[tuple[float, float]] = []
         for _ in range(rounds + 1):  # the first is to warm up
@@ -46,11 +46,11 @@ def measure(*, quick: bool) -> list[Row]:
     return [Row("REST call", round(ratio, 1), "times the CPU of an ASGI echo", 6, "at most", peers)]
 
 
-def _call(address: str) -> bytes:
-    """Make an agent and a session, and return the request that calls a tool in it."""
-    agent = _post(address, "/v1/agents", {"name": "adder", "capabilities": ["test_math"]})
+def call_of(address: str, capability: str, name: str) -> bytes:
+    """Make an agent and a session, and return the request that calls a tool in it with two numbers."""
+    agent = _post(address, "/v1/agents", {"name": "adder", "capabilities": [capability]})
     session = _post(address, "/v1/sessions", {"agent_id": agent["id"]})
-    body = json.dumps({"tool": "add", "arguments": {"a": 1, "b": 2}}).encode()
+    body = json.dumps({"tool": name, "arguments": {"a": 1, "b": 2}}).encode()
     head = (
         f"POST /v1/sessions/{session['id']}/calls HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n"
         f"accept: application/json\r\nuser-agent: benchmark\r\ncontent-length: {len(body)}\r\n\r\n"
@@ -67,7 +67,7 @@ def _post(address: str, path: str, body: Any) -> Any:
 def _cpu(server: tuple[int, str], request: bytes, requests: int) -> float:
     """Return the CPU seconds that a server takes for one of many requests."""
     before = _seconds(server[0])
-    asyncio.run(_ask(server[1], request, requests // CONNECTIONS))
+    asyncio.run(ask(server[1], request, requests // CONNECTIONS, CONNECTIONS))
     return (_seconds(server[0]) - before) / (requests // CONNECTIONS * CONNECTIONS)
 
 
@@ -76,7 +76,8 @@ def _seconds(pid: int) -> float:
     return time.clock_gettime((~pid << 3) | 2)  # what clock_getcpuclockid(3) gives on Linux
 
 
-async def _ask(address: str, request: bytes, times: int) -> None:
+async def ask(address: str, request: bytes, times: int, connections: int) -> None:
+    """Send a request so many times on each connection, the next when the one before is answered."""
     port = int(address.rpartition(":")[2])
 
     async def one() -> None:
@@ -91,17 +92,20 @@ async def _ask(address: str, request: bytes, times: int) -> None:
         writer.close()
         await writer.wait_closed()
 
-    await asyncio.gather(*(one() for _ in range(CONNECTIONS)))
+    await asyncio.gather(*(one() for _ in range(connections)))
 
 
 @contextmanager
-def _running(arguments: list[str], folder: str) -> Generator[tuple[int, str]]:
+def running(arguments: list[str], folder: str) -> Generator[tuple[int, str]]:
     """Start a server and yield its process id and address, which it prints on stderr."""
-    log = Path(folder, f"{arguments[0]}.log")
+    log = Path(folder, f"{arguments[-1]}.log")
     root = str(Path(__file__).parents[1])
     with log.open("w") as stderr:
         process = subprocess.Popen(
-            [sys.executable, *arguments], cwd=folder, stderr=stderr, env={**os.environ, "PYTHONPATH": root}
+            [sys.executable, *arguments],
+            cwd=folder,
+            stderr=stderr,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join((root, folder))},
         )
     try:
         for _ in range(200):

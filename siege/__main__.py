@@ -58,10 +58,10 @@ def _print(rows: dict[str, list[Row]]) -> None:
             table.add_row(
                 row.attack.name,
                 " ".join(f"{status}×{times}" for status, times in sorted(row.answers.items())),
-                f"{during.rate:.0f} of {row.before.rate:.0f}",
+                f"{during.rate:.0f} of {row.quiet.rate:.0f}",
                 f"{row.share:.2f}",
                 f"{p99(during.reads) * 1000:.0f} ms",
-                f"{p99(during.health) * 1000:.0f} ms ({p99(row.before.health) * 1000:.0f})",
+                f"{p99(during.health) * 1000:.0f} ms ({p99(row.quiet.health) * 1000:.0f})",
                 f"{during.rss / 1e6:.0f} MB",
                 str(during.threads),
                 f"{row.recovered:.1f} s",

@@ -1,4 +1,4 @@
-"""One attack, measured: before it, while it runs in a process of its own, and until the server has recovered."""
+"""One attack, measured: before it, while it runs in a process of its own, until the server has recovered, and after."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from siege.connection import Connection, in_time, request
 from siege.site import Site
 
 QUIET_SECONDS = 3.0
-"""How long the bystander is alone before an attack, for comparison."""
+"""How long the bystander is alone before an attack, and again after it, for comparison."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,15 +28,15 @@ class Row:
     """What came of one attack, and where it misses its bounds."""
 
     attack: Attack
-    before: Seen
+    quiet: Seen
     during: Seen
     answers: Counter[str]
     recovered: float
 
     @property
     def share(self) -> float:
-        """The bystander's rate during the attack, as a share of the one before."""
-        return self.during.rate / self.before.rate if self.before.rate else 0.0
+        """The bystander's rate during the attack, as a share of the one before and after."""
+        return self.during.rate / self.quiet.rate if self.quiet.rate else 0.0
 
     @property
     def misses(self) -> list[str]:
@@ -78,7 +78,10 @@ def fight(site: Site, attack: Attack, seconds: float) -> Row:
     before = asyncio.run(_quiet(site, attack, QUIET_SECONDS))
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
         during, answers = asyncio.run(_attacked(site, attack, seconds, pool))
-    return Row(attack, before, during, answers, asyncio.run(recovery(site)))
+    recovered = asyncio.run(recovery(site))
+    # One before and one after: machines change their pace, and one attack may leave the next a warm database.
+    quiet = before.joined(asyncio.run(_quiet(site, attack, QUIET_SECONDS)))
+    return Row(attack, quiet, during, answers, recovered)
 
 
 async def _quiet(site: Site, attack: Attack, seconds: float) -> Seen:

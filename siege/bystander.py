@@ -34,6 +34,18 @@ class Seen:
     rss: int = 0
     threads: int = 0
 
+    def joined(self, other: Seen) -> Seen:
+        """Return what was seen in both times."""
+        return Seen(
+            self.seconds + other.seconds,
+            self.reads + other.reads,
+            self.failed + other.failed,
+            max(self.wait, other.wait),
+            self.health + other.health,
+            max(self.rss, other.rss),
+            max(self.threads, other.threads),
+        )
+
     @property
     def rate(self) -> float:
         """Answers a second with 200."""

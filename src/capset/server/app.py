@@ -23,12 +23,12 @@ from starlette.types import ASGIApp
 from capset.errors import CapsetError, InternalError
 from capset.kernel.governance.redaction import redactor_of
 from capset.schemas.validation_errors import fields_at
-from capset.server.http.fair_shares import timed_tasks
 from capset.server.http.idempotency import keep_swept
 from capset.server.http.middleware import AllowedHosts, ServerMiddleware
 from capset.server.http.request_context import HttpRefusal, note_refusal, path_of, request_context
 from capset.server.http.responses import misfit, problem_response
 from capset.server.http.routes import CALLS_PATH, MCP_PATHS, DirectRoutes, Routes
+from capset.server.http.timed_tasks import timed_tasks
 from capset.server.mcp.mounts import mcp_endpoints
 from capset.server.observability.log_writer import LogWriter
 from capset.server.observability.logs import AccessLog

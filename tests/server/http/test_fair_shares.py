@@ -21,12 +21,11 @@ from capset.server.http.fair_shares import (
     MEMORY_SECONDS,
     FairShares,
     Share,
-    TimedCoroutine,
     Turns,
     resting,
-    timed_tasks,
 )
 from capset.server.http.request_context import HttpRefusal, RequestLimits
+from capset.server.http.timed_tasks import TimedCoroutine, timed_tasks
 from tests.server.support import make_session, site
 
 pytestmark = [pytest.mark.anyio, pytest.mark.spec("P35", "T31")]

@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Hashable
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import AsyncGenerator, Generator, Hashable
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from contextvars import Context, ContextVar
 from math import exp
-from time import perf_counter, process_time, thread_time
-from types import TracebackType
-from typing import Any, Final, TypeVar
+from time import perf_counter, process_time
+from typing import Final, TypeVar
 
 from capset.definitions.principals import Principal
 from capset.kernel.call.fair_slots import FairSlots, owner_of
@@ -150,13 +148,14 @@ class Share:
         return now - self._at < ACTIVE_SECONDS and self.load(now) >= least
 
 
-_current: ContextVar[Share | None] = ContextVar("capset_share", default=None)
+CURRENT: Final[ContextVar[Share | None]] = ContextVar("capset_share", default=None)
+"""The share of the caller that a task works for."""
 
 
 @contextmanager
 def resting() -> Generator[None]:
     """Do not count this task's request as under way while inside, where it waits for events that may never come."""
-    share = _current.get()
+    share = CURRENT.get()
     if share is not None:
         share.count(-1)
     try:
@@ -168,7 +167,7 @@ def resting() -> Generator[None]:
 
 def charge(seconds: float) -> None:
     """Charge the caller of this task for work that is done elsewhere, if it has one."""
-    if (share := _current.get()) is not None:
+    if (share := CURRENT.get()) is not None:
         share.charge(seconds, perf_counter())
 
 
@@ -189,7 +188,7 @@ class FairShares:
         Raises ``HttpRefusal`` for one request too many of this principal at once.
         """
         share = self._all.child(principal.org).child((principal.kind, principal.id))
-        _current.set(share)
+        CURRENT.set(share)
         if share.requests >= self._requests:
             refused = HttpRefusal(
                 429, "too_many_requests", f"One principal has at most {self._requests} requests under way at once"
@@ -206,7 +205,7 @@ class FairShares:
         All such addresses together are one share beside those of organisations, however many they are.
         """
         share = self._all.child(_UNKNOWN).child(address)
-        _current.set(share)
+        CURRENT.set(share)
         with share.under_way():
             yield share
 
@@ -318,86 +317,3 @@ class Turns:
             finally:
                 if timer is not None:
                     timer.cancel()
-
-
-class TimedCoroutine(Coroutine[Any, Any, Any]):
-    """A task's coroutine whose steps are charged to the share of its context."""
-
-    __slots__ = ("__qualname__", "_coroutine")
-
-    def __init__(self, coroutine: Coroutine[Any, Any, Any]) -> None:
-        self._coroutine = coroutine
-        self.__qualname__ = getattr(coroutine, "__qualname__", "coroutine")
-
-    def __getattr__(self, name: str) -> Any:  # any attribute of the coroutine, such as cr_frame
-        return getattr(self._coroutine, name)
-
-    def __await__(self) -> Any:
-        return self._coroutine.__await__()
-
-    def send(self, value: Any) -> Any:
-        started = thread_time()
-        try:
-            return self._coroutine.send(value)
-        finally:
-            if (share := _current.get()) is not None:
-                share.charge(thread_time() - started, perf_counter())
-
-    def throw(self, typ: Any, val: BaseException | object = None, tb: TracebackType | None = None) -> Any:
-        started = thread_time()
-        try:
-            return self._coroutine.throw(typ) if val is None else self._coroutine.throw(typ, val, tb)
-        finally:
-            if (share := _current.get()) is not None:
-                share.charge(thread_time() - started, perf_counter())
-
-    def close(self) -> None:
-        self._coroutine.close()
-
-
-class TimedThreads(ThreadPoolExecutor):
-    """The loop's own threads; what they do is charged to the share of the context that asks for it."""
-
-    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
-        """Have a function run, and its processor time charged. A charge that another thread makes at once may be lost.
-
-        A lost one is a fraction of a millisecond; a lock would cost every step of every task more.
-        """
-        if (share := _current.get()) is None:
-            return super().submit(fn, *args, **kwargs)
-        return super().submit(_run_charged, share, fn, *args, **kwargs)
-
-
-def _run_charged(share: Share, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
-    started = thread_time()
-    try:
-        return function(*args, **kwargs)
-    finally:
-        share.charge(thread_time() - started, perf_counter())
-
-
-@contextmanager
-def timed_tasks() -> Generator[None]:
-    """Time the steps of tasks that are made while inside, and the loop's threads.
-
-    Nothing is timed in a loop that has a task factory already.
-    """
-    loop = asyncio.get_running_loop()
-    if loop.get_task_factory() is not None:
-        yield
-        return
-    loop.set_task_factory(_timed_task)
-    threads = TimedThreads(thread_name_prefix="capset-loop")
-    loop.set_default_executor(threads)
-    try:
-        yield
-    finally:
-        loop.set_task_factory(None)
-        loop.set_default_executor(ThreadPoolExecutor())
-        threads.shutdown(wait=False)
-
-
-def _timed_task(
-    loop: asyncio.AbstractEventLoop, coroutine: Any, *, context: Context | None = None, **options: Any
-) -> asyncio.Task[Any]:
-    return asyncio.Task(TimedCoroutine(coroutine), loop=loop, context=context, **options)
