@@ -166,10 +166,12 @@ class Writer:
             stopping = self._stopping
             # Before the queue is emptied, so that later items wake the thread again.
             self._armed = self._urgent = False
-            self._held = min(len(self._queue), TOGETHER)
+            there = len(self._queue)
+            self._held = min(there, TOGETHER)
             items = [self._queue.popleft() for _ in range(self._held)]
             written = not items or self._write(engine, items, last=stopping)
-            if written and self._queue:
+            # What came after that wakes the thread by itself, and is collected first.
+            if written and (there > TOGETHER or (stopping and self._queue)):
                 self._look_again()
             elif stopping:
                 return
