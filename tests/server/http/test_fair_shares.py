@@ -72,7 +72,7 @@ async def test_of_two_that_have_had_the_same_the_one_with_more_requests_at_once_
     assert [one.must_wait(now) for one in (few, many)] == [False, False]
     with ExitStack() as entered:
         for _ in range(MANY):
-            entered.enter_context(many.under_way())
+            entered.enter_context(many)
         assert [one.must_wait(now) for one in (few, many)] == [False, True]
     assert (many.requests, many.must_wait(now)) == (0, False)
 
@@ -81,8 +81,9 @@ async def test_of_two_that_have_had_the_same_the_one_with_dear_requests_waits() 
     few, many = shares_of(0.1, 0.1)
     for share, requests in ((few, 2), (many, 50)):
         for _ in range(requests):
-            with share.under_way():
+            with share:
                 pass
+        share.charge(0.001, time.perf_counter())
     now = time.perf_counter()
     assert [one.must_wait(now) for one in (few, many)] == [True, False]
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Generator, Iterable, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from io import BytesIO
 from time import monotonic
 from types import TracebackType
@@ -49,15 +48,14 @@ class BodyMemory:
         self._held: dict[object, int] = {}
         self._freed = asyncio.Event()
 
-    @contextmanager
-    def hold(self, caller: object) -> Generator[Reservation]:
-        """Yield a reservation of this caller, which is given back at the end."""
-        held = Reservation(self, caller)
-        try:
-            yield held
-        finally:
-            self._add(caller, -held.size)
-            self._freed.set()
+    def hold(self, caller: object) -> Reservation:
+        """Return a reservation of this caller, to be entered; it is given back at the end."""
+        return Reservation(self, caller)
+
+    def give_back(self, caller: object, size: int) -> None:
+        """Give back memory of a caller."""
+        self._add(caller, -size)
+        self._freed.set()
 
     async def wait(self, caller: object, size: int) -> None:
         """Wait for more memory for a caller. Raises ``HttpRefusal`` if none becomes free in time."""
@@ -85,6 +83,13 @@ class Reservation:
         self._memory = memory
         self._caller = caller
         self.size = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        if self.size:
+            self._memory.give_back(self._caller, self.size)
 
     async def grow(self, size: int) -> None:
         """Make it at least this size. Raises ``HttpRefusal`` if no memory becomes free in time."""

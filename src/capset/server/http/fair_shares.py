@@ -14,7 +14,7 @@ from contextlib import ExitStack, asynccontextmanager, contextmanager
 from contextvars import Context, ContextVar
 from math import exp
 from time import perf_counter, process_time
-from typing import Final, TypeVar
+from typing import Final, Self
 
 from capset.definitions.principals import Principal
 from capset.kernel.call.fair_slots import FairSlots, owner_of
@@ -75,13 +75,14 @@ _KNOWN: Final = 1_000
 class Share:
     """The recent time of a principal, an organisation or everybody, in seconds that fade; a tree of these three."""
 
-    __slots__ = ("_at", "_begun", "_children", "_parent", "_pending", "_seconds", "requests")
+    __slots__ = ("_at", "_begins", "_begun", "_children", "_parent", "_pending", "_seconds", "requests")
 
     def __init__(self, parent: Share | None = None) -> None:
         self._parent = parent
         self._children: dict[Hashable, Share] = {}
         self._seconds = self._at = self._pending = 0.0
         self._begun = 0.0  # number of requests, which fades as the time does
+        self._begins = 0  # number of those since the last charge
         self.requests = 0
         """Requests that are under way."""
 
@@ -99,10 +100,10 @@ class Share:
         """Charge one step that ended at ``now``, by ``perf_counter``; short ones are added up first."""
         self._pending += seconds
         if self._pending >= _SETTLED_SECONDS:
-            self._add(self._pending + 2 * max(0.0, seconds - SWIFT_SECONDS), now)
-            self._pending = 0.0
+            self._add(self._pending + 2 * max(0.0, seconds - SWIFT_SECONDS), now, self._begins)
+            self._pending, self._begins = 0.0, 0
 
-    def _add(self, seconds: float, now: float, requests: int = 0) -> None:
+    def _add(self, seconds: float, now: float, requests: int) -> None:
         left = exp((self._at - now) / MEMORY_SECONDS)
         self._seconds, self._begun = self._seconds * left + seconds, self._begun * left + requests
         self._at = now
@@ -127,15 +128,14 @@ class Share:
         dear = self._seconds / (max(self._begun, 1.0) * DEAR_SECONDS)
         return self.load(now) * (1 + min(many, 2.0) + min(dear, 2.0))
 
-    @contextmanager
-    def under_way(self) -> Generator[None]:
-        """Count a request while inside, here and in what this share is part of."""
-        self._add(0.0, perf_counter(), 1)
+    def __enter__(self) -> Self:
+        """Count a request as under way, here and in what this share is part of."""
+        self._begins += 1
         self.count(1)
-        try:
-            yield
-        finally:
-            self.count(-1)
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.count(-1)
 
     def count(self, requests: int) -> None:
         """Count requests as under way, or no longer."""
@@ -181,9 +181,8 @@ class FairShares:
         self._waiting: dict[Share, deque[asyncio.Future[None]]] = {}
         self._releasing: asyncio.Task[None] | None = None
 
-    @contextmanager
-    def enter(self, principal: Principal) -> Generator[Share]:
-        """Yield the share that this task, and those that it starts, are charged to from now on.
+    def enter(self, principal: Principal) -> Share:
+        """Return the share that this task, and those that it starts, are charged to from now on; it is to be entered.
 
         Raises ``HttpRefusal`` for one request too many of this principal at once.
         """
@@ -195,19 +194,16 @@ class FairShares:
             )
             refused.retryable, refused.retry_after = True, 1.0
             raise refused
-        with share.under_way():
-            yield share
+        return share
 
-    @contextmanager
-    def enter_unknown(self, address: str) -> Generator[Share]:
-        """Yield the share of requests from an address whose credentials have yet to be checked.
+    def enter_unknown(self, address: str) -> Share:
+        """Return the share, to be entered, of requests from an address whose credentials have yet to be checked.
 
         All such addresses together are one share beside those of organisations, however many they are.
         """
         share = self._all.child(_UNKNOWN).child(address)
         CURRENT.set(share)
-        with share.under_way():
-            yield share
+        return share
 
     async def admit(self, share: Share) -> None:
         """Wait while the loop has no time and this share is the largest. Raises ``HttpRefusal`` after too long."""

@@ -9,11 +9,14 @@ from contextlib import contextmanager
 from contextvars import Context
 from time import perf_counter, thread_time
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from capset.server.http.fair_shares import CURRENT, Share
 
 T = TypeVar("T")
+
+BRIEF_SECONDS: Final = 0.001
+"""Steps up to here are charged by the clock: it costs less than the processor time, and they did not wait for long."""
 
 
 class TimedCoroutine(Coroutine[Any, Any, Any]):
@@ -32,12 +35,14 @@ class TimedCoroutine(Coroutine[Any, Any, Any]):
         return self._coroutine.__await__()
 
     def send(self, value: Any) -> Any:
-        started = thread_time()
+        started, used = perf_counter(), thread_time()
         try:
             return self._coroutine.send(value)
         finally:
             if (share := CURRENT.get()) is not None:
-                share.charge(thread_time() - started, perf_counter())
+                now = perf_counter()
+                took = now - started
+                share.charge(took if took < BRIEF_SECONDS else thread_time() - used, now)
 
     def throw(self, typ: Any, val: BaseException | object = None, tb: TracebackType | None = None) -> Any:
         started = thread_time()
