@@ -20,8 +20,6 @@ from capset.definitions.principals import Principal
 from capset.kernel.call.fair_slots import FairSlots, owner_of
 from capset.server.http.request_context import HttpRefusal, RequestLimits, overloaded
 
-T = TypeVar("T")
-
 MEMORY_SECONDS: Final = 0.5
 """The time after which a charge has faded to about a third."""
 BUSY: Final = 0.5
