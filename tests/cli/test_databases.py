@@ -6,6 +6,7 @@ import ctypes
 import os
 import resource
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -147,16 +148,17 @@ def test_a_file_that_may_not_be_read_is_one_line(capset: Command) -> None:
 
 
 @pytest.mark.spec("G23")
-def test_a_disk_without_room_refuses_what_it_cannot_record(capset: Command) -> None:
+@pytest.mark.parametrize("size", [lambda room: room, lambda room: 8 * 1024 * 1024], ids=["a row", "parts"])
+def test_a_disk_without_room_refuses_what_it_cannot_record(capset: Command, size: Callable[[int], int]) -> None:
     write = ("call", "session_file_system.write_file", *FILES, "--json", "--args")
     assert capset(*write, '{"path": "/a.txt", "content": "kept"}').code == 0
     records = capset("audit", "query", "--json").json["items"]
+    room = (capset.folder / "capset.db").stat().st_size + 8_192
 
     def no_room() -> None:
-        room = (capset.folder / "capset.db").stat().st_size + 8_192
         resource.setrlimit(resource.RLIMIT_FSIZE, (room, room))
 
-    big = '{"path": "/b.txt", "content": "%s"}' % ("x" * 300_000)
+    big = '{"path": "/b.txt", "content": "%s"}' % ("x" * size(room))
     (capset.folder / "big.json").write_text(big, encoding="utf-8")
     done = capset(*write, "@big.json", preexec_fn=no_room)
     assert done.code == 1

@@ -73,10 +73,11 @@ async def _load(url: str, folder: Path, seed: int, key: CheckpointKey) -> None:
             while True:
                 number, which = next(numbers), random.choice(TOOLS)
                 result = await session.try_call(which, number, str(folder))
-                if which is look:
-                    await kernel.audit.flush()  # reads are buffered until then
-                if result.success:  # not on a machine so busy that the log was waited for in vain
-                    note(folder, TOLD, f"{result.record} {number}")
+                with suppress(StoreBusy):  # as in sign()
+                    if which is look:
+                        await kernel.audit.flush()  # reads are buffered until then
+                    if result.success:  # not on a machine so busy that the log was waited for in vain
+                        note(folder, TOLD, f"{result.record} {number}")
 
         async def sign() -> None:
             while True:

@@ -147,6 +147,10 @@ def _tables(counts: Sizes) -> list[tuple[str, int, dict[str, str]]]:
             "session": _padded("session-", "(i * 50)"), "path": "'/a/b.txt'", "parent": "'/a'",
             "is_directory": "false", "is_readonly": "false", "size_bytes": "1", "version": "1", "created_at": time,
             "modified_at": time, "org": f"'{LARGE}'", "digest": digest}),
+        ("files", counts.sessions // 50, {
+            "session": _padded("session-", "(i * 50)"), "path": "'/large'", "parent": "'/'",
+            "is_directory": "false", "is_readonly": "false", "size_bytes": "1", "version": "1", "created_at": time,
+            "modified_at": time, "org": f"'{LARGE}'", "parts": digest}),
         ("states", counts.sessions, {
             "scope": "'user'", "owner": user, "org": org, "name": _padded("name-", "i"), "value": "'1'",
             "version": "1", "updated_at": time}),

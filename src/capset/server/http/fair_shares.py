@@ -25,7 +25,8 @@ MEMORY_SECONDS: Final = 0.5
 BUSY: Final = 0.5
 """The part of a core that this process takes from which on requests may have to wait."""
 HUNGRY: Final = 0.1
-"""The part of a core that a share takes from which on others wait for it although the loop is not late."""
+"""The part of a core that a share takes from which on others wait for it although the loop is not late; less of it if
+their requests are dear."""
 LARGER: Final = 1.25
 """How many times as much as others a share has had before its requests wait: of two equal ones, neither waits."""
 MANY: Final = 16
@@ -113,18 +114,24 @@ class Share:
         return self._seconds * exp((self._at - now) / MEMORY_SECONDS)
 
     def must_wait(self, now: float, least: float = 0.0) -> bool:
-        """Return whether this share, or one that it is part of, is the largest of several with at least this load."""
+        """Return whether this share, or one that it is part of, is the largest of several with at least this load.
+
+        The more each of its requests takes, the less load of others is enough: they would have to wait for that time.
+        """
         parent = self._parent
         if parent is None:
             return False
-        others = [one.weight(now) for one in parent._children.values() if one is not self and one.is_active(now, least)]
-        return (bool(others) and self.weight(now) > LARGER * max(others)) or parent.must_wait(now, least)
+        enough = least * max(0.0, 1 - self._dear())
+        others = (one for one in parent._children.values() if one is not self and one.is_active(now, enough))
+        most = max((one.weight(now) for one in others), default=None)
+        return (most is not None and self.weight(now) > LARGER * most) or parent.must_wait(now, least)
 
     def weight(self, now: float) -> float:
         """Return the load; it counts for more the more requests are under way at once, and the more each takes."""
-        many = self.requests / MANY
-        dear = self._seconds / (max(self._begun, 1.0) * DEAR_SECONDS)
-        return self.load(now) * (1 + min(many, 2.0) + min(dear, 2.0))
+        return self.load(now) * (1 + min(self.requests / MANY, 2.0) + min(self._dear(), 2.0))
+
+    def _dear(self) -> float:
+        return self._seconds / (max(self._begun, 1.0) * DEAR_SECONDS)
 
     def __enter__(self) -> Self:
         """Count a request as under way, here and in what this share is part of."""
