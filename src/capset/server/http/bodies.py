@@ -110,16 +110,24 @@ class RequestBody:
     """A request's body that is still to be read, of at most ``limit`` bytes.
 
     ``values`` is the maximum number of values in it, if it is JSON; ``seconds`` are those between two parts, and for
-    each MiB in all.
+    each MiB in all. Nothing limits the wait for a body that has ``arrived`` whole.
     """
 
     def __init__(
-        self, receive: Receive, headers: Mapping[bytes, bytes], limit: int, seconds: float, values: int | None
+        self,
+        receive: Receive,
+        headers: Mapping[bytes, bytes],
+        limit: int,
+        seconds: float,
+        values: int | None,
+        *,
+        arrived: bool = False,
     ) -> None:
         self._receive = receive
         self._limit = limit
         self._seconds = seconds
         self._values = values
+        self._has_arrived = arrived
         self._counter = ValueCounter()
         self.size = declared_size(headers)
         if self.size is not None and self.size > limit:
@@ -134,7 +142,7 @@ class RequestBody:
         copies = 1 if self._values is None else JSON_COPIES
         if reservation is not None and self.size is not None and self.size > LARGE:
             await reservation.grow(copies * self.size)
-        message = await _next(self._receive, self._seconds)
+        message = await _next(self._receive, None if self._has_arrived else self._seconds)
         first: bytes = message.get("body", b"")
         if not message.get("more_body"):
             if len(first) > self._limit:
@@ -192,10 +200,13 @@ def replaying(body: bytes, receive: Receive) -> Receive:
     return replayed
 
 
-async def _next(receive: Receive, seconds: float) -> Message:
+async def _next(receive: Receive, seconds: float | None) -> Message:
     try:
-        async with asyncio.timeout(seconds):
+        if seconds is None:
             message = await receive()
+        else:
+            async with asyncio.timeout(seconds):
+                message = await receive()
     except TimeoutError:
         raise HttpRefusal(408, "request_timeout", "The body came too slowly, or stopped coming") from None
     if message["type"] == "http.disconnect":

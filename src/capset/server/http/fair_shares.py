@@ -103,11 +103,11 @@ class Share:
             self._pending, self._begins = 0.0, 0
 
     def _add(self, seconds: float, now: float, requests: int) -> None:
-        left = exp((self._at - now) / MEMORY_SECONDS)
-        self._seconds, self._begun = self._seconds * left + seconds, self._begun * left + requests
-        self._at = now
-        if self._parent is not None:
-            self._parent._add(seconds, now, requests)
+        share: Share | None = self
+        while share is not None:
+            left = exp((share._at - now) / MEMORY_SECONDS)
+            share._seconds, share._begun = share._seconds * left + seconds, share._begun * left + requests
+            share._at, share = now, share._parent
 
     def load(self, now: float) -> float:
         """Return what has not faded yet."""
@@ -121,6 +121,8 @@ class Share:
         parent = self._parent
         if parent is None:
             return False
+        if len(parent._children) == 1:
+            return parent.must_wait(now, least)
         enough = least * max(0.0, 1 - self._dear())
         others = (one for one in parent._children.values() if one is not self and one.is_active(now, enough))
         most = max((one.weight(now) for one in others), default=None)
@@ -144,9 +146,10 @@ class Share:
 
     def count(self, requests: int) -> None:
         """Count requests as under way, or no longer."""
-        self.requests += requests
-        if self._parent is not None:
-            self._parent.count(requests)
+        share: Share | None = self
+        while share is not None:
+            share.requests += requests
+            share = share._parent
 
     def is_active(self, now: float, least: float) -> bool:
         """Return whether it was in use a moment ago, with at least this load."""

@@ -40,6 +40,7 @@ from capset.server.http.fair_shares import (
     charge,
 )
 from capset.server.http.request_context import (
+    ARRIVED,
     CLIENT_LEFT,
     KEY,
     MAX_ID,
@@ -245,7 +246,9 @@ class ServerMiddleware:
             size, values = limits.file, None
         else:
             size = limits.large_body if request_info.route in LARGE_BODIES else limits.body
-        return RequestBody(receive, request_info.headers, size, limits.body_seconds, values)
+        return RequestBody(
+            receive, request_info.headers, size, limits.body_seconds, values, arrived=scope.get(ARRIVED, False)
+        )
 
     async def _fail(self, send: Send, request_info: RequestContext, error: CapsetError) -> None:
         if not request_info.status:

@@ -24,6 +24,8 @@ KEY: Final = "capset.visit"
 """The key of the request context in an ASGI scope."""
 OPENS: Final = "capset.opens"
 """The key that says in an ASGI scope whether a request is the first of its connection."""
+ARRIVED: Final = "capset.arrived"
+"""The key that says in an ASGI scope whether the whole body was there when the request was passed on."""
 
 
 class HttpRefusal(CapsetError):

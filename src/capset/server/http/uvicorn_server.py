@@ -18,7 +18,7 @@ from uvicorn.server import ServerState
 
 from capset.errors import CapsetError, Unreachable
 from capset.ids import Ids
-from capset.server.http.request_context import OPENS, HttpRefusal, RequestLimits
+from capset.server.http.request_context import ARRIVED, OPENS, HttpRefusal, RequestLimits
 from capset.wire.errors import MEDIA_TYPE, problem_of
 
 DRAIN_SECONDS: Final = 10
@@ -185,11 +185,6 @@ def protocol_with(limits: RequestLimits) -> type[HttpToolsProtocol]:
             super().on_message_begin()
             self._expect_head()
 
-        def on_header(self, name: bytes, value: bytes) -> None:
-            # The parser reports trailers as it does headers; they are no headers, and are ignored (RFC 9110 §6.5.1).
-            if self._in_head:
-                super().on_header(name, value)
-
         def on_body(self, body: bytes) -> None:
             self._between = 0
             super().on_body(body)
@@ -197,11 +192,14 @@ def protocol_with(limits: RequestLimits) -> type[HttpToolsProtocol]:
         def on_headers_complete(self) -> None:
             self._in_head = False
             self._wait_no_more()
-            if [name for name, _ in self.headers].count(b"host") > 1:
+            names = [name for name, _ in self.headers]
+            if names.count(b"host") > 1:
                 raise ValueError("more than one Host")  # the parser makes it a 400 (RFC 9112 §3.2)
-            if any(name == b"upgrade" for name, _ in self.headers) and any(map(_brings_a_body, self.headers)):
+            if b"upgrade" in names and any(map(_brings_a_body, self.headers)):
                 raise ValueError("an upgrade with a body")  # the parser would take the body for another request
             super().on_headers_complete()
+            # The parser reports trailers as it does headers; they are no headers, and are ignored (RFC 9110 §6.5.1).
+            self.headers = []
             cast("dict[str, Any]", self.scope)[OPENS], self._opens = self._opens, False
             if 0 < len(self.pipeline) <= PIPELINED:
                 self.flow.resume_reading()  # otherwise a disconnect would go unnoticed
@@ -243,6 +241,7 @@ def protocol_with(limits: RequestLimits) -> type[HttpToolsProtocol]:
 
         def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:  # uvicorn's own ASGI types
             async def wholly(scope: Scope, receive: Receive, send: Send) -> None:
+                scope[ARRIVED] = not cycle.more_body
                 with contextlib.suppress(asyncio.CancelledError):  # on shutdown: the middleware has answered
                     await app(scope, receive, send)
                 if cycle.response_started and not cycle.response_complete:
