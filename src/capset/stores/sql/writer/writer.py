@@ -31,6 +31,10 @@ BOUND: Final = 10_000
 """Limit on the entries waiting to be written."""
 GATHER_SECONDS: Final = 0.1
 """Time that the thread collects more while no caller waits for it."""
+CROWD: Final = 4
+"""Where so many callers waited for a transaction, the next begins when as much is there again."""
+CROWD_SECONDS: Final = (0.0005, 0.003)
+"""The time in which nothing comes after which it begins anyway, and the longest time until then."""
 PAUSES_SECONDS: Final = (0.05, 5.0)
 """The first and the longest pause before a failed write is tried again; a waiting caller ends a pause."""
 PATIENCE_SECONDS: Final = 30.0
@@ -65,6 +69,7 @@ class Writer:
         self._open_ids: set[str] = set()
         self._doubt = RecoveryState()
         self._cut_off = False  # the last transaction was rolled back by the server while this process was frozen
+        self._crowd = 0  # number of items of the last transaction, if several callers waited for it
         self._bad = 0  # buffered entries that could not become records, since the last report
 
     def start(self, engine: Engine) -> None:
@@ -118,7 +123,7 @@ class Writer:
         if not self._room:
             raise self._refusal()
         self._queue.append(item)
-        if not self._urgent:
+        if not self._urgent or len(self._queue) == self._crowd:
             self._armed = self._urgent = True
             self._wake.set()
         return await item.waiter.future
@@ -163,6 +168,7 @@ class Writer:
             if pause is None and not self._urgent:
                 self._wake.wait(GATHER_SECONDS)
                 self._wake.clear()
+            self._gather()
             stopping = self._stopping
             # Before the queue is emptied, so that later items wake the thread again.
             self._armed = self._urgent = False
@@ -180,6 +186,14 @@ class Writer:
             else:
                 pause = PAUSES_SECONDS[0] if pause is None else min(2 * pause, PAUSES_SECONDS[1])
                 self._armed = True  # until the pause is over, an append need not wake the thread
+
+    def _gather(self) -> None:
+        """Wait a little until as much is there as the last time: one transaction of many costs less than several."""
+        there, until = 0, time.monotonic() + CROWD_SECONDS[1]
+        while there < len(self._queue) < self._crowd and time.monotonic() < until and not self._stopping:
+            there = len(self._queue)
+            self._wake.wait(CROWD_SECONDS[0])
+            self._wake.clear()
 
     def _write(self, engine: Engine, items: list[Item], *, last: bool) -> bool:
         """Write a batch and answer its waiters; if it cannot be written, put back the items that need not fail yet.
@@ -226,6 +240,7 @@ class Writer:
         if passed and failure is None:
             self._bad = 0
         self._held = 0  # first, so that there is room for the callers answered
+        self._crowd = len(items) if len(answers) >= CROWD else 0
         deliver_answers(answers + passed)
         return failure is None
 
