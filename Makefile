@@ -16,7 +16,7 @@ unexport VIRTUAL_ENV
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve test long check format bench examples docs conformance clients mcpclients siege faults mutants scale clean
+.PHONY: help setup demo serve test long check format bench agentdojo examples docs conformance clients mcpclients frontends siege faults mutants scale clean
 
 help: ## show this list
 	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 22
@@ -39,7 +39,7 @@ long: $(SETUP) ## run the tests that take long: generated requests at whole serv
 	@$(BIN)/pytest -n auto -m long $(ARGS)
 
 # Tests that name what a recipe of AGENTS.md left out: files that are made of others, and lists that follow others.
-GATES := tests/docs/test_rest_reference.py tests/docs/test_module_index.py tests/docs/test_config_file.py tests/docs/test_agent_file_schema.py \
+GATES := tests/docs/test_rest_reference.py tests/docs/test_cli_reference.py tests/docs/test_module_index.py tests/docs/test_config_file.py tests/docs/test_agent_file_schema.py \
   tests/docs/test_capability_pages.py tests/server/test_openapi.py tests/adapters/agents/test_fields.py \
   tests/wire/test_records.py \
   tests/stores/sql/schema/test_revisions.py::test_the_migrations_make_the_tables_that_the_code_knows \
@@ -62,6 +62,9 @@ format: $(SETUP) ## format the code and mend what can be mended
 bench: $(PEERS) ## measure, side by side with peers (ARGS="--quick --json")
 	@.venv-bench/bin/python -m benchmarks $(ARGS)
 
+agentdojo: $(PEERS) ## replay the ground truth of AgentDojo's suites as turns of agents
+	@.venv-bench/bin/python -m benchmarks.agentdojo_replay
+
 examples: $(SETUP) ## run every example in a fresh folder
 	@scripts/install_for_tests.sh
 	@$(BIN)/python scripts/run_examples.py
@@ -78,14 +81,17 @@ clients: $(SETUP) ## generate clients from the OpenAPI document, and use them ag
 mcpclients: $(SETUP) ## have other people's MCP clients wait for an approval, by HTTP and standard streams
 	@$(BIN)/pytest -n 2 --dist loadgroup -m clients $(ARGS) tests/mcp_clients
 
+frontends: $(SETUP) ## have the clients of front ends, the AI SDK's and AG-UI's, run an agent
+	@$(BIN)/pytest -n 2 -m clients $(ARGS) tests/front_ends
+
 siege: $(SETUP) ## attack two servers on SQLite and PostgreSQL, and measure what a bystander sees (ARGS="NAME --seconds 6")
 	@scripts/install_for_tests.sh
 	@$(BIN)/python -m siege $(ARGS)
 
-faults: $(SETUP) ## kill and freeze processes at random moments, and check what they left (KILLS=200 FREEZES=50 SEED=1)
+faults: $(SETUP) ## kill and freeze processes at random moments, and check what they left (KILLS=200 FREEZES=50 TURNS=50 SEED=1)
 	@scripts/install_for_tests.sh
 	@CAPSET_KILLS=$(or $(KILLS),200) CAPSET_PAIR_KILLS=$(or $(KILLS),200) CAPSET_FREEZES=$(or $(FREEZES),50) CAPSET_SEED=$(or $(SEED),1) \
-	  $(BIN)/pytest -q -s -n 0 tests/faults/test_random_kills.py tests/faults/test_random_freezes.py
+	  CAPSET_TURN_KILLS=$(or $(TURNS),50) $(BIN)/pytest -q -s -n 0 tests/faults/test_random_kills.py tests/faults/test_random_freezes.py tests/faults/test_random_turns.py
 
 mutants: $(SETUP) ## change single things in the core, and count how many the tests notice (COUNT=150 SEED=1)
 	@scripts/install_for_tests.sh
@@ -96,7 +102,7 @@ scale: $(SETUP) ## ask 10,000 agents, 100,000 sessions, 1,000,000 records and 1,
 
 clean: ## remove everything that was built
 	@rm -rf .venv .venv-bench .venv-clients .venv-mcpclients .hypothesis .import_linter_cache .mutants .pytest_cache .ruff_cache dist site
-	@rm -rf scripts/conformance/node_modules tests/generated/node_modules tests/mcp_clients/node_modules
+	@rm -rf scripts/conformance/node_modules tests/generated/node_modules tests/mcp_clients/node_modules tests/front_ends/node_modules
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(SETUP): pyproject.toml uv.lock

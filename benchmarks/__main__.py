@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import (
+    agent_turn,
     compose,
     durable,
     evaluating,
@@ -37,7 +38,7 @@ MEASURES = {
     module.__name__.removeprefix("benchmarks."): module.measure
     for module in (
         *(governed_call, observed_call, durable, shared_limit, registered, import_cpu, compose),
-        *(fingerprints, evaluating, streams, state, rest_call, rest_rates, pages),
+        *(fingerprints, evaluating, streams, state, rest_call, rest_rates, pages, agent_turn),
     )
 }
 

@@ -38,6 +38,7 @@ def main() -> None:
     """Serve on a free port as ``uvicorn`` does, without an access log, and print the address on stderr."""
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
+        bound.listen()  # before the address is told: connections wait until uvicorn has started
         print(f"bare FastAPI serves http://127.0.0.1:{bound.getsockname()[1]}", file=sys.stderr, flush=True)
         uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False)).run([bound])
 

@@ -19,7 +19,8 @@
     ├── Conflict               409  the current state does not allow it: read-only, archived, in progress
     │   ├── Outdated           412  it has changed since the expected version
     │   ├── ApprovalVoid       409  the approval was used, or is for another call, or for a tool that has changed
-    │   └── TurnRunning        409  the session is in a turn, and runs one at a time
+    │   ├── TurnRunning        409  the session is in a turn, and runs one at a time
+    │   └── TurnSuspended      409  the turn waits for approvals; ``approvals`` are the ids of the requests
     ├── NotFound                   404  nothing of that name, here, for this principal
     ├── PermissionDenied           403  a permission is missing, a policy denied, or a snapshot pruned the tool
     │   ├── ApprovalRequired       403  the call needs approval first; ``approval`` is the request's id
@@ -173,6 +174,28 @@ class ApprovalVoid(Conflict):
 
 class TurnRunning(Conflict):
     code = "turn_running"
+
+
+class TurnSuspended(Conflict):
+    """The turn waits. ``approvals`` are the ids of the requests that have to be decided before it goes on.
+
+    ``calls`` has the request of each of the model's calls that wait, by the model's id of the call.
+    """
+
+    code = "turn_suspended"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        approvals: Iterable[str] = (),
+        calls: Mapping[str, str] | None = None,
+        hint: str | None = None,
+        fields: Iterable[Field] = (),
+    ) -> None:
+        super().__init__(message, hint=hint, fields=fields)
+        self.approvals = tuple(approvals)
+        self.calls = dict(calls or {})
 
 
 class NotFound(CapsetError):

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from capset.definitions.allowances import Allowance
 from capset.definitions.approvals import Answer, ApprovalRow, Approver
 from capset.definitions.contexts import Document, DocumentsHandle, ResourceHandle, StateHandle
 from capset.definitions.files import Files, FileStat, normalise_path
 from capset.definitions.governance import Governance, Roles
-from capset.definitions.limits import Allowance, Budget, Limit
+from capset.definitions.limits import Budget, Limit
 from capset.definitions.resources import Documents
 from capset.definitions.secrets import Secrets
 from capset.definitions.tools.retries import Retry
 from capset.definitions.tools.schema_tools import schema_tool
+from capset.definitions.usage import AgentUsage, UsageLimit
 from capset.errors import FileError, StateError, TransientError, VersionMismatch
 from capset.fingerprint.checkpoints import Checkpoint, CheckpointKey, PublicKey
 from capset.kernel.actions import ActionRegistry, ActionResult, ExecutionContext
@@ -34,6 +36,7 @@ from capset.schemas.schema import digested
 __all__ = [
     "ActionRegistry",
     "ActionResult",
+    "AgentUsage",
     "Allowance",
     "AllowedHosts",
     "Answer",
@@ -78,6 +81,7 @@ __all__ = [
     "TurnEnded",
     "TurnFailed",
     "TurnStarted",
+    "UsageLimit",
     "VersionMismatch",
     "codec_named",
     "codec_of",

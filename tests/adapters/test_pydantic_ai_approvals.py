@@ -124,3 +124,41 @@ async def test_an_approval_of_pydantic_ai_s_approves_nothing_here() -> None:
         assert "this needs an approval first" in str(part.content)
         assert paid == []
         assert (await here.record()).code == "approval_required"
+
+
+@pytest.mark.spec("G17", "R21")
+async def test_a_run_of_a_host_s_own_ends_with_the_request_and_goes_on_once_it_is_decided() -> None:
+    async with desk(pay) as here:
+        script = Scripted([("pay", {"to": "bob"})])
+        toolset = CapsetToolset(here.session, defers=True)
+        agent = pydantic_ai.Agent(script.model, toolsets=[toolset], output_type=[str, DeferredToolRequests])
+        first = await agent.run("go")
+        assert isinstance(first.output, DeferredToolRequests)
+        (asked,) = await requests(here)
+        assert first.output.metadata["call-1-1"]["approval"] == asked
+
+        go_on = DeferredToolResults(approvals={"call-1-1": True})  # counts for nothing here
+        again = await agent.run(message_history=first.all_messages(), deferred_tool_results=go_on)
+        assert isinstance(again.output, DeferredToolRequests)
+        assert (await requests(here), paid) == ([asked], [])
+
+        await here.kernel.approvals.decide(asked, Answer(approved=True), by=BOSS)
+        done = await agent.run(message_history=again.all_messages(), deferred_tool_results=go_on)
+        (part,) = returns(done.all_messages())
+        assert (part.content, paid) == ("bob is paid", [("bob", 5)])
+
+
+@pytest.mark.spec("R21")
+async def test_a_rejection_is_a_result_of_a_run_that_was_deferred() -> None:
+    async with desk(pay) as here:
+        script = Scripted([("pay", {"to": "bob"})])
+        toolset = CapsetToolset(here.session, defers=True)
+        agent = pydantic_ai.Agent(script.model, toolsets=[toolset], output_type=[str, DeferredToolRequests])
+        first = await agent.run("go")
+        (asked,) = await requests(here)
+        await here.kernel.approvals.decide(asked, Answer(approved=False, note="never"), by=BOSS)
+        go_on = DeferredToolResults(approvals={"call-1-1": True})
+        done = await agent.run(message_history=first.all_messages(), deferred_tool_results=go_on)
+        (part,) = returns(done.all_messages())
+        assert "rejected by user:boss: never" in str(part.content)
+        assert paid == []

@@ -1,4 +1,4 @@
-"""``--limit``, ``--session-budget`` and ``--run-budget`` (spec 4, G36)."""
+"""``--limit``, ``--session-budget``, ``--run-budget`` and ``--usage-limit`` (spec 4, G36; spec 6, R24)."""
 
 from __future__ import annotations
 
@@ -35,6 +35,31 @@ def test_the_nearer_source_wins_and_the_others_fill_in(tmp_path: Path) -> None:
     assert flagged == Allowance(limits="1/1m", session=Budget(1, 1.5), run=Budget(cost=2))
     assert found(environ=dict.fromkeys(VARIABLES, "")) is None, "an empty variable wins over the file"
     assert given_allowance(None, None, None) is None
+
+
+@pytest.mark.spec("G36", "R24")
+def test_limits_on_usage_come_from_the_nearest_source(tmp_path: Path) -> None:
+    def found(*given: str, **environ: str) -> str:
+        return str(load_allowance(None, None, None, list(given), environ=environ, folder=tmp_path))
+
+    assert found() == "None"
+    (tmp_path / "capset.toml").write_text('[allowance]\nusage = ["cost=5/1d", {tokens = 9, per = "session"}]\n')
+    assert found() == "cost=5.0/1d; tokens=9 per session"
+    environ = {"CAPSET_USAGE_LIMIT": "tokens=7,cost=1/1d; steps=2/1h per org;"}
+    assert found(**environ) == "tokens=7,cost=1.0/1d; steps=2/1h per org"
+    assert found("steps=3/1m", "steps=9/1h", **environ) == "steps=3/1m; steps=9/1h"
+    assert found(CAPSET_USAGE_LIMIT="") == "None", "an empty variable wins over the file"
+
+
+@pytest.mark.spec("G36", "R24")
+def test_a_wrong_limit_on_usage_is_one_clear_sentence(run: Run, tmp_path: Path) -> None:
+    key = ("key", "create", "k", "--principal", "a")
+    for line in (key, ("serve", "--port", "0"), ("run", "a.yaml", "go"), ("chat", "a.yaml")):
+        done = run(*line, "--usage-limit", "tokens=5")
+        assert (done.code, "--usage-limit: a usage limit has a window, such as '1d'" in done.said) == (2, True), (
+            done.said
+        )
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.spec("G36", "G13")
@@ -184,11 +209,18 @@ async def test_an_mcp_server_holds_its_client_to_them(capset: Command) -> None:
 def test_a_key_is_made_with_an_allowance_and_lists_it(run: Run, tmp_path: Path) -> None:
     (tmp_path / "capset.toml").write_text(FILE, encoding="utf-8")
     options = ("--limit", "5/1m", "--limit", "50/1d", "--session-budget", "calls=9,cost=0.5", "--run-budget", "cost=2")
+    options += ("--usage-limit", "tokens=1000,cost=2/1d per org")
     made = run("key", "create", "k", "--principal", "ada", *options, "--json").json
-    expected = {"limits": ["5/1m", "50/1d"], "session": {"calls": 9, "cost": 0.5}, "run": {"cost": 2.0}}
+    expected = {
+        "limits": ["5/1m", "50/1d"],
+        "session": {"calls": 9, "cost": 0.5},
+        "run": {"cost": 2.0},
+        "usage": [{"tokens": 1000, "cost": 2.0, "window": "1d", "per": "org"}],
+    }
     assert made["allowance"] == expected
     assert "allowance" not in run("key", "create", "plain", "--principal", "bob", "--json").json, "none from the file"
     plain, limited = run("key", "list", "--json").json["items"]
     assert (limited["allowance"], "allowance" in plain) == (expected, False)
     told = " ".join(run("key", "list").out.split())
     assert "5/1m; 50/1d;" in told
+    assert "tokens=1000,cost=2.0/1d per org" in told

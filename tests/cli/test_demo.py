@@ -29,7 +29,12 @@ def records_of(capset: Command, folder: str = "capset-demo") -> list[dict[str, o
     database = f"{folder}/capset.db"
     assert capset("audit", "verify", "--db", database).code == 0
     records = capset("audit", "query", "--limit", "1000", "--db", database, "--json").json["items"]
-    return [record for record in records if record["org"] is None]
+    return [record for record in records if record["org"] is None and not is_of_the_turn(record)]
+
+
+def is_of_the_turn(record: dict[str, object]) -> bool:
+    """Return whether a model asked for the call."""
+    return str(record["causation"]).startswith("call-")
 
 
 def test_by_itself_it_reads_real_files_and_proves_what_it_did(capset: Command) -> None:
@@ -118,6 +123,7 @@ def odd_folder(folder: Path) -> Path:
     return folder
 
 
+@pytest.mark.long
 def test_what_cannot_be_read_is_skipped_by_name(capset: Command) -> None:
     odd = odd_folder(capset.folder / "odd")
     try:
@@ -150,6 +156,7 @@ def test_on_a_terminal_the_names_of_files_are_no_markup(capset: Command) -> None
     assert "1 files, 4 bytes" in out
 
 
+@pytest.mark.long
 def test_folders_of_nearly_endless_depth(capset: Command) -> None:
     folder = os.open(capset.folder, os.O_RDONLY)
     for name in ("abyss", *["d"] * 1_500):
@@ -202,6 +209,23 @@ def test_somebody_else_approves_a_call_and_two_openings_share_a_limit(capset: Co
         *("denied", "denied", "succeeded", "succeeded", "succeeded", "limited"),
     ]
     assert [kept[one["record"]]["agent"] for one in calls[3:]] == ["editor", "announcer", "editor"]
+    assert capset("audit", "verify", *there[:2]).code == 0
+
+
+@pytest.mark.spec("R7")
+def test_the_agent_runs_and_waits_for_an_approval(capset: Command) -> None:
+    (capset.folder / "empty").mkdir()
+    shape = demo(capset, "empty", "--json").json
+    assert [(one["tool"], one.get("code")) for one in shape["turn"]] == [
+        *(("write_todos", None), ("grep_files", None), ("shred", "permission_denied")),
+        *(("write_file", None), ("file_report", None)),
+    ]
+    there = ("--db", "capset-demo/capset.db", "--json")
+    kept = [record for record in capset("audit", "query", *there).json["items"] if is_of_the_turn(record)]
+    assert {record["principal"] for record in kept} == {"analyst"}
+    assert len({record["correlation"] for record in kept}) == 1
+    (request,) = [one for one in capset("approvals", "list", *there).json["items"] if one["tool"] == "file_report"]
+    assert (request["status"], request["decided_by"]) == ("used", "user:editor")
     assert capset("audit", "verify", *there[:2]).code == 0
 
 

@@ -54,6 +54,7 @@ def sha256_of(payload: dict[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+@pytest.mark.long
 @pytest.mark.spec("F1", "F12")
 def test_every_process_and_every_format_gives_the_same_hashes(capset: Command) -> None:
     composed = [

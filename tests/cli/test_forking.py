@@ -47,6 +47,7 @@ def test_what_takes_too_long_is_killed_and_the_next_command_is_not_disturbed(wor
     assert workshop("lsit").code == 2
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("line", ["call workshop.echo --args -", "mcp --agent foreman"])
 def test_who_stands_in_for_it_hands_on_what_is_read_and_said(line: str, workshop: Command) -> None:
     stdin = json.dumps({"text": "ü😀" * 50_000}, ensure_ascii=False)

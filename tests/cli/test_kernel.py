@@ -133,6 +133,7 @@ def test_permissions_and_environment_are_those_of_the_settings(foundry: Command)
     assert "serving clerk as ada" in let.err
 
 
+@pytest.mark.long
 def test_streams_that_are_closed_are_nobody(foundry: Command) -> None:
     assert foundry("kernel", "--agent", "founder", **closed(0)).code == 0
     done = foundry("kernel", "--agent", "founder", stdin=pour(1), **closed(1))

@@ -49,6 +49,7 @@ def test_a_reader_who_stops_for_too_long_ends_the_call(foundry: Command) -> None
     assert len(outcomes(foundry.folder)) == 1
 
 
+@pytest.mark.long
 @pytest.mark.spec("K17")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_lets_what_runs_end_in_time_and_cancels_the_rest(number: signal.Signals, foundry: Command) -> None:
@@ -76,6 +77,7 @@ def test_a_second_signal_does_not_wait(foundry: Command) -> None:
     assert outcomes(foundry.folder) == [("wait", "cancelled")]
 
 
+@pytest.mark.long
 @pytest.mark.spec("K14", "K17")
 def test_a_signal_ends_it_though_nobody_reads(foundry: Command) -> None:
     with running(foundry) as kernel:

@@ -62,12 +62,14 @@ def test_an_output_without_room_is_one_line_and_1(flags: tuple[str, ...], capset
     assert (process.returncode, err) == (1, "error: No space left on device\n")
 
 
+@pytest.mark.long
 def test_streams_that_are_closed_are_nobody(capset: Command) -> None:
     assert capset("list", **closed(1)) == capset("list", "--json", **closed(1))
     assert capset("list", **closed(1)).code == 0
     assert capset("describe", "nobody", **closed(2)).code == 2
 
 
+@pytest.mark.long
 def test_a_stream_of_few_characters_takes_every_text(capset: Command) -> None:
     (capset.folder / "a.yaml").write_text("name: a\nsystem_prompt: “Ünïcode” 😀\n", encoding="utf-8")
     narrow = {"PYTHONIOENCODING": "ascii"}

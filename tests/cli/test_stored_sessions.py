@@ -60,7 +60,7 @@ def tell(session: str) -> None:
             held = TurnRow(session, "t", "here", "9999-12-31T00:00:00.000000Z")
             await kernel.store.events.begin(held, some, now=kernel.now(), interrupted=some)
             ended = NewEvent("turn.ended", '{"output":"[bold]7"}')
-            await kernel.store.events.append(session, "t", [ended], now=kernel.now(), until=None)
+            await kernel.store.events.append(held, [ended], now=kernel.now(), then=None)
 
     asyncio.run(write())
 

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from capset import DefinitionError, Tool, tool
-from capset.definitions.limits import Allowance, Budget, Limit, allowance_of, lowest_allowance, window_seconds
+from capset.definitions.allowances import Allowance, allowance_of, lowest_allowance
+from capset.definitions.limits import Budget, Limit, window_seconds
 
 
 def limited(limits: Any) -> Tool[[], None]:

@@ -12,12 +12,14 @@ import pytest
 from tests.docs.test_snippets import CAPABILITIES, ROOT, blocks
 
 GUIDE = [
+    "agent-budgets",
     "agents",
     "approvals",
     "audit",
     "using-capabilities",
     "authoring-capabilities",
     "blocks",
+    "first-agent-in-python",
     "fingerprints",
     "governance",
     "sessions",
@@ -25,7 +27,11 @@ GUIDE = [
     "toolkits",
     "turns",
 ]
-PAGES = [*(ROOT / "docs" / "guide" / f"{name}.md" for name in GUIDE), *(page for page in CAPABILITIES if blocks(page))]
+PAGES = [
+    ROOT / "docs" / "index.md",
+    *(ROOT / "docs" / "guide" / f"{name}.md" for name in GUIDE),
+    *(page for page in CAPABILITIES if blocks(page)),
+]
 RUN = """
 import ast, asyncio, inspect, sys
 code = compile(sys.stdin.read(), sys.argv[1], "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
@@ -55,3 +61,7 @@ def test_a_page_runs_and_prints_what_it_says(page: Path, tmp_path: Path) -> None
     said = [line.split("#>", 1)[1].removeprefix(" ") for line in program.splitlines() if "#>" in line]
     assert said or "assert " in program, "a page that shows nothing proves nothing"
     assert done.stdout.splitlines() == said
+
+
+def test_the_readme_begins_as_the_home_page_does() -> None:
+    assert blocks(ROOT / "README.md")[0] == blocks(ROOT / "docs" / "index.md")[0]

@@ -7,6 +7,7 @@ import json
 import os
 import random
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict
 from itertools import count
@@ -62,11 +63,13 @@ AGENT = Agent("tester", uses=[Capability("kit", tools=TOOLS)])
 def run(url: str, folder: Path, seed: int, pem: str) -> None:
     """Call and call until somebody kills this process; numbers of calls are this seed's own."""
     random.seed(seed)
-    asyncio.run(_load(url, folder, seed, CheckpointKey.load(pem)))
-
-
-async def _load(url: str, folder: Path, seed: int, key: CheckpointKey) -> None:
     numbers = count(seed * 1_000_000)
+    while True:
+        with suppress(StoreBusy):  # another process may be frozen, and have the lock, while this one opens
+            asyncio.run(_load(url, folder, numbers, CheckpointKey.load(pem)))
+
+
+async def _load(url: str, folder: Path, numbers: Iterator[int], key: CheckpointKey) -> None:
     async with Kernel(store=url) as kernel, kernel.open(AGENT, principal=Principal("user-1")) as session:
 
         async def call() -> None:

@@ -138,6 +138,7 @@ async def test_whoever_is_killed_while_files_are_written_they_are_whole(url: str
     assert {"", "quota_exceeded"} <= refused
 
 
+@pytest.mark.long
 @pytest.mark.spec("P22", "P25")
 async def test_writers_and_movers_of_the_same_paths_meet_in_no_half_done_thing(url: str, tmp_path: Path) -> None:
     session = await session_in(url)

@@ -137,6 +137,7 @@ def pit(tmp_path: Path, url: str) -> Generator[Pit]:
         found.stop(signal.SIGKILL)
 
 
+@pytest.mark.long
 @pytest.mark.spec("P45", "P9")
 def test_a_key_is_free_again_just_where_its_call_had_no_effect(pit: Pit) -> None:
     pit.begin("reading", "look")

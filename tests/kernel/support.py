@@ -33,6 +33,7 @@ from capset.stores.base import (
     SessionStore,
     StateStore,
     Store,
+    UsageStore,
     make_store,
 )
 
@@ -180,6 +181,10 @@ class TappedStore:
     @property
     def admissions(self) -> AdmissionStore:
         return TappedAdmissions(self.inner.admissions, self._tap)
+
+    @property
+    def usage(self) -> UsageStore:
+        return self.inner.usage
 
     @property
     def events(self) -> EventStore:

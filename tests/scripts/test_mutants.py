@@ -50,6 +50,7 @@ def tiny(tmp_path: Path) -> Aim:
     return Aim(root, "src/tiny", ["."], tmp_path / "kept", root / "equivalent.toml", test_seconds=2)
 
 
+@pytest.mark.long
 def test_what_is_noticed_what_survives_and_what_says_nothing(tiny: Aim, capsys: pytest.CaptureFixture[str]) -> None:
     report = run(tiny, 99, 1, 60)
     show(report)

@@ -15,6 +15,7 @@ import pytest
 from capset.definitions.acts import ACTS
 from capset.server.app import make_api
 from tests.server.running import EVERYTHING, Running, running
+from tests.server.sse import events_of
 
 Work = Callable[[httpx2.AsyncClient], Awaitable[httpx2.Response]]
 ADD = {"tool": "add", "arguments": {"a": 1, "b": 2}}
@@ -27,6 +28,9 @@ EXEMPT = {
     "create_session": "grants nothing: each call in it is on record with its id",
     "call_tool": "its calls are records",
     "send_message": "the calls of the turn are records, and its events are kept",
+    "fork_session": "grants nothing: each call in it is on record with its id",
+    "cancel_turn": "an event of the turn says by whom",
+    "resume_turn": "an event of the turn says that it goes on; its calls are records",
     "record_link": "what it keeps is a record of its own, with the principal",
 }
 """The operations that are neither reads nor acts, each with the reason."""
@@ -49,6 +53,7 @@ ACT_OF = {
     "rollback_agent": "agent.change",
     "archive_agent": "agent.archive",
     "change_session": "session.move",
+    "rewind_session": "session.rewind",
     "delete_session": "session.delete",
     "write_file": "file.write",
     "delete_file": "file.delete",
@@ -100,7 +105,8 @@ CONFIG = {
 async def test_every_act_over_rest_is_on_the_chain(tmp_path: Path) -> None:
     (tmp_path / "handlers.py").write_text("async def careful(params, context):\n    return 1\n")
     (tmp_path / "capset.json").write_text(json.dumps(CONFIG))
-    with running(tmp_path, "--config", "capset.json") as server:
+    (tmp_path / "script.json").write_text(json.dumps({"steps": [{"text": "Hello."}]}))
+    with running(tmp_path, "--config", "capset.json", "--model", "script:script.json") as server:
         key = server.key(scopes=EVERYTHING, grant=["session_files:read", "session_files:write"])
         other = server.key("bob", scopes=EVERYTHING)
 
@@ -122,6 +128,12 @@ async def test_every_act_over_rest_is_on_the_chain(tmp_path: Path) -> None:
                 assert pending.status_code == 202, pending.text
                 await asked(bob, "POST", f"/v1/approvals/{pending.json()['approval']}/{answer}", json={})
                 await ada.post(f"/v1/sessions/{careful}/calls", json={"tool": "careful", "arguments": {}})
+            said = await ada.post(
+                f"/v1/sessions/{session}/messages", json={"content": "hello"}, headers={"Accept": "text/event-stream"}
+            )
+            assert "turn.ended" in said.text
+            (turn,) = {one.data["turn"] for one in events_of(said.text)}
+            await asked(ada, "POST", f"/v1/sessions/{session}/rewind", json={"turn": turn})
             await asked(ada, "DELETE", f"/v1/sessions/{session}")
             await asked(ada, "DELETE", at)
             refused = await ada.delete(f"/v1/sessions/{session}")
@@ -140,6 +152,7 @@ async def test_every_act_over_rest_is_on_the_chain(tmp_path: Path) -> None:
         "file.delete",
         "approval.approve",
         "approval.reject",
+        "session.rewind",
         "session.delete",
         "agent.archive",
         "log.read",

@@ -149,6 +149,7 @@ class Clock(SystemClock):
         return super().time_ns() + self.days * 86_400 * 1_000_000_000
 
 
+@pytest.mark.long
 @pytest.mark.spec("P39")
 @pytest.mark.parametrize("servers", [1, 2])
 async def test_the_key_is_replaced_and_verifies_for_a_time(

@@ -237,9 +237,10 @@ async def known(here: Site, key: str) -> dict[str, Any]:
     for written in (schemas["AgentInput"]["properties"]["capabilities"], patched):
         written["items"]["oneOf"][0] |= ids
     event = {"type": "object", "properties": {name: {"type": "string"} for name in ("id", "event", "data")}}
-    for name in ("/v1/sessions/{id}/messages", "/v1/sessions/{id}/events"):
-        for operation in document["paths"][name].values():  # in a stream, it holds each event to the schema of all
-            operation["responses"]["200"]["content"]["text/event-stream"]["schema"] = event
+    for name, method in (("messages", "post"), ("events", "get")):
+        operation = document["paths"][f"/v1/sessions/{{id}}/{name}"][method]
+        # In a stream, it holds each event to the schema of all.
+        operation["responses"]["200"]["content"]["text/event-stream"]["schema"] = event
     return document
 
 

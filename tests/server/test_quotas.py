@@ -19,7 +19,7 @@ from capset.server.http.idempotency import ANSWER_BYTES, ANSWERS_BYTES
 from capset.server.rest import links
 from capset.stores.base import ReplyRow
 from capset.testing import FakeClock
-from capset.testing.store_suite.admission_checks import approval_row
+from capset.testing.store_suite.support import approval_row
 from tests.server.support import Site, make_agent, make_session, problem, site
 
 KIB: Final = 1024

@@ -95,6 +95,7 @@ def test_a_server_without_the_key_serves_and_does_not_sign(tmp_path: Path) -> No
     assert first.capset("audit", "checkpoints", "--json").out == before
 
 
+@pytest.mark.long
 @pytest.mark.spec("G41")
 def test_another_key_signs_once_it_has_succeeded_by_a_record(tmp_path: Path) -> None:
     data, state = home(tmp_path)

@@ -80,6 +80,7 @@ async def gauge(of: httpx2.AsyncClient, name: str) -> float:
     return samples[name]
 
 
+@pytest.mark.long
 async def test_an_instant_call_does_not_wait_for_the_slow_ones_of_another_org(tmp_path: Path) -> None:
     with served(tmp_path) as server:
         async with (
@@ -97,6 +98,7 @@ async def test_an_instant_call_does_not_wait_for_the_slow_ones_of_another_org(tm
             assert {(await one).json()["success"] for one in many} == {True}
 
 
+@pytest.mark.long
 async def test_a_thread_that_outlives_its_call_is_counted_and_keeps_its_slot(tmp_path: Path) -> None:
     with served(tmp_path) as server:
         async with (

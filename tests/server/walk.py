@@ -68,6 +68,9 @@ def steps(document: dict[str, Any], whose: Belongings) -> list[Step]:
         "change_session": {"json": {"agent_version": None}},
         "send_message": {"json": {"content": "hello"}},
         "list_events": {"params": {"follow": False}},
+        "list_messages": {},
+        "fork_session": {"json": {}},
+        "rewind_session": {"json": {"turn": "turn-1"}},
         "call_tool": {"json": {"tool": "echo", "arguments": {"text": "hi"}}},
         "list_approvals": {"params": {"session": whose.session}},
         "approve": {"json": {"scope": "session"}},
@@ -98,6 +101,11 @@ def steps(document: dict[str, Any], whose: Belongings) -> list[Step]:
         "get_state": "session",
         "send_message": "session",
         "list_events": "session",
+        "list_messages": "session",
+        "fork_session": "session",
+        "rewind_session": "session",
+        "cancel_turn": "session",
+        "resume_turn": "session",
         "get_snapshot": "session",
         "call_tool": "session",
         "read_file": "session",
@@ -142,7 +150,7 @@ def steps(document: dict[str, Any], whose: Belongings) -> list[Step]:
             of = known[name]
             target = targets[of]
             path = template.replace("{id}", target).replace("{path}", "secret.txt").replace("{hash}", target)
-            path = path.replace("{version}", "1")
+            path = path.replace("{version}", "1").replace("{turn}", "turn-1")
             found.append(Step(name, method.upper(), path, of, bodies.get(name, {})))
     assert len(found) == len(known), "an operation has gone, or two share a name"
     last = ("delete_file", "delete_session", "archive_agent")  # what ends what the others are about

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import time
-from copy import deepcopy
 from dataclasses import replace
-from typing import Any, Final, cast
+from typing import Any
 from uuid import uuid4
 
 from pydantic import JsonValue
-from pydantic_core import from_json, to_jsonable_python
 
 from capset.clock import iso
 from capset.definitions.messages import Json, Meta
-from capset.errors import CapsetError
+from capset.errors import ApprovalRequired
 from capset.evaluation.snapshot.snapshot import Snapshot
-from capset.fingerprint.hashes import Ref
 from capset.kernel.call.session import Session
 
 try:
@@ -29,15 +25,15 @@ try:
         ToolReturn,
         ToolsetTool,
     )
+    from pydantic_ai.exceptions import ApprovalRequired as ApprovalNeeded
+
+    from capset.agents.toolset import AnyArguments, error_suffix, error_text, json_of, tool_definition
 except ModuleNotFoundError as missing:
     if missing.name != "pydantic_ai":
         raise
     raise ModuleNotFoundError(
         "capset.adapters.pydantic_ai needs pydantic-ai: pip install 'capset[agent]'", name=missing.name
     ) from None
-
-_NO_OBJECT: Final = "(not a JSON object)"
-"""A name that no tool's parameter has, for arguments that are not an object."""
 
 
 class CapsetToolset(AbstractToolset[object]):
@@ -48,16 +44,24 @@ class CapsetToolset(AbstractToolset[object]):
     failed tool result that the model reads, and costs no retries; ``UsageLimits`` stop a model that keeps asking.
 
     A call that needs an approval fails, and the model reads the request's id: once it is approved, the same call goes
-    through, in this run or another of the session. A session's run budget is that of one run of the agent. An approval
-    on pydantic-ai's side only lets a call reach capset, and never counts as one of capset's.
+    through, in this run or another of the session. With ``defers``, such a call ends the run with pydantic-ai's
+    ``DeferredToolRequests`` instead. A session's run budget is that of one run of the agent. An approval on
+    pydantic-ai's side only lets a call reach capset, and never counts as one of capset's.
     """
 
-    def __init__(self, session: Session, *, include_instructions: bool = True, id: str | None = None) -> None:
+    def __init__(
+        self, session: Session, *, include_instructions: bool = True, defers: bool = False, id: str | None = None
+    ) -> None:
         """Expose a session to an agent at each model step.
 
         ``include_instructions`` gives the model the session's system text, including context, whose ``prompt_hash`` is
         in every record. ``id`` names the toolset among the agent's others. ``session.options(timeout=…)`` applies here.
+
+        ``defers`` is for agents with ``DeferredToolRequests`` among their output types: the metadata of a deferred call
+        have the request's id as ``approval``. A run that goes on with an approval of pydantic-ai's for it makes the
+        call again, which is let through if capset's request was approved, and deferred again while it is undecided.
         """
+        self._defers = defers
         self._session = session
         self._id = id
         self._tells = include_instructions
@@ -82,10 +86,10 @@ class CapsetToolset(AbstractToolset[object]):
         snapshot = await self._session.current()
         if self._shown is None or self._shown[0] is not snapshot:
             # Sorted by name, so that equal runtime hashes show a model the same list.
-            self._shown = snapshot, [_definition(snapshot, ref) for ref in snapshot.tool_refs]
+            self._shown = snapshot, [tool_definition(snapshot, ref) for ref in snapshot.tool_refs]
         return {
             definition.name: ToolsetTool(
-                toolset=self, tool_def=definition, max_retries=ctx.max_retries, args_validator=_AnyArguments()
+                toolset=self, tool_def=definition, max_retries=ctx.max_retries, args_validator=AnyArguments()
             )
             for definition in self._shown[1]
         }
@@ -103,7 +107,7 @@ class CapsetToolset(AbstractToolset[object]):
         not sent to the model, mark it as ``untrusted`` and name the ``record`` and, if it was cut, the ``file``.
         Cancelling this cancels the call, and the record says so.
         """
-        data = Json(json.dumps(tool_args, default=to_jsonable_python).encode())
+        data = Json(json_of(tool_args))
         message = replace(self._session.message(name, data), meta=_meta(ctx))
         reply: JsonValue = None
         session = self._session.options(approvals="defer", run=ctx.run_id)
@@ -113,43 +117,15 @@ class CapsetToolset(AbstractToolset[object]):
                     reply = message.data
         record = messages.record
         if (error := messages.result.error) is not None:
-            failed = await self._session.for_model(record, _error_text(error), after=f"\n{_named(error)}")
+            if self._defers and isinstance(error, ApprovalRequired) and error.approval is not None:
+                raise ApprovalNeeded({"approval": error.approval, "record": record})
+            failed = await self._session.for_model(record, error_text(error), after=f"\n{error_suffix(error)}")
             raise ToolFailed(failed.text)
         given = await self._session.for_model(record, reply)
         metadata: dict[str, JsonValue] = {"untrusted": True, "record": record}
         if given.is_cut:
             return ToolReturn(given.text, metadata={**metadata, "file": given.file})
         return ToolReturn(reply, metadata=metadata)
-
-
-class _AnyArguments:
-    """The validator that pydantic-ai requires. It accepts all arguments, so that the kernel judges every attempt.
-
-    Arguments that are not a JSON object get a name that the kernel refuses.
-    """
-
-    def validate_json(self, input: str | bytes | bytearray, **_: object) -> dict[str, Any]:
-        try:
-            value: object = from_json(input)
-        except ValueError:
-            value = None
-        return self.validate_python(cast("object", value) if isinstance(value, dict) else f"{len(input)} characters")
-
-    def validate_python(self, input: object, **_: object) -> dict[str, Any]:
-        return cast("dict[str, Any]", input) if isinstance(input, dict) else {_NO_OBJECT: input}
-
-
-def _definition(snapshot: Snapshot, ref: Ref) -> ToolDefinition:
-    installed = snapshot.tools[ref.name]
-    tool = installed.tool
-    return ToolDefinition(
-        name=installed.name,
-        description=tool.description,
-        # Copies, because functions that prepare tools for a step may modify them.
-        parameters_json_schema=deepcopy(tool.arguments.json_schema),
-        return_schema=deepcopy(tool.output.json_schema),
-        metadata={"capability": installed.owner, "effect": tool.effect, "tool_hash": ref.hash},
-    )
 
 
 def _meta(ctx: RunContext[object]) -> Meta:
@@ -160,14 +136,3 @@ def _meta(ctx: RunContext[object]) -> Meta:
         correlation=ctx.run_id or str(uuid4()),
         deadline=ctx.deadline.timestamp() if ctx.deadline else None,
     )
-
-
-def _error_text(error: CapsetError) -> str:
-    """Return an error as text for the model: its message, then the fields not mentioned in it."""
-    return "\n".join([error.message, *(f"- {field}" for field in error.fields if str(field) not in error.message)])
-
-
-def _named(error: CapsetError) -> str:
-    """Return the suffix of that text: the kind of error, and whether to retry."""
-    again = ", may be tried again" if error.retryable else ""
-    return f"({error.code}{again}; correlation {error.correlation})"

@@ -26,6 +26,7 @@ from capset.cli.audit.records import export_command, query_command, tail_command
 from capset.cli.call import call_command
 from capset.cli.check import check_command
 from capset.cli.compose import compose_command
+from capset.cli.conversation.commands import chat_command, run_command
 from capset.cli.db import backup_command, upgrade_command
 from capset.cli.db import check_command as check_db_command
 from capset.cli.demo import demo_command
@@ -41,7 +42,14 @@ from capset.cli.replay import replay_command
 from capset.cli.schema import schema_command
 from capset.cli.serve import serve_command
 from capset.cli.sessions import create_command as create_session_command
-from capset.cli.sessions import delete_command, events_command, move_command, state_command
+from capset.cli.sessions import (
+    delete_command,
+    events_command,
+    fork_command,
+    move_command,
+    rewind_command,
+    state_command,
+)
 from capset.cli.sessions import list_command as list_sessions_command
 from capset.cli.sessions import show_command as show_session_command
 
@@ -70,6 +78,8 @@ app.command("schema")(schema_command)
 app.command("kernel")(kernel_command)
 app.command("mcp")(mcp_command)
 app.command("serve")(serve_command)
+app.command("run")(run_command)
+app.command("chat")(chat_command)
 app.add_typer(key, name="key")
 key.command("create")(create_command)
 key.command("list")(list_keys_command)
@@ -92,6 +102,8 @@ sessions.command("move")(move_command)
 sessions.command("delete")(delete_command)
 sessions.command("state")(state_command)
 sessions.command("events")(events_command)
+sessions.command("fork")(fork_command)
+sessions.command("rewind")(rewind_command)
 app.add_typer(audit, name="audit")
 audit.command("query")(query_command)
 audit.command("verify")(verify_command)

@@ -27,7 +27,7 @@ from capset.cli.common.remote import Url, ask, server_of
 from capset.cli.common.settings import Settings, load_settings
 from capset.cli.common.targets import Served, find_served, open_session, refuse_both
 from capset.definitions.agents import Agent
-from capset.definitions.limits import Allowance
+from capset.definitions.allowances import Allowance
 from capset.definitions.messages import Json, Message
 from capset.errors import CapsetError, DefinitionError, PermissionDenied
 from capset.kernel.call.session import Session

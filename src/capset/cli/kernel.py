@@ -19,7 +19,7 @@ from capset.cli.common.options import Attribute, Db, Env, Grant, Who, check_seco
 from capset.cli.common.process import on_ending
 from capset.cli.common.settings import Settings, load_settings
 from capset.cli.common.targets import announce, find_served, open_kernel
-from capset.definitions.limits import Allowance
+from capset.definitions.allowances import Allowance
 from capset.definitions.messages import Message
 from capset.kernel.kernel import AT_ONCE, DRAIN_SECONDS
 from capset.kernel.registry import Registry

@@ -12,12 +12,12 @@ from typing import Annotated, Final
 import typer
 
 from capset.cli.common.actors import acting_here
-from capset.cli.common.allowances import KeyLimit, KeyRunBudget, KeySessionBudget, given_allowance
+from capset.cli.common.allowances import KeyLimit, KeyRunBudget, KeySessionBudget, KeyUsage, given_allowance
 from capset.cli.common.exits import Exit, guarded
 from capset.cli.common.options import AsJson, Db, Grant
 from capset.cli.common.output import cell, err, out, print_json, table
 from capset.cli.common.settings import Settings, existing_db, given_attributes, load_settings
-from capset.definitions.limits import allowance_of
+from capset.definitions.allowances import allowance_of
 from capset.definitions.principals import Attributes, Principal, PrincipalKind
 from capset.errors import DefinitionError, NotFound
 from capset.kernel.kernel import Kernel
@@ -48,6 +48,7 @@ def create_command(
     limit: KeyLimit = None,
     session_budget: KeySessionBudget = None,
     run_budget: KeyRunBudget = None,
+    usage_limit: KeyUsage = None,
     agent: Annotated[str | None, typer.Option(help="The agent that /mcp leads to, by its id or name.")] = None,
     expires: Annotated[str | None, typer.Option(metavar="30d", help="How long it opens: hours or days.")] = None,
     db: Db = None,
@@ -62,7 +63,7 @@ def create_command(
         kind=_kind(kind),
         org=org,
         attributes=given_attributes(attribute),
-        allowance=given_allowance(limit, session_budget, run_budget),
+        allowance=given_allowance(limit, session_budget, run_budget, usage_limit),
     )
     row, key = asyncio.run(_create(settings, name, who, _scopes(scope), _lifetime(expires), agent))
     if as_json:

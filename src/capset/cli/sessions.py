@@ -234,6 +234,48 @@ def delete_command(
     return Exit.DONE
 
 
+@guarded
+def fork_command(
+    id: Id,
+    turn: Annotated[str | None, typer.Option(help="The turn to end with; the newest, if left out.")] = None,
+    principal: Who = None,
+    org: Org = None,
+    db: Db = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> Exit:
+    """Start a session like this one, with its conversation up to the end of a turn; files and state are not copied."""
+
+    async def here(place: LocalSessions) -> SessionShape:
+        return session_shape(await place.service.fork_session(place.caller, id, turn))
+
+    forked = asked(url, lambda client: client.sessions.fork(id, turn), here, db=db, org=org, principal=principal)
+    return show(forked, as_json=as_json)
+
+
+@guarded
+def rewind_command(
+    id: Id,
+    turn: Annotated[str, typer.Argument(metavar="TURN", help="The turn that is taken back, with all after it.")],
+    principal: Who = None,
+    org: Org = None,
+    db: Db = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> Exit:
+    """Take the conversation of a session back to before a turn. What the turns have done stays done."""
+
+    async def here(place: LocalSessions) -> int:
+        return await place.service.rewind_session(place.caller, id, turn)
+
+    removed = asked(url, lambda client: client.sessions.rewind(id, turn), here, db=db, org=org, principal=principal)
+    if as_json:
+        print_json({"removed": removed})
+    else:
+        out().print(f"{removed} messages removed")
+    return Exit.DONE
+
+
 def _object(option: str, given: str | None) -> dict[str, Any] | None:  # JSON
     if given is None:
         return None

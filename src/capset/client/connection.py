@@ -132,7 +132,13 @@ class Connection:
 
     async def delete(self, path: str, *, query: Query | None = None, headers: Mapping[str, str] | None = None) -> None:
         """Delete the resource at ``path``. Raises ``ForeignAnswer`` for any other success than 204."""
-        response = await self.request("DELETE", path, query=query, headers=headers)
+        await self.act("DELETE", path, query=query, headers=headers)
+
+    async def act(
+        self, method: str, path: str, *, query: Query | None = None, headers: Mapping[str, str] | None = None
+    ) -> None:
+        """Send a request that is answered without content. Raises ``ForeignAnswer`` for any other success than 204."""
+        response = await self.request(method, path, query=query, headers=headers)
         if response.status_code != 204:
             raise self.answers.foreign(f"answered {response.status_code}, where capset answers 204")
 

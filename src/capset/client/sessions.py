@@ -14,7 +14,7 @@ from capset.client.events import LARGEST
 from capset.wire.lineage import TransitionsShape
 from capset.wire.sessions import SessionPageShape, SessionShape, StateShape
 from capset.wire.snapshots import SnapshotShape
-from capset.wire.turns import EventShape, GapShape, TurnShape
+from capset.wire.turns import ConversationPageShape, EventShape, GapShape, RewoundShape, TurnShape
 
 
 class TurnResource:
@@ -32,6 +32,41 @@ class TurnResource:
         headers = {} if idempotency_key is None else {REPEATABLE: idempotency_key}
         body, path = json_bytes({"content": content}), path_of("sessions", id, "messages")
         return await self._connection.send(TurnShape, "POST", path, body, headers)
+
+    async def messages(self, id: str, *, after: int = 0, limit: int = 50) -> ConversationPageShape:
+        """List the messages of a session's conversation, the oldest first, ``after`` that number; ``limit`` is 1–200.
+
+        Raises ``NotFound``.
+        """
+        query = {"after": after, "limit": limit}
+        return await self._connection.get(ConversationPageShape, path_of("sessions", id, "messages"), query)
+
+    async def fork(self, id: str, turn: str | None = None) -> SessionShape:
+        """Start a session like this one, with its conversation up to the end of a turn, or all of it.
+
+        Files and state are not copied. Raises ``NotFound``, also for a turn without messages.
+        """
+        body = json_bytes({} if turn is None else {"turn": turn})
+        return await self._connection.send(SessionShape, "POST", path_of("sessions", id, "fork"), body)
+
+    async def rewind(self, id: str, turn: str) -> int:
+        """Take the conversation of a session back to before a turn, and return how many messages went.
+
+        What the turns have done stays done. Raises ``NotFound``; ``StateError`` (409) while the session is in a turn.
+        """
+        body, path = json_bytes({"turn": turn}), path_of("sessions", id, "rewind")
+        return (await self._connection.send(RewoundShape, "POST", path, body)).removed
+
+    async def cancel(self, id: str, turn: str) -> None:
+        """Cancel a session's current turn. Raises ``NotFound`` if it is not in that turn."""
+        await self._connection.act("POST", path_of("sessions", id, "turns", turn, "cancel"))
+
+    async def resume(self, id: str, turn: str) -> None:
+        """Continue a turn that waits for its caller, or whose process has ended.
+
+        Raises ``NotFound``, and ``Conflict`` while it runs or waits for approvals.
+        """
+        await self._connection.act("POST", path_of("sessions", id, "turns", turn, "resume"))
 
     @asynccontextmanager
     async def events(

@@ -7,10 +7,10 @@ from typing import Any, ClassVar, Final
 
 from pydantic import BaseModel
 
+from capset.definitions.allowances import Allowance
 from capset.definitions.blocks import Block, BlockKind, Running
 from capset.definitions.capabilities import Capability
 from capset.definitions.hooks import Hooks
-from capset.definitions.limits import Allowance
 from capset.definitions.model_context import ContextFunction, ContextValue
 from capset.definitions.names import AGENT, checked, checked_text, text_keyed
 from capset.definitions.parts import make_part

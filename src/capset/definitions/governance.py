@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, cast
 
+from capset.definitions.allowances import Allowance
 from capset.definitions.approvals import Approver
 from capset.definitions.fields import POSITIVE, REAL, checked_field, instance_of, requiring, store_checked, within
 from capset.definitions.files import FILE_BYTES, SESSION_BYTES, SESSION_FILES, FileQuota
-from capset.definitions.limits import Allowance, Limit
+from capset.definitions.limits import Limit
 from capset.definitions.names import PERMISSION, checked_flag, checked_permissions, checked_text, listed, mapped
 from capset.errors import DefinitionError, unknown
 

@@ -1,4 +1,4 @@
-"""Limits on how often tools are called, and on how much a session or a run may use (spec 4, G13–G15)."""
+"""Limits on how often tools are called, and budgets of a session or a run (spec 4, G13–G15)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sys import float_info
 from typing import Final, Literal, cast, get_args
 
-from capset.definitions.fields import REAL, checked_field, instance_of, requiring, store_checked, within
+from capset.definitions.fields import REAL, checked_field, requiring, store_checked, within
 from capset.errors import DefinitionError, refuse_unknown_keys
 
 Per = Literal["principal", "session", "org", "all"]
@@ -25,8 +25,6 @@ MAX_REQUESTS: Final = 1_000_000
 """The largest limit: each call that counts is remembered for the length of its window."""
 MAX_CALLS: Final = 2**53
 """The largest budget of calls: every JSON parser reads integers up to here exactly."""
-MAX_LIMITS: Final = 20
-"""The maximum number of limits in an allowance: each is checked on every call."""
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -53,14 +51,14 @@ class Limit:
 
     def __str__(self) -> str:
         per = "" if self.per == "principal" else f" per {self.per}"
-        return f"{self.requests}/{_written(self.window)}{per}{' in each process' * (self.scope == 'process')}"
+        return f"{self.requests}/{written_window(self.window)}{per}{' in each process' * (self.scope == 'process')}"
 
     def plain(self) -> str | dict[str, str | int]:
         """Return the limit in its written form, from which ``limit_of`` makes an equal one."""
-        short = f"{self.requests}/{_written(self.window)}"
+        short = f"{self.requests}/{written_window(self.window)}"
         if self.per == "principal" and self.scope == "shared":
             return short
-        return {"requests": self.requests, "window": _written(self.window), "per": self.per, "scope": self.scope}
+        return {"requests": self.requests, "window": written_window(self.window), "per": self.per, "scope": self.scope}
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,46 +88,6 @@ class Budget:
         return {name: value for name, value in given.items() if value is not None}
 
 
-def _checked_limits(name: str, given: object) -> tuple[Limit, ...]:
-    limits = checked_limits("an allowance", given)
-    if len(limits) > MAX_LIMITS:
-        raise DefinitionError(f"an allowance has at most {MAX_LIMITS} limits; got {len(limits)}")
-    return limits
-
-
-_checked_budget: Final = requiring("an allowance's {} is a Budget(…)", instance_of(Budget), optional=True)
-
-
-@dataclass(frozen=True, slots=True, init=False)
-class Allowance:
-    """Limits on all calls together, and the budgets of each session and of each run.
-
-    A server (``Governance``), a principal and an agent may have one each; all apply at once, so the lowest decides.
-    Raises ``DefinitionError`` for an invalid limit or budget, and for more than ``MAX_LIMITS`` limits.
-    """
-
-    limits: tuple[Limit, ...] = checked_field(_checked_limits)
-    session: Budget | None = checked_field(_checked_budget)
-    run: Budget | None = checked_field(_checked_budget)
-
-    def __init__(self, *, limits: object = (), session: Budget | None = None, run: Budget | None = None) -> None:
-        """Take one limit or several, in the forms that ``limit_of`` accepts."""
-        store_checked(self, locals())
-
-    def __str__(self) -> str:
-        budgets = (f"{name} {budget}" for name, budget in (("session", self.session), ("run", self.run)) if budget)
-        return "; ".join([*map(str, self.limits), *budgets])
-
-    def plain(self) -> dict[str, object]:
-        """Return the allowance as JSON data, from which ``allowance_of`` makes an equal one."""
-        given = {
-            "limits": [limit.plain() for limit in self.limits],
-            "session": self.session and self.session.plain(),
-            "run": self.run and self.run.plain(),
-        }
-        return {name: value for name, value in given.items() if value}
-
-
 def lowest(budgets: Iterable[Budget | None]) -> Budget | None:
     """Return the budget that grants only what all of them grant; ``None`` if there is none."""
     given = [budget for budget in budgets if budget is not None]
@@ -138,15 +96,6 @@ def lowest(budgets: Iterable[Budget | None]) -> Budget | None:
     calls = [budget.calls for budget in given if budget.calls is not None]
     costs = [budget.cost for budget in given if budget.cost is not None]
     return Budget(min(calls, default=None), min(costs, default=None))
-
-
-def lowest_allowance(allowances: Iterable[Allowance | None]) -> Allowance | None:
-    """Return the allowance that grants only what all of them grant; ``None`` if there is none."""
-    given = [one for one in allowances if one is not None]
-    if not given:
-        return None
-    limits = [limit for one in given for limit in one.limits]
-    return Allowance(limits=limits, session=lowest(one.session for one in given), run=lowest(one.run for one in given))
 
 
 def budget_of(value: object) -> Budget:
@@ -161,22 +110,6 @@ def budget_of(value: object) -> Budget:
     given = cast("Mapping[str, object]", value)
     refuse_unknown_keys("a budget", given, ("calls", "cost"))
     return Budget(cast("int | None", given.get("calls")), cast("float | None", given.get("cost")))
-
-
-def allowance_of(value: object) -> Allowance:
-    """Return an allowance from its written form: ``{"limits": ["100/1h"], "session": {"calls": 100}, "run": {…}}``.
-
-    Raises ``DefinitionError``.
-    """
-    if isinstance(value, Allowance):
-        return value
-    if not isinstance(value, Mapping):
-        raise DefinitionError(f"an allowance has limits, session and run; got {value!r:.80}")
-    given = cast("Mapping[str, object]", value)
-    refuse_unknown_keys("an allowance", given, ("limits", "session", "run"))
-    budgets = {name: budget_of(given[name]) for name in ("session", "run") if given.get(name) is not None}
-    limits = given.get("limits")
-    return Allowance(limits=() if limits is None else limits, **budgets)
 
 
 def window_seconds(window: object) -> int:
@@ -221,6 +154,7 @@ def checked_limits(owner: str, value: object) -> tuple[Limit, ...]:
         raise DefinitionError(f"{owner}: limits: {error.message}") from None
 
 
-def _written(seconds: int) -> str:
+def written_window(seconds: int) -> str:
+    """Return the written form of a window."""
     unit, size = next((unit, size) for unit, size in reversed(_SECONDS.items()) if seconds % size == 0)
     return f"{seconds // size}{unit}"

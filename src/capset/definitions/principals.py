@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from math import isfinite
 from typing import Any, Final, Literal, Self, cast, get_args
 
-from capset.definitions.limits import Allowance, lowest_allowance
+from capset.definitions.allowances import Allowance, lowest_allowance
 from capset.definitions.names import ATTRIBUTE, checked_optional, checked_permissions, checked_text, listed
 from capset.definitions.secrets import MASK, is_secret_name
 from capset.errors import DefinitionError

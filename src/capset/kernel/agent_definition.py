@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import fields
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from capset.definitions.agents import Agent
 from capset.definitions.blocks import Block
 from capset.definitions.capabilities import config_data
 from capset.definitions.parts import Part
 from capset.definitions.references import AnyRef
+from capset.definitions.tools.definition import AnyTool, Tool
+from capset.definitions.tools.options import CommonOptions
 from capset.schemas.strict_json import checked_bounds
 from capset.schemas.validation_errors import SchemaMismatch
 
@@ -33,6 +35,8 @@ def definition_of(block: Block) -> str:
     }
     if isinstance(block, Agent):
         definition |= own_of(block)
+        if block.part.tools and all(map(_is_said, block.part.tools)):
+            definition["agents"] = [_agent_entry(one) for one in block.part.tools]
     if unsaid := list(_unsaid(block)):
         definition[ONLY_IN_CODE] = unsaid
     return json.dumps(definition, ensure_ascii=False)
@@ -60,6 +64,30 @@ def entry_of(ref: AnyRef) -> str | dict[str, Any]:  # JSON
     return {"id": ref.name, **chosen} if chosen else ref.name
 
 
+def _is_said(member: object) -> bool:
+    """Whether a tool is an agent, with nothing but options that an agent file expresses."""
+    if not isinstance(member, Tool) or not isinstance(member.block, Agent):
+        return False
+    defaults = {one.name: one.default for one in fields(Tool)}
+    unsaid = CommonOptions.__annotations__.keys() - {"permissions", "timeout"}
+    is_plain = all(getattr(cast("object", member), name) == defaults[name] for name in unsaid)
+    return is_plain and not list(_unsaid(member.block))
+
+
+def _agent_entry(tool: AnyTool) -> dict[str, Any]:  # JSON
+    """Return the entry of an agent that is a tool, with the whole agent."""
+    assert tool.block is not None  # noqa: S101  # it is an agent's
+    entry = {
+        "agent": json.loads(definition_of(tool.block)),
+        "name": tool.name,
+        "description": tool.description,
+        "effect": tool.effect,
+        "permissions": sorted(tool.permissions) or None,
+        "timeout": tool.timeout,
+    }
+    return {name: value for name, value in entry.items() if value is not None}
+
+
 def _unsaid(block: Block) -> Iterator[str]:
     """Yield the names of the parts that an agent file cannot express."""
     if type(block) is not Agent:
@@ -67,7 +95,9 @@ def _unsaid(block: Block) -> Iterator[str]:
     if isinstance(block, Agent) and _context(block) is None:
         yield "static_context"
     for surface in fields(Part):
-        if surface.name not in ("instructions", "declared") and getattr(block.part, surface.name):
+        given: Any = getattr(block.part, surface.name)
+        is_said = surface.name in ("instructions", "declared")
+        if given and not is_said and not (surface.name in ("tools", "members") and all(map(_is_said, given))):
             yield surface.name
     if any(map(callable, block.uses)):
         yield "dynamic uses"

@@ -27,7 +27,7 @@ from capset.server.http.idempotency import keep_swept
 from capset.server.http.middleware import AllowedHosts, ServerMiddleware
 from capset.server.http.request_context import HttpRefusal, note_refusal, path_of, request_context
 from capset.server.http.responses import misfit, problem_response
-from capset.server.http.routes import CALLS_PATH, MCP_PATHS, DirectRoutes, Routes
+from capset.server.http.routes import CALLS_PATH, PROTOCOL_PATHS, DirectRoutes, Routes
 from capset.server.http.timed_tasks import timed_tasks
 from capset.server.mcp.mounts import mcp_endpoints
 from capset.server.observability.log_writer import LogWriter
@@ -35,6 +35,7 @@ from capset.server.observability.logs import AccessLog
 from capset.server.observability.metrics import Exposition, Metrics
 from capset.server.observability.requests import Telemetry
 from capset.server.openapi import describe, methods_by_path
+from capset.server.protocols import front_ends, openai
 from capset.server.rest import (
     agents,
     approvals,
@@ -67,6 +68,8 @@ _NOUNS = (
     config_check,
     health,
 )
+_PROTOCOLS = (openai, front_ends)
+"""Their paths are not in the OpenAPI document: others have written what goes over them."""
 
 # FastAPI would add its own spans for every request, with query and Host, where a host has set up an SDK.
 _NO_TELEMETRY: Final[TelemetryConfig] = {"tracing": False, "metrics": False, "logs": False, "auto_configure": False}
@@ -87,7 +90,9 @@ async def open_app(
     tally = Metrics(service, writer)
     app.state.exposition = Exposition(tally)
     telemetry = _telemetry(app, service, tally)
-    sweeping = asyncio.create_task(keep_swept(service.kernel))
+    background = [asyncio.create_task(keep_swept(service.kernel))]
+    if service.kernel.generator is not None:
+        background.append(asyncio.create_task(service.turns.turns.watch()))
     try:
         with timed_tasks(), service.kernel.observe(tally):
             async with (
@@ -97,8 +102,9 @@ async def open_app(
                 routes = DirectRoutes(app, {("POST", CALLS_PATH): partial(calls.answer_call, service), **endpoints})
                 yield ServerMiddleware(routes, service, names, access, telemetry)
     finally:
-        sweeping.cancel()
-        await asyncio.wait([sweeping])
+        for task in background:
+            task.cancel()
+        await asyncio.wait(background)
         await service.checker.close()
         access.flush()
         await asyncio.to_thread(writer.drain)
@@ -106,7 +112,7 @@ async def open_app(
 
 def _telemetry(app: FastAPI, service: Service, tally: Metrics) -> Telemetry:
     """Return the telemetry of requests; where calls are not traced, no OpenTelemetry module is loaded."""
-    routes, kernel = Routes((*app.state.document["paths"], "/openapi.json", *MCP_PATHS)), service.kernel
+    routes, kernel = Routes((*app.state.document["paths"], "/openapi.json", *PROTOCOL_PATHS)), service.kernel
     if not kernel.observers:
         return Telemetry(routes, tally, None)
     from capset.kernel.telemetry.tracing import tracing_of
@@ -135,7 +141,9 @@ def make_api() -> FastAPI:
         api.include_router(noun.router)
     app.include_router(api)
     document = app.state.document = describe(app)
-    app.state.methods = methods_by_path(document)
+    for protocol in _PROTOCOLS:
+        app.include_router(protocol.router, prefix="/v1", include_in_schema=False)
+    app.state.methods = methods_by_path(document, [protocol.router for protocol in _PROTOCOLS])
     app.add_route("/openapi.json", _document, include_in_schema=False)
     app.add_exception_handler(CapsetError, _failed)
     app.add_exception_handler(Exception, _unexpected)

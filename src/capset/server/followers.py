@@ -11,14 +11,15 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, TypeVar
 
+from capset.agents.turns import interrupted
 from capset.definitions.principals import Principal
-from capset.errors import CapsetError, Interrupted, StateError
+from capset.errors import CapsetError, StateError
 from capset.kernel.kernel import Kernel
 from capset.server.auth.callers import Callers
 from capset.server.http.fair_shares import resting
 from capset.server.http.request_context import HttpRefusal
-from capset.stores.base import EventRow, EventStore, NewEvent, TurnRow
-from capset.wire.turns import ENDINGS, failed_event
+from capset.stores.base import EventRow, EventStore, TurnRow
+from capset.wire.turns import ENDINGS
 
 LOOK_SECONDS: Final = 1.0
 """The maximum delay before events stored by another process are seen, where the store sends no notifications."""
@@ -222,7 +223,7 @@ async def follow(
                 continue
             if turn is not None and (page.running is None or page.running.turn != turn):
                 return  # its last event is no longer stored
-            if page.running is not None and page.running.until <= kernel.now():
+            if page.running is not None and page.running.checkpoint is None and page.running.until <= kernel.now():
                 await events.interrupt(session, now=kernel.now(), interrupted=interrupted())
                 bell.ring(session)
                 continue
@@ -242,12 +243,7 @@ async def _next_look(bell: Notifier, rung: asyncio.Event, left: float | None) ->
 
 
 def _seconds_left(kernel: Kernel, running: TurnRow | None) -> float | None:
-    """Return the seconds until a turn counts as interrupted, unless it is renewed."""
-    if running is None:
+    """Return the seconds until a turn counts as interrupted, unless it is renewed or can be continued."""
+    if running is None or running.checkpoint is not None:
         return None
     return max(0.01, datetime.fromisoformat(running.until).timestamp() - kernel.clock.time_ns() / 1e9)
-
-
-def interrupted() -> NewEvent:
-    """Return the last event of a turn whose process has died."""
-    return failed_event(Interrupted("The turn was interrupted: the process that ran it has ended"))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
 from typing import Any, Final
 
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
+from fastapi.routing import APIRoute
 from starlette.routing import compile_path
 
 from capset.server.http.middleware import PUBLIC
@@ -68,9 +69,15 @@ def describe(app: FastAPI) -> Node:
     return document
 
 
-def methods_by_path(document: Node) -> Callable[[str], list[str]]:
-    """Return a function from a path to its methods: a router knows only those of one route."""
+def methods_by_path(document: Node, routers: Iterable[APIRouter]) -> Callable[[str], list[str]]:
+    """Return a function from a path to its methods: a router knows only those of one route.
+
+    ``routers`` have the routes below ``/v1`` that are not in the document.
+    """
     paths: Node = {**document["paths"], "/openapi.json": {"get": {}}}
+    for route in (route for router in routers for route in router.routes if isinstance(route, APIRoute)):
+        operations = {method.lower(): dict[str, Any]() for method in route.methods or ()}
+        paths.setdefault(f"/v1{route.path}", {}).update(operations)
     patterns = {path: compile_path(path.replace("{path}", "{path:path}"))[0] for path in paths}
     # OpenAPI matches paths without parameters first.
     table = [

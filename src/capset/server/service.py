@@ -24,8 +24,8 @@ from capset.server.config_checker import ConfigChecker
 from capset.server.fingerprints import FingerprintLookup
 from capset.server.http.request_context import RequestLimits
 from capset.server.http.ttl_cache import TtlCache
-from capset.server.turns import TurnService
-from capset.stores.base import Begun, SessionRow
+from capset.server.turns import ServerTurns
+from capset.stores.base import SessionRow
 
 _MAX_CONTEXT: Final = 64 * 1024
 """The maximum size of a session's context as JSON, in bytes: it is read with every access to the session."""
@@ -57,7 +57,7 @@ class Service:
         self.limits = limits or RequestLimits(file=kernel.governance.file_bytes)
         self.is_draining = False
         """True once the server has been told to shut down; ``/v1/readyz`` reports it."""
-        self.turns = TurnService(kernel, followers=self.limits.followers)
+        self.turns = ServerTurns(kernel, self, limits=self.limits)
         self.checker = ConfigChecker(self.limits.share_seconds)
         self._env = env or {}
         self._sessions: TtlCache[tuple[Caller, str], Session] = TtlCache()
@@ -139,11 +139,47 @@ class Service:
                 return await self.session_row(caller, id)
         raise Conflict(f"the session {id!r} is being moved by others all the time; try again later")
 
-    async def begin_turn(self, caller: Caller, row: SessionRow, content: Any, correlation: str) -> Begun:  # any JSON
-        """Begin a turn of the agent of the caller's session; see ``TurnService.begin``. It ends with its session."""
-        turn = self.turns.new(row.id, correlation)
-        session = await self._open(caller, row, self.agents.of_session(row), turn.hooks)
-        return await self.turns.begin(row, turn, session, content)
+    async def open_turn(self, caller: Caller, row: SessionRow, hooks: Hooks) -> Session:
+        """Return the caller's session for one turn of its agent, with hooks that report the turn's calls."""
+        return await self._open(caller, row, self.agents.of_session(row), hooks)
+
+    async def rewind_session(self, caller: Caller, id: str, turn: str) -> int:
+        """Take the conversation of the caller's session back to before a turn; return how many messages went.
+
+        Raises ``NotFound``, also for a turn without messages, and ``StateError`` (409) while it is in a turn.
+        """
+        row = await self.session_row(caller, id)
+        first, _ = await self._span(row, turn)
+        act = self._act("session.rewind", {"id": id, "turn": turn}, row, caller, static_hash=row.static_hash)
+        return await self.kernel.store.events.rewind(id, to=first - 1, act=act)
+
+    async def fork_session(self, caller: Caller, id: str, turn: str | None) -> SessionRow:
+        """Create a session like the caller's, with its conversation up to the end of a turn; ``None`` for all of it.
+
+        Files and state are not copied. Raises ``NotFound``, also for a turn without messages.
+        """
+        row = await self.session_row(caller, id)
+        events = self.kernel.store.events
+        last = (await events.messages(id, limit=1)).count if turn is None else (await self._span(row, turn))[1]
+        forked = replace(row, id=self.kernel.new_id(), created_at=self.kernel.now(), door=None)
+        await self.kernel.store.sessions.create(forked)
+        await events.copy(id, forked.id, to=last)
+        return forked
+
+    async def thread_session(self, caller: Caller, agent_id: str, thread: str) -> SessionRow:
+        """Return the one session that the caller has with an agent under a name of the client's, made where missing.
+
+        It moves to the agent's current version. Raises as ``new_session`` does.
+        """
+        loaded = await self.agents.active(caller.principal.org, agent_id)
+        row = new_session_row(self.kernel, loaded, caller.principal)
+        return await ensure_session(self.kernel, row, loaded.id, "thread", thread)
+
+    async def _span(self, row: SessionRow, turn: str) -> tuple[int, int]:
+        found = await self.kernel.store.events.span(row.id, turn)
+        if found is None:
+            raise NotFound(f"the session {row.id!r} has no messages of a turn {turn!r}")
+        return found
 
     async def delete_session(self, caller: Caller, id: str) -> None:
         """Delete the caller's session with its files; its records stay. Raises ``NotFound``."""

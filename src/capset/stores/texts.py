@@ -42,6 +42,11 @@ def over(turn: str) -> StateError:
     return StateError(f"the turn {turn!r} is over, or another's", status=409)
 
 
+def busy(turn: str) -> StateError:
+    """Return the error for what cannot be done to a session in a turn."""
+    return StateError(f"the session is in the turn {turn!r}: wait for its end, or cancel it", status=409)
+
+
 LONGEST: Final = 64
 """Number of characters of a word that are compared, without its marks."""
 MOST: Final = 20_000

@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+from capset.agents.scripts import Call, Say, ScriptError
 from capset.testing.capability_suite import capability_suite
 from capset.testing.harness import Desk, FakeClock, session_for
 from capset.testing.processor_suite import processor_suite
-from capset.testing.script import Call, Say, ScriptedRunner, ScriptError, Seen
+from capset.testing.script import ScriptedRunner, Seen
 from capset.testing.store_suite import store_suite
+
+if TYPE_CHECKING:
+    from capset.agents.cassette_model import CassetteModel, CassetteRecorder
+    from capset.agents.script_model import ScriptedModel
 
 __all__ = [
     "Call",
+    "CassetteModel",
+    "CassetteRecorder",
     "Desk",
     "FakeClock",
     "Say",
     "ScriptError",
+    "ScriptedModel",
     "ScriptedRunner",
     "Seen",
     "capability_suite",
@@ -21,3 +32,22 @@ __all__ = [
     "session_for",
     "store_suite",
 ]
+
+_MODELS: Final = {
+    "CassetteModel": "capset.agents.cassette_model",
+    "CassetteRecorder": "capset.agents.cassette_model",
+    "ScriptedModel": "capset.agents.script_model",
+}
+
+
+def __getattr__(name: str) -> Any:  # a class of the extra ``agent``, which takes two seconds to import
+    if name not in _MODELS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        return getattr(import_module(_MODELS[name]), name)
+    except ModuleNotFoundError as missing:
+        if missing.name != "pydantic_ai":
+            raise
+        raise ModuleNotFoundError(
+            f"capset.testing.{name} needs pydantic-ai: pip install 'capset[agent]'", name=missing.name
+        ) from None

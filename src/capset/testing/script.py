@@ -8,46 +8,11 @@ from typing import Any
 
 from pydantic_core import to_json
 
+from capset.agents.scripts import Call, Say, ScriptError
 from capset.definitions.messages import Json
 from capset.definitions.model_context import ContextMessage
-from capset.definitions.tools.definition import AnyTool
-from capset.errors import InternalError
 from capset.kernel.blocks.generation import ModelStep, Turn
 from capset.kernel.results import Result
-
-
-class ScriptError(InternalError):
-    """Raised if the events and the script do not match."""
-
-    code = "script_error"
-
-
-class Call:
-    """A model step that calls a tool: ``Call("save_note", text="buy milk")``. The arguments travel as JSON.
-
-    The tool is given by its name there, or as the ``Tool`` itself, which stands for its own name.
-    """
-
-    __slots__ = ("arguments", "tool")
-
-    def __init__(self, tool: str | AnyTool, /, **arguments: object) -> None:
-        self.tool = tool if isinstance(tool, str) else tool.name
-        self.arguments = arguments
-
-    def __repr__(self) -> str:
-        return f"Call({', '.join([repr(self.tool), *(f'{name}={value!r}' for name, value in self.arguments.items())])})"
-
-
-class Say:
-    """The model step that ends a run of the generator, with its output (of any type)."""
-
-    __slots__ = ("output",)
-
-    def __init__(self, output: object) -> None:
-        self.output = output
-
-    def __repr__(self) -> str:
-        return f"Say({self.output!r})"
 
 
 @dataclass(frozen=True, slots=True)

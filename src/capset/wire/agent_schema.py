@@ -7,7 +7,7 @@ from typing import Any, Final, cast
 
 from capset.definitions.capabilities import AnyCapability, config_schema
 from capset.definitions.names import TOOL
-from capset.wire.agents import AgentShape
+from capset.wire.agents import AgentFileShape
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 _DEFINITIONS: Final = "#/$defs/"
@@ -21,13 +21,25 @@ def agent_file_schema(capabilities: Iterable[AnyCapability] | None = None) -> No
     With ``capabilities``, it accepts only those, each with its own presets, config and tools, so that an editor can
     offer them; without, it accepts any id.
     """
-    schema = plain_schema(AgentShape.model_json_schema())
+    written = plain_schema(AgentFileShape.model_json_schema())
+    definitions: Node = written["$defs"]
+    schema: Node = {**definitions.pop(AgentFileShape.__name__), "$defs": definitions}
+    schema = _rooted(schema)
     if capabilities is not None:
         known = sorted(capabilities, key=lambda one: one.name)
-        schema["$defs"] = {name: inner for one in known for name, inner in _definitions(one)}
+        schema["$defs"] |= {name: inner for one in known for name, inner in _definitions(one)}
         entries = [entry for one in known for entry in _entries(one)]
         schema["properties"]["capabilities"]["items"] = {"anyOf": entries} if entries else {"not": {}}
     return {"$schema": DIALECT, **schema, "title": "A capset agent file"}
+
+
+def _rooted(schema: Any) -> Any:
+    """Return a schema in which an agent within an agent is a document like the whole."""
+    if isinstance(schema, list):
+        return [_rooted(inner) for inner in cast("list[Any]", schema)]
+    if not isinstance(schema, Mapping):
+        return "#" if schema == f"{_DEFINITIONS}{AgentFileShape.__name__}" else schema
+    return {key: _rooted(inner) for key, inner in cast("Mapping[str, Any]", schema).items()}
 
 
 def _entries(one: AnyCapability) -> Iterator[Node]:

@@ -11,6 +11,7 @@ from capset.composition.compose import Composition
 from capset.composition.resolve import MAX_CAPABILITIES
 from capset.definitions.agents import MAX_MODEL, Agent
 from capset.definitions.names import AGENT
+from capset.definitions.tools.options import Effect
 from capset.errors import DefinitionError
 from capset.errors import Field as Misfit
 from capset.evaluation.compare.differences import Diff
@@ -59,7 +60,7 @@ Entry = Annotated[
 
 
 class AgentShape(Shape):
-    """What an agent file holds. The order of ``capabilities`` is their priority.
+    """The written form of an agent. The order of ``capabilities`` is their priority.
 
     ``model`` names the model that whoever runs the agent is to use; ``static_context`` is data for hosts, which no
     model sees; ``allowance`` is what its sessions and runs may use. No hash covers the three.
@@ -77,6 +78,29 @@ class AgentShape(Shape):
     def entries(self) -> list[CapabilityEntry]:
         """Return the capabilities in order, each as an entry."""
         return _entries(self.capabilities)
+
+
+class AgentFileShape(AgentShape):
+    """What an agent file holds, beside what is stored of agents: ``agents`` are others that it has as tools.
+
+    One is the name of an installed agent, a path of another agent file as seen from this one, or an entry.
+    """
+
+    agents: list[str | SubAgentEntry] = Field(default_factory=list["str | SubAgentEntry"], max_length=MAX_CAPABILITIES)
+
+
+class SubAgentEntry(Shape):
+    """An agent that is a tool of another: an installed one, a file, or an agent that is written here.
+
+    ``name`` and ``description`` are the agent's own if left out; ``effect`` is ``write``.
+    """
+
+    agent: str | AgentFileShape
+    name: str | None = None
+    description: str | None = None
+    effect: Effect | None = None
+    permissions: list[str] | None = None
+    timeout: float | None = None
 
 
 class AgentInput(AgentShape):

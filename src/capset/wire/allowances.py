@@ -8,7 +8,9 @@ from typing import Annotated, Any, Final, cast
 from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-from capset.definitions.limits import MAX_CALLS, MAX_LIMITS, MAX_REQUESTS, Allowance, Budget, limit_of
+from capset.definitions.allowances import MAX_LIMITS, Allowance
+from capset.definitions.limits import MAX_CALLS, MAX_REQUESTS, Budget, limit_of
+from capset.definitions.usage import COUNTS, MAX_COUNT, RESOURCES, usage_limit_of
 from capset.errors import DefinitionError
 from capset.wire.shapes import Shape, Whole, whole
 
@@ -40,6 +42,37 @@ def _limit(given: Any) -> str | dict[str, str | int]:  # any JSON
         raise PydanticCustomError("limit", "{told}", {"told": error.message}) from None
 
 
+USAGE_SCHEMA: Final[dict[str, Any]] = {
+    "anyOf": [
+        {
+            "type": "string",
+            "pattern": r"^[a-z]+=[\d.]+(,[a-z]+=[\d.]+)*(/[1-9]\d*[smhd])?( per (principal|session|org|all))?$",
+        },
+        {
+            "type": "object",
+            "properties": {
+                **{name: {"type": "integer", "minimum": 1, "maximum": MAX_COUNT} for name in COUNTS},
+                **{name: {"type": "number", "exclusiveMinimum": 0} for name in RESOURCES if name not in COUNTS},
+                "window": {"type": "string", "pattern": r"^[1-9]\d*[smhd]$"},
+                "per": {"enum": ["principal", "session", "org", "all"], "default": "principal"},
+            },
+            "additionalProperties": False,
+        },
+    ]
+}
+
+
+def _usage(given: Any) -> dict[str, str | float]:  # any JSON
+    """Return a limit on usage in its one stored form."""
+    if isinstance(given, Mapping):
+        given = {name: whole(value) for name, value in cast("Mapping[str, Any]", given).items()}
+    try:
+        return usage_limit_of(given).plain()
+    except DefinitionError as error:
+        raise PydanticCustomError("usage_limit", "{told}", {"told": error.message}) from None
+
+
+UsageEntry = Annotated[str | dict[str, Any], BeforeValidator(_usage), WithJsonSchema(USAGE_SCHEMA)]
 LimitEntry = Annotated[str | dict[str, Any], BeforeValidator(_limit), WithJsonSchema(LIMIT_SCHEMA)]
 
 
@@ -59,7 +92,7 @@ class BudgetShape(Shape):
 
 
 class AllowanceShape(Shape):
-    """Limits on all calls together, and the budgets of each session and of each run.
+    """Limits on all calls together, the budgets of each session and of each run, and limits on the usage of models.
 
     Those of the server, of the principal and of the agent hold at once, so that the lowest decides.
     """
@@ -73,13 +106,18 @@ class AllowanceShape(Shape):
     )
     session: BudgetShape | None = Field(None, description="What each session may use, in all of its openings.")
     run: BudgetShape | None = Field(None, description="What each run may use, such as a turn.")
+    usage: list[UsageEntry] = Field(
+        default_factory=list[str | dict[str, Any]],
+        max_length=MAX_LIMITS,
+        description="What the models of agents may use: `tokens=1000000/1d` by one principal, or a mapping.",
+    )
 
     def allowance(self) -> Allowance | None:
         """Return the allowance; ``None`` if it is empty."""
         session, run = (one and one.budget() for one in (self.session, self.run))
-        if not self.limits and session is None and run is None:
+        if not self.limits and not self.usage and session is None and run is None:
             return None
-        return Allowance(limits=self.limits, session=session, run=run)
+        return Allowance(limits=self.limits, session=session, run=run, usage=self.usage)
 
 
 def kept_allowance(given: AllowanceShape | None) -> dict[str, Any] | None:  # JSON

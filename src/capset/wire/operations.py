@@ -90,8 +90,8 @@ class OversightShape(Shape):
 class DemoShape(Shape):
     """Where things were put, what came in, the trail (newest first), whether it holds, and what went wrong.
 
-    ``research`` is where the report of the part about the web was put; ``doors`` and ``oversight`` are the calls of the
-    last two parts, in their order. Each is ``None`` where the extras for it are not installed.
+    ``research`` is where the report of the part about the web was put; ``doors``, ``oversight`` and ``turn`` are the
+    calls of the last three parts, in their order. Each is ``None`` where the extras for it are not installed.
     """
 
     folder: str
@@ -105,6 +105,7 @@ class DemoShape(Shape):
     surprises: list[str]
     doors: list[DoorShape] | None = None
     oversight: list[OversightShape] | None = None
+    turn: list[OversightShape] | None = None
 
 
 class ConfigInput(Shape):

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from capset import Agent, Capability, Registry
+from capset import Agent, Capability, Registry, compose
 from capset.adapters.agents.files import build_agent, read_agent_file
-from capset.errors import DefinitionError
+from capset.errors import CapsetError, DefinitionError
+from capset.kernel.agent_definition import definition_of
 
 REGISTRY = Registry.of([Capability("noop"), Capability("test_math"), Capability("memory")])
 
@@ -223,3 +224,66 @@ def test_aliases_cannot_grow_without_end(tmp_path: Path) -> None:
 def test_a_capability_that_stands_twice_is_refused() -> None:
     with pytest.raises(DefinitionError, match=r"capabilities\.2: 'noop' stands there twice"):
         build_agent({"name": "a", "capabilities": ["noop", "memory", {"id": "noop"}]}, REGISTRY, "here")
+
+
+@pytest.mark.spec("R25", "P4")
+def test_agents_are_tools_of_others_by_name_by_file_and_in_place(tmp_path: Path) -> None:
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / "digger.yaml").write_text("{name: digger, description: Digs., agents: [../tiny.yaml]}")
+    (tmp_path / "tiny.yaml").write_text("{name: tiny, description: Does little., capabilities: [noop]}")
+    head = tmp_path / "head.yaml"
+    head.write_text(
+        """
+        name: head
+        capabilities: [test_math]
+        agents:
+          - clerk
+          - deep/digger.yaml
+          - {agent: {name: inner, agents: [clerk]}, description: Is written here., name: ask_inner, effect: read,
+             permissions: [staff:ask], timeout: 30}
+        """
+    )
+    registry = Registry.of(REGISTRY.capabilities.values(), [Agent("clerk", description="Files.")])
+    agent = read_agent_file(head, registry)
+    tools = {one.name: one for one in agent.part.tools}
+    assert [*tools] == ["clerk", "digger", "ask_inner"]
+    inner = tools["ask_inner"]
+    assert (inner.effect, inner.description, inner.timeout) == ("read", "Is written here.", 30.0)
+    assert inner.permissions == {"staff:ask"}
+    assert tools["clerk"].effect == "write"
+    again = build_agent(json.loads(definition_of(agent)), registry, "kept")
+    assert compose(again).static_hash == compose(agent).static_hash, "what is kept of it makes the same agent"
+    again = build_agent(json.loads(definition_of(again)), REGISTRY, "kept")
+    assert compose(again).static_hash == compose(agent).static_hash, "where no agent is installed, too"
+
+
+@pytest.mark.spec("R25", "P4")
+@pytest.mark.parametrize(
+    ("agents", "told"),
+    [
+        ("[a.yaml]", "a.yaml: an agent cannot be a tool of itself, nor of those that it has as tools"),
+        ("[b.yaml]", "a.yaml: an agent cannot be a tool of itself, nor of those that it has as tools"),
+        ("[none.yaml]", "none.yaml: cannot be read: No such file"),
+        ("[clark]", "unknown agent 'clark'"),
+        ("[{agent: {name: x}}]", "agents.0: as_tool('x') needs a description: the model chooses by it"),
+        ("[{agent: {name: x, description: X., agents: [clark]}}]", "unknown agent 'clark'"),
+        ("[{agent: {name: x, description: X.}, effect: paint}]", "agents.0.effect"),
+        ("[{agent: {name: x, description: X.}, timeout: -1}]", "agents.0: "),
+        ("[{agent: {name: x, description: X., capabilities: [nope]}}]", "agents.0:"),
+        ("[{agent: 5}]", "agents.0"),
+        ("[{name: x}]", "agents.0"),
+        ("5", "agents"),
+    ],
+)
+def test_agents_that_are_none_are_named(tmp_path: Path, agents: str, told: str) -> None:
+    (tmp_path / "a.yaml").write_text(f"{{name: a, description: A., agents: {agents}}}")
+    (tmp_path / "b.yaml").write_text("{name: b, description: B., agents: [a.yaml]}")
+    with pytest.raises(CapsetError) as error:
+        read_agent_file(tmp_path / "a.yaml", REGISTRY)
+    assert told in error.value.message, error.value.message
+
+
+@pytest.mark.spec("R25")
+def test_what_is_kept_names_no_file() -> None:
+    with pytest.raises(DefinitionError, match=r"a file cannot be named here; got 'b\.yaml'"):
+        build_agent({"name": "a", "agents": ["b.yaml"]}, REGISTRY, "kept")

@@ -24,7 +24,7 @@ NOUNS: Final = {
     "fingerprints": "hash",
 }
 """What an id in a path is, by the noun before it."""
-PARAMETERS: Final = {"path": "secret.txt", "version": "1"}
+PARAMETERS: Final = {"path": "secret.txt", "version": "1", "turn": "turn-1"}
 """What else stands in a path: nobody's, and the same for everybody."""
 CONDITIONS: Final[tuple[dict[str, str], ...]] = (
     {},

@@ -11,10 +11,10 @@ import httpx2
 import pytest
 
 from capset import Principal
+from capset.agents.journal import HELD_SECONDS
 from capset.clock import SystemClock
 from capset.server.auth.keys import create_key
 from capset.server.followers import PAGE
-from capset.server.turns import HELD_SECONDS
 from capset.stores.base import KEPT, NewEvent, TurnRow
 from tests.databases import require_scheme
 from tests.server.killed import serving
@@ -75,6 +75,7 @@ async def test_whoever_comes_again_misses_nothing_and_hears_nothing_twice(asker:
     assert heard == list("123456")
 
 
+@pytest.mark.long
 @pytest.mark.spec("P10", "P14")
 async def test_events_end_for_a_key_that_is_revoked(shared: Site) -> None:
     row, shared.keys["soon gone"] = await create_key(shared.kernel, "g", Principal("ada", org="acme"))
@@ -106,7 +107,7 @@ async def test_a_gap_is_told_before_what_is_left(shared: Site, asker: httpx2.Asy
     held = TurnRow(session, "t", "here", "9999-12-31T00:00:00.000000Z")
     some = NewEvent("x", "{}")
     await kept.begin(held, some, now=now, interrupted=some)
-    await kept.append(session, "t", [some] * (KEPT + 10), now=now, until=None)
+    await kept.append(held, [some] * (KEPT + 10), now=now, then=None)
     first, second, *_, last = await events(asker, session)
     assert (first.type, first.id, first.data) == ("gap", "11", {"after": 0, "last": 11})
     assert (second.id, last.id) == ("12", str(KEPT + 11))
@@ -158,6 +159,7 @@ async def test_two_servers_on_one_database_are_one(postgres_url: str) -> None:
     assert parrot.ran == 2
 
 
+@pytest.mark.long
 @pytest.mark.spec("P10")
 async def test_a_turn_whose_process_was_killed_ends_as_interrupted(tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path}/capset.db"

@@ -14,7 +14,7 @@ import pytest
 from capset.client import Client
 from capset.definitions.approvals import ApprovalRow
 from capset.stores.base import LinkRow, SessionRow
-from capset.testing.store_suite.admission_checks import approval_row
+from capset.testing.store_suite.support import approval_row
 from capset.wire.pages import PAGE_BYTES
 from tests.server.support import Site, make_agent, make_session, site
 

@@ -17,6 +17,7 @@ from capset.stores.base import (
     KeyRow,
     LinkQuery,
     NewEvent,
+    NewMessage,
     PayloadRow,
     RegistrationRow,
     ReplyRow,
@@ -84,9 +85,14 @@ async def write_everything(store: Store) -> None:
     await store.sessions.ensure(door)
     await store.sessions.ensure(replace(door, agent_version=2))
     await store.sessions.move(replace(SESSION, agent_version=2), expected=1)
-    turn = TurnRow("s", "turn-1", "here", LATER)
+    turn = TurnRow("s", "turn-1", "here", LATER, "{}")
     await store.events.begin(turn, NewEvent("turn.started", "{}"), now=NOW, interrupted=NewEvent("turn.failed", "{}"))
-    await store.events.append("s", "turn-1", [NewEvent("turn.ended", "{}")], now=NOW, until=None)
+    said = [NewMessage("message", "{}"), NewMessage("summary", "{}"), NewMessage("message", "{}")]
+    await store.events.append(turn, [], now=NOW, then=turn, messages=said)
+    await store.events.take(turn, turn)
+    await store.events.append(turn, [NewEvent("turn.ended", "{}")], now=NOW, then=None)
+    await store.events.copy("s", "d", to=1)
+    await store.events.rewind("s", to=2)
     await store.keys.create(KEY)
     await store.keys.revoke("key-1", LATER)
     await store.approvals.open(APPROVAL, most=9)
@@ -151,6 +157,9 @@ async def read_everything(store: Store, names: Names = Names(), *, before: str =
     for filters in asked:
         await store.sessions.list(SessionQuery(org, limit=50, before=before, max_bytes=None, **filters))
     await store.events.read(session, after=1, limit=100)
+    await store.events.due(NOW)
+    await store.events.messages(session, limit=100, max_bytes=1_000)
+    await store.events.summary(session)
     await store.keys.any()
     await store.keys.find("0" * 64)
     await store.approvals.get(org, "approval-1")

@@ -13,7 +13,7 @@ from typing import Any, Final
 from pydantic_core import from_json
 
 from capset.adapters.agents.entries import EntryMismatch, refer
-from capset.adapters.agents.files import agent_of, make_agent
+from capset.adapters.agents.files import agent_of, agent_tools, make_agent
 from capset.adapters.agents.permissions import Author, check_enabled, needs_admin
 from capset.adapters.agents.previews import Preview, preview_of
 from capset.adapters.agents.rows import definition_of_row, filled, is_same, patched, restored, row_of, size_of, text_of
@@ -27,7 +27,7 @@ from capset.kernel.governance.acts import ActColumns, ActEntry
 from capset.kernel.kernel import Kernel
 from capset.kernel.registry import Registry
 from capset.stores.base import AGENT_FIELDS, AgentRow, SessionRow
-from capset.wire.agents import AgentInput, AgentShape
+from capset.wire.agents import AgentFileShape, AgentInput
 
 _CACHED: Final = 1_000
 _PREVIEWS: Final = 2
@@ -272,9 +272,10 @@ class StoredAgents:
 
     def _load(self, definition: str) -> tuple[Agent, tuple[str, ...]]:
         """Return the agent of a definition, and a notice for each capability that is gone."""
-        shape = AgentShape.model_validate_json(definition)
+        shape = AgentFileShape.model_validate_json(definition)
         referred = refer(shape.entries(), self._registry)
-        agent = agent_of(shape, referred.refs, shape.static_context)
+        tools = agent_tools(shape, self._registry, f"agent {shape.name!r}")
+        agent = agent_of(shape, referred.refs, shape.static_context, tools)
         return agent, tuple(_notice(one, self._registry) for one in referred.misfits)
 
 

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from capset.cli.common.output import err, verbatim
+from capset.definitions.allowances import Allowance, lowest_allowance
 from capset.definitions.governance import Governance
-from capset.definitions.limits import Allowance, lowest_allowance
 from capset.errors import DefinitionError
+from capset.kernel.blocks.generation import GeneratorRunner
 from capset.kernel.kernel import Kernel
 from capset.kernel.registry import Registry
 
@@ -47,17 +48,23 @@ def refuse_agent(config: Path | None, agent: str | None) -> None:
 
 
 def make_kernel(
-    store: str, configuration: Configuration | None, allowance: Allowance | None = None, *, signs: bool = True
+    store: str,
+    configuration: Configuration | None,
+    allowance: Allowance | None = None,
+    *,
+    signs: bool = True,
+    generator: GeneratorRunner | None = None,
 ) -> Kernel:
     """Return a kernel on a store, governed by a configuration, with an allowance in addition to its own.
 
-    Without ``signs``, the configuration's checkpoints are left to the caller.
+    Without ``signs``, the configuration's checkpoints are left to the caller. ``generator`` runs agents.
     """
     if configuration is None:
-        return Kernel(store=store, governance=Governance(allowance=allowance))
+        return Kernel(store=store, governance=Governance(allowance=allowance), generator=generator)
     governance = configuration.governance
     return Kernel(
         store=store,
+        generator=generator,
         governance=replace(governance, allowance=lowest_allowance((governance.allowance, allowance))),
         workspace=configuration.workspace,
         checkpoints=configuration.checkpoints if signs else None,

@@ -17,9 +17,10 @@ from capset.cli.common.configuration import load_configuration, make_kernel, ref
 from capset.cli.common.output import cell, err, verbatim
 from capset.cli.common.settings import Settings, existing_db
 from capset.definitions.agents import Agent
-from capset.definitions.limits import Allowance
+from capset.definitions.allowances import Allowance
 from capset.errors import DefinitionError, NotFound
 from capset.fingerprint.links import CapabilityLink
+from capset.kernel.blocks.generation import GeneratorRunner
 from capset.kernel.call.session import Session
 from capset.kernel.kernel import Kernel
 from capset.kernel.registry import Registry
@@ -113,18 +114,23 @@ async def open_session(settings: Settings, served: Served, session_id: str | Non
 
 @asynccontextmanager
 async def open_kernel(
-    settings: Settings, served: Served, session_id: str | None, *, is_kept: bool = False
+    settings: Settings,
+    served: Served,
+    session_id: str | None,
+    *,
+    is_kept: bool = False,
+    generator: GeneratorRunner | None = None,
 ) -> AsyncGenerator[tuple[Kernel, Session]]:
     """Open a kernel and a session: the one with ``session_id``, or one of the served agent.
 
     The latter is new, or with ``is_kept`` the one that the settings' principal has with the agent. Raises ``NotFound``
     if there is no such session of the settings' principal, or no such stored agent; ``Conflict`` for an archived agent,
     or for a session whose agent is defined only in code that is not here; and ``DefinitionError`` if the database of a
-    stored agent or session does not exist.
+    stored agent or session does not exist. ``generator`` runs agents.
     """
     who, agent, registry = settings.principal, served.agent, served.registry
     db = settings.db if isinstance(agent, Agent) else existing_db(settings.db)
-    async with make_kernel(db, served.configuration, served.allowance) as kernel:
+    async with make_kernel(db, served.configuration, served.allowance, generator=generator) as kernel:
         if is_kept and agent is not None:
             yield kernel, await _enter_ensured_session(kernel, served, settings)
             return

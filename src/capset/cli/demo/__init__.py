@@ -17,6 +17,8 @@ from capset.cli.demo.display import show_records, show_session
 from capset.cli.demo.doors import DOORS, oversee, surprises_of, walk_doors
 from capset.cli.demo.scenario import Demo, Imported, import_folders, open_demo
 from capset.cli.demo.server import store_of
+from capset.cli.demo.turn import calls_of, take_turn
+from capset.cli.demo.turn import surprises_of as turn_surprises
 from capset.cli.demo.web import WebFindings, read_the_web
 from capset.errors import DefinitionError
 from capset.stores.base import AuditQuery
@@ -35,7 +37,8 @@ def demo_command(
     """Run the main job: import real files into a session, work on them under governance, and verify the record.
 
     Then do the same through the doors of a server, on a free port of this machine: REST, a stream of events, MCP; have
-    somebody else approve a call there, and share a limit with another opening of the database.
+    somebody else approve a call there, and share a limit with another opening of the database. In the end the agent
+    runs by itself, offline: it plans, reads, is refused once, and waits for an approval.
     Ends with 0 only if every call ended as it should and the chain of records holds.
     """
     sources = folders or [Path(capset.__file__).parent]
@@ -54,6 +57,7 @@ def demo_command(
 
 async def _run(console: Console, sources: list[Path], folder: Path) -> DemoShape:
     async with open_demo(store_of(folder), console) as demo:
+        session = demo.session.id
         show_session(console, demo.session, folder)
         console.rule("[bold]1. Import[/]", align="left")
         imported = await import_folders(demo.session.files, sources)
@@ -69,7 +73,9 @@ async def _run(console: Console, sources: list[Path], folder: Path) -> DemoShape
     console.rule("[bold]5. The same through a server's doors[/]", align="left")
     done = await _serve(console, done, sources)
     console.rule("[bold]6. An approval, and a limit that two openings share[/]", align="left")
-    return await _oversee(console, done)
+    done = await _oversee(console, done)
+    console.rule("[bold]7. The agent runs, offline[/]", align="left")
+    return await _take_turn(console, done, session)
 
 
 async def _read(console: Console, demo: Demo) -> str | None:
@@ -94,6 +100,14 @@ async def _oversee(console: Console, done: DemoShape) -> DemoShape:
     surprises = [] if calls is None else surprises_of(calls)
     _show_surprises(surprises)
     return done.model_copy(update={"oversight": calls, "surprises": [*done.surprises, *surprises]})
+
+
+async def _take_turn(console: Console, done: DemoShape, session: str) -> DemoShape:
+    events = await take_turn(console, store_of(Path(done.folder)), session)
+    surprises = [] if events is None else turn_surprises(events)
+    _show_surprises(surprises)
+    calls = None if events is None else calls_of(events)
+    return done.model_copy(update={"turn": calls, "surprises": [*done.surprises, *surprises]})
 
 
 async def _conclude(console: Console, demo: Demo, imported: Imported, folder: Path, research: str | None) -> DemoShape:

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from capset.cli.common.actors import actor_here
-from capset.cli.common.allowances import LimitOption, RunBudget, SessionBudget, load_allowance
+from capset.cli.common.allowances import LimitOption, RunBudget, SessionBudget, UsageOption, load_allowance
 from capset.cli.common.configuration import ConfigFile, load_configuration, make_kernel
 from capset.cli.common.exits import Exit, guarded, needs_extra
+from capset.cli.common.models import AllowedModels, MaxCost, MaxSteps, MaxTokens, ModelOption, make_runner
 from capset.cli.common.options import Attribute, Db, Env, Grant, Who
 from capset.cli.common.output import cell, err, verbatim
 from capset.cli.common.settings import Settings, load_settings
@@ -41,9 +42,10 @@ from capset.cli.serve.signatures import (
     log_signing,
     signing_options,
 )
+from capset.definitions.allowances import Allowance
 from capset.definitions.governance import Governance
-from capset.definitions.limits import Allowance
 from capset.errors import DefinitionError
+from capset.kernel.blocks.generation import GeneratorRunner
 from capset.kernel.governance.acts import Actor
 from capset.kernel.kernel import Kernel
 from capset.kernel.registry import Registry
@@ -90,7 +92,13 @@ def serve_command(
     limit: LimitOption = None,
     session_budget: SessionBudget = None,
     run_budget: RunBudget = None,
+    usage_limit: UsageOption = None,
     http_limit: HttpLimit = None,
+    model: ModelOption = None,
+    allow_model: AllowedModels = None,
+    max_steps: MaxSteps = 50,
+    max_cost: MaxCost = None,
+    max_tokens: MaxTokens = None,
     checkpoint_key: CheckpointKeyFile = None,
     unsigned: Unsigned = False,
     config: ConfigFile = None,
@@ -141,12 +149,15 @@ def serve_command(
     configuration = None if config is None else load_configuration(config, installed)
     signing = signing_options(checkpoint_key, configuration and configuration.checkpoints, settings.db, off=unsigned)
     governance = Governance() if configuration is None else configuration.governance
-    allowance = load_allowance(limit, session_budget, run_budget)
+    allowance = load_allowance(limit, session_budget, run_budget, usage_limit)
     limits = request_limits(http_limit or (), file=governance.file_bytes)
-    served = _Served(installed, configuration, drain_delay, signing, allowance, limits)
+    runner = None
+    if model is not None or allow_model:
+        runner = make_runner(model, allow_model or (), max_steps, max_cost, max_tokens)
+    served = _Served(installed, configuration, drain_delay, signing, allowance, limits, runner)
     prepare()
-    with telemetry(), asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        runner.run(_serve(settings, host, port, names, served, issuer, insecure=insecure))
+    with telemetry(), asyncio.Runner(loop_factory=_loop_factory()) as loop:
+        loop.run(_serve(settings, host, port, names, served, issuer, insecure=insecure))
     return Exit.DONE
 
 
@@ -160,7 +171,7 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 @dataclass(frozen=True, slots=True)
 class _Served:
-    """The installed registry, the configuration served with it, if any, the allowance, and the limits of requests."""
+    """The installed registry, the configuration served with it, if any, the allowance, the limits, and the runner."""
 
     installed: Registry
     configuration: Configuration | None
@@ -168,6 +179,7 @@ class _Served:
     signing: SigningOptions
     allowance: Allowance | None
     limits: RequestLimits
+    runner: GeneratorRunner | None
 
     @property
     def registry(self) -> Registry:
@@ -212,7 +224,9 @@ async def _serve(
             log_signing(kernel.signing, place)
 
         actor = actor_here(settings.principal, "serve")
-        async with make_kernel(settings.db, served.configuration, served.allowance, signs=False) as kernel:
+        async with make_kernel(
+            settings.db, served.configuration, served.allowance, signs=False, generator=served.runner
+        ) as kernel:
             place = await begin_signing(kernel, settings.db, served.signing, by=actor)
             has_keys = await kernel.store.keys.any()
             tokens = None if known is None else known(kernel)

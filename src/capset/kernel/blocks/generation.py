@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
@@ -10,35 +10,127 @@ from typing import TYPE_CHECKING, Any, Protocol
 from capset.definitions.agents import Agent
 from capset.definitions.messages import Json
 from capset.definitions.model_context import ContextMessage
-from capset.errors import DefinitionError
+from capset.errors import CapsetError, DefinitionError
 from capset.evaluation.snapshot.snapshot import Snapshot
 from capset.kernel.call.dispatch import nested_call, resolve_name, to_result
+from capset.kernel.call.invocation import Invocation
 from capset.kernel.call.pipeline import execute
 from capset.kernel.call.prompt import Prompt, prompt_of
+from capset.kernel.call.stages.access import refusing_tool
 from capset.kernel.call.truncation import truncate_for_model
+from capset.kernel.governance.usage import UsageMeter
 from capset.kernel.results import Result
+from capset.kernel.state.files import SessionFiles
 from capset.schemas.schema import Schema
+from capset.stores.base import Attempt
 
 if TYPE_CHECKING:
     from capset.kernel.blocks.runs import BlockRun
 
 
 class GeneratorRunner(Protocol):
-    """Runs the model steps of generators. It is passed to the kernel, which has no model of its own."""
+    """Runs the model steps of generators. It is passed to the kernel, which has no model of its own.
+
+    A runner with the attribute ``continues = True`` keeps what it does in the ``journal`` of its turns, so that another
+    process can continue them.
+    """
 
     async def run(self, turn: Turn) -> Any:  # of the type that the generator declares as its output
         """Run a turn to its end and return its output."""
         ...
 
 
+def continues(runner: GeneratorRunner | None) -> bool:
+    """Whether turns of a runner can be continued by another process."""
+    return getattr(runner, "continues", False) is True
+
+
+class Journal(Protocol):
+    """The stored conversation of a session's turn, read and continued by its runner.
+
+    Messages are JSON texts in a form of the runner's own.
+    """
+
+    @property
+    def turn(self) -> str:
+        """The id of the turn: the correlation of its calls."""
+        ...
+
+    @property
+    def history(self) -> Sequence[str]:
+        """The messages so far, the newest last; of a turn that is continued, its own too."""
+        ...
+
+    @property
+    def is_continued(self) -> bool:
+        """Whether the turn goes on from its own messages: what the agent was told is among them."""
+        ...
+
+    @property
+    def streams(self) -> bool:
+        """Whether texts may be emitted in pieces."""
+        ...
+
+    @property
+    def place(self) -> str:
+        """The prefix of the causation of its calls: empty, or of an agent within a call the call's and its own name."""
+        ...
+
+    def result(self, call: str) -> str | None:
+        """Return the stored result of a tool call of the last message, by the model's id of the call."""
+        ...
+
+    async def attempts(self, call: str) -> Sequence[Attempt]:
+        """Return the attempts at a tool call that were made before the turn was continued."""
+        ...
+
+    @property
+    def usage(self) -> Mapping[str, float]:
+        """The usage of the turn so far, by names of the runner's own."""
+        ...
+
+    def count(self, usage: Mapping[str, float]) -> None:
+        """Note what the turn has used so far; it is stored with what is added next."""
+        ...
+
+    def emit(self, type: str, data: Mapping[str, Any]) -> None:
+        """Add an event, JSON data, to the turn; it is stored soon."""
+        ...
+
+    def emit_text(self, type: str, step: int, part: int, text: str) -> None:
+        """Add a piece of the text of one part of one step's answer; pieces may be joined."""
+        ...
+
+    def add(self, message: str, *, is_summary: bool = False) -> None:
+        """Add a message to the conversation; it is stored soon. Stored results of the one before are forgotten.
+
+        A summary stands for all messages before it, which the next turn does not read any more.
+        """
+        ...
+
+    def within(self, place: str) -> Journal:
+        """Return the journal of an agent that works within a call of this one, under a name unique in the turn."""
+        ...
+
+    async def store(self, results: Mapping[str, str] | None = None) -> None:
+        """Store everything added, and ``results`` of tool calls by the model's ids, and return once that is durable.
+
+        Raises ``StateError`` if the turn is not this process's any more.
+        """
+        ...
+
+
 class Turn:
     """One run of a generator: its input, the schema of its output, and its steps."""
 
-    __slots__ = ("_run", "input", "output")
+    __slots__ = ("_run", "input", "output", "usage")
 
     def __init__(self, run: BlockRun, input: Any, output: Schema | None) -> None:
         """``input`` is of the generator's own type; ``output`` is ``None`` if any text is valid."""
         self._run = run
+        terms, runtime = run.base.terms, run.base.runtime
+        self.usage = UsageMeter(() if terms is None else terms.usage, runtime.store, runtime.clock)
+        """What the session may use of models: the runner checks it before each step, and adds what each has used."""
         self.input = input
         self.output = output
 
@@ -52,6 +144,21 @@ class Turn:
         """The agent's model, for the runner to use; ``None`` if the runner chooses it."""
         block = self._run.base.block
         return block.model if isinstance(block, Agent) else None
+
+    @property
+    def correlation(self) -> str:
+        """The id that its calls have in common, also with those of the turn that it works in."""
+        return self._run.correlation
+
+    @property
+    def files(self) -> SessionFiles:
+        """The files of the session, which the input may name."""
+        return self._run.base.files
+
+    @property
+    def journal(self) -> Journal | None:
+        """The conversation that this is a turn of; ``None`` for a block inside another, or without a conversation."""
+        return self._run.journal
 
     async def step(self) -> ModelStep:
         """Return the next model step, with its dynamic ``uses``, context and snapshot resolved.
@@ -92,16 +199,28 @@ class ModelStep:
         """The tools in play in this step, with the hashes for the records of its calls."""
         return self._prompt.context.snapshot
 
-    async def call(self, tool: str, arguments: Mapping[str, Any] | Json) -> Result[Any]:
+    async def call(self, tool: str, arguments: Mapping[str, Any] | Json, *, cause: str | None = None) -> Result[Any]:
         """Call a tool at the model's request, and return the outcome, refusals and failures too.
 
-        A result that is too long for a model is truncated: its data, or the error's message, is then a text that says
-        so.
+        ``cause`` is the model's id of the call, which its record then has as its causation. A result that is too long
+        for a model is truncated: its data, or the error's message, is then a text that says so.
         """
         if not isinstance(tool, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # runners may not be typed
             raise DefinitionError(f"a model calls a tool by its name; got {tool!r}")
         context = self._prompt.context
-        call = nested_call(self._run, resolve_name(tool)(context), arguments, context)
+        call = nested_call(self._run, resolve_name(tool)(context), arguments, context, cause=cause)
+        return await self._executed(call)
+
+    async def refuse(
+        self, tool: str, arguments: Mapping[str, Any] | Json, error: CapsetError, *, cause: str | None = None
+    ) -> Result[Any]:
+        """Refuse a call that a model asks for, on record, and return the outcome."""
+        context = self._prompt.context
+        refused = refusing_tool(resolve_name(tool)(context), error)
+        return await self._executed(nested_call(self._run, refused, arguments, context, cause=cause))
+
+    async def _executed(self, call: Invocation) -> Result[Any]:
+        context = self._prompt.context
         await execute(call)
         result = to_result(call, call.data)
         if (error := result.error) is None:

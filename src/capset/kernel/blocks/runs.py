@@ -13,7 +13,7 @@ from capset.definitions.blocks import Block
 from capset.definitions.contexts import Context
 from capset.errors import CapsetError, DeadlineExceeded, InternalError
 from capset.evaluation.containment import is_contained
-from capset.kernel.blocks.generation import Turn
+from capset.kernel.blocks.generation import Journal, Turn
 from capset.kernel.call.child_contexts import child_context, current_context
 from capset.kernel.call.context import CallContext
 from capset.kernel.call.dispatch import MAX_DEPTH
@@ -40,18 +40,26 @@ class BlockRun:
         "correlation",
         "execution",
         "id",
+        "journal",
         "options",
     )
 
     def __init__(
-        self, context: SessionContext, options: CallOptions = NO_OPTIONS, *, within: Origin | None = None
+        self,
+        context: SessionContext,
+        options: CallOptions = NO_OPTIONS,
+        *,
+        within: Origin | None = None,
+        journal: Journal | None = None,
     ) -> None:
         """``within`` is the call or the run that starts this one, whose options it has; else they are ``options``.
 
-        Without a quota of the run's own, the session's terms may provide one.
+        Without a quota of the run's own, the session's terms may provide one. A run with a ``journal`` has the id of
+        its turn.
         """
         self.base = self.context = context
-        self.id = context.runtime.ids.new()
+        self.journal = journal
+        self.id = journal.turn if journal is not None else context.runtime.ids.new()
         self.correlation = within.correlation if within else self.id
         self.causing = within.causing if within else self.id  # an inner run has no record of its own
         if within is not None:

@@ -30,10 +30,20 @@ async def call_from(
 
 
 def nested_call(
-    origin: Origin, compiled: CompiledTool, given: Mapping[str, Any] | Json, context: SessionContext | None = None
+    origin: Origin,
+    compiled: CompiledTool,
+    given: Mapping[str, Any] | Json,
+    context: SessionContext | None = None,
+    *,
+    cause: str | None = None,
 ) -> Invocation:
-    """Return a call that another call, or a block, makes; it happens where that happens, or in ``context``."""
+    """Return a call that another call, or a block, makes; it happens where that happens, or in ``context``.
+
+    ``cause`` is its causation, if that is not what makes it.
+    """
     options = options_within(origin)
+    if cause is not None:
+        options = options._replace(cause=(origin.correlation, cause))
     if options.depth > MAX_DEPTH and compiled.tool is not None:
         compiled = refusing_tool(compiled, InternalError(f"Calls are nested too deeply: more than {MAX_DEPTH} levels."))
     return Invocation(context or origin.context, compiled, given, options)

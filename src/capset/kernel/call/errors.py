@@ -6,6 +6,7 @@ import asyncio
 import logging
 from typing import cast
 
+from capset.definitions.agents import Agent
 from capset.errors import (
     ApprovalVoid,
     Cancelled,
@@ -19,6 +20,7 @@ from capset.errors import (
     PermissionDenied,
     StoreError,
     ToolError,
+    TurnSuspended,
     Unauthenticated,
 )
 from capset.evaluation.containment import is_contained
@@ -43,6 +45,8 @@ def error_for(call: Invocation, error: BaseException) -> BaseException:
         return error  # the handler has not even started
     if isinstance(error, ToolError | InternalError) or (call.stream is not None and error is call.stream.stalled):
         return error
+    if isinstance(error, TurnSuspended) and call.compiled.tool and isinstance(call.compiled.tool.block, Agent):
+        return error  # the agent works in this call, and goes on when it is made again
     if isinstance(error, CapsetError) and isinstance(error, _SAFE):
         return _convert_refusal(call, error)
     if not is_own(call, error):

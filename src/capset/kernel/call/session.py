@@ -19,6 +19,7 @@ from capset.definitions.resources import Resource, Scope
 from capset.definitions.tools.definition import AnyTool, Tool
 from capset.errors import InvalidArguments
 from capset.evaluation.snapshot.snapshot import Snapshot
+from capset.kernel.blocks.generation import Journal
 from capset.kernel.blocks.runs import BlockRun, run_root
 from capset.kernel.call.child_contexts import resolve_dynamically
 from capset.kernel.call.compiled_tools import CompiledTool
@@ -189,13 +190,17 @@ class Session:
         await step.settle()
         return (await prompt_of(step, input)).system_text
 
-    async def run(self, input: Any = None) -> Any:  # of the types that the flow declares
+    async def run(
+        self, input: Any = None, *, journal: Journal | None = None
+    ) -> Any:  # of the types that the flow declares
         """Run the flow, or the block, of this session, and return its output.
+
+        With a ``journal``, the run of an agent is a turn of that conversation (``capset.agents.turns``).
 
         Raises ``InvalidArguments`` for an input that does not fit, ``InvalidOutput`` for such an output,
         ``DeadlineExceeded``, and the errors of inner blocks; other exceptions become ``InternalError``.
         """
-        return await run_root(self._step(), input)
+        return await run_root(BlockRun(self._context, self._options_now(), journal=journal), input)
 
     async def exposed(self) -> Mapping[Scope, Mapping[str, Any]]:  # JSON data
         """Return the state and resources that clients may read, as JSON data by scope and name."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 from weakref import WeakValueDictionary
@@ -89,6 +89,13 @@ class ApprovalService:
             _check_size(row.tool, _written(answer.arguments))
             await self._check_arguments(row, answer.arguments)
         return await self._decide(row, answer, _named(by), actor_of(by))
+
+    async def withdraw(self, ids: Iterable[str], *, org: str | None, by: str) -> None:
+        """End requests that are of no use any more, since what waited for them was cancelled ``by`` somebody."""
+        for request in ids:
+            row = await self._store.get(org, request)
+            if row is not None and row.status in ("pending", "approved"):
+                await self._store.move(replace(row, status="expired", decided_by=by, note="withdrawn"), row.status)
 
     async def sweep(self) -> None:
         """End the overdue requests: each counts as rejected."""

@@ -23,6 +23,7 @@ from capset.errors import (
     NotFound,
     PermissionDenied,
     StoreError,
+    TurnSuspended,
     Unauthenticated,
 )
 from capset.evaluation.code import code_of
@@ -46,6 +47,7 @@ _OUTCOMES: tuple[tuple[type[CapsetError], Outcome], ...] = (
     (ApprovalRejected, "rejected"),
     (ApprovalVoid, "rejected"),
     (PermissionDenied, "denied"),
+    (TurnSuspended, "denied"),  # an agent's, in whose run a call needs an approval first
     (LimitExceeded, "limited"),
     (NotFound, "not_found"),
     (InvalidArguments, "invalid"),

@@ -9,10 +9,12 @@ from functools import lru_cache
 from hashlib import sha256
 from typing import Final, NamedTuple
 
-from capset.definitions.limits import Allowance, Budget, Limit, Per, lowest
+from capset.definitions.allowances import Allowance
+from capset.definitions.limits import Budget, Limit, Per, lowest
 from capset.definitions.principals import Principal
+from capset.definitions.usage import UsageLimit
 from capset.fingerprint.canonical import canonical
-from capset.stores.base import Quota, Window
+from capset.stores.base import Quota, UsageWindow, Window
 
 _SECOND_NS: Final = 1_000_000_000
 
@@ -30,13 +32,22 @@ class Counted(NamedTuple):
         return _window(self.key, self.limit.requests, self.limit.window)
 
 
+class CountedUsage(NamedTuple):
+    """A limit on usage, its subject as errors name it, and where it is counted."""
+
+    what: str
+    limit: UsageLimit
+    window: UsageWindow
+
+
 @dataclass(frozen=True, slots=True)
 class SessionLimits:
-    """The limits on all calls of a session, the rest of its budget, and the budget of each of its runs."""
+    """The limits on a session: on all calls, the rest of its budget, the budget of each run, and on usage of models."""
 
     limits: tuple[Counted, ...]
     session: Quota | None
     run: Budget | None
+    usage: tuple[CountedUsage, ...] = ()
 
     def run_quota(self, session: str, run: str, own: Budget | None = None) -> Quota | None:
         """Return the quota of a run of the session; ``own`` is the run's own budget."""
@@ -76,9 +87,33 @@ def session_limits(
     ]
     budget = lowest((*budgets, *(one.session for _, one in given)))
     run = lowest(one.run for _, one in given)
-    if not limits and budget is None and run is None:
+    usage = tuple(
+        _counted_usage(limit, session, principal, agent=(agent, agent_id) if who == "agent" else None)
+        for who, one in given
+        for limit in one.usage
+    )
+    if not limits and not usage and budget is None and run is None:
         return None
-    return SessionLimits(tuple(limits), None if budget is None else Quota(session, budget.calls, budget.cost), run)
+    quota = None if budget is None else Quota(session, budget.calls, budget.cost)
+    return SessionLimits(tuple(limits), quota, run, usage)
+
+
+def _counted_usage(
+    limit: UsageLimit, session: str, principal: Principal, *, agent: tuple[str, str | None] | None
+) -> CountedUsage:
+    """Return a limit on usage with its window, that of one agent alone if it is the agent's own.
+
+    The key has no amounts: a limit that is raised or lowered goes on with what was used.
+    """
+    name, stored = agent or ("", None)
+    owner = (stored or name, limit.per, *counted_for(limit.per)(session, principal))
+    key = sha256(canonical(["usage", limit.window, *owner])).hexdigest()
+    window = UsageWindow(
+        f"{session}/{key}" if limit.per == "session" else key,  # what belongs to a session goes with it
+        None if limit.window is None else limit.window * _SECOND_NS,
+    )
+    what = {"org": "this organisation", "all": "this server"}.get(limit.per, f"this {limit.per}")
+    return CountedUsage(f"{what} with the agent {name!r}" if agent else what, limit, window)
 
 
 Whose = Callable[[str, Principal], tuple[str, ...]]

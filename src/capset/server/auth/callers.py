@@ -6,7 +6,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Final, Protocol, cast
 
-from capset.definitions.limits import allowance_of
+from capset.definitions.allowances import allowance_of
 from capset.definitions.principals import Principal, PrincipalKind
 from capset.errors import PermissionDenied, Unauthenticated
 from capset.kernel.kernel import Kernel
@@ -72,6 +72,18 @@ class Callers:
         self._tokens = tokens
         self._known: TtlCache[str, tuple[KeyRow, Caller] | None] = TtlCache()
         self._met: OrderedDict[str, None] = OrderedDict()
+
+    @property
+    def anyone(self) -> Caller | None:
+        """The caller of every request, where no keys are required."""
+        return self._anyone
+
+    async def by_digest(self, digest: str) -> Caller:
+        """Return the caller of a key by its digest, as it is now. Raises ``Unauthenticated`` if it is not valid."""
+        found = await self._resolve_key(digest)
+        if found is None or not is_valid(found[0], self._kernel.now()):
+            raise Unauthenticated("The API key of this turn is not valid any more: it was revoked, or has expired")
+        return found[1]
 
     async def identify(self, authorization: str | None) -> Caller:
         """Return the sender of this ``Authorization`` header.

@@ -39,6 +39,7 @@ from capset.server.http.fair_shares import (
     Turns,
     charge,
 )
+from capset.server.http.openai_errors import with_openai_errors
 from capset.server.http.request_context import (
     ARRIVED,
     CLIENT_LEFT,
@@ -52,7 +53,7 @@ from capset.server.http.request_context import (
     path_of,
 )
 from capset.server.http.responses import answer_problem
-from capset.server.http.routes import CALLS_PATH, MCP_PATHS
+from capset.server.http.routes import CALLS_PATH, OPENAI_PATHS, PROTOCOL_PATHS
 from capset.server.observability.logs import AccessLog
 from capset.server.observability.requests import Telemetry
 from capset.server.service import Service
@@ -61,14 +62,14 @@ PUBLIC: Final = frozenset({"/v1/healthz", "/v1/readyz"})
 """The paths that need no key."""
 AUDIT: Final = "/v1/audit"
 FILE: Final = "/v1/sessions/{id}/files/{path}"
-LARGE_BODIES: Final = frozenset({CALLS_PATH, "/v1/sessions/{id}/messages", *MCP_PATHS})
+LARGE_BODIES: Final = frozenset({CALLS_PATH, "/v1/sessions/{id}/messages", *PROTOCOL_PATHS})
 """The paths that take larger bodies than others: a tool may allow large arguments, and a message contain media."""
 DEAR_BODY: Final = 16 * 1024
 """Requests with larger bodies take turns."""
 DEAR: Final = frozenset(
     {
         *("/v1/agents", "/v1/agents/preview", "/v1/agents/{id}/preview", "/v1/agents/{id}/versions"),
-        *("/v1/approvals", AUDIT, "/v1/links", "/v1/sessions", "/v1/sessions/{id}/files"),
+        *("/v1/approvals", AUDIT, "/v1/links", "/v1/models", "/v1/sessions", "/v1/sessions/{id}/files"),
     }
 )
 """The paths whose requests take turns as those with large bodies do: pages, and what is composed to be looked at."""
@@ -135,6 +136,8 @@ class ServerMiddleware:
         )
         scope[KEY] = request_info
         told = self._telemetry.begin(scope, request_info)
+        if request_info.route in OPENAI_PATHS:
+            send = with_openai_errors(send)
         stamp = (b"x-correlation-id", request_info.correlation.encode())
 
         async def sent(message: Message) -> None:

@@ -128,5 +128,9 @@ class RequestLimits:
     """Between two keep-alives of a stream."""
     share_seconds: float = 10.0
     """Until a request comes to its turn while others have had less of the server; beyond it, 503."""
+    turn_seconds: float = 3_600.0
+    """A turn of an agent, without the time that it waits for approvals; beyond it, the turn fails."""
+    turns: int = 16
+    """Turns of agents of one principal that the server runs at once; beyond it, 429."""
     followers: int = 100
     """Streams of events that one principal may have open; beyond it, 429."""

@@ -16,6 +16,15 @@ _HERE: Final = ""
 """The key of a node's own template: path segments are never empty."""
 CALLS_PATH: Final = "/v1/sessions/{id}/calls"
 MCP_PATHS: Final = ("/mcp", "/mcp/agents/{id}", "/mcp/sessions/{id}")
+FRONT_END_PATHS: Final = ("/v1/agents/{id}/ag-ui", "/v1/agents/{id}/ai-sdk")
+OPENAI_PATHS: Final = (
+    *("/v1/models", "/v1/models/{id}"),
+    *("/v1/responses", "/v1/responses/{id}", "/v1/responses/{id}/cancel"),
+    *("/v1/chat/completions", "/v1/chat/completions/{id}"),
+)
+"""The paths whose answers have OpenAI's shapes, also those of errors."""
+PROTOCOL_PATHS: Final = (*MCP_PATHS, *FRONT_END_PATHS, *OPENAI_PATHS)
+"""The paths that speak the protocols of others, and are not in the OpenAPI document."""
 
 
 class Routes:

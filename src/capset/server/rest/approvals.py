@@ -64,14 +64,19 @@ async def approve(service: Served, caller: Approves, id: Id, given: ApproveInput
     if given.arguments is not None and given.scope == "session":
         raise InvalidArguments("Invalid request: an approval with other arguments is for one call, not for the session")
     answer = Answer(approved=True, scope=given.scope, arguments=given.arguments, note=given.note)
-    return approval_shape(await service.kernel.approvals.decide(row.id, answer, by=caller.principal))
+    return await _decide(service, caller, row.id, answer)
 
 
 @router.post("/{id}/reject", responses=problems(400, 404, 409, 413, 415, 422), operation_id="reject")
 async def reject(service: Served, caller: Approves, id: Id, given: RejectInput) -> ApprovalShape:
     """Reject a call; whoever made it reads the note."""
-    answer = Answer(approved=False, note=given.note)
-    return approval_shape(await service.kernel.approvals.decide(id, answer, by=caller.principal))
+    return await _decide(service, caller, id, Answer(approved=False, note=given.note))
+
+
+async def _decide(service: Service, caller: Caller, id: str, answer: Answer) -> ApprovalShape:
+    decided = await service.kernel.approvals.decide(id, answer, by=caller.principal)
+    service.turns.turns.wake()  # a turn may wait for it
+    return approval_shape(decided)
 
 
 async def _seen(service: Service, caller: Caller, id: str) -> ApprovalRow:

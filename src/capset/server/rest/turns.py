@@ -21,7 +21,19 @@ from capset.server.rest.calls import EventStream, IdempotencyKey, prefers_events
 from capset.server.rest.routing import Asked, Calls, Id, Served, StrictRoute, problems
 from capset.server.service import Service
 from capset.stores.base import EventRow, SessionRow
-from capset.wire.turns import GapShape, TurnInput, TurnShape, event_shape
+from capset.wire.pages import PAGE_BYTES
+from capset.wire.sessions import SessionShape, session_shape
+from capset.wire.turns import (
+    ConversationPageShape,
+    ForkInput,
+    GapShape,
+    RewindInput,
+    RewoundShape,
+    TurnInput,
+    TurnShape,
+    conversation_page_shape,
+    event_shape,
+)
 
 router = APIRouter(prefix="/sessions", tags=["turns"], route_class=StrictRoute)
 _NUMBER: Final = re.compile("[0-9]{1,15}")
@@ -67,23 +79,27 @@ async def send_message(
     row = await service.session_row(caller, id)
     service.turns.check_runner()
     if not prefers_events(request.headers.get("accept", "")):
-        begun, replayed = await _begin(service, caller, row, given, request, idempotency_key)
-        answer = Response(begun, 202, media_type="application/json")
+        begun, replayed = await begin_turn(service, caller, row, given.content, request, idempotency_key)
+        answer = Response(to_json(begun), 202, media_type="application/json")
         answer.raw_headers.extend(replayed)
         return answer
     leave = service.turns.followers.join(caller.principal)  # first, so that a client that may not follow begins no turn
     try:
-        begun, replayed = await _begin(service, caller, row, given, request, idempotency_key)
+        begun, replayed = await begin_turn(service, caller, row, given.content, request, idempotency_key)
     except BaseException:
         leave()
         raise
-    turn = TurnShape.model_validate(from_json(begun))
-    return Events(service, request_context(request.scope), id, turn.after, replayed, turn=turn.turn, leave=leave)
+    return Events(service, request_context(request.scope), id, begun.after, replayed, turn=begun.turn, leave=leave)
 
 
-async def _begin(
-    service: Service, caller: Caller, row: SessionRow, given: TurnInput, request: Request, idempotency_key: str | None
-) -> tuple[bytes, list[tuple[bytes, bytes]]]:
+async def begin_turn(
+    service: Service,
+    caller: Caller,
+    row: SessionRow,
+    content: Any,  # any JSON
+    request: Request,
+    idempotency_key: str | None,
+) -> tuple[TurnShape, list[tuple[bytes, bytes]]]:
     """Begin a turn, or find the one that was begun under this key; return its description, and headers."""
     once = (
         Idempotency(service, caller, row.id, idempotency_key, await request.body())
@@ -92,10 +108,12 @@ async def _begin(
     )
     kept = await once.begin() if once is not None else None
     if kept is not None:
-        return kept[1], [_REPLAYED]
+        return TurnShape.model_validate(from_json(kept[1])), [_REPLAYED]
     request_info = request_context(request.scope)
     try:
-        begun = await service.begin_turn(caller, row, given.content, request_info.correlation)
+        begun = await service.turns.begin(
+            caller, row, content, request_info.correlation, request_info.header(b"authorization")
+        )
     except CapsetError:
         if once is not None:
             await once.release()
@@ -103,10 +121,10 @@ async def _begin(
     request_info.notes["turn"] = begun.turn
     after = begun.last - 1
     path = f"{request.scope['root_path']}/v1/sessions/{row.id}/events?after={after}"
-    body = to_json(TurnShape(turn=begun.turn, session=row.id, after=after, events=path))
+    turn = TurnShape(turn=begun.turn, session=row.id, after=after, events=path)
     if once is not None:
-        await once.store_reply(202, body)
-    return body, []
+        await once.store_reply(202, to_json(turn))
+    return turn, []
 
 
 @router.get(
@@ -139,6 +157,62 @@ async def list_events(
         after = int(last_event_id)
     leave = service.turns.followers.join(caller.principal) if wanted.follow else None
     return Events(service, request_context(request.scope), id, after, waits=wanted.follow, leave=leave)
+
+
+class MessagesFilter(Asked):
+    """From which message on, and how many: a page may end earlier, after about a megabyte."""
+
+    after: Annotated[int, Query(ge=0, lt=10**15, description="The number of the last message that is known")] = 0
+    limit: Annotated[int, Query(ge=1, le=200)] = 50
+
+
+@router.get("/{id}/messages", operation_id="list_messages", responses=problems(404, 422))
+async def list_messages(
+    service: Served, caller: Calls, id: Id, wanted: Annotated[MessagesFilter, Query()]
+) -> ConversationPageShape:
+    """List the messages of the session's conversation, the oldest first, as its runner stored them."""
+    await service.session_row(caller, id)
+    events = service.kernel.store.events
+    page = await events.messages(id, after=wanted.after, limit=wanted.limit, max_bytes=PAGE_BYTES)
+    return conversation_page_shape(page)
+
+
+@router.post(
+    "/{id}/fork", status_code=201, operation_id="fork_session", responses=problems(400, 404, 409, 413, 415, 422)
+)
+async def fork_session(service: Served, caller: Calls, id: Id, given: ForkInput) -> SessionShape:
+    """Start a session like this one, with its conversation up to the end of a turn; files and state are not copied."""
+    return session_shape(await service.fork_session(caller, id, given.turn))
+
+
+@router.post("/{id}/rewind", operation_id="rewind_session", responses=problems(400, 404, 409, 413, 415, 422))
+async def rewind_session(service: Served, caller: Calls, id: Id, given: RewindInput) -> RewoundShape:
+    """Take the conversation back to before a turn. What the turns have done stays done, and their events stay."""
+    return RewoundShape(removed=await service.rewind_session(caller, id, given.turn))
+
+
+@router.post(
+    "/{id}/turns/{turn}/cancel", status_code=204, operation_id="cancel_turn", responses=problems(404, 409, 422)
+)
+async def cancel_turn(service: Served, caller: Calls, id: Id, turn: Id) -> None:
+    """Cancel the session's current turn, wherever it runs or if it waits. What it has done stays done."""
+    row = await service.session_row(caller, id)
+    await service.turns.turns.cancel(row, turn, by=f"{caller.principal.kind}:{caller.principal.id}")
+
+
+@router.post(
+    "/{id}/turns/{turn}/resume", status_code=204, operation_id="resume_turn", responses=problems(404, 409, 422, 501)
+)
+async def resume_turn(service: Served, caller: Calls, id: Id, turn: Id, request: Request) -> None:
+    """Continue a turn on behalf of this caller: one that waits for its caller, whose process has ended, or that failed.
+
+    Of those that have failed, it is the newest, where its error is retryable: no call is made again.
+    A turn that waits for approvals goes on by itself once they are decided.
+    """
+    row = await service.session_row(caller, id)
+    service.turns.check_runner()
+    authorization = request_context(request.scope).header(b"authorization")
+    await service.turns.resume(caller, row, turn, authorization)
 
 
 class Events(Response):

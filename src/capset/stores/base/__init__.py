@@ -29,7 +29,21 @@ from capset.stores.base.agents import (
     VersionPage,
     VersionQuery,
 )
-from capset.stores.base.audit import AuditLog, AuditPage, AuditQuery, Entry, Pruned
+from capset.stores.base.audit import Attempt, AuditLog, AuditPage, AuditQuery, Entry, Pruned
+from capset.stores.base.events import (
+    KEPT,
+    SUSPENDED,
+    Begun,
+    EventPage,
+    EventRow,
+    EventStore,
+    MessageKind,
+    MessagePage,
+    MessageRow,
+    NewEvent,
+    NewMessage,
+    TurnRow,
+)
 from capset.stores.base.files import FileStore
 from capset.stores.base.keys import KeyRow, KeyStore, SigningKey
 from capset.stores.base.lineage import (
@@ -44,22 +58,10 @@ from capset.stores.base.lineage import (
     TransitionRow,
 )
 from capset.stores.base.replies import ReplyRow, ReplyStore
-from capset.stores.base.sessions import (
-    KEPT,
-    MOVED,
-    Begun,
-    EventPage,
-    EventRow,
-    EventStore,
-    NewEvent,
-    SessionPage,
-    SessionQuery,
-    SessionRow,
-    SessionStore,
-    TurnRow,
-)
+from capset.stores.base.sessions import MOVED, SessionPage, SessionQuery, SessionRow, SessionStore
 from capset.stores.base.states import Change, DocumentRow, DocumentStore, ScopeKey, StateRow, StateStore, StoredScope
 from capset.stores.base.store import GROUP, Store, make_store
+from capset.stores.base.usage import UsageStore, UsageWindow
 
 __all__ = [
     "AGENT_FIELDS",
@@ -67,6 +69,7 @@ __all__ = [
     "KEPT",
     "MOVED",
     "STANDING",
+    "SUSPENDED",
     "AdmissionStore",
     "AgentField",
     "AgentPage",
@@ -79,6 +82,7 @@ __all__ = [
     "ApprovalStore",
     "ApprovalTaken",
     "ArgumentsFull",
+    "Attempt",
     "AuditLog",
     "AuditPage",
     "AuditQuery",
@@ -100,7 +104,11 @@ __all__ = [
     "LinkPage",
     "LinkQuery",
     "LinkRow",
+    "MessageKind",
+    "MessagePage",
+    "MessageRow",
     "NewEvent",
+    "NewMessage",
     "PayloadKind",
     "PayloadRow",
     "Pruned",
@@ -122,6 +130,8 @@ __all__ = [
     "StoredScope",
     "TransitionRow",
     "TurnRow",
+    "UsageStore",
+    "UsageWindow",
     "VersionPage",
     "VersionQuery",
     "Window",

@@ -84,7 +84,8 @@ class ApprovalStore(Protocol):
     async def move(self, row: ApprovalRow, expected: ApprovalStatus, *, act: Entry | None = None) -> bool:
         """Replace the request of ``row``'s id and org, if it still has the expected status.
 
-        Returns whether it had, durably: of several callers that move one request at once, one gets ``True``.
+        Returns whether it had, durably: of several callers that move one request at once, one gets ``True``. If it was
+        pending, the suspended turn of its session is due from then on (``EventStore.due``).
         """
         ...
 

@@ -48,7 +48,7 @@ class AgentRow:
     static_context: Mapping[str, Any] | None = None
     author: str | None = None
     allowance: Mapping[str, Any] | None = None
-    """Limits for its sessions and runs, as ``definitions.limits.Allowance`` writes them."""
+    """Limits for its sessions and runs, as ``definitions.allowances.Allowance`` writes them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,6 +99,15 @@ class AuditPage:
 
 
 @dataclass(frozen=True, slots=True)
+class Attempt:
+    """A call by its record's id, its causation, and its outcome; ``None`` if it has an intent only."""
+
+    record: str
+    causation: str | None
+    outcome: Outcome | None
+
+
+@dataclass(frozen=True, slots=True)
 class Pruned:
     """The result of pruning: the number of records cut, and the first ``seq`` that is left, or is to come."""
 
@@ -123,6 +132,13 @@ class AuditLog(Protocol):
 
     async def query(self, query: AuditQuery) -> AuditPage:
         """Return outcomes of calls, or acts, newest first."""
+        ...
+
+    async def attempts(self, org: str | None, correlation: str) -> Sequence[Attempt]:
+        """Return the calls of a correlation that have ended or have an open intent, in no order, at most 10,000.
+
+        One that is both is returned with its outcome.
+        """
         ...
 
     async def span(self, *, since: str | None = None, until: str | None = None) -> tuple[int, int] | None:

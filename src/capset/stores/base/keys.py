@@ -15,7 +15,7 @@ class KeyRow:
 
     ``permissions`` are those of the principal that acts by it, ``scopes`` the parts of the API that it may use.
     ``agent`` is the id of the agent that ``/mcp`` serves. ``attributes`` are those of the principal, and ``allowance``
-    its limits, as ``definitions.limits.Allowance`` writes them; both are JSON data.
+    its limits, as ``definitions.allowances.Allowance`` writes them; both are JSON data.
     """
 
     id: str

@@ -9,12 +9,14 @@ from capset.errors import DefinitionError, unknown
 from capset.stores.base.admissions import AdmissionStore, ApprovalStore
 from capset.stores.base.agents import AgentStore
 from capset.stores.base.audit import AuditLog
+from capset.stores.base.events import EventStore
 from capset.stores.base.files import FileStore
 from capset.stores.base.keys import KeyStore
 from capset.stores.base.lineage import LineageStore
 from capset.stores.base.replies import ReplyStore
-from capset.stores.base.sessions import EventStore, SessionStore
+from capset.stores.base.sessions import SessionStore
 from capset.stores.base.states import DocumentStore, StateStore
+from capset.stores.base.usage import UsageStore
 
 GROUP = "capset.stores"
 """The entry point group of stores: the name is the URL's scheme, the object a function of the URL."""
@@ -65,7 +67,7 @@ class Store(Protocol):
 
     @property
     def events(self) -> EventStore:
-        """The sessions' current turns, and their events."""
+        """The sessions' current turns, their events, and the messages of their conversations."""
         ...
 
     @property
@@ -76,6 +78,11 @@ class Store(Protocol):
     @property
     def admissions(self) -> AdmissionStore:
         """The admissions by limits, budgets and approvals."""
+        ...
+
+    @property
+    def usage(self) -> UsageStore:
+        """The usage of models by agents, in windows."""
         ...
 
     @property

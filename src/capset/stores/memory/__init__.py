@@ -7,12 +7,14 @@ from capset.ids import Ids
 from capset.stores.memory.admissions import MemoryAdmissions, MemoryApprovals
 from capset.stores.memory.agents import MemoryAgents
 from capset.stores.memory.audit import MemoryAudit
+from capset.stores.memory.events import MemoryEvents
 from capset.stores.memory.files import MemoryFiles
 from capset.stores.memory.keys import MemoryKeys
 from capset.stores.memory.lifecycle import Lifecycle
 from capset.stores.memory.lineage import MemoryLineage
-from capset.stores.memory.sessions import MemoryEvents, MemoryReplies, MemorySessions
+from capset.stores.memory.sessions import MemoryReplies, MemorySessions
 from capset.stores.memory.states import MemoryDocuments, MemoryStates
+from capset.stores.memory.usage import MemoryUsage
 
 
 class MemoryStore:
@@ -32,9 +34,11 @@ class MemoryStore:
         self._documents = MemoryDocuments(self._door, self._files.sessions)
         self._replies = MemoryReplies(self._door)
         self._events = MemoryEvents(self._door, self._files.sessions)
-        self._approvals = MemoryApprovals(self._door)
+        self._approvals = MemoryApprovals(self._door, self._events.let_go_on)
         self._admissions = MemoryAdmissions(self._door, self._audit, self._approvals)
-        owning = (self._states, self._documents, self._replies, self._events, self._admissions, self._approvals)
+        self._usage = MemoryUsage(self._door)
+        kept = (self._states, self._documents, self._replies, self._events)
+        owning = (*kept, self._admissions, self._approvals, self._usage)
         self._sessions = MemorySessions(self._door, self._files, owning)
         self._agents = MemoryAgents(self._door)
         self._keys = MemoryKeys(self._door)
@@ -82,7 +86,7 @@ class MemoryStore:
 
     @property
     def events(self) -> MemoryEvents:
-        """The sessions' current turns, and their events."""
+        """The sessions' current turns, their events, and the messages of their conversations."""
         return self._events
 
     @property
@@ -94,6 +98,11 @@ class MemoryStore:
     def admissions(self) -> MemoryAdmissions:
         """The admissions by limits, budgets and approvals."""
         return self._admissions
+
+    @property
+    def usage(self) -> MemoryUsage:
+        """The usage of models by agents, in windows."""
+        return self._usage
 
     @property
     def lineage(self) -> MemoryLineage:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -22,10 +23,11 @@ _TRACED: Final = 1_000
 
 
 class MemoryApprovals:
-    """The requests, by id."""
+    """The requests, by id. ``decided`` is called with the session and the time where one is not pending any more."""
 
-    def __init__(self, door: Lifecycle) -> None:
+    def __init__(self, door: Lifecycle, decided: Callable[[str, str], None]) -> None:
         self._door = door
+        self._decided = decided
         self._rows: dict[str, ApprovalRow] = {}
 
     async def open(
@@ -95,6 +97,8 @@ class MemoryApprovals:
             return False
         self._door.record(act)
         self._rows[row.id] = row
+        if expected == "pending":
+            self._decided(row.session, row.decided_at or row.created_at)
         return True
 
     def drop(self, session: str) -> None:

@@ -25,7 +25,7 @@ from capset.stores.audit_rules import (
     may_adopt,
     no_anchor,
 )
-from capset.stores.base import AuditPage, AuditQuery, Entry, Pruned
+from capset.stores.base import Attempt, AuditPage, AuditQuery, Entry, Pruned
 from capset.stores.base.audit import FILTERS, check_times
 from capset.stores.memory.lifecycle import Lifecycle
 from capset.stores.pages import page_of
@@ -143,6 +143,15 @@ class MemoryAudit:
                     break
         items, has_more = page_of(found, query.limit, query.max_bytes)
         return AuditPage(items, items[-1].seq if has_more else None)
+
+    async def attempts(self, org: str | None, correlation: str) -> Sequence[Attempt]:
+        """Return the calls of a correlation that have ended or have an open intent."""
+        self.settle()
+        found: dict[str, Attempt] = {}
+        for row in self._rows:
+            if (row["org"], row["correlation"]) == (org, correlation) and row["phase"] != "act":
+                found[row["id"]] = Attempt(row["id"], row["causation"], row["outcome"])
+        return list(found.values())
 
     async def span(self, *, since: str | None = None, until: str | None = None) -> tuple[int, int] | None:
         """Return the ``seq`` of the first link since one time, and of the last one before another, if any."""

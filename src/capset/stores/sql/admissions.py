@@ -11,10 +11,10 @@ from sqlalchemy.exc import IntegrityError
 
 from capset.definitions.approvals import ApprovalRow, ApprovalStatus, EqualCall
 from capset.errors import StoreError
-from capset.stores.base import STANDING, ApprovalPage, ApprovalQuery, Entry
+from capset.stores.base import STANDING, SUSPENDED, ApprovalPage, ApprovalQuery, Entry
 from capset.stores.base.admissions import ArgumentsFull, Claim, Refused
 from capset.stores.sql.reader import ReadConnections, byte_length, read_rows
-from capset.stores.sql.schema.tables import approvals
+from capset.stores.sql.schema.tables import approvals, session_turns
 from capset.stores.sql.writer.reservations import Counting, release
 from capset.stores.sql.writer.writer import Writer
 
@@ -97,7 +97,17 @@ class SqlApprovals:
         """Replace the request of ``row``'s id and org, if it still has the expected status."""
         own = (approvals.c.org == (row.org or "")) & (approvals.c.id == row.id) & (approvals.c.status == expected)
         moved = update(approvals).where(own).values(_values(row))
-        return await self._writer.write(lambda connection: bool(connection.execute(moved).rowcount), act)
+        waiting = (session_turns.c.session == row.session) & (session_turns.c.holder == SUSPENDED)
+        due = update(session_turns).where(waiting).values(until=row.decided_at or row.created_at)
+
+        def write(connection: Connection) -> bool:
+            if not connection.execute(moved).rowcount:
+                return False
+            if expected == "pending":  # the turn that waits for it may go on
+                connection.execute(due)
+            return True
+
+        return await self._writer.write(write, act)
 
     async def overdue(self, now: str, limit: int = 100) -> list[ApprovalRow]:
         """Return open requests of every org that expire at ``now`` or before, the oldest first."""

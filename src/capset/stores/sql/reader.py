@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+import threading
+from collections import Counter
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, Engine, LargeBinary, Result, RowMapping, Select, Text, cast, func
@@ -21,14 +24,20 @@ class ReadConnections:
     def __init__(self, name: str) -> None:
         self._name = name
         self._engine: Engine | None = None
+        self._guard = threading.Lock()
+        self._reading = Counter[Engine]()
+        """How many threads read by an engine; a caller that is cancelled leaves its thread behind."""
 
     def start(self, engine: Engine) -> None:
         """Read by this engine from now on."""
         self._engine = engine
 
     def stop(self) -> None:
-        """Stop reading."""
-        self._engine = None
+        """Stop reading and close the connections, those that are in use as soon as they are not."""
+        with self._guard:
+            engine, self._engine = self._engine, None
+            if engine is not None and not self._reading[engine]:
+                engine.dispose()
 
     @property
     def opened(self) -> Engine:
@@ -39,13 +48,29 @@ class ReadConnections:
 
     async def read(self, function: Callable[[Connection], _T]) -> _T:
         """Run a function that only reads and return its result. Errors of the database become ``StoreError``."""
-        engine = self.opened
+        _ = self.opened
 
         def run() -> _T:
-            with explained(self._name), engine.begin() as connection:
+            with self.in_use() as engine, explained(self._name), engine.begin() as connection:
                 return function(connection)
 
         return await asyncio.to_thread(run)
+
+    @contextmanager
+    def in_use(self) -> Generator[Engine]:
+        """Give the engine, which is not disposed of while inside. Raises ``StoreError`` if it is not open."""
+        with self._guard:
+            engine = self.opened
+            self._reading[engine] += 1
+        try:
+            yield engine
+        finally:
+            with self._guard:
+                self._reading[engine] -= 1
+                if not self._reading[engine]:
+                    del self._reading[engine]
+                    if engine is not self._engine:
+                        engine.dispose()
 
 
 def byte_length(connection: Connection, column: ColumnElement[str | None]) -> ColumnElement[int]:

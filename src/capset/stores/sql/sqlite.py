@@ -14,7 +14,7 @@ from sqlalchemy.exc import DBAPIError
 
 from capset.errors import DefinitionError, StoreBusy, StoreError
 from capset.stores.sql.documents import Fts5
-from capset.stores.sql.notifications import NoNotifications
+from capset.stores.sql.events import NoNotifications
 from capset.stores.sql.problems import busy_error, is_locked
 from capset.stores.sql.store import SqlStore
 from capset.stores.sql.writer.leases import FileLeases

@@ -21,18 +21,19 @@ from capset.stores.sql.audit.log import SqlAudit
 from capset.stores.sql.audit.records import as_they_lie, extend, marks, raw_records
 from capset.stores.sql.blobs import Parts
 from capset.stores.sql.documents import Search, SqlDocuments
+from capset.stores.sql.events import Notifications, SqlEvents
 from capset.stores.sql.files import SqlFiles
 from capset.stores.sql.keys import SqlKeys
 from capset.stores.sql.lineage import SqlLineage
-from capset.stores.sql.notifications import Notifications
 from capset.stores.sql.postgres.online import IndexSpec
 from capset.stores.sql.problems import explained
 from capset.stores.sql.reader import ReadConnections
 from capset.stores.sql.replies import SqlReplies, free_keys, reserving_writers
 from capset.stores.sql.schema.revisions import prepare
 from capset.stores.sql.schema.tables import open_intents
-from capset.stores.sql.sessions import SqlEvents, SqlSessions
+from capset.stores.sql.sessions import SqlSessions
 from capset.stores.sql.states import SqlStates
+from capset.stores.sql.usage import SqlUsage
 from capset.stores.sql.writer.leases import Leases
 from capset.stores.sql.writer.writer import Writer
 
@@ -73,6 +74,7 @@ class SqlStore(ABC):
         self._lineage = SqlLineage(self._writer, self._reader)
         self._approvals = SqlApprovals(self._writer, self._reader)
         self._admissions = SqlAdmissions(self._writer, self._reader)
+        self._usage = SqlUsage(self._writer, self._reader)
 
     @property
     def audit(self) -> SqlAudit:
@@ -116,7 +118,7 @@ class SqlStore(ABC):
 
     @property
     def events(self) -> SqlEvents:
-        """The sessions' current turns, and their events."""
+        """The sessions' current turns, their events, and the messages of their conversations."""
         return self._events
 
     @property
@@ -128,6 +130,11 @@ class SqlStore(ABC):
     def admissions(self) -> SqlAdmissions:
         """The admissions by limits, budgets and approvals."""
         return self._admissions
+
+    @property
+    def usage(self) -> SqlUsage:
+        """The usage of models by agents, in windows."""
+        return self._usage
 
     @property
     def lineage(self) -> SqlLineage:
@@ -160,9 +167,9 @@ class SqlStore(ABC):
             raise StoreError(f"the database {self._name!r} is open already")
         self._engines = writing, reading = self.make_engines()
         try:
-            await asyncio.to_thread(self._prepare, reading, writing)
-            self._writer.start(writing)
             self._reader.start(reading)
+            await asyncio.to_thread(self._prepare, writing)
+            self._writer.start(writing)
             with explained(self._name):
                 await close_interrupted(self._writer, self._reader, self._leases)
             self._leases.sweep()
@@ -182,8 +189,7 @@ class SqlStore(ABC):
         self._reader.stop()
         lost = await self._writer.stop()
         self._leases.release()
-        for engine in engines:
-            engine.dispose()
+        engines[0].dispose()  # the reader disposes of its own
         if lost:
             raise StoreError(f"{lost} audit records could not be written to {self._name!r} and are lost")
 
@@ -199,8 +205,8 @@ class SqlStore(ABC):
             except StoreError as error:
                 _logger.warning("%s; intents of dead writers are looked for again", error.message)
 
-    def _prepare(self, reading: Engine, writing: Engine) -> None:
-        with explained(self._name):
+    def _prepare(self, writing: Engine) -> None:
+        with self._reader.in_use() as reading, explained(self._name):
             prepare(reading, writing, self._name)
 
 

@@ -19,6 +19,7 @@ from capset.testing.store_suite import (
     checkpoint_checks,
     document_checks,
     envelope_checks,
+    event_checks,
     file_checks,
     lifecycle_checks,
     lineage_checks,
@@ -27,6 +28,7 @@ from capset.testing.store_suite import (
     service_checks,
     session_checks,
     state_checks,
+    usage_checks,
 )
 from capset.testing.store_suite.support import Check, Make
 
@@ -36,6 +38,7 @@ store_suite: Final[tuple[Check, ...]] = (
     *checkpoint_checks.CHECKS,
     *act_checks.CHECKS,
     *session_checks.CHECKS,
+    *event_checks.CHECKS,
     *file_checks.CHECKS,
     *quota_checks.CHECKS,
     *state_checks.CHECKS,
@@ -43,6 +46,7 @@ store_suite: Final[tuple[Check, ...]] = (
     *agent_checks.CHECKS,
     *service_checks.CHECKS,
     *admission_checks.CHECKS,
+    *usage_checks.CHECKS,
     *lineage_checks.CHECKS,
     *envelope_checks.CHECKS,
 )

@@ -22,35 +22,22 @@ from capset.stores.base import (
     WindowFull,
 )
 from capset.stores.base.admissions import ArgumentsFull
-from capset.testing.store_suite.support import LATER, NOW, Check, Make, begin, expect, intent, opened
+from capset.testing.store_suite.support import (
+    LATER,
+    NOW,
+    Check,
+    Make,
+    approval_row,
+    begin,
+    expect,
+    intent,
+    opened,
+)
 
 _SECOND: Final = 1_000_000_000
 _START: Final = 1_767_225_600 * _SECOND
 _MINUTE: Final = Window("minute", 3, 60 * _SECOND)
 _TEN: Final = Window("ten seconds", 2, 10 * _SECOND)
-
-
-def approval_row(id: str, digest: str = "4" * 64) -> ApprovalRow:
-    """Return an open request of user-1 for a call."""
-    return ApprovalRow(
-        id=id,
-        call=f"call of {id}",
-        org="acme",
-        session="session-1",
-        agent="scribe",
-        principal="user:user-1",
-        on_behalf_of=None,
-        tool="save_note",
-        tool_hash="1" * 64,
-        runtime_hash="3" * 64,
-        arguments='{"text":"Grüße"}',
-        digest=digest,
-        reason="every call has to be approved",
-        policies="[]",
-        created_at=NOW,
-        expires_at=LATER,
-        code_hash="6" * 64,
-    )
 
 
 async def equal_calls_have_one_request(make: Make) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from capset.errors import StoreError
 from capset.fingerprint.chain import GENESIS, verify
-from capset.stores.base import AuditQuery
+from capset.stores.base import Attempt, AuditQuery
 from capset.testing.store_suite.support import BrokenEntry, Check, Make, entry, expect, expect_error, intent, opened
 
 _OWN: Final = ("seq", "writer", "previous", "hash")
@@ -178,7 +178,26 @@ async def pages_follow_each_other(make: Make) -> None:
     expect(sizes, [2, 2], "the sizes of the pages: a full last page says that it is the last")
 
 
+async def the_attempts_of_a_correlation_are_told(make: Make) -> None:
+    """Check that calls that ended come with their outcome, and open intents without one; acts and others do not."""
+    async with opened(make) as store:
+        turn = {"correlation": "turn-1", "org": "acme"}
+        await store.audit.commit(intent("a", causation="call-1", **turn))
+        await store.audit.commit(intent("b", causation="call-2", **turn))
+        await store.audit.commit(entry("a", causation="call-1", **turn))
+        await store.audit.commit(entry("c", causation=None, outcome="denied", **turn))
+        await store.audit.commit(entry("d", correlation="turn-2", org="acme"))
+        await store.audit.commit(entry("e", correlation="turn-1", org="other"))
+        await store.audit.commit(intent("f", correlation="turn-2"))
+        found = await store.audit.attempts("acme", "turn-1")
+        told = [Attempt("a", "call-1", "succeeded"), Attempt("b", "call-2", None), Attempt("c", None, "denied")]
+        expect(sorted(found, key=lambda one: one.record), told, "the attempts")
+        found = await store.audit.attempts(None, "turn-2")
+        expect([*found], [Attempt("f", None, None)], "those of no organisation")
+
+
 CHECKS: Final[tuple[Check, ...]] = (
+    the_attempts_of_a_correlation_are_told,
     a_committed_entry_is_a_record,
     an_appended_entry_is_there_after_flush,
     the_chain_keeps_the_order_of_the_calls,

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from capset.definitions.approvals import ApprovalRow
 from capset.definitions.records import NULLABLE, Columns
 from capset.stores.base import ScopeKey, SessionRow, Store
 
@@ -144,3 +145,26 @@ async def expect_error(error: type[_Error], awaitable: Awaitable[object], what: 
     except Exception as other:
         raise AssertionError(f"{what}: expected {error.__name__}, got {other!r}") from other
     raise AssertionError(f"{what}: expected {error.__name__}, got {value!r}")
+
+
+def approval_row(id: str, digest: str = "4" * 64) -> ApprovalRow:
+    """Return an open request of user-1 for a call."""
+    return ApprovalRow(
+        id=id,
+        call=f"call of {id}",
+        org="acme",
+        session="session-1",
+        agent="scribe",
+        principal="user:user-1",
+        on_behalf_of=None,
+        tool="save_note",
+        tool_hash="1" * 64,
+        runtime_hash="3" * 64,
+        arguments='{"text":"Grüße"}',
+        digest=digest,
+        reason="every call has to be approved",
+        policies="[]",
+        created_at=NOW,
+        expires_at=LATER,
+        code_hash="6" * 64,
+    )

@@ -87,6 +87,7 @@ async def test_what_is_buffered_is_written_by_itself_once_the_server_is_back(own
                 await asyncio.sleep(0.05)
 
 
+@pytest.mark.long
 @pytest.mark.spec("G19")
 async def test_a_writer_that_outlives_its_server_is_not_taken_for_gone(own_server: Server) -> None:
     url = own_server.empty()

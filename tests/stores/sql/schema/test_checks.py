@@ -32,7 +32,7 @@ async def test_what_is_missing_or_differs_is_named(empty_url: str) -> None:
         await store.audit.commit(entry("a"))
         for statement in (
             "DROP INDEX ix_sessions_whose",
-            "DROP TABLE session_turns",
+            "DROP TABLE session_turns",  # with its index
             "ALTER TABLE agents DROP COLUMN author",
             "CREATE INDEX mine ON sessions (agent)",
             "CREATE TABLE notes (text TEXT)",
@@ -41,7 +41,7 @@ async def test_what_is_missing_or_differs_is_named(empty_url: str) -> None:
         found = check(store_at(url))
     assert not found.ok
     told = " ".join(found.problems)
-    assert len(found.problems) == 3, found.problems
+    assert len(found.problems) == 4, found.problems
     for name in ("ix_sessions_whose", "session_turns", "author" if "postgres" in url else "agents"):
         assert name in told
     assert "mine" not in told, "what was added is no problem"

@@ -148,7 +148,8 @@ async def test_what_an_old_process_deletes_takes_along_what_it_does_not_know(emp
         await begin(store, "s")
         for statement in (
             "INSERT INTO session_events VALUES ('s', 1, 't', 'turn.started', '{}', '2026')",
-            "INSERT INTO session_turns VALUES ('s', 't', 'h', '2026')",
+            "INSERT INTO session_turns VALUES ('s', 't', 'h', '2026', '{}')",
+            "INSERT INTO session_messages VALUES ('s', 1, 't', 'message', '2026', 2, '{}')",
         ):
             run_at(empty_url, statement)
         (deleting,) = {
@@ -159,8 +160,8 @@ async def test_what_an_old_process_deletes_takes_along_what_it_does_not_know(emp
         }
         with closing(Old(empty_url, era)) as old:
             old._execute(deleting, ["s"] if path_of(empty_url) else {"id_1": "s"})
-    counts = "(SELECT count(*) FROM session_events), (SELECT count(*) FROM session_turns)"
-    assert run_at(empty_url, "SELECT (SELECT count(*) FROM sessions), " + counts) == [(0, 0, 0)]
+    counts = ", ".join(f"(SELECT count(*) FROM session_{one})" for one in ("events", "turns", "messages"))
+    assert run_at(empty_url, "SELECT (SELECT count(*) FROM sessions), " + counts) == [(0, 0, 0, 0)]
 
 
 @pytest.mark.spec("P25", "P30")

@@ -105,6 +105,7 @@ async def test_two_stores_of_one_process_do_not_take_each_other_for_gone(url: st
         assert [record.outcome for record in (await first.audit.query(AuditQuery())).items] == ["succeeded"]
 
 
+@pytest.mark.long
 @pytest.mark.spec("G21")
 async def test_processes_that_append_at_once_make_one_chain(url: str) -> None:
     with (

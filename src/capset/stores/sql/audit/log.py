@@ -24,7 +24,7 @@ from capset.fingerprint.checkpoints import (
     signed,
 )
 from capset.stores.audit_rules import check_newest, check_sound, following, may_adopt, no_anchor
-from capset.stores.base import AuditPage, AuditQuery, Entry, Pruned
+from capset.stores.base import Attempt, AuditPage, AuditQuery, Entry, Pruned
 from capset.stores.base.audit import FILTERS, check_times
 from capset.stores.pages import fitting, size_of
 from capset.stores.sql.audit.records import as_they_lie, head, raw_records, raw_rows
@@ -45,6 +45,9 @@ AT: Final = records.c.time.concat(text("''"))
 
 # Not the column itself: an engine would walk the chain from its end, past all records of other times.
 _SEQ: Final = records.c.seq + 0
+
+_ATTEMPTS: Final = 10_000
+"""Number of calls of one correlation that are looked at."""
 
 _OF: Final = {"outcome": IS_OUTCOME, "act": IS_ACT}
 """The conditions of the partial indexes, by phase."""
@@ -112,6 +115,19 @@ class SqlAudit:
 
         return await self._reader.read(read)
 
+    async def attempts(self, org: str | None, correlation: str) -> Sequence[Attempt]:
+        """Return the calls of a correlation that have ended or have an open intent."""
+        own = (records.c.correlation == correlation) & (records.c.org == org if org else records.c.org.is_(None))
+        ended = select(records.c.id, records.c.causation, records.c.outcome).where(own, _OF["outcome"])
+        intended = select(records.c.id, records.c.causation).join(open_intents, open_intents.c.seq == records.c.seq)
+
+        def read(connection: Connection) -> Sequence[Attempt]:
+            found = [Attempt(*row) for row in connection.execute(ended.limit(_ATTEMPTS))]
+            open_ones = connection.execute(intended.where(own).limit(_ATTEMPTS))
+            return found + [Attempt(record, causation, None) for record, causation in open_ones]
+
+        return await self._reader.read(read)
+
     async def span(self, *, since: str | None = None, until: str | None = None) -> tuple[int, int] | None:
         """Return the ``seq`` of the first link since one time, and of the last one before another, if any."""
         check_times(since, until)
@@ -150,8 +166,8 @@ class SqlAudit:
     ) -> Pruned:
         """Cut off the oldest links at a checkpoint. Raises ``Conflict`` if none is suitable."""
         check_times(before)
-        first = await self._reader.read(first_seq)
-        anchor = await self._reader.read(lambda connection: find_cut(connection, before, key))
+        # in one snapshot: another process may cut the log between two
+        first, anchor = await self._reader.read(lambda one: (first_seq(one), find_cut(one, before, key)))
         if anchor is None:
             return Pruned(0, first)
         entry = None if act is None else act(Pruned(anchor.seq - first + 1, anchor.seq + 1))

@@ -13,7 +13,7 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
 from capset.errors import StoreError
-from capset.stores.sql.notifications import Heard
+from capset.stores.sql.events import Heard
 from capset.stores.sql.problems import is_of_driver
 
 CHANNEL: Final = "capset_events"

@@ -26,6 +26,7 @@ from sqlalchemy import (
 )
 
 from capset.definitions.records import COLUMNS, NULLABLE, NUMBERS
+from capset.definitions.usage import COUNTS, RESOURCES
 
 metadata: Final = MetaData()
 
@@ -261,6 +262,17 @@ spendings: Final = Table(
 )
 """The used amounts of the budgets of sessions and runs."""
 
+usages: Final = Table(
+    "usages",
+    metadata,
+    Column("key", Text, primary_key=True),
+    Column("began", BigInteger, primary_key=True, autoincrement=False),
+    Column("ends", BigInteger, nullable=False),
+    *(Column(name, BigInteger if name in COUNTS else Double, nullable=False) for name in RESOURCES),
+    Index("ix_usages_ends", "ends"),
+)
+"""The parts of the windows in which the usage of models counts; times are Unix time in nanoseconds."""
+
 replies: Final = Table(
     "replies",
     metadata,
@@ -409,5 +421,28 @@ session_turns: Final = Table(
     Column("turn", Text, nullable=False),
     Column("holder", Text, nullable=False),
     Column("until", Text, nullable=False),
+    Column("checkpoint", Text),
+    Index("ix_session_turns_until", "until"),
 )
-"""The turn that a session is in, and the time until which its process holds it, unless renewed."""
+"""The turn that a session is in, and the time until which its process holds it, unless renewed.
+
+The holder is ``''`` if it is suspended; ``checkpoint`` is JSON, null for a turn that cannot be continued.
+"""
+
+session_messages: Final = Table(
+    "session_messages",
+    metadata,
+    Column(
+        "session",
+        Text,
+        ForeignKey("sessions.id", name="fk_session_messages_session", ondelete="CASCADE"),
+        primary_key=True,
+    ),
+    Column("seq", BigInteger, primary_key=True, autoincrement=False),
+    Column("turn", Text, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("created_at", Text, nullable=False),
+    Column("size", BigInteger, nullable=False),
+    Column("data", Text, nullable=False),
+)
+"""The messages of sessions' conversations, numbered from 1; ``data`` is JSON of ``size`` bytes."""

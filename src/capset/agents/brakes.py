@@ -1,0 +1,61 @@
+"""Brakes of a turn: calls that are repeated in vain, and tools that keep failing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Final
+
+from capset.errors import LimitExceeded
+
+SAME: Final = 3
+"""The call that is stopped: the third equal one, if the two before gave the same and nothing has changed since."""
+FAILURES: Final = 5
+"""How often in a row a tool fails before it is left out for the rest of the turn."""
+
+
+class CallRepeated(LimitExceeded):
+    """An equal call was made before, with the same result, and nothing has changed since."""
+
+    code = "call_repeated"
+    retryable = False
+
+
+class ToolLeftOut(LimitExceeded):
+    """The tool failed so often in a row that it is left out for the rest of the turn."""
+
+    code = "tool_left_out"
+    retryable = False
+
+
+@dataclass(slots=True)
+class Brakes:
+    """The brakes of one turn, set by what it has called so far."""
+
+    _seen: dict[tuple[str, bytes], tuple[str, int]] = field(default_factory=dict[tuple[str, bytes], tuple[str, int]])
+    """The last result of each call, and how often it was given in a row, since the last change."""
+    _failures: Counter[str] = field(default_factory=Counter[str])
+
+    def check(self, tool: str, arguments: bytes) -> None:
+        """Raise ``CallRepeated`` or ``ToolLeftOut`` for a call that is stopped."""
+        if self.is_left_out(tool):
+            raise ToolLeftOut(f"{tool!r} failed {FAILURES} times in a row: it is left out for the rest of this turn")
+        _, times = self._seen.get((tool, arguments), ("", 0))
+        if times >= SAME - 1:
+            raise CallRepeated(
+                f"the same call of {tool!r} was made {times} times with the same result, and nothing has changed: "
+                "do something else, or say why you cannot go on"
+            )
+
+    def note(self, tool: str, arguments: bytes, result: str, *, succeeded: bool, has_effect: bool) -> None:
+        """Note what came of a call; one that had an effect changes what all calls may give, an equal one too."""
+        if succeeded and has_effect:
+            self._seen = {}
+        else:
+            before, times = self._seen.get((tool, arguments), ("", 0))
+            self._seen[tool, arguments] = (result, times + 1 if result == before else 1)
+        self._failures[tool] = 0 if succeeded else self._failures[tool] + 1
+
+    def is_left_out(self, tool: str) -> bool:
+        """Whether a tool has failed so often that it is not offered any more."""
+        return self._failures[tool] >= FAILURES

@@ -1,0 +1,360 @@
+"""The runner of agents: the loop of pydantic-ai over the steps and tools of a session (extra ``agent``)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final, cast
+
+from pydantic_ai import Agent, DeferredToolRequests, StructuredDict, UsageLimits
+from pydantic_ai.exceptions import AgentRunError, UserError
+from pydantic_ai.messages import (
+    BinaryContent,
+    ModelMessage,
+    ModelMessagesTypeAdapter,
+    ModelRequest,
+    ModelResponse,
+    ModelResponseStreamEvent,
+    PartDeltaEvent,
+    PartStartEvent,
+    TextPart,
+    TextPartDelta,
+    ThinkingPart,
+    ThinkingPartDelta,
+    ToolCallPart,
+    ToolReturnPart,
+    UserPromptPart,
+)
+from pydantic_ai.models import Model
+from pydantic_ai.output import ToolOutput
+from pydantic_ai.settings import ModelSettings
+
+from capset.agents.budgets import TurnBudget
+from capset.agents.content import prompt_of
+from capset.agents.meter import TurnMeter, price_of
+from capset.agents.models import ModelChoice
+from capset.agents.toolset import TurnToolset, journal_of
+from capset.agents.turn_model import RETRIES, TurnModel
+from capset.definitions.model_context import ContextMessage
+from capset.errors import BudgetExceeded, CapsetError, TurnSuspended
+from capset.kernel.blocks.generation import Journal, Turn
+from capset.schemas.schema import Schema
+
+SUMMARISE_AT: Final = 100_000
+"""The size of a conversation, in tokens, from which it is summarised; common models take 128,000 and more."""
+_BYTES_A_TOKEN: Final = 4
+"""What tokens are estimated by: a rule of thumb for English, on the safe side for the JSON of messages."""
+_SUMMARISE: Final = (
+    "Summarise this conversation for yourself, who will go on with it and see nothing else of it: what was asked for, "
+    "what was done and found, with names, numbers and paths as they are, what was refused, and what is still to do."
+)
+_GO_ON: Final = "Go on with it."
+_OUTPUT: Final = "final_result"
+"""The name of the tool by which a model gives structured output."""
+
+
+class AgentRunner:
+    """Runs agents: ``Kernel(generator=AgentRunner("openai:gpt-5"))``.
+
+    Instructions, context and tools come from the session before every step; calls go through the session. Of a turn
+    with a journal, everything is stored as it happens, so that another process can continue it.
+    """
+
+    continues: Final = True
+    """Another process can continue its turns, from their journals."""
+
+    def __init__(
+        self,
+        model: str | Model | ModelChoice,
+        *,
+        budget: TurnBudget | None = None,
+        retries: int = RETRIES,
+        summarise_at: int = SUMMARISE_AT,
+    ) -> None:
+        """Take the model that agents without a model use, and what each turn may use, by default ``TurnBudget()``.
+
+        Agents choose among the models of a ``ModelChoice``. A turn that begins after more than about ``summarise_at``
+        tokens of conversation has its model summarise them first.
+        """
+        self._summarise_at = summarise_at
+        self._models = model if isinstance(model, ModelChoice) else ModelChoice(model)
+        self._budget = budget or TurnBudget()
+        self._retries = retries
+        # pydantic-ai's own retries are for output that does not fit; arguments are judged by the kernel alone.
+        self._agent = Agent[None, Any](None, deps_type=type(None), retries={"tools": 1_000, "output": 2})
+
+    async def run(self, turn: Turn) -> Any:  # of the type that the agent declares as its output
+        """Run a turn to its end, and return its output.
+
+        Raises ``TurnSuspended`` if a call needs an approval first, ``ModelFailed`` if the provider fails, and
+        ``BudgetExceeded`` beyond the turn's budget.
+        """
+        model = self._models.resolve(turn.model, turn.name)
+        return await _TurnRun(model, turn, self._budget, self._retries, self._summarise_at).run(self._agent)
+
+
+class ModelFailed(CapsetError):
+    """The provider of a model failed; the turn can be resumed."""
+
+    code = "model_failed"
+    status = 502
+    retryable = True
+
+
+class _TurnRun:
+    """One turn, or what is left of it."""
+
+    def __init__(self, model: Model, turn: Turn, budget: TurnBudget, retries: int, summarise_at: int) -> None:
+        self._model = model
+        self._retries = retries
+        self._summarise_at = summarise_at
+        self._turn = turn
+        self._journal = journal_of(turn)
+        self._meter = TurnMeter(turn, budget)
+        self._kept = 0
+        """How many messages of the run are in the journal."""
+        self._summary = 0
+        """How many of those that come next are a summary, which is counted already."""
+        self._size = 0
+        """The size of the messages of the run as they are stored, without images and other files."""
+        self._number = 0
+        """The number of the current step, for events."""
+        self._tools = TurnToolset(turn, self._journal, self._keep)
+
+    async def run(self, agent: Agent[None, Any]) -> Any:
+        """Run it. Raises as ``AgentRunner.run`` does."""
+        with self._meter.counting():
+            return await self._loop(agent)
+
+    async def _loop(self, agent: Agent[None, Any]) -> Any:
+        history = _read(self._journal.history) if self._journal is not None else []
+        if self._journal is not None:
+            self._size = sum(map(_text_size, history, self._journal.history))
+        self._kept = len(history)
+        is_new = self._journal is None or not self._journal.is_continued
+        if is_new:
+            history += _closing(history)
+        else:
+            self._tools.past = _own(history)
+        try:
+            if is_new and self._is_long:
+                history = await self._summarise(agent, history)
+            streams = self._journal is not None and self._journal.streams
+            async with agent.iter(
+                await prompt_of(self._turn.input, self._turn.files) if is_new else None,
+                model=TurnModel(self._model, self._retries, self._prepare, self._emit_event if streams else None),
+                message_history=history,
+                output_type=_output(self._turn.output),
+                toolsets=[self._tools],
+                usage_limits=UsageLimits(request_limit=None),  # the budget counts, also where a turn is continued
+            ) as running:
+                async for node in running:
+                    messages = running.ctx.state.message_history
+                    if Agent.is_model_request_node(node):
+                        self._number += 1
+                        await self._meter.check()
+                        self._keep([*messages, node.request])
+                        if self._is_long:
+                            messages[:] = await self._summarise(agent, [*messages, node.request])
+                            node.request = ModelRequest(parts=[UserPromptPart(_GO_ON)])
+                            self._keep([*messages, node.request])
+                    elif Agent.is_call_tools_node(node):
+                        self._keep(messages)
+                        await self._settle(node.model_response)
+                        await self._refuse_unknown(node.model_response)
+                result = running.result
+                assert result is not None  # noqa: S101  # the loop has ended
+                if isinstance(result.output, DeferredToolRequests):
+                    # The results so far are kept apart: the turn goes on from the model's answer, with all its calls.
+                    if self._journal is not None:
+                        await self._journal.store(self._tools.results)
+                    raise _suspended(result.output)
+                self._keep(running.ctx.state.message_history)
+                return result.output
+        except (AgentRunError, UserError) as error:
+            raise _failed(error) from error
+
+    @property
+    def _is_long(self) -> bool:
+        """Whether the conversation is to be summarised before the next request."""
+        return self._journal is not None and self._size // _BYTES_A_TOKEN > self._summarise_at
+
+    async def _summarise(self, agent: Agent[None, Any], messages: Sequence[ModelMessage]) -> list[ModelMessage]:
+        """Return a summary in the place of messages. It is kept together with what comes next.
+
+        For alone it would be the answer of a turn that is continued.
+        """
+        model = TurnModel(self._model, self._retries)
+        done = await agent.run(_SUMMARISE, model=model, message_history=messages, output_type=str)
+        self._count(done.response)
+        await self._meter.settle()
+        if self._journal is not None:
+            size = self._size // _BYTES_A_TOKEN
+            told = {"messages": len(messages), "tokens": size, "model": done.response.model_name}
+            self._journal.emit("conversation.summarised", told)
+        summary: list[ModelMessage] = [ModelRequest(parts=[UserPromptPart(_SUMMARISE)]), done.response]
+        self._kept, self._summary, self._size = 0, len(summary), 0
+        return summary
+
+    def _emit_event(self, event: ModelResponseStreamEvent) -> None:
+        if isinstance(event, PartStartEvent):
+            self._emit_text(event.index, event.part, getattr(event.part, "content", None))
+        elif isinstance(event, PartDeltaEvent):
+            self._emit_text(event.index, event.delta, getattr(event.delta, "content_delta", None))
+
+    def _emit_text(self, part: int, of: object, text: str | None) -> None:
+        if not text or self._journal is None:
+            return
+        if isinstance(of, TextPart | TextPartDelta):
+            self._journal.emit_text("text.delta", self._number, part, text)
+        elif isinstance(of, ThinkingPart | ThinkingPartDelta):
+            self._journal.emit_text("reasoning.delta", self._number, part, text)
+
+    def _keep(self, messages: Sequence[ModelMessage]) -> None:
+        """Add the messages that the conversation does not have yet, and the events of each."""
+        journal, start, summary = self._journal, self._kept, self._summary
+        if start < len(messages):
+            self._kept, self._summary = len(messages), 0
+        for place, message in enumerate(messages[start:], start):
+            if journal is not None:
+                text = _written(message)
+                self._size += _text_size(message, text)
+                journal.add(text, is_summary=place == 0 and summary > 0)
+            if isinstance(message, ModelResponse) and place >= summary:
+                self._count(message)
+
+    def _count(self, message: ModelResponse) -> None:
+        """Note what an answer has used, and tell of it."""
+        price = price_of(message)
+        if self._journal is not None:
+            self._emit_response(self._journal, message, price)
+        self._meter.note(message, price)
+
+    async def _settle(self, response: ModelResponse) -> None:
+        """Count an answer for the session. If it is more than may be used, its calls are refused, on record."""
+        try:
+            await self._meter.settle()
+        except BudgetExceeded as error:
+            for part in response.tool_calls:
+                if part.tool_name != _OUTPUT:
+                    await self._tools.refuse(part, error)
+            raise
+
+    async def _refuse_unknown(self, response: ModelResponse) -> None:
+        """Have the kernel refuse, on record, calls of tools that are not in play: pydantic-ai does not."""
+        for part in response.tool_calls:
+            if part.tool_name != _OUTPUT:
+                await self._tools.refuse_absent(part)
+
+    def _emit_response(self, journal: Journal, message: ModelResponse, price: float | None) -> None:
+        for index, part in enumerate(message.parts):
+            if not journal.streams and isinstance(part, TextPart | ThinkingPart):
+                self._emit_text(index, part, part.content)
+            if isinstance(part, ToolCallPart) and part.tool_name != _OUTPUT:
+                journal.emit(
+                    "tool.called",
+                    {"call": part.tool_call_id, "tool": part.tool_name, "arguments": _arguments(part)},
+                )
+        used = message.usage
+        journal.emit(
+            "usage",
+            {
+                "step": self._number,
+                "model": message.model_name,
+                "input_tokens": used.input_tokens,
+                "output_tokens": used.output_tokens,
+                "cache_read_tokens": used.cache_read_tokens,
+                "cache_write_tokens": used.cache_write_tokens,
+                "reasoning_tokens": used.details.get("reasoning_tokens", 0),
+                "cost": price,
+            },
+        )
+
+    def _prepare(
+        self, messages: list[ModelMessage], settings: ModelSettings | None
+    ) -> tuple[list[ModelMessage], ModelSettings | None]:
+        """Return the messages and settings of a request with the ready-made messages and the settings of the step."""
+        step = self._tools.step
+        merged = cast("ModelSettings", {**(settings or {}), **step.model_settings})
+        return [*map(_message, step.messages), *messages] if step.messages else messages, merged or None
+
+
+def _read(history: Sequence[str]) -> list[ModelMessage]:
+    return ModelMessagesTypeAdapter.validate_json(f"[{','.join(history)}]")
+
+
+def _written(message: ModelMessage) -> str:
+    """Return the stored form of a message; instructions are left out, since each step has its own."""
+    if isinstance(message, ModelRequest) and message.instructions is not None:
+        message = replace(message, instructions=None)
+    return ModelMessagesTypeAdapter.dump_json([message])[1:-1].decode()
+
+
+def _text_size(message: ModelMessage, written: str) -> int:
+    """Return the size of the stored form of a message without the files in it, which a model counts otherwise."""
+    size = len(written)
+    for part in message.parts:
+        content = getattr(part, "content", None)
+        for one in cast("Sequence[object]", content) if isinstance(content, list | tuple) else (content,):
+            if isinstance(one, BinaryContent):
+                size -= -(-len(one.data) // 3) * 4  # base64
+    return size
+
+
+def _own(history: Sequence[ModelMessage]) -> Sequence[ModelMessage]:
+    """Return the messages of the last turn: those since the newest prompt."""
+    for place in range(len(history) - 1, -1, -1):
+        if any(isinstance(part, UserPromptPart) for part in history[place].parts):
+            return history[place:]
+    return history
+
+
+def _closing(history: Sequence[ModelMessage]) -> list[ModelMessage]:
+    """Return what closes a turn that was ended before its answer, so that a provider takes the history.
+
+    It ends with an answer in any case: pydantic-ai would join the next prompt with a request before it.
+    """
+    if not history:
+        return []
+    last, ended = history[-1], ModelResponse(parts=[TextPart("(The turn was ended here.)")])
+    if isinstance(last, ModelRequest):
+        return [ended]
+    if not last.tool_calls:
+        return []
+    told = "The turn was ended during this call: whether it had its effect is not known."
+    parts = [ToolReturnPart(one.tool_name, told, one.tool_call_id, outcome="interrupted") for one in last.tool_calls]
+    return [ModelRequest(parts=parts), ended]
+
+
+def _message(message: ContextMessage) -> ModelMessage:
+    if message.role == "assistant":
+        return ModelResponse(parts=[TextPart(message.content)])
+    return ModelRequest(parts=[UserPromptPart(message.content)])
+
+
+def _output(output: Schema | None) -> Any:  # what pydantic-ai takes as an output type
+    if output is None:
+        return [str, DeferredToolRequests]
+    schema = dict(output.json_schema)
+    if schema.get("type") != "object":
+        schema = {"type": "object", "properties": {"response": schema}, "required": ["response"]}
+    return [ToolOutput(StructuredDict(schema, name=_OUTPUT)), DeferredToolRequests]
+
+
+def _arguments(part: ToolCallPart) -> Mapping[str, Any] | str:
+    try:
+        return part.args_as_dict()
+    except ValueError:
+        return part.args_as_json_str()
+
+
+def _suspended(waiting: DeferredToolRequests) -> TurnSuspended:
+    asked = {call.tool_call_id: list(waiting.metadata[call.tool_call_id]["approvals"]) for call in waiting.approvals}
+    calls = {call: str(ids[0]) for call, ids in asked.items()}
+    ids = list(dict.fromkeys(one for several in asked.values() for one in several))
+    told = f"The turn waits for {'approvals' if len(ids) > 1 else 'an approval'}: {', '.join(ids)}"
+    return TurnSuspended(told, approvals=ids, calls=calls)
+
+
+def _failed(error: Exception) -> CapsetError:
+    return ModelFailed(f"The model failed: {error}")

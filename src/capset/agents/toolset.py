@@ -1,0 +1,313 @@
+"""The tools of one turn for pydantic-ai: calls go through the session, and survive the process (extra ``agent``)."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from copy import deepcopy
+from dataclasses import dataclass, field
+from typing import Any, Final, Self, cast
+
+from pydantic_ai import (
+    AbstractToolset,
+    InstructionPart,
+    RunContext,
+    ToolDefinition,
+    ToolFailed,
+    ToolReturn,
+    ToolsetTool,
+)
+from pydantic_ai.exceptions import ApprovalRequired as ApprovalNeeded
+from pydantic_ai.messages import ModelMessage, ToolCallPart, ToolReturnPart
+from pydantic_core import from_json, to_json, to_jsonable_python
+
+from capset.agents.brakes import Brakes
+from capset.definitions.agents import Agent
+from capset.definitions.messages import Json
+from capset.errors import ApprovalRequired, CapsetError, LimitExceeded, TurnSuspended
+from capset.evaluation.snapshot.snapshot import Snapshot
+from capset.fingerprint.hashes import Ref
+from capset.kernel.blocks.generation import Journal, ModelStep, Turn
+from capset.kernel.results import Result
+from capset.stores.base import Attempt
+
+UNTOUCHED: Final = ("denied", "unauthenticated", "not_found", "invalid", "limited", "rejected", "unavailable")
+"""The outcomes of calls whose handler was never started."""
+_NO_OBJECT: Final = "(not a JSON object)"
+"""A name that no tool's parameter has, for arguments that are not an object."""
+
+
+class TurnToolset(AbstractToolset[None]):
+    """The tools in play in each step of a turn.
+
+    A call that needs an approval defers the run; all other refusals and failures are failed results that the model
+    reads. Results of calls with effects are stored before the next one begins. Of a turn that is continued, stored
+    results are given again; a call whose outcome is not known is not repeated, unless its tool may be.
+    """
+
+    def __init__(self, turn: Turn, journal: Journal | None, keep: Callable[[Sequence[ModelMessage]], None]) -> None:
+        """``keep`` adds the messages of the run so far to the journal, those that it does not have yet."""
+        self.past: Sequence[ModelMessage] = ()
+        """The messages of the turn from before it was continued."""
+        self._turn = turn
+        self._journal = journal
+        self._place = "" if journal is None else journal.place
+        self._keep = keep
+        self.results: dict[str, str] = {}
+        """The results of the current step, as they are stored, by the model's ids of the calls."""
+        self._step: ModelStep | None = None
+        self._shown: tuple[Snapshot, list[ToolDefinition]] | None = None
+        self._brakes = Brakes()
+
+    @property
+    def id(self) -> str:
+        """The id of the toolset."""
+        return "capset"
+
+    @property
+    def step(self) -> ModelStep:
+        """The current step of the model."""
+        assert self._step is not None  # noqa: S101  # pydantic-ai begins each step with ``for_run_step``
+        return self._step
+
+    async def for_run_step(self, ctx: RunContext[None]) -> Self:
+        """Resolve the next step: context, instructions and tools. Raises as ``Turn.step`` does."""
+        self._step, self.results = await self._turn.step(), {}
+        if self.past:
+            self._note_past()
+        return self
+
+    async def get_instructions(self, ctx: RunContext[None]) -> InstructionPart | None:
+        """Return the system text of the step."""
+        text = self.step.system_text
+        return InstructionPart(text, dynamic=True) if text else None
+
+    async def get_tools(self, ctx: RunContext[None]) -> dict[str, ToolsetTool[None]]:
+        """Return exactly the tools in play in the step."""
+        snapshot = self.step.snapshot
+        if self._shown is None or self._shown[0] is not snapshot:
+            # Sorted by name, so that equal runtime hashes show a model the same list.
+            self._shown = snapshot, [tool_definition(snapshot, ref) for ref in snapshot.tool_refs]
+        return {
+            definition.name: ToolsetTool(
+                toolset=self, tool_def=definition, max_retries=ctx.max_retries, args_validator=AnyArguments()
+            )
+            for definition in self._shown[1]
+            if not self._brakes.is_left_out(definition.name)
+        }
+
+    async def refuse_absent(self, part: ToolCallPart) -> None:
+        """Have the kernel refuse, on record, a call of a tool that was not offered, which nothing else does."""
+        if part.tool_name in self.step.snapshot.tools and not self._brakes.is_left_out(part.tool_name):
+            return
+        arguments = Json(part.args_as_json_str().encode())
+        try:
+            self._brakes.check(part.tool_name, arguments.text)
+            result = await self.step.call(part.tool_name, arguments, cause=self._cause(part.tool_call_id))
+        except LimitExceeded as error:
+            result = await self.refuse(part, error)
+        if self._journal is not None:
+            told = _result_event(part.tool_call_id, part.tool_name, _outcome(result))
+            self._journal.emit("tool.result", told)
+
+    async def refuse(self, part: ToolCallPart, error: CapsetError) -> Result[Any]:
+        """Refuse a call, on record."""
+        arguments = Json(part.args_as_json_str().encode())
+        return await self.step.refuse(part.tool_name, arguments, error, cause=self._cause(part.tool_call_id))
+
+    async def call_tool(
+        self,
+        name: str,
+        tool_args: dict[str, Any],  # any JSON: the kernel validates it
+        ctx: RunContext[None],
+        tool: ToolsetTool[None],
+    ) -> ToolReturn[Any]:
+        """Call a tool, and return its data as the model reads it. Raises ``ToolFailed``, and ``ApprovalRequired``."""
+        call, journal = ctx.tool_call_id or "", self._journal
+        arguments = json_of(tool_args)
+        if journal is None:
+            return _given(_outcome(await self._made(name, arguments, call)))
+        if (stored := journal.result(call)) is not None:
+            self.results[call] = stored
+            return _given(from_json(stored))
+        tool_in_play = self.step.snapshot.tools.get(name)
+        has_effect = tool_in_play is not None and tool_in_play.tool.has_side_effects
+        # An agent goes on from its own messages, so that its call may be made again.
+        is_agent = tool_in_play is not None and isinstance(tool_in_play.tool.block, Agent)
+        may_repeat = not has_effect or is_agent or (tool_in_play is not None and tool_in_play.tool.idempotent)
+        unknown = None if may_repeat else _unknown(await journal.attempts(call))
+        if unknown is not None:
+            outcome: dict[str, Any] = {"text": unknown, "record": None, "code": "outcome_unknown"}
+        else:
+            if not may_repeat:
+                # First what the model asked for is stored: or the next process would ask it again, and call twice.
+                self._keep(ctx.messages)
+                await journal.store()
+            with agents_within(journal if is_agent else None, call):
+                result = await self._made(name, arguments, call)
+            if isinstance(result.error, ApprovalRequired) and result.error.approval is not None:
+                raise ApprovalNeeded({"approvals": [result.error.approval]})
+            if isinstance(result.error, TurnSuspended):  # of an agent that works for this one
+                raise ApprovalNeeded({"approvals": result.error.approvals})
+            outcome = _outcome(result)
+        journal.emit("tool.result", _result_event(call, name, outcome))
+        self.results[call] = to_json(outcome).decode()
+        if not may_repeat:
+            await journal.store({call: self.results[call]})
+        return _given(outcome)
+
+    def _cause(self, call: str) -> str | None:
+        """Return the causation of a call: the model's id of it, behind the place of an agent within a call."""
+        return f"{self._place}{call}" if call else None
+
+    def _note_past(self) -> None:
+        """Set the brakes as they were when the turn was left."""
+        called: dict[str, ToolCallPart] = {}
+        for message in self.past:
+            for part in message.parts:
+                if isinstance(part, ToolCallPart):
+                    called[part.tool_call_id] = part
+                elif isinstance(part, ToolReturnPart) and (call := called.get(part.tool_call_id)) is not None:
+                    succeeded = part.outcome == "success"
+                    told = to_json(part.content).decode() if succeeded else part.model_response_str()
+                    arguments = json_of(AnyArguments().validate_json(call.args_as_json_str()))
+                    has_effect = self._has_effect(part.tool_name)
+                    self._brakes.note(part.tool_name, arguments, told, succeeded=succeeded, has_effect=has_effect)
+        self.past = ()
+
+    def _has_effect(self, name: str) -> bool:
+        installed = self.step.snapshot.tools.get(name)
+        return installed is not None and installed.tool.has_side_effects
+
+    async def _made(self, name: str, arguments: bytes, call: str) -> Result[Any]:
+        """Make a call, or refuse it on record if a brake stops it."""
+        try:
+            self._brakes.check(name, arguments)
+        except LimitExceeded as error:
+            return await self.step.refuse(name, Json(arguments), error, cause=self._cause(call))
+        result = await self.step.call(name, Json(arguments), cause=self._cause(call))
+        if not isinstance(result.error, ApprovalRequired | TurnSuspended):
+            told = error_text(result.error) if result.error is not None else to_json(result.data).decode()
+            has_effect = self._has_effect(name)
+            self._brakes.note(name, arguments, told, succeeded=result.success, has_effect=has_effect)
+        return result
+
+
+@dataclass(slots=True)
+class _Call:
+    """A call of a turn's model, within which agents may work; ``runs`` counts those of each name."""
+
+    journal: Journal
+    id: str
+    runs: Counter[str] = field(default_factory=Counter[str])
+
+
+_CALL: Final = ContextVar[_Call | None]("capset_turn_call", default=None)
+"""The call that the current task works for."""
+
+
+@contextmanager
+def agents_within(journal: Journal | None, call: str) -> Generator[None]:
+    """Have agents that run within a call store what they do with its turn, or nothing without a journal."""
+    token = _CALL.set(None if journal is None else _Call(journal, call))
+    try:
+        yield
+    finally:
+        _CALL.reset(token)
+
+
+def journal_of(turn: Turn) -> Journal | None:
+    """Return the journal of a turn, or of an agent within a call of one; ``None`` if nothing is stored of it."""
+    call = _CALL.get()
+    if turn.journal is not None or call is None or call.journal.turn != turn.correlation:
+        return turn.journal
+    call.runs[turn.name] += 1
+    number = call.runs[turn.name]
+    return call.journal.within(f"{call.id}/{turn.name}" + (f"~{number}" if number > 1 else ""))
+
+
+class AnyArguments:
+    """The validator that pydantic-ai requires. It accepts all arguments, so that the kernel judges every attempt.
+
+    Arguments that are not a JSON object get a name that the kernel refuses.
+    """
+
+    def validate_json(self, input: str | bytes | bytearray, **_: object) -> dict[str, Any]:
+        """Return the arguments of a text, JSON or not."""
+        try:
+            value: object = from_json(input)
+        except ValueError:
+            value = None
+        return self.validate_python(cast("object", value) if isinstance(value, dict) else f"{len(input)} characters")
+
+    def validate_python(self, input: object, **_: object) -> dict[str, Any]:
+        """Return the arguments of any value."""
+        return cast("dict[str, Any]", input) if isinstance(input, dict) else {_NO_OBJECT: input}
+
+
+def json_of(arguments: dict[str, Any]) -> bytes:  # any JSON
+    """Return arguments as JSON."""
+    return json.dumps(arguments, default=to_jsonable_python).encode()
+
+
+def tool_definition(snapshot: Snapshot, ref: Ref) -> ToolDefinition:
+    """Return a tool in play as pydantic-ai describes it to models."""
+    installed = snapshot.tools[ref.name]
+    tool = installed.tool
+    return ToolDefinition(
+        name=installed.name,
+        description=tool.description,
+        # Copies, because functions that prepare tools for a step may modify them.
+        parameters_json_schema=deepcopy(tool.arguments.json_schema),
+        return_schema=deepcopy(tool.output.json_schema),
+        metadata={"capability": installed.owner, "effect": tool.effect, "tool_hash": ref.hash},
+    )
+
+
+def error_text(error: CapsetError) -> str:
+    """Return an error as text for the model: its message, then the fields not mentioned in it."""
+    return "\n".join([error.message, *(f"- {field}" for field in error.fields if str(field) not in error.message)])
+
+
+def error_suffix(error: CapsetError) -> str:
+    """Return the suffix of that text: the kind of error, and whether to retry."""
+    again = ", may be tried again" if error.retryable else ""
+    return f"({error.code}{again}; correlation {error.correlation})"
+
+
+def _outcome(result: Result[Any]) -> dict[str, Any]:
+    """Return what came of a call as JSON data: what the model reads, the record, and the code of an error."""
+    if (error := result.error) is None:
+        return {"data": result.data, "record": result.record, "code": None}
+    return {"text": f"{error_text(error)}\n{error_suffix(error)}", "record": result.record, "code": error.code}
+
+
+def _result_event(call: str, tool: str, outcome: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the data of the event of a result."""
+    return {"call": call, "tool": tool, "success": outcome["code"] is None, **outcome}
+
+
+def _given(outcome: Mapping[str, Any]) -> ToolReturn[Any]:
+    if outcome["code"] is not None:
+        raise ToolFailed(outcome["text"])
+    return ToolReturn(outcome["data"], metadata={"untrusted": True, "record": outcome["record"]})
+
+
+def _unknown(attempts: Sequence[Attempt]) -> str | None:
+    """Return what to tell the model of a call that may have been made already, or ``None`` if it was not."""
+    made = next((one for one in attempts if one.outcome not in UNTOUCHED), None)
+    if made is None:
+        return None
+    if made.outcome in (None, "interrupted"):
+        return (
+            "The server stopped during this call: whether it had its effect is not known, and it was not repeated. "
+            f"Find out before you do it again. (outcome_unknown; record {made.record})"
+        )
+    ended = "succeeded" if made.outcome == "succeeded" else f"ended as {made.outcome}"
+    return (
+        f"This call {ended}, but the server stopped before its result was stored, and it was not repeated. "
+        f"(outcome_unknown; record {made.record})"
+    )

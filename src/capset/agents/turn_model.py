@@ -1,0 +1,75 @@
+"""The model of one turn: additions of its steps to requests, retries, and texts as they come (extra ``agent``)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from pydantic_ai.exceptions import ModelAPIError
+from pydantic_ai.messages import ModelMessage, ModelResponse, ModelResponseStreamEvent, PartStartEvent
+from pydantic_ai.models import Model, ModelRequestParameters
+from pydantic_ai.models.wrapper import WrapperModel
+from pydantic_ai.settings import ModelSettings
+
+RETRIES: Final = 3
+"""How often a request to a model is made in all, if its provider fails for a moment."""
+BACKOFF_SECONDS: Final = 0.5
+"""The delay before the first repetition; it doubles with each further one, up to ``_LONGEST_SECONDS``."""
+_LONGEST_SECONDS: Final = 20.0
+
+Prepare = Callable[[list[ModelMessage], ModelSettings | None], tuple[list[ModelMessage], ModelSettings | None]]
+"""Returns the messages and the settings of a request with what the step adds."""
+Emit = Callable[[ModelResponseStreamEvent], None]
+"""Is told of an answer as it comes."""
+
+
+class TurnModel(WrapperModel):
+    """A model as one turn asks it.
+
+    It streams within ``request``, since the streams of pydantic-ai's runs cost as much again as the run.
+    """
+
+    def __init__(self, model: Model, retries: int, prepare: Prepare | None = None, emit: Emit | None = None) -> None:
+        """Without ``emit`` answers come whole."""
+        super().__init__(model)
+        self._retries = retries
+        self._prepare = prepare
+        self._emit = emit
+        self._has_told = False
+        """Whether something of the current answer was told: another one would be told after it."""
+
+    async def request(
+        self,
+        messages: list[ModelMessage],
+        model_settings: ModelSettings | None,
+        model_request_parameters: ModelRequestParameters,
+    ) -> ModelResponse:
+        """Ask the model, and again after a delay if its provider fails for a moment before anything was told of it."""
+        if self._prepare is not None:
+            messages, model_settings = self._prepare(messages, model_settings)
+        for attempt in range(1, self._retries):
+            try:
+                return await self._ask(messages, model_settings, model_request_parameters)
+            except ModelAPIError as error:
+                if self._has_told or not _is_momentary(error):
+                    raise
+            await asyncio.sleep(min(BACKOFF_SECONDS * 2 ** (attempt - 1), _LONGEST_SECONDS))
+        return await self._ask(messages, model_settings, model_request_parameters)
+
+    async def _ask(
+        self, messages: list[ModelMessage], settings: ModelSettings | None, parameters: ModelRequestParameters
+    ) -> ModelResponse:
+        self._has_told = False
+        if self._emit is None:
+            return await self.wrapped.request(messages, settings, parameters)
+        async with self.wrapped.request_stream(messages, settings, parameters) as stream:
+            async for event in stream:
+                self._has_told = self._has_told or isinstance(event, PartStartEvent)
+                self._emit(event)
+            return stream.get()
+
+
+def _is_momentary(error: ModelAPIError) -> bool:
+    status = getattr(error, "status_code", None)
+    return status is None or status in {408, 429} or status >= 500

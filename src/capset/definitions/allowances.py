@@ -1,0 +1,96 @@
+"""Allowances: what a server, a principal or an agent may use (spec 4, G36)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, cast
+
+from capset.definitions.fields import checked_field, instance_of, requiring, store_checked
+from capset.definitions.limits import Budget, Limit, budget_of, checked_limits, lowest
+from capset.definitions.usage import UsageLimit, usage_limit_of
+from capset.errors import DefinitionError, refuse_unknown_keys
+
+MAX_LIMITS: Final = 20
+"""The maximum number of limits in an allowance: each is checked on every call."""
+
+
+def _checked_limits(name: str, given: object) -> tuple[Limit, ...]:
+    limits = checked_limits("an allowance", given)
+    if len(limits) > MAX_LIMITS:
+        raise DefinitionError(f"an allowance has at most {MAX_LIMITS} limits; got {len(limits)}")
+    return limits
+
+
+def _checked_usage(name: str, given: object) -> tuple[UsageLimit, ...]:
+    several = cast("list[object] | tuple[object, ...]", given) if isinstance(given, list | tuple) else (given,)
+    if len(several) > MAX_LIMITS:
+        raise DefinitionError(f"an allowance has at most {MAX_LIMITS} limits on usage; got {len(several)}")
+    return tuple(dict.fromkeys(usage_limit_of(one) for one in several))
+
+
+_checked_budget: Final = requiring("an allowance's {} is a Budget(…)", instance_of(Budget), optional=True)
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Allowance:
+    """Limits on all calls together, the budgets of each session and of each run, and limits on the usage of models.
+
+    A server (``Governance``), a principal and an agent may have one each; all apply at once, so the lowest decides.
+    Raises ``DefinitionError`` for an invalid limit or budget, and for more than ``MAX_LIMITS`` limits of
+    either kind.
+    """
+
+    limits: tuple[Limit, ...] = checked_field(_checked_limits)
+    session: Budget | None = checked_field(_checked_budget)
+    run: Budget | None = checked_field(_checked_budget)
+    usage: tuple[UsageLimit, ...] = checked_field(_checked_usage)
+
+    def __init__(
+        self, *, limits: object = (), session: Budget | None = None, run: Budget | None = None, usage: object = ()
+    ) -> None:
+        """Take one limit or several of each kind, in the forms that ``limit_of`` and ``usage_limit_of`` accept."""
+        store_checked(self, locals())
+
+    def __str__(self) -> str:
+        budgets = (f"{name} {budget}" for name, budget in (("session", self.session), ("run", self.run)) if budget)
+        return "; ".join([*map(str, self.limits), *budgets, *map(str, self.usage)])
+
+    def plain(self) -> dict[str, object]:
+        """Return the allowance as JSON data, from which ``allowance_of`` makes an equal one."""
+        given = {
+            "limits": [limit.plain() for limit in self.limits],
+            "session": self.session and self.session.plain(),
+            "run": self.run and self.run.plain(),
+            "usage": [limit.plain() for limit in self.usage],
+        }
+        return {name: value for name, value in given.items() if value}
+
+
+def lowest_allowance(allowances: Iterable[Allowance | None]) -> Allowance | None:
+    """Return the allowance that grants only what all of them grant; ``None`` if there is none."""
+    given = [one for one in allowances if one is not None]
+    if not given:
+        return None
+    return Allowance(
+        limits=[limit for one in given for limit in one.limits],
+        session=lowest(one.session for one in given),
+        run=lowest(one.run for one in given),
+        usage=[limit for one in given for limit in one.usage],
+    )
+
+
+def allowance_of(value: object) -> Allowance:
+    """Return an allowance from its written form: ``{"limits": ["100/1h"], "session": {"calls": 100}, …}``.
+
+    Raises ``DefinitionError``.
+    """
+    if isinstance(value, Allowance):
+        return value
+    if not isinstance(value, Mapping):
+        raise DefinitionError(f"an allowance has limits, session, run and usage; got {value!r:.80}")
+    given = cast("Mapping[str, object]", value)
+    refuse_unknown_keys("an allowance", given, ("limits", "session", "run", "usage"))
+    budgets = {name: budget_of(given[name]) for name in ("session", "run") if given.get(name) is not None}
+    limits, usage = (() if given.get(name) is None else given[name] for name in ("limits", "usage"))
+    return Allowance(limits=limits, usage=usage, **budgets)

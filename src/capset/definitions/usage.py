@@ -1,0 +1,149 @@
+"""The usage of models by agents, and limits on it in windows that processes share (spec 6, R24)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from sys import float_info
+from typing import Any, Final, cast, get_args
+
+from capset.definitions.fields import POSITIVE, REAL, checked_field, requiring, store_checked, within
+from capset.definitions.limits import Per, window_seconds, written_window
+from capset.errors import DefinitionError, refuse_unknown_keys
+
+MAX_COUNT: Final = 2**53
+"""The largest number of steps, calls or tokens: every JSON parser reads integers up to here exactly."""
+_WRITTEN: Final = re.compile(r"(?P<amounts>[^/\s]+)(/(?P<window>\S+))?( per (?P<per>\w+))?")
+_FORM: Final = "a usage limit is written as 'tokens=1000000/1d' or 'steps=100,cost=5/1h per org'"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentUsage:
+    """The usage of agents: steps of models, calls of tools, tokens, US dollars, and seconds of running time."""
+
+    steps: int = 0
+    calls: int = 0
+    tokens: int = 0
+    cost: float = 0.0
+    seconds: float = 0.0
+
+    def __add__(self, more: AgentUsage) -> AgentUsage:
+        """Return both together."""
+        return AgentUsage(**{name: getattr(self, name) + getattr(more, name) for name in RESOURCES})
+
+    def plain(self) -> dict[str, float]:
+        """Return the usage as JSON data."""
+        return {name: getattr(self, name) for name in RESOURCES}
+
+
+RESOURCES: Final = tuple(field.name for field in fields(AgentUsage))
+"""The names of what is counted."""
+COUNTS: Final = ("steps", "calls", "tokens")
+"""Those that are whole numbers."""
+
+
+def usage_of(data: Mapping[str, float]) -> AgentUsage:
+    """Return a usage from JSON data; what it does not name is 0."""
+    kinds: dict[str, Any] = {name: int if name in COUNTS else float for name in RESOURCES}
+    return AgentUsage(**{name: kind(data.get(name, 0)) for name, kind in kinds.items()})
+
+
+def _amount(kind: type | tuple[type, ...], least: float, most: float) -> Any:  # like a field of dataclasses
+    told = "a usage limit's {} is a number above 0" if kind is REAL else f"a usage limit's {{}} are 1 to {most:,}"
+    return checked_field(requiring(told, within(kind, least, most), optional=True), None)
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class UsageLimit:
+    """The most that the models of agents may use within any ``window``, counted per ``per``.
+
+    Written ``UsageLimit("1d", tokens=1_000_000, cost=20, per="org")``. It is counted in the kernel's store, so it holds
+    across processes and restarts. A step that is under way is not cut off: each running turn may use more by one step
+    at most. ``window=None`` is the whole life of a session, and so is only for ``per="session"``. Raises
+    ``DefinitionError`` for a limit of nothing, and for invalid numbers and windows.
+    """
+
+    window: int | None = checked_field(lambda name, window: None if window is None else window_seconds(window))
+    per: Per = checked_field(requiring(f"a usage limit's {{}} is one of {get_args(Per)}", get_args(Per).__contains__))
+    steps: int | None = _amount(int, 1, MAX_COUNT)
+    calls: int | None = _amount(int, 1, MAX_COUNT)
+    tokens: int | None = _amount(int, 1, MAX_COUNT)
+    cost: float | None = _amount(REAL, POSITIVE, float_info.max)
+    seconds: float | None = _amount(REAL, POSITIVE, float_info.max)
+
+    def __init__(
+        self,
+        window: str | None = None,
+        *,
+        per: Per = "principal",
+        steps: int | None = None,
+        calls: int | None = None,
+        tokens: int | None = None,
+        cost: float | None = None,
+        seconds: float | None = None,
+    ) -> None:
+        store_checked(self, locals())
+        if not self.amounts():
+            raise DefinitionError(f"a usage limit has one of {', '.join(RESOURCES)}: UsageLimit('1d', tokens=100_000)")
+        if window is None and per != "session":
+            raise DefinitionError("a usage limit has a window, such as '1d'; only one per session may have none")
+
+    def amounts(self) -> dict[str, float]:
+        """Return what is limited, and to how much."""
+        return {name: most for name in RESOURCES if (most := getattr(self, name)) is not None}
+
+    def exceeded(self, used: AgentUsage, *, has_next: bool) -> str | None:
+        """Return the name of what is used up, or ``None``; with ``has_next``, what has nothing left for a next step.
+
+        A step need not call a tool.
+        """
+        for name, most in self.amounts().items():
+            value = getattr(used, name)
+            if value > most or (has_next and value == most and name != "calls"):
+                return name
+        return None
+
+    def plain(self) -> dict[str, str | float]:
+        """Return the limit as JSON data, from which ``usage_limit_of`` makes an equal one."""
+        window = {} if self.window is None else {"window": written_window(self.window)}
+        per = {} if self.per == "principal" else {"per": self.per}
+        return {**self.amounts(), **window, **per}
+
+    def __str__(self) -> str:
+        amounts = ",".join(f"{name}={most}" for name, most in self.amounts().items())
+        window = "" if self.window is None else f"/{written_window(self.window)}"
+        return f"{amounts}{window}{'' if self.per == 'principal' else f' per {self.per}'}"
+
+
+def usage_limit_of(value: object) -> UsageLimit:
+    """Return a limit from its written form: ``"tokens=1000000/1d per org"``, a mapping of its fields, or itself.
+
+    Raises ``DefinitionError``.
+    """
+    if isinstance(value, UsageLimit):
+        return value
+    if isinstance(value, str):
+        return UsageLimit(**_fields_of(value))
+    if isinstance(value, Mapping):
+        given = cast("Mapping[str, Any]", value)
+        refuse_unknown_keys("a usage limit", given, tuple(UsageLimit.__dataclass_fields__))
+        return UsageLimit(**given)
+    raise DefinitionError(f"{_FORM}; got {value!r:.80}")
+
+
+def _fields_of(text: str) -> dict[str, Any]:
+    """Return the fields of a limit from text such as ``steps=100,cost=5/1h per org``."""
+    found = _WRITTEN.fullmatch(text)
+    if found is None:
+        raise DefinitionError(f"{_FORM}; got {text!r:.80}")
+    given: dict[str, Any] = {"window": found["window"], "per": found["per"] or "principal"}
+    for part in found["amounts"].split(","):
+        name, _, number = part.partition("=")
+        try:
+            if name not in RESOURCES or name in given or "_" in number:
+                raise ValueError
+            given[name] = int(number) if name in COUNTS else float(number)
+        except ValueError:
+            raise DefinitionError(f"{_FORM}, of {', '.join(RESOURCES)}; got {text!r:.80}") from None
+    return given

@@ -1,0 +1,125 @@
+"""The items of a turn as the events of a run of pydantic-ai, which has the encoders of front ends' protocols."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterable, Generator
+from typing import Any, Final
+
+from pydantic import TypeAdapter
+from pydantic_ai import AgentRunResult, AgentRunResultEvent, DeferredToolRequests
+from pydantic_ai.exceptions import RunCancelled
+from pydantic_ai.messages import (
+    FunctionToolCallEvent,
+    FunctionToolResultEvent,
+    ModelResponse,
+    PartDeltaEvent,
+    PartEndEvent,
+    PartStartEvent,
+    TextPart,
+    TextPartDelta,
+    ThinkingPart,
+    ThinkingPartDelta,
+    ToolCallPart,
+    ToolReturnPart,
+)
+from pydantic_ai.ui import NativeEvent
+
+from capset.errors import CapsetError
+from capset.server.protocols.turn_items import ApprovalAsked, Item, StepUsage, Stop, Text, ToolUse
+
+_RESULT: Final = TypeAdapter[AgentRunResult[Any]](AgentRunResult[Any])
+
+
+class RunFailed(CapsetError):
+    """A turn has failed; the message is the one that its last event has."""
+
+    code = "turn_failed"
+
+
+async def native_events(items: AsyncIterable[Item]) -> AsyncGenerator[NativeEvent]:
+    """Yield the events of a run. Raises ``RunFailed``, or ``RunCancelled``, where the turn ended so."""
+    run = _Run()
+    async for item in items:
+        for event in run.add(item):
+            yield event
+
+
+class _Run:
+    """The state between two items."""
+
+    def __init__(self) -> None:
+        self._index = -1
+        self._part: TextPart | ThinkingPart | None = None
+        self._of: tuple[str, tuple[int, int]] | None = None
+        self._called: list[ToolCallPart] = []
+        """Calls of the present step that are not announced yet: a protocol's step ends with the first of them."""
+        self._asked: list[ApprovalAsked] = []
+        self._said = ""
+
+    def add(self, item: Item) -> Generator[NativeEvent]:
+        if isinstance(item, Text):
+            yield from self._text(item)
+            return
+        yield from self._close()
+        if isinstance(item, ToolUse):
+            if item.success is None:
+                yield from self._call(_part(item))
+            else:
+                yield from self._announce()
+                outcome = "success" if item.success else "failed"
+                yield FunctionToolResultEvent(ToolReturnPart(item.tool, item.output, item.id, outcome=outcome))
+        elif isinstance(item, StepUsage):
+            yield from self._announce()
+        elif isinstance(item, ApprovalAsked):
+            self._asked.append(item)
+        else:
+            yield self._result(item)
+
+    def _text(self, item: Text) -> Generator[NativeEvent]:
+        is_text = item.kind == "text"
+        if self._of != (item.kind, item.part):
+            yield from self._close()
+            self._of = (item.kind, item.part)
+            self._index += 1
+            self._part = TextPart("") if is_text else ThinkingPart("")
+            yield PartStartEvent(index=self._index, part=self._part)
+        delta = TextPartDelta(item.text) if is_text else ThinkingPartDelta(content_delta=item.text)
+        if self._part is not None:
+            self._part.content += item.text
+        yield PartDeltaEvent(index=self._index, delta=delta)
+
+    def _close(self) -> Generator[NativeEvent]:
+        if self._part is not None:
+            yield PartEndEvent(index=self._index, part=self._part)
+            self._said = self._part.content
+        self._part = self._of = None
+
+    def _call(self, part: ToolCallPart) -> Generator[NativeEvent]:
+        self._index += 1
+        yield PartStartEvent(index=self._index, part=part)
+        yield PartEndEvent(index=self._index, part=part)
+        self._called.append(part)
+
+    def _announce(self) -> Generator[NativeEvent]:
+        called, self._called = self._called, []
+        for part in called:
+            yield FunctionToolCallEvent(part, args_valid=True)
+
+    def _result(self, stop: Stop) -> NativeEvent:
+        if stop.status == "failed":
+            raise RunFailed(f"{stop.message} ({stop.code})")
+        if stop.status == "cancelled":
+            raise RunCancelled(stop.message)
+        output: Any = self._said
+        if stop.status == "waiting":
+            calls = [(one, use) for one in self._asked for use in one.uses]
+            output = DeferredToolRequests(
+                approvals=[_part(use) for _, use in calls],
+                metadata={use.id: {"approval": one.data["id"], **one.data} for one, use in calls},
+            )
+        answer = ModelResponse(parts=[TextPart(self._said)], finish_reason="stop")
+        return AgentRunResultEvent(_RESULT.validate_python({"output": output, "messages": [answer]}))
+
+
+def _part(use: ToolUse) -> ToolCallPart:
+    return ToolCallPart(use.tool, use.arguments, use.id)

@@ -1,0 +1,289 @@
+"""OpenAI's APIs over agents: ``/v1/models``, ``/v1/responses`` and ``/v1/chat/completions`` (spec 6, R18).
+
+``model`` is the id of an agent. The paths are not in the OpenAPI document: their shapes are OpenAI's, and so are those
+of their errors (``openai_errors``).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from datetime import datetime
+from itertools import count
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Body, Request, Response
+from fastapi.responses import JSONResponse
+from pydantic_core import to_json
+
+from capset.errors import Conflict, InvalidArguments, NotFound
+from capset.server.auth.callers import Caller
+from capset.server.http.request_context import HttpRefusal, request_context
+from capset.server.protocols.exchange import STOPS, AgentExchange, ExchangeResponse, begin_exchange, decide
+from capset.server.protocols.openai_chat import CompletionBuilder
+from capset.server.protocols.openai_requests import ChatInput, ResponsesInput, asked_of, read_input
+from capset.server.protocols.openai_responses import ResponseBuilder
+from capset.server.protocols.turn_items import Item, TurnItems
+from capset.server.rest.routing import Calls, Id, Served, StrictRoute
+from capset.server.service import Service
+from capset.stores.base import AgentQuery, SessionRow
+from capset.wire.pages import PAGE_BYTES
+from capset.wire.turns import ENDINGS
+
+_PAGE: Final = 200
+_RESPONSE: Final = re.compile(r"resp_(?P<session>[^_]{1,60})_(?P<first>[0-9]{1,15})_(?P<after>[0-9]{1,15})")
+_COMPLETION: Final = re.compile(r"chatcmpl-(?P<session>[^_]{1,60})_(?P<first>[0-9]{1,15})")
+_JSON: Final = "application/json"
+
+router = APIRouter(tags=["openai"], route_class=StrictRoute, include_in_schema=False)
+Given = Annotated[dict[str, Any], Body()]
+
+
+@router.get("/models")
+async def list_models(service: Served, caller: Calls) -> JSONResponse:
+    """List the agents that take sessions, as models."""
+    found = [_model(agent.name, 0) for agent in service.agents.defined]
+    query = AgentQuery(caller.principal.org, "active", None, _PAGE, None, PAGE_BYTES)
+    while True:
+        page = await service.kernel.store.agents.list(query)
+        found += [_model(row.id, _seconds(row.created_at)) for row in page.items]
+        if page.next is None:
+            return JSONResponse({"object": "list", "data": found})
+        query = replace(query, before=page.next)
+
+
+@router.get("/models/{id}")
+async def get_model(service: Served, caller: Calls, id: Id) -> JSONResponse:
+    """Return one agent as a model."""
+    loaded = await service.agents.active(caller.principal.org, id)
+    return JSONResponse(_model(loaded.id, _seconds(loaded.row.created_at) if loaded.row else 0))
+
+
+@router.post("/responses")
+async def create_response(service: Served, caller: Calls, body: Given, request: Request) -> ExchangeResponse:
+    """Tell an agent something, or decide what its turn waits for, and answer with what it did."""
+    given = read_input(ResponsesInput, body)
+    asked = asked_of(given)
+    previous = None
+    if given.previous_response_id is not None:
+        previous = await _place(service, caller, _RESPONSE, given.previous_response_id)
+        _check_agent(previous.row, given.model)
+    leave = service.turns.followers.join(caller.principal)
+    try:
+        if asked.message is not None:
+            row = await _session_for(service, caller, given.model, previous, request)
+            exchange = await begin_exchange(service, caller, row, request, asked.message)
+            place = _Place(row, exchange.turn, exchange.after + 1, exchange.after, service.kernel.now())
+        elif previous is not None:
+            exchange = await decide(service, caller, previous.row, request, asked.answers)
+            if exchange.turn != previous.turn:
+                raise Conflict("the turn of that response is over: send a message instead")
+            place = replace(previous, after=exchange.after)
+        else:
+            raise InvalidArguments("input has no message: send one, or name the response that is to go on")
+        answer = _Answer(exchange, place)
+        builder = answer.response_builder(given.previous_response_id, background=given.background)
+        if given.stream:
+            return ExchangeResponse(exchange, leave, parts=answer.response_events(builder))
+        waits = not given.background
+        return ExchangeResponse(exchange, leave, whole=lambda: answer.whole_response(builder, waits=waits))
+    except BaseException:
+        leave()
+        raise
+
+
+@router.get("/responses/{id}")
+async def get_response(service: Served, caller: Calls, id: Id, request: Request) -> Response:
+    """Return a response as it is by now."""
+    place = await _place(service, caller, _RESPONSE, id)
+    answer = _Answer(_exchange(service, place, request), place)
+    status, body = await answer.whole_response(answer.response_builder(None), waits=False)
+    return Response(body, status, media_type=_JSON)
+
+
+@router.post("/responses/{id}/cancel")
+async def cancel_response(service: Served, caller: Calls, id: Id, request: Request) -> Response:
+    """Cancel the turn of a response, and return the response."""
+    place = await _place(service, caller, _RESPONSE, id)
+    await service.turns.turns.cancel(place.row, place.turn, by=f"{caller.principal.kind}:{caller.principal.id}")
+    return await get_response(service, caller, id, request)
+
+
+@router.post("/chat/completions")
+async def create_completion(service: Served, caller: Calls, body: Given, request: Request) -> ExchangeResponse:
+    """Tell an agent something, and answer with its text."""
+    given = read_input(ChatInput, body)
+    known = given.metadata.session
+    leave = service.turns.followers.join(caller.principal)
+    try:
+        if known is None:
+            row = await _new_session(service, caller, given.model, request)
+        else:
+            row = await service.session_row(caller, known)
+            _check_agent(row, given.model)
+        exchange = await begin_exchange(service, caller, row, request, given.messages[0].text)
+        place = _Place(row, exchange.turn, exchange.after + 1, exchange.after, service.kernel.now())
+        answer = _Answer(exchange, place)
+        if given.stream:
+            parts = answer.chunks(with_usage=given.stream_options.include_usage)
+            return ExchangeResponse(exchange, leave, parts=parts)
+        return ExchangeResponse(exchange, leave, whole=answer.whole_completion)
+    except BaseException:
+        leave()
+        raise
+
+
+@router.get("/chat/completions/{id}")
+async def get_completion(service: Served, caller: Calls, id: Id, request: Request) -> Response:
+    """Return a completion as it is by now, with what came after approvals."""
+    place = await _place(service, caller, _COMPLETION, id)
+    status, body = await _Answer(_exchange(service, place, request), place).whole_completion(waits=False)
+    return Response(body, status, media_type=_JSON)
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where an answer is: its session, its turn and the number of that one's first event; it begins ``after`` one."""
+
+    row: SessionRow
+    turn: str
+    first: int
+    after: int
+    began_at: str
+
+
+class _Answer:
+    """The answer of an exchange, in OpenAI's shapes."""
+
+    def __init__(self, exchange: AgentExchange, place: _Place) -> None:
+        self._exchange = exchange
+        self._place = place
+        self._agent = place.row.agent_id or place.row.agent
+        self._items = TurnItems()
+        self._metadata = {"session": place.row.id, "turn": place.turn}
+
+    def response_builder(self, previous: str | None, *, background: bool = False) -> ResponseBuilder:
+        """Return the builder of a response."""
+        at = self._place
+        own = f"resp_{at.row.id}_{at.first}_{at.after}"
+        return ResponseBuilder(own, self._agent, _seconds(at.began_at), previous, background, self._metadata)
+
+    def _completion_builder(self) -> CompletionBuilder:
+        own = f"chatcmpl-{self._place.row.id}_{self._place.first}"
+        return CompletionBuilder(own, self._agent, _seconds(self._place.began_at), self._metadata)
+
+    async def response_events(self, builder: ResponseBuilder) -> AsyncGenerator[bytes]:
+        """Yield the events of a response."""
+        numbers = count()
+        for name, data in builder.begin():
+            yield _sse({"type": name, "sequence_number": next(numbers), **data}, name)
+        async for item in self._told():
+            for name, data in builder.add(item):
+                yield _sse({"type": name, "sequence_number": next(numbers), **data}, name)
+
+    async def whole_response(self, builder: ResponseBuilder, *, waits: bool) -> tuple[int, bytes]:
+        """Return the status and the JSON of a response, once it has ended, or as it is."""
+        async for item in self._told(waits=waits):
+            for _ in builder.add(item):
+                pass
+        return 200, to_json(builder.response)
+
+    async def chunks(self, *, with_usage: bool) -> AsyncGenerator[bytes]:
+        """Yield the chunks of a completion, and an error where its turn fails."""
+        builder = self._completion_builder()
+        yield _sse(builder.begin())
+        async for item in self._told():
+            for chunk in builder.add(item):
+                yield _sse(chunk)
+        if (failed := builder.failed) is not None:
+            yield _sse({"error": {"message": failed.message, "type": "error", "param": None, "code": failed.code}})
+        if with_usage:
+            yield _sse(builder.usage())
+        yield b"data: [DONE]\n\n"
+
+    async def whole_completion(self, *, waits: bool = True) -> tuple[int, bytes]:
+        """Return the status and the JSON of a completion. Raises the error of a turn that has failed."""
+        builder = self._completion_builder()
+        async for item in self._told(waits=waits, stops=STOPS if waits else ENDINGS):
+            for _ in builder.add(item):
+                pass
+        if (failed := builder.failed) is not None:
+            raise HttpRefusal(failed.http_status, failed.code, failed.message)
+        if waits and builder.stop is None:
+            ended = f"The answer was cut off, not its turn: GET /v1/chat/completions/{builder.id} has it later"
+            raise HttpRefusal(503, "cut_off", ended)
+        return 200, to_json(builder.completion)
+
+    async def _told(self, *, waits: bool = True, stops: Sequence[str] = STOPS) -> AsyncGenerator[Item]:
+        """Yield what is told in the exchange, after reading what came before it in its turn."""
+        at, events = self._place.first - 1, self._exchange.service.kernel.store.events
+        while at < self._place.after:
+            page = await events.read(self._place.row.id, after=at, limit=min(_PAGE, self._place.after - at))
+            for row in page.items:
+                for _ in self._items.read(row):
+                    pass
+            at = page.items[-1].seq if page.items else self._place.after
+        self._items.texts = 0
+        async with aclosing(self._exchange.rows(waits=waits, stops=stops)) as rows:
+            async for row in rows:
+                for item in self._items.read(row):
+                    yield item
+
+
+def _exchange(service: Service, place: _Place, request: Request) -> AgentExchange:
+    return AgentExchange(service, place.row, place.turn, place.after, request_context(request.scope))
+
+
+async def _session_for(
+    service: Service, caller: Caller, model: str, previous: _Place | None, request: Request
+) -> SessionRow:
+    """Return the session of a message: a new one, that of a response, or a copy from where an older response ended."""
+    if previous is None:
+        return await _new_session(service, caller, model, request)
+    row, events = previous.row, service.kernel.store.events
+    last = (await events.read(row.id, after=0, limit=1)).last
+    newest = (await events.read(row.id, after=last - 1, limit=1)).items
+    if newest and newest[-1].turn != previous.turn:
+        return await service.fork_session(caller, row.id, previous.turn)
+    return row
+
+
+async def _new_session(service: Service, caller: Caller, model: str, request: Request) -> SessionRow:
+    """Return a new session; or the same again for a request that is sent again under its ``Idempotency-Key``."""
+    key = request.headers.get("idempotency-key")
+    if key is None:
+        return await service.new_session(caller, model)
+    return await service.thread_session(caller, model, f"key {key}")
+
+
+async def _place(service: Service, caller: Caller, pattern: re.Pattern[str], id: str) -> _Place:
+    """Return where an answer of this caller is. Raises ``NotFound``, also for another caller's."""
+    if (found := pattern.fullmatch(id)) is None:
+        raise NotFound(f"there is no answer {id!r}")
+    row, first = await service.session_row(caller, found["session"]), int(found["first"])
+    page = await service.kernel.store.events.read(row.id, after=first - 1, limit=1)
+    started = page.items[0] if page.items else None
+    if started is None or started.seq != first or started.type != "turn.started":
+        raise NotFound(f"there is no answer {id!r}, or its events are not kept any more")
+    after = int(found.groupdict().get("after") or first - 1)
+    return _Place(row, started.turn, first, after, started.created_at)
+
+
+def _check_agent(row: SessionRow, model: str) -> None:
+    if model not in (row.agent_id, row.agent):
+        raise InvalidArguments(f"model is {model!r}, but this conversation is one of {row.agent_id or row.agent!r}")
+
+
+def _model(id: str, created: int) -> dict[str, Any]:
+    return {"id": id, "object": "model", "created": created, "owned_by": "capset"}
+
+
+def _seconds(at: str) -> int:
+    return int(datetime.fromisoformat(at).timestamp())
+
+
+def _sse(data: dict[str, Any], name: str | None = None) -> bytes:
+    event = b"" if name is None else b"event: %b\n" % name.encode()
+    return event + b"data: %b\n\n" % to_json(data)

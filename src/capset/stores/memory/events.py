@@ -1,0 +1,187 @@
+"""The turns of sessions in memory, with their events and messages."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+from capset.errors import StateError
+from capset.stores.base import (
+    KEPT,
+    SUSPENDED,
+    Begun,
+    Entry,
+    EventPage,
+    EventRow,
+    MessagePage,
+    MessageRow,
+    NewEvent,
+    NewMessage,
+    TurnRow,
+)
+from capset.stores.memory.lifecycle import Lifecycle
+from capset.stores.pages import page_of
+from capset.stores.texts import busy, gone, over, storable
+
+
+class MemoryEvents:
+    """The turns, events and messages by session; ``sessions`` are the ids of existing sessions."""
+
+    def __init__(self, door: Lifecycle, sessions: AbstractSet[str]) -> None:
+        self._door = door
+        self._sessions = sessions
+        self._messages: dict[str, list[MessageRow]] = {}
+        self._rows: dict[str, deque[EventRow]] = {}
+        self._turns: dict[str, TurnRow] = {}
+
+    async def begin(self, turn: TurnRow, started: NewEvent, *, now: str, interrupted: NewEvent) -> Begun:
+        """Begin a turn with its first event, or return the turn that the session is in already."""
+        self._check(turn.session, "turn")
+        await self.interrupt(turn.session, now=now, interrupted=interrupted)
+        if (there := self._turns.get(turn.session)) is not None:
+            return Begun(there.turn, self._last(turn.session))
+        last = self._put(turn.session, turn.turn, [started], now)
+        self._turns[turn.session] = turn
+        return Begun(turn.turn, last)
+
+    async def append(
+        self,
+        held: TurnRow,
+        events: Sequence[NewEvent],
+        *,
+        now: str,
+        then: TurnRow | None,
+        messages: Sequence[NewMessage] = (),
+    ) -> int:
+        """Store events and messages of a turn, with its state from now on; return the last event's number."""
+        session = held.session
+        self._check(session, "turn")
+        there = self._turns.get(session)
+        if there is None or (there.turn, there.holder) != (held.turn, held.holder):
+            raise over(held.turn)
+        texts = [storable(one.data, "the message") for one in messages]
+        last = self._put(session, held.turn, events, now)
+        known = self._messages.setdefault(session, [])
+        for one, text in zip(messages, texts, strict=True):
+            known.append(MessageRow(session, len(known) + 1, held.turn, one.kind, text, now))
+        if then is None:
+            del self._turns[session]
+        else:
+            self._turns[session] = replace(there, holder=then.holder, until=then.until, checkpoint=then.checkpoint)
+        return last
+
+    async def take(self, seen: TurnRow, then: TurnRow) -> bool:
+        """Change the holder, time and checkpoint of a turn if all are as ``seen``; return whether they were."""
+        self._door.check()
+        there = self._turns.get(seen.session)
+        if there is None or (there.turn, there.holder, there.until) != (seen.turn, seen.holder, seen.until):
+            return False
+        self._turns[seen.session] = replace(there, holder=then.holder, until=then.until, checkpoint=then.checkpoint)
+        return True
+
+    async def due(self, now: str, *, limit: int = 100) -> Sequence[TurnRow]:
+        """Return turns with a checkpoint whose time is up, those of the longest expired first."""
+        self._door.check()
+        found = [turn for turn in self._turns.values() if turn.checkpoint is not None and turn.until <= now]
+        return sorted(found, key=lambda turn: (turn.until, turn.session))[:limit]
+
+    def let_go_on(self, session: str, now: str) -> None:
+        """Make the suspended turn of a session due: a request of it was decided."""
+        there = self._turns.get(session)
+        if there is not None and there.holder == SUSPENDED:
+            self._turns[session] = replace(there, until=now)
+
+    async def interrupt(self, session: str, *, now: str, interrupted: NewEvent) -> bool:
+        """End an expired turn without a checkpoint with the event ``interrupted``; return whether there was one."""
+        self._door.check()
+        there = self._turns.get(session)
+        if there is None or there.until > now or there.checkpoint is not None:
+            return False
+        self._put(session, there.turn, [interrupted], now)
+        del self._turns[session]
+        return True
+
+    async def latest(self, sessions: Collection[str]) -> Mapping[str, int]:
+        """Return the numbers of the last events of existing sessions."""
+        self._door.check()
+        return {session: self._last(session) for session in sessions if session in self._sessions}
+
+    @asynccontextmanager
+    async def listening(self, heard: Callable[[str | None], None]) -> AsyncGenerator[Callable[[], bool]]:
+        """Yield that nothing arrives: there is no other process."""
+        self._door.check()
+        yield lambda: False
+
+    async def read(self, session: str, *, after: int, limit: int) -> EventPage:
+        """Return the events whose numbers are greater than ``after``, at most ``limit`` of them."""
+        self._check(session, "event")
+        found = [row for row in self._rows.get(session, ()) if row.seq > after]
+        return EventPage(tuple(found[:limit]), self._last(session), self._turns.get(session))
+
+    async def messages(
+        self, session: str, *, after: int = 0, limit: int = 1_000, max_bytes: int | None = None
+    ) -> MessagePage:
+        """Return the messages whose numbers are greater than ``after``, at most ``limit`` of them."""
+        self._check(session, "message")
+        known = self._messages.get(session, [])
+        items, _ = page_of(known[after : after + limit + 1], limit, max_bytes)
+        return MessagePage(items, len(known), sum(len(row.data.encode()) for row in known))
+
+    async def summary(self, session: str) -> int:
+        """Return the number of the newest summary of a session's conversation, 0 if there is none."""
+        self._door.check()
+        return max((row.seq for row in self._messages.get(session, []) if row.kind == "summary"), default=0)
+
+    async def span(self, session: str, turn: str) -> tuple[int, int] | None:
+        """Return the numbers of the first and the last message of a turn, ``None`` if it has none."""
+        self._door.check()
+        found = [row.seq for row in self._messages.get(session, []) if row.turn == turn]
+        return (found[0], found[-1]) if found else None
+
+    async def rewind(self, session: str, *, to: int, act: Entry | None = None) -> int:
+        """Delete the messages whose numbers are greater than ``to``, and return how many there were."""
+        self._check(session, "message")
+        if (there := self._turns.get(session)) is not None:
+            raise busy(there.turn)
+        known = self._messages.get(session, [])
+        self._door.record(act)
+        cut = len(known[to:])
+        del known[to:]
+        return cut
+
+    async def copy(self, source: str, target: str, *, to: int) -> int:
+        """Copy the messages of a session up to the number ``to`` into another that has none; return how many."""
+        for session in (source, target):
+            self._check(session, "message")
+        if self._messages.get(target):
+            raise StateError(f"the session {target!r} has a conversation already", status=409)
+        copied = [replace(row, session=target) for row in self._messages.get(source, [])[:to]]
+        self._messages[target] = copied
+        return len(copied)
+
+    def drop(self, session: str) -> None:
+        """Forget the turns of a deleted session."""
+        self._rows.pop(session, None)
+        self._turns.pop(session, None)
+        self._messages.pop(session, None)
+
+    def _check(self, session: str, what: str) -> None:
+        self._door.check()
+        if session not in self._sessions:
+            raise gone(what)
+
+    def _last(self, session: str) -> int:
+        rows = self._rows.get(session)
+        return rows[-1].seq if rows else 0
+
+    def _put(self, session: str, turn: str, events: Sequence[NewEvent], now: str) -> int:
+        last = self._last(session)
+        new = [
+            EventRow(session, last + number, turn, one.type, storable(one.data, "the event"), now)
+            for number, one in enumerate(events, 1)
+        ]
+        self._rows.setdefault(session, deque(maxlen=KEPT)).extend(new)
+        return last + len(new)

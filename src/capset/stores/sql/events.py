@@ -1,0 +1,308 @@
+"""The turns of sessions in SQL, with their events and messages, and notifications of these to other processes."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import asdict, fields
+from typing import Final, Protocol
+
+from sqlalchemy import Connection, delete, func, insert, literal, select, update
+
+from capset.errors import StateError
+from capset.stores.base import (
+    KEPT,
+    Begun,
+    Entry,
+    EventPage,
+    EventRow,
+    MessagePage,
+    MessageRow,
+    NewEvent,
+    NewMessage,
+    TurnRow,
+)
+from capset.stores.rows import can_be
+from capset.stores.sql.reader import ReadConnections, read_rows
+from capset.stores.sql.schema.tables import session_events, session_messages, session_turns, sessions
+from capset.stores.sql.writer.writer import Writer
+from capset.stores.texts import busy, gone, over, storable
+
+_NAMED: Final = 1_000
+"""Number of ids per statement."""
+
+
+Heard = Callable[[str | None], None]
+"""Called with a session's id, or with ``None`` if notifications may have been missed."""
+
+
+class Notifications(Protocol):
+    """An engine's way to notify other processes."""
+
+    def send(self, connection: Connection, session: str) -> None:
+        """Notify every listening process of a change to a session's events, once the transaction is committed."""
+        ...
+
+    def listening(self, heard: Heard) -> AbstractAsyncContextManager[Callable[[], bool]]:
+        """Listen while inside: ``heard`` is called on the event loop; the value says whether anything arrives now."""
+        ...
+
+
+class NoNotifications:
+    """For engines that have none."""
+
+    def send(self, connection: Connection, session: str) -> None:
+        """Do nothing: other processes look for themselves."""
+
+    @asynccontextmanager
+    async def listening(self, heard: Heard) -> AsyncGenerator[Callable[[], bool]]:
+        """Yield that nothing arrives."""
+        yield lambda: False
+
+
+class SqlEvents:
+    """The turns, events and messages. They refer to their session and are deleted with it, by any process."""
+
+    def __init__(self, writer: Writer, reader: ReadConnections, notifications: Notifications) -> None:
+        self._writer = writer
+        self._reader = reader
+        self._notifications = notifications
+
+    async def begin(self, turn: TurnRow, started: NewEvent, *, now: str, interrupted: NewEvent) -> Begun:
+        """Begin a turn with its first event, or return the turn that the session is in already."""
+
+        def write(connection: Connection) -> Begun:
+            _require(connection, turn.session, "turn")
+            _interrupt(connection, turn.session, now, interrupted)
+            if (there := _turn(connection, turn.session)) is not None:
+                return Begun(there.turn, _last(connection, turn.session))
+            connection.execute(insert(session_turns).values(asdict(turn)))
+            self._notifications.send(connection, turn.session)
+            return Begun(turn.turn, _put(connection, turn.session, turn.turn, [started], now))
+
+        return await self._writer.write(write)
+
+    async def append(
+        self,
+        held: TurnRow,
+        events: Sequence[NewEvent],
+        *,
+        now: str,
+        then: TurnRow | None,
+        messages: Sequence[NewMessage] = (),
+    ) -> int:
+        """Store events and messages of a turn, with its state from now on; return the last event's number."""
+        session = held.session
+        own = (session_turns.c.session == session) & (session_turns.c.turn == held.turn)
+        own &= session_turns.c.holder == held.holder
+        changed = delete(session_turns) if then is None else update(session_turns).values(_state(then, held))
+
+        def write(connection: Connection) -> int:
+            if not connection.execute(changed.where(own)).rowcount:
+                _require(connection, session, "turn")
+                raise over(held.turn)
+            if events or then is None:
+                self._notifications.send(connection, session)
+            _put_messages(connection, held, messages, now)
+            return _put(connection, session, held.turn, events, now)
+
+        return await self._writer.write(write)
+
+    async def take(self, seen: TurnRow, then: TurnRow) -> bool:
+        """Change the holder, time and checkpoint of a turn if all are as ``seen``; return whether they were."""
+        same = (session_turns.c.session == seen.session) & (session_turns.c.turn == seen.turn)
+        same &= (session_turns.c.holder == seen.holder) & (session_turns.c.until == seen.until)
+        taken = update(session_turns).where(same).values(_state(then, seen))
+        return await self._writer.write(lambda connection: bool(connection.execute(taken).rowcount))
+
+    async def due(self, now: str, *, limit: int = 100) -> Sequence[TurnRow]:
+        """Return turns with a checkpoint whose time is up, those of the longest expired first."""
+        asked = (
+            select(session_turns)
+            .where(session_turns.c.until <= now, session_turns.c.checkpoint.is_not(None))
+            .order_by(session_turns.c.until)
+            .limit(limit)
+        )
+
+        def read(connection: Connection) -> Sequence[TurnRow]:
+            return [TurnRow(**row) for row in connection.execute(asked).mappings()]
+
+        return await self._reader.read(read)
+
+    async def interrupt(self, session: str, *, now: str, interrupted: NewEvent) -> bool:
+        """End an expired turn without a checkpoint with the event ``interrupted``; return whether there was one."""
+
+        def write(connection: Connection) -> bool:
+            if not _interrupt(connection, session, now, interrupted):
+                return False
+            self._notifications.send(connection, session)
+            return True
+
+        return await self._writer.write(write)
+
+    async def latest(self, sessions: Collection[str]) -> Mapping[str, int]:
+        """Return the numbers of the last events of existing sessions."""
+        return await self._reader.read(lambda connection: _latest(connection, sessions))
+
+    @asynccontextmanager
+    async def listening(self, heard: Heard) -> AsyncGenerator[Callable[[], bool]]:
+        """Listen to the notifications of all processes, if the engine has any."""
+        _ = self._reader.opened
+        async with self._notifications.listening(heard) as arrives:
+            yield arrives
+
+    async def read(self, session: str, *, after: int, limit: int) -> EventPage:
+        """Return the events whose numbers are greater than ``after``, at most ``limit`` of them."""
+        of_session, seq = session_events.c.session == session, session_events.c.seq
+        asked = select(session_events).where(of_session, seq > after).order_by(seq).limit(limit)
+
+        def read(connection: Connection) -> EventPage:
+            items = tuple(EventRow(**row) for row in connection.execute(asked).mappings())
+            if not items:
+                _require(connection, session, "event")
+            return EventPage(items, _last(connection, session), _turn(connection, session))
+
+        return await self._reader.read(read)
+
+    async def messages(
+        self, session: str, *, after: int = 0, limit: int = 1_000, max_bytes: int | None = None
+    ) -> MessagePage:
+        """Return the messages whose numbers are greater than ``after``, at most ``limit`` of them."""
+        own, columns = session_messages.c.session == session, [session_messages.c[name] for name in _MESSAGE]
+        asked = select(*columns).where(own, session_messages.c.seq > after).order_by(session_messages.c.seq)
+        weighed = select(func.count(), func.coalesce(func.sum(session_messages.c.size), 0)).where(own)
+
+        def read(connection: Connection) -> MessagePage:
+            found, _ = read_rows(connection, asked, limit, max_bytes)
+            if not found:
+                _require(connection, session, "message")
+            count, size = connection.execute(weighed).one()
+            return MessagePage(tuple([MessageRow(**row) for row in found]), count, int(size))
+
+        return await self._reader.read(read)
+
+    async def summary(self, session: str) -> int:
+        """Return the number of the newest summary of a session's conversation, 0 if there is none."""
+        own = (session_messages.c.session == session) & (session_messages.c.kind == "summary")
+        asked = select(func.coalesce(func.max(session_messages.c.seq), 0)).where(own)
+        return await self._reader.read(lambda connection: connection.execute(asked).scalar_one())
+
+    async def span(self, session: str, turn: str) -> tuple[int, int] | None:
+        """Return the numbers of the first and the last message of a turn, ``None`` if it has none."""
+        seq = session_messages.c.seq
+        asked = select(func.min(seq), func.max(seq)).where(
+            session_messages.c.session == session, session_messages.c.turn == turn
+        )
+
+        def read(connection: Connection) -> tuple[int, int] | None:
+            first, last = connection.execute(asked).one()
+            return None if first is None else (first, last)
+
+        return await self._reader.read(read)
+
+    async def rewind(self, session: str, *, to: int, act: Entry | None = None) -> int:
+        """Delete the messages whose numbers are greater than ``to``, and return how many there were."""
+        cut = delete(session_messages).where(session_messages.c.session == session, session_messages.c.seq > to)
+
+        def write(connection: Connection) -> int:
+            _require(connection, session, "message")
+            if (there := _turn(connection, session)) is not None:
+                raise busy(there.turn)
+            return connection.execute(cut).rowcount
+
+        return await self._writer.write(write, act)
+
+    async def copy(self, source: str, target: str, *, to: int) -> int:
+        """Copy the messages of a session up to the number ``to`` into another that has none; return how many."""
+        columns = [column for column in session_messages.c if column.name != "session"]
+        wanted = select(literal(target), *columns).where(
+            session_messages.c.session == source, session_messages.c.seq <= to
+        )
+        copied = insert(session_messages).from_select(["session", *(column.name for column in columns)], wanted)
+
+        def write(connection: Connection) -> int:
+            for session in (source, target):
+                _require(connection, session, "message")
+            if _last_message(connection, target):
+                raise StateError(f"the session {target!r} has a conversation already", status=409)
+            connection.execute(copied)
+            return _last_message(connection, target)
+
+        return await self._writer.write(write)
+
+
+_MESSAGE: Final = tuple(field.name for field in fields(MessageRow))
+
+
+def _state(turn: TurnRow, before: TurnRow) -> dict[str, str | None]:
+    """Return the columns of a turn that change; a checkpoint may be large, and most renewals leave it as it is."""
+    state: dict[str, str | None] = {"holder": turn.holder, "until": turn.until}
+    return state if turn.checkpoint == before.checkpoint else {**state, "checkpoint": turn.checkpoint}
+
+
+def _require(connection: Connection, session: str, what: str) -> None:
+    if connection.execute(select(sessions.c.id).where(sessions.c.id == session)).first() is None:
+        raise gone(what)
+
+
+def _turn(connection: Connection, session: str) -> TurnRow | None:
+    asked = select(session_turns).where(session_turns.c.session == session)
+    found = connection.execute(asked).mappings().one_or_none()
+    return TurnRow(**found) if found else None
+
+
+def _latest(connection: Connection, wanted: Collection[str]) -> dict[str, int]:
+    # A look-up for each: grouping would read every event of every session.
+    last = select(func.max(session_events.c.seq)).where(session_events.c.session == sessions.c.id).scalar_subquery()
+    found: dict[str, int] = {}
+    ids = [one for one in wanted if can_be(one)]
+    for start in range(0, len(ids), _NAMED):
+        some = sessions.c.id.in_(ids[start : start + _NAMED])
+        found.update((one, number or 0) for one, number in connection.execute(select(sessions.c.id, last).where(some)))
+    return found
+
+
+def _last(connection: Connection, session: str) -> int:
+    asked = select(func.max(session_events.c.seq)).where(session_events.c.session == session)
+    return connection.execute(asked).scalar_one() or 0
+
+
+def _interrupt(connection: Connection, session: str, now: str, interrupted: NewEvent) -> bool:
+    there = _turn(connection, session)
+    if there is None or there.until > now or there.checkpoint is not None:
+        return False
+    connection.execute(delete(session_turns).where(session_turns.c.session == session))
+    _put(connection, session, there.turn, [interrupted], now)
+    return True
+
+
+def _put(connection: Connection, session: str, turn: str, events: Sequence[NewEvent], now: str) -> int:
+    last = _last(connection, session)
+    new = [
+        EventRow(session, last + number, turn, one.type, storable(one.data, "the event"), now)
+        for number, one in enumerate(events, 1)
+    ]
+    if not new:
+        return last
+    connection.execute(insert(session_events), [asdict(row) for row in new])
+    last = new[-1].seq
+    if last > KEPT:
+        own = session_events.c.session == session
+        connection.execute(delete(session_events).where(own, session_events.c.seq <= last - KEPT))
+    return last
+
+
+def _last_message(connection: Connection, session: str) -> int:
+    asked = select(func.max(session_messages.c.seq)).where(session_messages.c.session == session)
+    return connection.execute(asked).scalar_one() or 0
+
+
+def _put_messages(connection: Connection, held: TurnRow, messages: Sequence[NewMessage], now: str) -> None:
+    if not messages:
+        return
+    last = _last_message(connection, held.session)
+    new = [
+        MessageRow(held.session, last + number, held.turn, one.kind, storable(one.data, "the message"), now)
+        for number, one in enumerate(messages, 1)
+    ]
+    connection.execute(insert(session_messages), [{**asdict(row), "size": len(row.data.encode())} for row in new])

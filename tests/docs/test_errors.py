@@ -1,0 +1,54 @@
+"""The page of errors lists every code that there is, with its status, and no other."""
+
+from __future__ import annotations
+
+import pkgutil
+import re
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+
+import capset
+from capset.errors import CapsetError
+
+ROOT = Path(__file__).parents[2]
+ROW = re.compile(r'^\| <a id="(\w+)"></a>`(\w+)` \| (\d+)( ↻)? \| [^|]+ \| [^|]+ \|$', re.MULTILINE)
+WRITTEN = re.compile(r'(?:HttpRefusal|_Refused)\(\s*(\d{3}),\s*"([a-z_]+)"')
+"""Errors of HTTP and of lines, whose code and status stand where they are raised."""
+
+
+def subclasses(kind: type[CapsetError]) -> Iterator[type[CapsetError]]:
+    """Yield all classes below one."""
+    for one in kind.__subclasses__():
+        yield one
+        yield from subclasses(one)
+
+
+def known() -> dict[str, tuple[int, bool | None]]:
+    """Return the status of each code, and whether the same may succeed later, where that stands on its class."""
+    for module in pkgutil.walk_packages(capset.__path__, "capset."):
+        if ".migrations" not in module.name:
+            import_module(module.name)
+    found: dict[str, tuple[int, bool | None]] = {
+        one.code: (one.status, one.retryable)
+        for one in subclasses(CapsetError)
+        if one.code != CapsetError.code and one.__module__.startswith("capset.")
+    }
+    for source in (ROOT / "src" / "capset").rglob("*.py"):
+        for status, code in WRITTEN.findall(source.read_text(encoding="utf-8")):
+            found.setdefault(code, (int(status), None))
+    return found
+
+
+def test_the_page_lists_every_error_with_its_status() -> None:
+    page = (ROOT / "docs" / "reference" / "errors.md").read_text(encoding="utf-8")
+    rows = ROW.findall(page)
+    assert len(rows) == page.count("<a id="), "a row has a code, a status, what it means and what to do"
+    assert all(anchor == code for anchor, code, _, _ in rows)
+    listed = {code: (int(status), again != "") for _, code, status, again in rows}
+    assert len(listed) == len(rows), "each once"
+    there = known()
+    assert sorted(listed) == sorted({*there, "method_not_allowed"})
+    for code, (status, retryable) in there.items():
+        assert listed[code][0] == status, code
+        assert retryable is None or listed[code][1] == retryable, code
